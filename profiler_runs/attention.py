@@ -1,0 +1,107 @@
+"""Causal attention six ways: by hand, by hand and in place, and through each backend of SDPA.
+
+    torchprof-tui run attention --backend naive     torchprof-tui run attention --backend flash
+
+What to expect in the trace, a step:
+
+- ``naive``: two GEMMs with scale, mask and softmax between them, each over the whole length × length matrix, and a
+  Memcpy DtoD that nobody wrote: masked_fill copies its input first. ``inplace``: masked_fill_ spares that copy.
+- ``math``: aten::_scaled_dot_product_attention_math, torch's reference: the same chain again, dearer still, with the
+  mask rebuilt at each call.
+- ``flash``, ``efficient``, ``cudnn``: one kernel does all of it, and the big matrix is never written. Its occupancy is
+  low by design: a block keeps its tile in shared memory and registers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional as F  # noqa: N812 - the name that everyone knows it by
+from torch.profiler import record_function
+
+Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+SDPA = {
+    "math": "MATH",
+    "flash": "FLASH_ATTENTION",
+    "efficient": "EFFICIENT_ATTENTION",
+    "cudnn": "CUDNN_ATTENTION",
+}
+
+
+def naive(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, future: torch.Tensor) -> torch.Tensor:
+    scores = torch.matmul(q, k.transpose(-2, -1)) * (1 / math.sqrt(q.shape[-1]))
+    scores = scores.masked_fill(future, float("-inf"))
+    return torch.matmul(torch.softmax(scores, dim=-1), v)
+
+
+def inplace(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, future: torch.Tensor) -> torch.Tensor:
+    scores = torch.matmul(q, k.transpose(-2, -1)) * (1 / math.sqrt(q.shape[-1]))
+    scores.masked_fill_(future, float("-inf"))
+    return torch.matmul(torch.softmax(scores, dim=-1), v)
+
+
+def sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, future: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def step(attention: Attention, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, future: torch.Tensor) -> torch.Tensor:
+    """What is profiled, once a step."""
+    with record_function("attn_fwd"):
+        return attention(q, k, v, future)
+
+
+def only(backend: str) -> contextlib.AbstractContextManager[None]:
+    """SDPA with this backend alone; any for the two that are written by hand. Exits where torch has no such one."""
+    if backend not in SDPA:
+        return contextlib.nullcontext()
+    try:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        manager: contextlib.AbstractContextManager[None] = sdpa_kernel(getattr(SDPBackend, SDPA[backend]))
+    except (ImportError, AttributeError):
+        sys.exit(f"torch {torch.__version__} has no {backend} backend")
+    return manager
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", default="naive", choices=("naive", "inplace", *SDPA))
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--heads", type=int, default=16)
+    parser.add_argument("--length", type=int, help="tokens (default 2048, 256 on a CPU)")
+    parser.add_argument("--dim", type=int, default=64, help="of each head (default 64)")
+    parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16"))
+    parser.add_argument("--warmup", type=int, default=10, help="calls before the first step")
+    parser.add_argument("--active", type=int, default=3, help="steps to look at, after two that come before")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    args = parser.parse_args()
+
+    length = args.length or (256 if args.device == "cpu" else 2048)
+    dtype = getattr(torch, args.dtype)
+    shape = (args.batch, args.heads, length, args.dim)
+    q, k, v = (torch.randn(shape, device=args.device).to(dtype) for _ in range(3))
+    future = torch.ones(length, length, dtype=torch.bool, device=args.device).triu(1)
+    attention: Attention = {"naive": naive, "inplace": inplace}.get(args.backend, sdpa)
+
+    with torch.no_grad(), only(args.backend):
+        try:
+            for _ in range(args.warmup):
+                attention(q, k, v, future)
+            start = time.perf_counter()
+            for _ in range(2 + args.active):
+                y = step(attention, q, k, v, future)
+        except RuntimeError as error:
+            sys.exit(f"the {args.backend} backend does not run {args.dtype} on {args.device}: {error}".splitlines()[0])
+        total = y.float().sum().item()  # waits for the GPU
+    took = (time.perf_counter() - start) / (2 + args.active)
+    print(f"attention {args.backend} {shape} on {args.device}: {took * 1e6:.0f} µs a step, sum {total:.4g}")
+
+
+if __name__ == "__main__":
+    main()

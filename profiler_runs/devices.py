@@ -1,0 +1,135 @@
+"""What this interpreter's torch can record, and one line for each thing that is missing: what it is, what to do."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import sys
+from typing import Any
+
+OLDEST_TORCH = (2, 1)
+# What a driver puts there: told without loading it, which would spoil CUDA for children that the program forks.
+_GPU_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+
+
+class NoTorchError(Exception):
+    """This interpreter cannot record; the text says why and what to do, in one line."""
+
+
+def load_torch() -> Any:
+    """torch, new enough to record with. Raises NoTorchError."""
+    # Kineto tells its own progress to stderr from its warning level down, in the middle of the program's output.
+    quiet = "KINETO_LOG_LEVEL" not in os.environ
+    if quiet:
+        os.environ["KINETO_LOG_LEVEL"] = "3"
+    try:
+        torch = importlib.import_module("torch")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise NoTorchError(f"torch in {sys.executable} is broken: {error}") from error
+        raise NoTorchError(
+            f"no torch in {sys.executable}: run with the interpreter that runs your program "
+            "(torchprof-tui run --python /path/to/venv/bin/python …)"
+        ) from error
+    except (ImportError, OSError) as error:
+        raise NoTorchError(f"torch in {sys.executable} does not load: {str(error).splitlines()[0]}") from error
+    finally:
+        if quiet:
+            del os.environ["KINETO_LOG_LEVEL"]
+    version = _version(torch)
+    if version < OLDEST_TORCH:
+        raise NoTorchError(
+            f"torch {torch.__version__} in {sys.executable} is too old to record with: 2.1 or newer is needed"
+        )
+    return torch
+
+
+def _version(torch: Any) -> tuple[int, ...]:
+    numbers = str(torch.__version__).split("+")[0].split(".")[:2]
+    return tuple(int("".join(filter(str.isdigit, number)) or 0) for number in numbers)
+
+
+def gpu_present(torch: Any) -> bool:
+    """Whether a GPU that this torch was built for seems to be here. Initialises nothing."""
+    hidden = any(os.environ.get(name) in ("", "-1") for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"))
+    return _gpu_built(torch) and not hidden and any(map(os.path.exists, _GPU_FILES))
+
+
+def _gpu_built(torch: Any) -> bool:
+    return bool(torch.version.cuda or getattr(torch.version, "hip", None))
+
+
+def gpu_used(torch: Any) -> bool:
+    """Whether the program has used CUDA or ROCm so far."""
+    return _gpu_built(torch) and bool(torch.cuda.is_initialized())
+
+
+def is_wsl() -> bool:
+    return "microsoft" in platform.release().lower()
+
+
+def describe(torch: Any) -> dict[str, Any]:
+    """torch, its accelerators and the machine, for the manifest. Initialises no device that the program did not."""
+    devices: list[dict[str, Any]] = []
+    if gpu_used(torch):
+        for index in range(torch.cuda.device_count()):
+            properties = torch.cuda.get_device_properties(index)
+            devices.append(
+                {
+                    "id": index,
+                    "name": properties.name,
+                    "memory_bytes": properties.total_memory,
+                    "multiprocessors": properties.multi_processor_count,
+                    "capability": f"{properties.major}.{properties.minor}",
+                }
+            )
+    return {
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "hip": getattr(torch.version, "hip", None),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "wsl": is_wsl(),
+        "activities": recordable(torch),
+        "devices": devices,
+    }
+
+
+def recordable(torch: Any) -> list[str]:
+    """The activities that torch reports; only CPU where asking would wake a driver that the program did not."""
+    if gpu_present(torch) and not gpu_used(torch):
+        return ["CPU"]
+    return sorted(activity.name for activity in torch.profiler.supported_activities())
+
+
+def missing(torch: Any, gpu_events: int, launches: int) -> str | None:
+    """One line on why a trace shows no GPU, or less than it could; None where all is as expected."""
+    if gpu_events:
+        return None
+    if gpu_used(torch):
+        if not launches and "CUDA" not in recordable(torch):
+            return "this torch was built without CUPTI: it records no kernels; install a build that has it"
+        if is_wsl():
+            return (
+                "no kernels were recorded under WSL: update the Windows driver, and allow GPU performance counters to "
+                "all users in the NVIDIA Control Panel (Developer)"
+            )
+        if launches:
+            return (
+                "kernels were launched, but the driver let none be recorded: end other profilers (nsys, ncu, DCGM), or "
+                "ask for NVreg_RestrictProfilingToAdminUsers=0 (in a container: --cap-add=SYS_ADMIN)"
+            )
+        return "no GPU work in what was recorded: it may lie outside; record more steps or another window"
+    mps = getattr(torch.backends, "mps", None)
+    if mps is not None and mps.is_available():
+        return "torch records no Metal kernels: the trace shows the CPU's side; see torch.mps.profiler for the GPU's"
+    if not _gpu_built(torch):
+        present = any(map(os.path.exists, _GPU_FILES))
+        return f"CPU only: torch {torch.__version__} is a CPU build" + (
+            ", and this machine has a GPU" if present else ""
+        )
+    if not gpu_present(torch):
+        return "CPU only: no GPU is visible here (nvidia-smi or rocm-smi shows what the driver sees)"
+    return "CPU only: the program did not use the GPU"

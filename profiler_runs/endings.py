@@ -1,0 +1,142 @@
+"""Every way in which a program ends, caught so that what was recorded is saved first; then it ends just so.
+
+SIGTERM and SIGHUP would end it at once: they save, then end it by the same signal. Ctrl-C is Python's own
+KeyboardInterrupt, which the program may catch. os._exit, os.abort and the exec calls leave no time for anything, so
+they save before they leave. SIGKILL and a crash in native code cannot be caught: what earlier cycles wrote is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+from .status import out_of_the_way
+
+_TERMINATING = (signal.SIGTERM, signal.SIGHUP)
+# A child that dies makes a DataLoader raise in the main thread, wherever that is: not while a trace is written.
+_HELD = (signal.SIGINT, *_TERMINATING, signal.SIGCHLD)
+UNBLOCK_AFTER = 3.0  # seconds that a program may stay in native code once it is told to end
+STUCK_AFTER = 30.0  # … before it is taken for one that never leaves it
+_LEAVING = ("_exit", "abort", "execv", "execve")  # in `os`; its other exec functions call the last two
+
+
+class StopRun(SystemExit):
+    """Raised in the program where its recording is done and it is to be stopped: it unwinds like sys.exit(0)."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+class Abandoned(BaseException):
+    """Ctrl-C was pressed again while a trace was being saved."""
+
+
+class Endings:
+    """Calls `save(how, status)` before the process ends in a way that Python would not unwind.
+
+    `how` names it ("SIGTERM", "os._exit"); `status` is the exit status, None where the process goes on as another
+    program; minus the number of a signal, as `subprocess` has it.
+    """
+
+    def __init__(self, save: Callable[[str, int | None], None], log: Callable[[str], None]) -> None:
+        self._save, self._log = save, log
+        self._pid = os.getpid()
+        self._depth = 0
+        self._noted: list[int] = []
+        self.saving = False  # the end has come to Python code
+        self.interrupted = False  # a first Ctrl-C has come: the next one means it
+
+    def install(self) -> None:
+        """Catch what can be caught. Signals that the parent chose to ignore (nohup) stay ignored."""
+        for signum in _TERMINATING:
+            if signal.getsignal(signum) == signal.SIG_DFL:
+                signal.signal(signum, self._terminate)
+        for name in _LEAVING:
+            setattr(os, name, self._saving_first(name, getattr(os, name)))
+        os.register_at_fork(after_in_child=self._forget)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Signals that come meanwhile are delivered at the end. A second Ctrl-C raises Abandoned here and now."""
+        if self._depth or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        handlers = {signum: signal.getsignal(signum) for signum in _HELD}
+        self._depth += 1
+        for signum in handlers:
+            signal.signal(signum, self._note)
+        try:
+            yield
+        finally:
+            for signum, handler in handlers.items():
+                # None: not set from Python, and only C could set it again; Python's default is the nearest.
+                signal.signal(signum, signal.SIG_DFL if handler is None else handler)
+            self._depth -= 1
+            noted, self._noted = self._noted, []
+            for number in dict.fromkeys(noted):
+                signal.raise_signal(number)
+
+    def watch(self, torch: Any) -> None:
+        """End also where SIGTERM finds the main thread in native code that does not return, as a collective whose
+        other ranks are gone: Python's handlers never run there. A thread is told by the signal itself.
+        """
+        heard, told = map(out_of_the_way, os.pipe())
+        os.set_blocking(told, False)
+        signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+        threading.Thread(target=self._listen, args=(heard, torch), name="torchprof-endings", daemon=True).start()
+
+    def _listen(self, heard: int, torch: Any) -> None:
+        while signals := os.read(heard, 1):
+            if signals[0] not in _TERMINATING:
+                continue
+            time.sleep(UNBLOCK_AFTER)
+            if not self.saving:
+                with contextlib.suppress(Exception):  # an interface of torch's that comes and goes
+                    torch.distributed.distributed_c10d._abort_process_group()
+            time.sleep(STUCK_AFTER - UNBLOCK_AFTER)
+            if not self.saving:
+                self._log("the program hangs in native code: what is not saved yet is lost")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def _note(self, signum: int, frame: FrameType | None) -> None:
+        if signum == signal.SIGINT:
+            if self.interrupted:
+                raise Abandoned
+            self.interrupted = True
+            self._log("saving what was recorded; ctrl+c again to give it up")
+        self._noted.append(signum)
+
+    def _terminate(self, signum: int, frame: FrameType | None) -> None:
+        self._save(signal.Signals(signum).name, -signum)
+        end_by_signal(signum)
+
+    def _saving_first(self, name: str, leave: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(leave)
+        def leaving(*args: Any, **kwargs: Any) -> Any:
+            if os.getpid() == self._pid:
+                status = {"_exit": args[0] if args else kwargs.get("status"), "abort": -signal.SIGABRT}.get(name)
+                self._save(f"os.{name}", status)
+            return leave(*args, **kwargs)
+
+        return leaving
+
+    def _forget(self) -> None:
+        """In a forked child: end as if we were not there."""
+        with contextlib.suppress(ValueError):  # forked from another thread than the main one
+            signal.set_wakeup_fd(-1)
+            for signum in _TERMINATING:
+                if signal.getsignal(signum) in (self._terminate, self._note):
+                    signal.signal(signum, signal.SIG_DFL)
+
+
+def end_by_signal(signum: int) -> None:
+    """End this process by `signum`, so that its parent sees what it would have seen without us."""
+    signal.signal(signum, signal.SIG_DFL)
+    os.kill(os.getpid(), signum)

@@ -1,0 +1,53 @@
+"""Files that are written whole or not at all, and what to do where a disk refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+
+def explain(error: OSError) -> str:
+    """Why a file could not be written, and what to do."""
+    advice = {
+        errno.ENOSPC: "the disk is full: free some space, or name another one with -o",
+        errno.EDQUOT: "your quota is used up: free some space, or name another disk with -o",
+        errno.EFBIG: "a file may not grow so big here (ulimit -f): raise the limit, or record less",
+        errno.EACCES: "no permission to write there: name another folder with -o",
+        errno.EROFS: "that disk is read-only: name another folder with -o",
+    }
+    return advice.get(error.errno or 0, error.strerror or str(error))
+
+
+@contextlib.contextmanager
+def removed(path: str) -> Iterator[None]:
+    """Whatever happens meanwhile, nothing is left at `path`."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(path)
+
+
+def write_whole(path: str, chunks: Iterable[bytes]) -> int:
+    """Write `path`, or leave it as it was; the size in bytes. Raises OSError."""
+    part = f"{path}.part"
+    with removed(part):
+        with open(part, "wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+        os.replace(part, path)
+    return os.path.getsize(path)
+
+
+def write_json(path: str, facts: dict[str, Any]) -> OSError | None:
+    """Write `facts` as JSON, whole or not at all; what went wrong, if it did."""
+    text = json.dumps(facts, indent=1, default=str) + "\n"
+    try:
+        write_whole(path, [text.encode("utf-8", "backslashreplace")])
+    except OSError as error:
+        return error
+    return None

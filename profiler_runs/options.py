@@ -1,0 +1,179 @@
+"""The harness's command line as one frozen value."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn
+
+DEFAULT_FOLDER = "torchprof_runs"
+# Step 0 holds the program's start, step 1 is measured for the preflight, one warm-up, then three to look at: enough to
+# tell a first step that differs from steps that repeat.
+DEFAULT_WAIT, DEFAULT_WARMUP, DEFAULT_ACTIVE, DEFAULT_REPEAT = 2, 1, 3, 1
+STEP_WORDS = ("auto", "optimizer", "none")
+
+
+class UsageError(Exception):
+    """The command line is wrong; the text says how, in one line."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for. Times are seconds, memory is megabytes; None means that it was not said."""
+
+    command: tuple[str, ...]
+    module: bool = False
+    wait: int | None = None
+    warmup: int | None = None
+    active: int | None = None
+    repeat: int | None = None
+    record_shapes: bool = False
+    profile_memory: bool = False
+    with_stack: bool = False
+    with_flops: bool = False
+    with_modules: bool = False
+    step: str = "auto"
+    after: float | None = None
+    duration: float | None = None
+    then: str | None = None
+    nproc: int | None = None
+    output: str = DEFAULT_FOLDER
+    preflight: bool = True
+    table: bool = True
+    max_memory: int | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether a window of time is recorded rather than steps."""
+        return self.after is not None or self.duration is not None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The options for the manifest: everything but the command."""
+        return {key: value for key, value in asdict(self).items() if key not in ("command", "module")}
+
+    def as_argv(self) -> list[str]:
+        """The same options as a command line, without the command and without --nproc: what a rank is started with."""
+        argv: list[str] = []
+        for flag, value in (
+            ("--wait", self.wait),
+            ("--warmup", self.warmup),
+            ("--active", self.active),
+            ("--repeat", self.repeat),
+            ("--step", self.step),
+            ("--after", self.after),
+            ("--for", self.duration),
+            ("--then", self.then),
+            ("--max-memory", self.max_memory),
+            ("--output", self.output),
+        ):
+            if value is not None:
+                argv += [flag, str(value)]
+        for flag, on in (
+            ("--record-shapes", self.record_shapes),
+            ("--profile-memory", self.profile_memory),
+            ("--with-stack", self.with_stack),
+            ("--with-flops", self.with_flops),
+            ("--with-modules", self.with_modules),
+            ("--no-preflight", not self.preflight),
+            ("--no-table", not self.table),
+        ):
+            if on:
+                argv.append(flag)
+        return argv
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (--help lists the options)")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return number
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < 1e9:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _OneLineParser(
+        prog="harness.py",
+        usage="harness.py [options] (SCRIPT | -m MODULE | WORKLOAD | torchrun …) [ARGS…]",
+        description="Run a PyTorch program unchanged under torch.profiler and keep what was recorded.",
+        allow_abbrev=False,
+    )
+    steps = parser.add_argument_group("which steps", "what torch.profiler.schedule takes")
+    steps.add_argument("--wait", type=_count, metavar="N", help="steps before anything is done (default 2)")
+    steps.add_argument("--warmup", type=_count, metavar="N", help="steps with the profiler warming up (default 1)")
+    steps.add_argument("--active", type=_positive, metavar="N", help="steps to record (default 3)")
+    steps.add_argument("--repeat", type=_count, metavar="N", help="how often, 0 for as long as it runs (default 1)")
+    steps.add_argument(
+        "--step",
+        default="auto",
+        metavar="auto|optimizer|MODULE:FUNCTION|none",
+        help="what a step is: an optimizer's step, a function's call, nothing (the whole run); auto: optimizer steps, "
+        "and the whole run if the program has no optimizer",
+    )
+    window = parser.add_argument_group("or a window of time instead of steps")
+    window.add_argument("--after", type=_seconds, metavar="SECONDS", help="start recording after so long")
+    window.add_argument("--for", type=_seconds, dest="duration", metavar="SECONDS", help="record for so long")
+    parser.add_argument(
+        "--then",
+        choices=("stop", "finish"),
+        help="when it is recorded: stop the program (default) or let it finish",
+    )
+    what = parser.add_argument_group("what is recorded besides ops and kernels; each slows the program")
+    what.add_argument("--record-shapes", action="store_true", help="the shapes of each op's inputs")
+    what.add_argument("--profile-memory", action="store_true", help="allocations and frees")
+    what.add_argument("--with-stack", action="store_true", help="every Python call: large traces")
+    what.add_argument("--with-flops", action="store_true", help="estimated FLOPs of matmuls and convolutions")
+    what.add_argument("--with-modules", action="store_true", help="the module hierarchy (TorchScript)")
+    parser.add_argument("--nproc", type=_positive, metavar="N", help="start N ranks on this machine")
+    parser.add_argument("-o", "--output", default=DEFAULT_FOLDER, metavar="FOLDER", help="where runs are kept")
+    parser.add_argument("--max-memory", type=_positive, metavar="MB", help="end the recording at this much growth")
+    parser.add_argument("--no-preflight", dest="preflight", action="store_false", help="do not measure a step first")
+    parser.add_argument("--no-table", dest="table", action="store_false", help="write the trace alone")
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def parse(argv: list[str]) -> Options:
+    """The options in `argv`. Raises UsageError with one line; --help prints and exits."""
+    values = vars(_parser().parse_args(argv))
+    module: list[str] | None = values.pop("module")
+    command: list[str] = values.pop("command")
+    if module is not None:
+        command = module
+    elif command[:1] == ["--"]:
+        command = command[1:]
+    if not command:
+        raise UsageError("no program to run: name a script, -m MODULE or a workload (--help lists the options)")
+    options = Options(command=tuple(command), module=module is not None, **values)
+    _check(options)
+    return options
+
+
+def _check(options: Options) -> None:
+    if options.step not in STEP_WORDS and not all(options.step.partition(":")):
+        raise UsageError(f"--step {options.step}: say auto, optimizer, none or MODULE:FUNCTION, as in train:train_step")
+    steps = (options.wait, options.warmup, options.active, options.repeat)
+    if options.timed and options.step not in ("auto", "none"):
+        raise UsageError(f"--step {options.step} and --after/--for: record steps or a window of time, not both")
+    if (options.timed or options.step == "none") and any(value is not None for value in steps):
+        raise UsageError("--wait, --warmup, --active and --repeat count steps, and nothing counts as a step here")
+    if options.duration == 0:
+        raise UsageError("--for 0 records nothing")

@@ -1,0 +1,105 @@
+"""Record the sample traces on this machine: ``python -m profiler_runs.record_samples [-o FOLDER] [NAME…]``
+
+Each is a built-in workload under the harness, with the options below. Beside every trace go torch's own table and its
+aggregates, which the viewer's table is checked against. Meant for a GPU; without one it records the CPU's side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+
+HARNESS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness.py")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One trace: the harness's options, and the workload with its own."""
+
+    name: str
+    options: str
+    command: str
+
+
+RECORDINGS = (
+    Recording("matmul_add_64_cold_eager", "", "matmul_add --size 64"),
+    Recording("matmul_add_64_warm_eager", "", "matmul_add --size 64 --warmup 10"),
+    Recording("matmul_add_64_sched0_active3", "--wait 0 --warmup 0", "matmul_add --size 64"),
+    Recording("matmul_add_64_bmm8", "", "matmul_add --size 64 --batch 8 --warmup 10"),
+    Recording("matmul_add_4096_cold_eager", "", "matmul_add --size 4096"),
+    Recording("matmul_add_4096_warm_eager", "", "matmul_add --size 4096 --warmup 10"),
+    Recording("matmul_add_4096_warm_compile", "", "matmul_add --size 4096 --warmup 10 --compile"),
+    Recording("matmul_add_4096_active20", "", "matmul_add --size 4096 --warmup 10 --active 20"),
+    Recording("linear_eager", "", "linear"),
+    Recording("linear_compile", "", "linear --compile"),
+    Recording("geglu_mlp_eager", "", "mlp"),
+    Recording("geglu_mlp_compile", "", "mlp --compile"),
+    Recording("attention_naive", "", "attention --backend naive"),
+    Recording("attention_inplace", "", "attention --backend inplace"),
+    Recording("attention_math", "", "attention --backend math"),
+    Recording("attention_flash", "", "attention --backend flash"),
+    Recording("attention_efficient", "", "attention --backend efficient"),
+    Recording("attention_cudnn", "", "attention --backend cudnn"),
+    Recording("train_gpt", "", "train_gpt"),
+    Recording("train_gpt_compile", "", "train_gpt --compile"),
+    Recording("train_gpt_starved", "", "train_gpt --starve"),
+    Recording("train_gpt_stack_memory", "--with-stack --profile-memory --record-shapes", "train_gpt --item --active 2"),
+)
+
+
+def record(recording: Recording, folder: str) -> str:
+    """Record one into `folder`; a line that says what it is. Raises RuntimeError where the run did not work out."""
+    with tempfile.TemporaryDirectory() as runs:
+        argv = [sys.executable, HARNESS, "-o", runs, *recording.options.split(), *recording.command.split()]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        (made,) = os.listdir(runs) or [""]
+        try:
+            with open(os.path.join(runs, made, "manifest.json"), encoding="utf-8") as file:
+                manifest = json.load(file)
+            (kept,) = manifest["kept"]
+        except (OSError, ValueError) as error:
+            raise RuntimeError(f"{recording.name}: exit status {done.returncode}: {done.stderr.strip()}") from error
+        for key, suffix in (
+            ("trace", "pt.trace.json.gz"),
+            ("table", "table.txt"),
+            ("key_averages", "key_averages.json"),
+        ):
+            if kept[key]:
+                shutil.copy(os.path.join(runs, made, kept[key]), os.path.join(folder, f"{recording.name}.{suffix}"))
+    environment = manifest["environment"]
+    device = ", ".join(device["name"] for device in environment["devices"]) or "CPU"
+    return (
+        f"{recording.name}: {recording.command} {recording.options}".rstrip()
+        + f" · {kept['events']} events, {kept['gpu_events']} on the GPU, {kept['bytes']} bytes"
+        + f" · {device}, torch {environment['torch']}, Python {environment['python']}"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", default="recorded_samples", help="folder to write into")
+    parser.add_argument("names", nargs="*", help="which; all of them if none is named")
+    args = parser.parse_args()
+    unknown = set(args.names) - {recording.name for recording in RECORDINGS}
+    if unknown:
+        parser.error(f"no sample {', '.join(sorted(unknown))}: {', '.join(recording.name for recording in RECORDINGS)}")
+    os.makedirs(args.output, exist_ok=True)
+    failed = 0
+    for recording in RECORDINGS:
+        if not args.names or recording.name in args.names:
+            try:
+                print(record(recording, args.output), flush=True)
+            except RuntimeError as error:
+                print(error, file=sys.stderr, flush=True)
+                failed += 1
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""What a run says while it goes on: lines for people, and JSON lines for the app that started it.
+
+The app names a file, a named pipe or an inherited descriptor in the environment variable TORCHPROF_STATUS; each line
+there is one JSON object with `time` (Unix seconds), `pid` and `rank`, and either `log` (a line of text) or `phase`
+(one of `PHASES`) with what belongs to it. Lines are shorter than a pipe's atomic write, are never waited for, and
+are dropped when nobody reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+STATUS_VARIABLE = "TORCHPROF_STATUS"
+PHASES = (
+    "starting",
+    "waiting",
+    "measuring",
+    "warming up",
+    "recording",
+    "exporting",
+    "tabulating",
+    "running on",
+    "done",
+)
+REPEAT_INTERVAL = 0.05  # seconds: a new step of the same phase is told this often at most, a person sees no more
+PRIVATE_DESCRIPTORS = 200  # our own are numbered from here
+LONGEST_LINE = 4000  # bytes: a write to a pipe up to 4096 is never mixed with another process's
+
+
+def printable(text: str) -> str:
+    """`text` with everything that could move a terminal's cursor written out."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def out_of_the_way(descriptor: int) -> int:
+    """`descriptor` under a high number, closed on exec: programs close low ones by range, and then reuse them."""
+    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, PRIVATE_DESCRIPTORS)
+    if descriptor > 2:
+        os.close(descriptor)
+    return high
+
+
+def _private(open_it: Callable[[], int]) -> int | None:
+    """The descriptor that `open_it` opens, out of the way; None where it cannot be had."""
+    try:
+        return out_of_the_way(open_it())
+    except OSError:
+        return None
+
+
+def _open_channel(name: str) -> int:
+    if name.isdigit():
+        os.set_blocking(int(name), False)
+        return int(name)
+    return os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o644)
+
+
+class Reporter:
+    """Says what happens: to stderr, to the run's log file, to the app. No method raises or blocks."""
+
+    def __init__(self, rank: int | None = None, channel: str | None = None) -> None:
+        self.rank = rank
+        self._prefix = "torchprof: " if rank is None else f"torchprof[rank {rank}]: "
+        self._stderr = _private(lambda: 2)  # a program may close or redirect its own
+        self._channel = _private(lambda: _open_channel(channel)) if channel else None
+        self._file: int | None = None
+        self._phase: dict[str, Any] = {}
+        self._told = 0.0
+
+    def keep_in(self, path: str) -> None:
+        """Also append the lines to the file at `path`."""
+        self._file = _private(lambda: os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644))
+
+    def log(self, text: str) -> None:
+        """One line for a person."""
+        text = printable(text)
+        line = f"{self._prefix}{text}\n".encode()
+        for descriptor in (self._stderr, self._file):
+            self._write(descriptor, line)
+        self._tell({"log": text[: LONGEST_LINE // 4]})
+
+    def phase(self, name: str, **what: Any) -> None:
+        """The run is now in phase `name`; steps of one phase that follow each other quickly are told only sometimes."""
+        if self._channel is None:
+            return
+        now = time.monotonic()
+        if "step" in what and self._phase.get("phase") == name and now - self._told < REPEAT_INTERVAL:
+            return
+        self._told = now
+        self._phase = {"phase": name, **what}
+        self._tell(self._phase)
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        if self._channel is not None:
+            head = {"time": time.time(), "pid": os.getpid(), "rank": self.rank or 0}
+            line = json.dumps({**head, **message}).encode() + b"\n"
+            if len(line) <= LONGEST_LINE:
+                self._write(self._channel, line)
+
+    @staticmethod
+    def _write(descriptor: int | None, line: bytes) -> None:
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.write(descriptor, line)

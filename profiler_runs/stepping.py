@@ -1,0 +1,177 @@
+"""What counts as a step in a program that does not say so itself: an optimizer's step, or the call of a function."""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+# Code that torch.compile traces must not see the counting: it would break the graph, or forbid fullgraph=True.
+_is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", None) or torch._utils.is_compiling
+
+# An optimizer that has not stepped while another stepped so often has been replaced by it.
+REPLACED_AFTER = 3
+
+
+class OptimizerSteps:
+    """Calls `on_step` each time the program's first optimizer has stepped, `on_made` when it makes one.
+
+    With several optimizers (a GAN's two, one for each parameter) the first that steps is counted: one step a loop.
+    """
+
+    def __init__(self, on_step: Callable[[], None], on_made: Callable[[], None] = lambda: None) -> None:
+        self._on_step, self._on_made = on_step, on_made
+        self._pid = os.getpid()
+        self._counted: int | None = None  # id of the optimizer that is counted
+        self._others = 0  # steps of others since it stepped
+        self._inside = threading.local()
+        self.seen = 0
+
+    def install(self) -> None:
+        """Watch every optimizer made from now on."""
+        optimizer: Any = torch.optim.Optimizer
+        make_step, make = optimizer.profile_hook_step, optimizer.__init__
+
+        # A post hook (register_optimizer_step_post_hook) is called inside the range "Optimizer.step#…" that torch
+        # records, so a step that ended there would cut that range in two. Around the hooked method it has just closed.
+        @functools.wraps(make_step)
+        def profile_hook_step(step: Callable[..., Any]) -> Callable[..., Any]:
+            hooked = make_step(step)
+
+            @functools.wraps(hooked)
+            def counted(*args: Any, **kwargs: Any) -> Any:
+                if _is_compiling():
+                    return hooked(*args, **kwargs)
+                depth = getattr(self._inside, "depth", 0)
+                self._inside.depth = depth + 1
+                try:
+                    result = hooked(*args, **kwargs)
+                finally:
+                    self._inside.depth = depth
+                if depth == 0:  # a subclass's step calls its parent's
+                    self._stepped(args[0])
+                return result
+
+            return counted
+
+        @functools.wraps(make)
+        def made(instance: Any, *args: Any, **kwargs: Any) -> None:
+            make(instance, *args, **kwargs)
+            if os.getpid() == self._pid:
+                self._on_made()
+
+        optimizer.profile_hook_step = staticmethod(profile_hook_step)
+        optimizer.__init__ = made
+
+    def _stepped(self, optimizer: Any) -> None:
+        if os.getpid() != self._pid:  # a forked child
+            return
+        if self._counted is None or self._others >= REPLACED_AFTER:
+            self._counted = id(optimizer)
+        if id(optimizer) != self._counted:
+            self._others += 1
+            return
+        self._others = 0
+        self.seen += 1
+        self._on_step()
+
+
+class FunctionSteps:
+    """Calls `on_step` after each call of one function, named ``MODULE:FUNCTION`` or ``MODULE:CLASS.METHOD``."""
+
+    def __init__(self, name: str, on_step: Callable[[], None], complain: Callable[[str], None]) -> None:
+        self.name = name
+        self.module, _, self.function = name.partition(":")
+        self._on_step, self._complain = on_step, complain
+        self._pid = os.getpid()
+        self._inside = threading.local()
+        self.seen = 0
+        self.found = False
+
+    def install(self) -> None:
+        """Wrap the function now, or when its module is imported. ``__main__`` is decorated where it is compiled."""
+        if self.module == "__main__":
+            return
+        module = sys.modules.get(self.module)
+        if module is not None:
+            self._wrap_in(module)
+        else:
+            sys.meta_path.insert(0, _AfterImport(self.module, self._wrap_in))
+
+    def decorate(self, function: Any) -> Any:
+        """`function`, counting its calls; also around staticmethod and classmethod objects and coroutines."""
+        self.found = True
+        if isinstance(function, (staticmethod, classmethod)):
+            return type(function)(self.decorate(function.__func__))
+        if inspect.iscoroutinefunction(function):
+
+            async def stepped_async(*args: Any, **kwargs: Any) -> Any:
+                result = await function(*args, **kwargs)
+                self._returned(0)
+                return result
+
+            return functools.wraps(function)(stepped_async)
+
+        def stepped(*args: Any, **kwargs: Any) -> Any:
+            if _is_compiling():
+                return function(*args, **kwargs)
+            depth = getattr(self._inside, "depth", 0)
+            self._inside.depth = depth + 1
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                self._inside.depth = depth
+            self._returned(depth)
+            return result
+
+        return functools.wraps(function)(stepped)
+
+    def _returned(self, depth: int) -> None:
+        if depth == 0 and os.getpid() == self._pid:  # a recursive function steps once
+            self.seen += 1
+            self._on_step()
+
+    def _wrap_in(self, module: types.ModuleType) -> None:
+        owner: Any = module
+        *path, last = self.function.split(".")
+        try:
+            for part in path:
+                owner = getattr(owner, part)
+            function = inspect.getattr_static(owner, last)
+            setattr(owner, last, self.decorate(function))
+        except (AttributeError, TypeError):
+            self._complain(f"--step {self.name}: {self.module} has no function {self.function} that can be wrapped")
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Calls `then` with a module once it has been imported, then takes itself away."""
+
+    def __init__(self, name: str, then: Callable[[types.ModuleType], None]) -> None:
+        self._name, self._then = name, then
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        execute = getattr(spec.loader, "exec_module", None) if spec is not None else None
+        if spec is not None and execute is not None:
+
+            def exec_module(module: types.ModuleType) -> None:
+                execute(module)
+                self._then(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[union-attr,method-assign]
+        return spec

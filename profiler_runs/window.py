@@ -1,0 +1,72 @@
+"""Recording between two points in time, and the way into the main thread that it needs."""
+
+from __future__ import annotations
+
+import collections
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+# The profiler must be started and stopped in the program's own thread; a signal is the way in. The last real-time
+# signals are hardly used by anyone; macOS has none, and there SIGINFO does nothing unless a program asks for it.
+_SIGNAL: int = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGINFO", signal.SIGUSR2)
+
+
+class MainThread:
+    """Calls functions in the main thread, between two of its bytecodes. Made in the main thread."""
+
+    def __init__(self) -> None:
+        self._calls: collections.deque[Callable[[], None]] = collections.deque()
+        self._pid = os.getpid()
+        self._ident = threading.main_thread().ident
+        signal.signal(_SIGNAL, self._run)
+        signal.siginterrupt(_SIGNAL, False)  # system calls that C code makes go on; Python's own resume by themselves
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run `function` in the main thread soon; what it raises is raised there."""
+        if threading.get_ident() == self._ident:
+            function()
+            return
+        self._calls.append(function)
+        if self._ident is not None:
+            signal.pthread_kill(self._ident, _SIGNAL)
+
+    def _run(self, signum: int, frame: object) -> None:
+        while self._calls and os.getpid() == self._pid:
+            self._calls.popleft()()
+
+
+class TimeWindow:
+    """Calls `begin` after `after` seconds and `end` after `duration` more, each in the main thread."""
+
+    def __init__(
+        self,
+        after: float,
+        duration: float | None,
+        main: MainThread,
+        begin: Callable[[], None],
+        end: Callable[[], None],
+    ) -> None:
+        self.after, self.duration = after, duration
+        self._main, self._begin, self._end = main, begin, end
+        self._cancelled = threading.Event()
+
+    def start(self) -> None:
+        """Count from now."""
+        if self.after == 0:
+            self._begin()
+        if self.after > 0 or self.duration is not None:
+            threading.Thread(target=self._wait, name="torchprof-window", daemon=True).start()
+
+    def cancel(self) -> None:
+        """Call nothing any more."""
+        self._cancelled.set()
+
+    def _wait(self) -> None:
+        if self.after > 0:
+            if self._cancelled.wait(self.after):
+                return
+            self._main.call(self._begin)
+        if self.duration is not None and not self._cancelled.wait(self.duration):
+            self._main.call(self._end)

@@ -1,0 +1,28 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Machines that run tests are busy ones: how long an example takes says nothing about it.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("untimed"), max_examples=15)  # --hypothesis-profile=quick
+settings.load_profile("untimed")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests, and the programs that they start, keep out of the user's cache and list of recent traces."""
+    home = tmp_path_factory.mktemp("home")
+    ours = {"TORCHPROF_TUI_CACHE": str(home / "cache"), "XDG_STATE_HOME": str(home / "state")}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    yield
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value

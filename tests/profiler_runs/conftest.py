@@ -1,0 +1,184 @@
+"""Runs of the harness, started from a process that has torch loaded already."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HARNESS = Path(__file__).resolve().parents[2] / "profiler_runs" / "harness.py"
+PATIENCE = 120.0  # seconds: only a run that hangs takes longer
+
+# A training loop as small as they come; each step prints its number.
+TRAIN = """
+import sys, torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range({steps}):
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    print("step", step, flush=True)
+    {after_step}
+print("end", flush=True)
+"""
+
+
+def train(steps: int = 12, after_step: str = "") -> str:
+    """The source of a training script; `after_step` is a statement at the end of its loop."""
+    return TRAIN.format(steps=steps, after_step=after_step)
+
+
+class Run:
+    """One run of the harness: its process, what it printed, what it wrote."""
+
+    def __init__(self, ask: Callable[[dict[str, Any]], Any], folder: Path, pid: int) -> None:
+        self._ask, self.folder, self.pid = ask, folder, pid
+        self._status: int | None = None
+
+    def wait(self) -> int:
+        """Its exit status, minus the number of the signal that ended it."""
+        deadline = time.monotonic() + PATIENCE
+        while self._status is None:
+            self._status = self._ask({"poll": self.pid})
+            if self._status is None:
+                if time.monotonic() > deadline:
+                    os.kill(self.pid, signal.SIGKILL)
+                    raise AssertionError(f"the run does not end:\n{self.out}\n{self.err}")
+                time.sleep(0.02)
+        return self._status
+
+    def wait_for(self, text: str) -> None:
+        """Until `text` was printed or logged."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.out + self.err + self.status_text:
+            if time.monotonic() > deadline:
+                os.kill(self.pid, signal.SIGKILL)
+                raise AssertionError(f"never said {text!r}:\n{self.out}\n{self.err}\n{self.status_text}")
+            time.sleep(0.01)
+
+    def kill(self, signum: int) -> None:
+        os.kill(self.pid, signum)
+
+    @property
+    def out(self) -> str:
+        return (self.folder / "out").read_text(errors="replace")
+
+    @property
+    def err(self) -> str:
+        return (self.folder / "err").read_text(errors="replace")
+
+    @property
+    def status_text(self) -> str:
+        path = self.folder / "status"
+        return path.read_text() if path.exists() else ""
+
+    @property
+    def statuses(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.status_text.splitlines()]
+
+    @property
+    def made(self) -> Path:
+        """The run's own folder."""
+        (path,) = (self.folder / "runs").iterdir()
+        return path
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        facts: dict[str, Any] = json.loads((self.made / "manifest.json").read_text())
+        return facts
+
+    def trace(self, index: int = 0) -> dict[str, Any]:
+        """A trace that was kept."""
+        path = self.made / self.manifest["kept"][index]["trace"]
+        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        document: dict[str, Any] = json.loads(text)
+        return document
+
+    def names(self, index: int = 0) -> list[str]:
+        """The names of the complete events of a trace that was kept."""
+        return [event["name"] for event in self.trace(index)["traceEvents"] if event.get("ph") == "X"]
+
+    def steps(self, index: int = 0) -> list[int]:
+        """The numbers of the steps that are marked in a trace that was kept."""
+        return sorted(int(name.split("#")[1]) for name in self.names(index) if name.startswith("ProfilerStep#"))
+
+
+Start = Callable[..., Run]
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Callable[[dict[str, Any]], Any]]:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("needs torch")
+    process = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("zygote.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    to, back = process.stdin, process.stdout
+
+    def ask(request: dict[str, Any]) -> Any:
+        to.write(json.dumps(request) + "\n")
+        to.flush()
+        return json.loads(back.readline())
+
+    yield ask
+    to.close()
+    process.wait(PATIENCE)
+
+
+@pytest.fixture
+def start(zygote: Callable[[dict[str, Any]], Any], tmp_path: Path) -> Start:
+    """start(script, *options, args=…): run `script` (its source, or a command) under the harness; does not wait."""
+    count = 0
+
+    def start(
+        script: str | list[str],
+        *options: str,
+        args: tuple[str, ...] = (),
+        name: str = "script.py",
+        env: dict[str, str] | None = None,
+        limit: int | None = None,
+        runs: Path | None = None,
+        ignore: int = 0,
+        cwd: Path | None = None,
+    ) -> Run:
+        nonlocal count
+        count += 1
+        folder = tmp_path / f"run{count}"
+        folder.mkdir()
+        if isinstance(script, str):
+            (folder / name).write_text(script)
+            command = [name, *args]
+        else:
+            command = script
+        for stream in ("out", "err"):
+            (folder / stream).touch()
+        status = {"TORCHPROF_STATUS": str(folder / "status")}
+        request = {
+            "argv": [str(HARNESS), "-o", str(runs or folder / "runs"), *options, *command],
+            "cwd": str(cwd or folder),
+            "env": {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **status, **(env or {})},
+            "out": str(folder / "out"),
+            "err": str(folder / "err"),
+            "limit": limit,
+            "ignore": int(ignore),
+        }
+        return Run(zygote, folder, zygote(request))
+
+    return start

@@ -1,0 +1,44 @@
+"""The explorer as text, at three sizes, on traces that ship with the package.
+
+`UPDATE_GOLDENS=1 pytest tests/screens/test_explorer_goldens.py` writes them anew: read the difference before you
+commit it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.screens.explorer_app import SAMPLES, explorer, text_of, until
+from tui.trace.loader import load
+from tui.widgets.details import Details
+
+GOLDENS = Path(__file__).resolve().parents[1] / "snapshots"
+
+CASES = {
+    "matmul_add_64_cold_eager": ("right", "down", "down", "down", "down", "]"),
+    "cuda_graph_replay": ("}", "f", "f"),
+    "gpt2_train_stack_memory": ("W", "/", "a", "d", "d", "m", "m", "enter", "n"),
+}
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48), (240, 60)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("name", list(CASES))
+async def test_explorer(name: str, size: tuple[int, int]) -> None:
+    path = SAMPLES / f"{name}.pt.trace.json.gz"
+    if not path.exists():
+        pytest.skip("this sample is not here")
+    shown = load(str(path), cache=False)
+    async with explorer(shown, size) as (screen, pilot):
+        await pilot.press(*CASES[name])
+        details = screen.query_one(Details)
+        await until(pilot, lambda: screen.walk.selected < 0 or details._facts is not None)
+        await pilot.pause()
+        drawn = text_of(screen) + "\n"
+    golden = GOLDENS / f"explorer-{name}-{size[0]}x{size[1]}.txt"
+    if os.environ.get("UPDATE_GOLDENS"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(drawn, encoding="utf-8")
+    assert drawn == golden.read_text(encoding="utf-8")

@@ -1,0 +1,227 @@
+"""The command line as people and scripts meet it: `docs` of its contract are README and `--help`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sample_traces import SAMPLES, find
+from tui.cli import main
+
+PROGRAM = [sys.executable, "-m", "tui"]
+SAMPLE = find("matmul_add_64_cold_eager").path
+
+
+def run(*arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
+    more = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 120, "check": False, **more}
+    return subprocess.run([*PROGRAM, *map(str, arguments)], **more)
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
+    """The JSON on stdout of a call that goes well, and says nothing else there."""
+    assert main([*map(str, arguments)]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """The one line of a call that does not."""
+    assert main([*map(str, arguments)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("torchprof-tui: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_version_is_quick() -> None:
+    code = (
+        "import sys; from tui.cli import main; assert main(['--version']) == 0; "
+        "print([name for name in ('numpy', 'rich', 'textual', 'orjson', 'asyncio') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    version, loaded = done.stdout.splitlines()
+    assert version.startswith("torchprof-tui 0.")
+    assert loaded == "[]"
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_every_entry_of_a_sample_is_accounted_for(sample: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    told = answer(capsys, "info", f"sample:{sample.name}", "--json")
+    document = json.loads(gzip.decompress(sample.path.read_bytes()))
+    entries = document["traceEvents"]
+    assert told["events"] == len(entries)
+    assert told["drawn"] + told["metadata"] + told["flows"] + sum(told["not_drawn"].values()) == len(entries)
+    assert told["bytes"] == len(gzip.decompress(sample.path.read_bytes()))
+    complete: dict[str, int] = {}
+    for entry in entries:
+        if entry["ph"] == "X":
+            complete[entry["cat"]] = complete.get(entry["cat"], 0) + 1
+    assert told["by_category"] == complete
+    steps = [e["name"] for e in entries if e["name"].startswith("ProfilerStep#") and e["cat"] == "user_annotation"]
+    assert sorted(step["name"] for step in told["steps"]) == sorted(steps)
+    assert told["devices"] == [{"id": each["id"], "name": each["name"]} for each in document["deviceProperties"]]
+    assert told["format"] == "kineto"
+    assert told["problems"] == []
+
+
+def test_info_has_what_scripts_rely_on(capsys: pytest.CaptureFixture[str]) -> None:
+    told = answer(capsys, "info", SAMPLE, "--json", "--no-cache")
+    assert told["duration_ns"] > 300_000
+    assert told["steps"][0] == {"name": "ProfilerStep#2", "start_ns": 0, "duration_ns": 159_630}
+    assert {"kind", "pid", "tid", "label", "events", "rows"} <= told["lanes"][0].keys()
+    assert told["lanes"][0]["kind"] == "cpu"
+    assert 0 < told["gpu_busy_ns"]["0"] < told["duration_ns"]
+    assert told["links"] == {"launches": 6, "gpu_events": 6, "linked_gpu_events": 6}
+    assert (told["rank"], told["world_size"]) == (None, None)
+    assert told["cached"] is False
+    assert told["seconds"] > 0
+
+
+def test_the_second_time_comes_from_the_cache(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
+    first = answer(capsys, "info", SAMPLE, "--json")
+    second = answer(capsys, "info", SAMPLE, "--json")
+    assert (first.pop("cached"), second.pop("cached")) == (False, True)
+    del first["seconds"], second["seconds"]
+    assert first == second
+    assert answer(capsys, "cache", "--json")["traces"] == 1
+
+
+def test_the_cache_can_be_cleared() -> None:
+    assert run("info", SAMPLE).returncode == 0
+    cleared = json.loads(run("cache", "--clear", "--json").stdout)
+    assert cleared["removed"] >= 1
+    assert json.loads(run("info", SAMPLE, "--json").stdout)["cached"] is False
+    assert "at most" in run("cache").stdout
+
+
+def test_a_person_reads_words() -> None:
+    done = run("info", SAMPLE, env={**os.environ, "COLUMNS": "200"})
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+    for words in ("NVIDIA H200", "ProfilerStep#2", "159.6 µs", "kernels: what the GPU ran", "6 of 6 GPU events"):
+        assert words in done.stdout
+
+
+def test_names_from_a_trace_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    entry = {"ph": "X", "cat": "\x1b[31mcat", "name": "a", "pid": "\x1b]0;owned\x07", "tid": 1, "ts": 1, "dur": 2}
+    path = tmp_path / "evil.json"
+    path.write_text(json.dumps([entry, {**entry, "name": "\ud800"}]))
+    done = run("info", path)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    assert "\x07" not in done.stdout
+
+
+def test_stdin(capsys: pytest.CaptureFixture[str]) -> None:
+    with SAMPLE.open("rb") as trace:
+        told = json.loads(run("info", "-", "--json", stdin=trace).stdout)
+    assert told["events"] == 105
+    assert told["cached"] is False
+
+
+@pytest.mark.parametrize("word", ["run", "table", "check", "chain", "nonsense"])
+def test_a_command_that_does_not_exist_is_an_invalid_choice(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "invalid choice" in refused(capsys, word, SAMPLE, "--json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["missing.json"], "no such file"),
+        (["info", "missing.json"], "no such file"),
+        (["info", "--json", "missing.json"], "no such file"),
+        (["info"], "TRACE"),
+        (["info", "."], "folder"),
+        (["info", "a.json", "b.json"], "b.json"),
+        (["info", SAMPLE, "--color", "red"], "unrecognized"),
+        ([SAMPLE, SAMPLE], "one trace at a time"),
+        (["--at", "3ms"], "--at"),
+        (["--theme", "pink"], "pink"),
+        (["--debug", "info"], "options come after the command"),
+        (["sample:nothing"], "matmul_add_64_cold_eager"),
+        (["sample:matmul"], "several"),
+        (["snapshot", SAMPLE], "-o"),
+        (["snapshot", SAMPLE, "-o", "x.png"], "neither .svg nor .txt"),
+        (["snapshot", SAMPLE, "-o", "x.svg", "--size", "big"], "160x48"),
+        (["snapshot", "-", "-o", "x.svg"], "needs a file"),
+    ],
+    ids=lambda value: " ".join(Path(str(word)).name for word in value) if isinstance(value, list) else "",
+)
+def test_a_wrong_call_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in refused(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"hello, world\n" * 50, b"null", b'{"a": 1}', bytes(range(256)) * 64, b"[" * 100_000, b"\x1f\x8b\x08"],
+    ids=["empty", "prose", "null", "object", "binary", "deep", "gzip"],
+)
+def test_what_is_no_trace_is_one_line(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "no trace.json"
+    path.write_bytes(data)
+    assert "no trace.json" in refused(capsys, "info", path, "--json")
+
+
+def test_a_damaged_trace_opens_as_far_as_it_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = gzip.decompress(SAMPLE.read_bytes())
+    path = tmp_path / "cut.json"
+    path.write_bytes(text[: len(text) * 2 // 3])
+    told = answer(capsys, "info", path, "--json")
+    assert told["events"] > 40
+    assert told["problems"]
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "prose.json"
+    path.write_text("hello")
+    assert "Traceback" in run("info", path, "--debug").stderr
+    assert "Traceback" not in run("info", path).stderr
+
+
+def test_without_a_terminal_the_app_says_what_does_without(capsys: pytest.CaptureFixture[str]) -> None:
+    done = run(SAMPLE)
+    assert done.returncode == 2
+    assert done.stderr.startswith("torchprof-tui: ")
+    assert "torchprof-tui info" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_reader_that_stops_reading_is_no_error() -> None:
+    shell = f"'{sys.executable}' -m tui info '{SAMPLE}' --json | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
+    assert done.stderr == ""
+
+
+def test_a_file_may_be_called_like_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "info").write_bytes(SAMPLE.read_bytes())
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from tui.cli import main; sys.exit(main())"
+    root = str(Path(__file__).resolve().parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", code, root, "./info"],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "needs a terminal" in done.stderr  # and not: TRACE is missing
+
+
+@pytest.mark.parametrize("words", [["--help"], ["info", "--help"], ["snapshot", "--help"], ["cache", "--help"]])
+def test_help_helps(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 0
+    assert "torchprof-tui" in capsys.readouterr().out

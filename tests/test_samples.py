@@ -1,0 +1,34 @@
+"""The traces that ship: there, small, described, and found by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sample_traces import SAMPLES, find
+
+FOLDER = Path(__file__).resolve().parent.parent / "sample_traces"
+
+
+def test_every_sample_is_listed_and_every_listed_one_is_there() -> None:
+    assert {sample.path.name for sample in SAMPLES} == {path.name for path in FOLDER.glob("*.gz")}
+    assert len(SAMPLES) >= 6
+
+
+def test_together_they_are_small() -> None:
+    assert sum(sample.path.stat().st_size for sample in SAMPLES) < 2_000_000
+
+
+def test_the_folders_readme_says_the_same() -> None:
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for sample in SAMPLES:
+        assert f"| `{sample.name}` | {sample.ran} | {sample.look} |" in readme
+
+
+def test_a_beginning_is_enough_where_only_one_has_it() -> None:
+    assert find("gpt2").name == "gpt2_train_stack_memory"
+    assert find("attention_naive").name == "attention_naive"
+    for name, said in (("attention", "several"), ("", "no sample"), ("bert", "no sample")):
+        with pytest.raises(LookupError, match=said):
+            find(name)

@@ -1,0 +1,128 @@
+"""Every shared trace, opened for real: nothing lost, everything nested, joined and kept as the slow way has it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from tests import reference
+from tests.trace.test_store import same
+from tui.trace.assemble import assemble
+from tui.trace.kinds import GPU_WORK
+from tui.trace.kineto import read
+from tui.trace.source import open_source
+from tui.trace.store import open_trace, save
+from tui.trace.trace import Role, Trace
+
+TRACES = Path(__file__).resolve().parents[2] / "../shared/traces"
+BIG = TRACES / "big_llama_train_stack.pt.trace.json.xz"
+
+_NOT_TRACES = (".md", ".tsv", ".txt", ".key_averages.json", ".xz")
+FILES = sorted(path for path in TRACES.rglob("*") if path.is_file() and not path.name.endswith(_NOT_TRACES))
+_SLOW_WAY = 20_000
+"""Events on lanes that the slow reference takes; longer lanes are compared at their beginning."""
+
+
+class Opened(NamedTuple):
+    path: Path
+    trace: Trace
+    folder: Path
+
+
+@pytest.fixture(scope="module", params=FILES, ids=lambda path: str(path.relative_to(TRACES)))
+def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    folder = tmp_path_factory.mktemp("trace")
+    decoded = read(open_source(str(request.param)), folder)
+    yield Opened(request.param, assemble(decoded, "label"), folder)
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def entries_of(path: Path) -> list[Any] | None:
+    """The file's entries by the standard library; None where it is damaged."""
+    packed = path.read_bytes()
+    text = gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, list) else found["traceEvents"]
+
+
+def test_every_entry_is_accounted_for(opened: Opened) -> None:
+    counts = opened.trace.counts
+    assert counts.events == counts.drawn + counts.metadata + counts.flows + sum(counts.not_drawn.values())
+    entries = entries_of(opened.path)
+    if entries is None:
+        return
+    assert counts.events == len(entries)
+    phases = Counter(entry.get("ph") for entry in entries)
+    assert counts.metadata == phases["M"]
+    assert counts.flows == phases["s"] + phases["t"] + phases["f"]
+    if not phases["B"]:
+        complete = Counter(entry.get("cat", "") for entry in entries if entry["ph"] == "X" and "ts" in entry)
+        assert counts.by_category == complete
+
+
+def test_launches_join_as_a_dict_of_correlations_does(opened: Opened) -> None:
+    entries = entries_of(opened.path)
+    if entries is None:
+        pytest.skip("damaged: the reference cannot read it")
+    links = opened.trace.links
+    assert (links.launches, links.gpu_events, links.linked_gpu_events) == reference.launches(entries)
+    work = np.isin(opened.trace.kind, list(GPU_WORK))
+    assert not (links.launch_of[~work] >= 0).any()
+
+
+def test_lanes_nest_as_the_slow_way_has_it(opened: Opened) -> None:
+    trace = opened.trace
+    for lane in trace.lanes:
+        flat = lane.role in (Role.STREAM, Role.SYNC, Role.ASYNC)
+        last = min(lane.last, lane.first + _SLOW_WAY)
+        mine = slice(lane.first, last)
+        times = list(zip(trace.start[mine].tolist(), trace.duration[mine].tolist(), strict=True))
+        found = reference.nest(times, flat)
+        parents = [parent + lane.first if parent >= 0 else -1 for parent in found.parent]
+        assert trace.row[mine].tolist() == found.row
+        assert trace.parent[mine].tolist() == parents
+        if last == lane.last:
+            assert trace.self_duration[mine].tolist() == found.self_duration
+            assert lane.rows == 1 + max(found.row, default=0)
+
+
+def test_rows_hold_one_event_at_a_time(opened: Opened) -> None:
+    trace = opened.trace
+    start = trace.start[trace.row_order]
+    ends = start + np.maximum(trace.duration[trace.row_order], 1)
+    same_row = np.ones(max(len(trace) - 1, 0), np.bool_)
+    inner = trace.row_first[(trace.row_first > 0) & (trace.row_first < len(trace))]
+    same_row[inner - 1] = False
+    assert (ends[:-1] <= start[1:])[same_row].all()
+
+
+def test_it_comes_back_from_disk_as_it_was(opened: Opened) -> None:
+    save(opened.trace, opened.folder)
+    found = open_trace(opened.folder)
+    same(opened.trace, found)
+    if len(found):
+        event = found.event(len(found) // 2)
+        entry = found.entry(int(found.ordinal[event.index]))
+        assert str(entry.get("name", "")) == event.name
+
+
+def test_the_big_one_has_forty_rows_not_a_hundred_and_eighty_five(tmp_path: Path) -> None:
+    """`ProfilerStep` crosses Python frames at every step there: rows of frames that are gone must not stay taken."""
+    if not BIG.exists():
+        pytest.skip("the big trace is not here")
+    trace = assemble(read(open_source(str(BIG)), tmp_path), "big")
+    launching = trace.lanes[0]
+    assert (launching.tid, launching.rows) == ("2227", 40)
+    assert trace.counts.events == 1_026_963
+    assert len(trace.steps) == 30

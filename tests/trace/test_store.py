@@ -1,0 +1,122 @@
+"""What is written is what is mapped."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.build import begin, counter, cpu, end, flow, kernel, memory, runtime, step, trace
+from tui.trace.store import COLUMNS, META, StoreError, open_trace, save
+from tui.trace.text import TextIndex
+from tui.trace.trace import Trace
+
+
+def same(one: Any, other: Any, where: str = "trace") -> None:
+    """Deeply equal, types of arrays included."""
+    if isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype, where
+        assert np.array_equal(one, other), where
+    elif dataclasses.is_dataclass(one):
+        assert type(one) is type(other), where
+        for each in dataclasses.fields(one):
+            if each.name != "stored_index":
+                same(getattr(one, each.name), getattr(other, each.name), f"{where}.{each.name}")
+    elif isinstance(one, dict):
+        assert list(one) == list(other), where
+        for key in one:
+            same(one[key], other[key], f"{where}[{key!r}]")
+    elif isinstance(one, list | tuple):
+        assert type(one) is type(other), where
+        assert len(one) == len(other), where
+        for k, (a, b) in enumerate(zip(one, other, strict=True)):
+            same(a, b, f"{where}[{k}]")
+    else:
+        assert type(one) is type(other), where
+        assert one == other or (one != one and other != other), where
+
+
+def everything() -> Trace:
+    return trace(
+        step(1, 0, 100),
+        cpu("naïve \ud800 \0 name", 1, 10, **{"External id": 3}),
+        flow("s", "fwdbwd", 1, 1),
+        runtime("cudaLaunchKernel", 2, 3, corr=1),
+        kernel("k", 12, 5, corr=1, grid=[1, 2, 3]),
+        begin("a", 20),
+        end("a", 30),
+        begin("open", 25),
+        cpu("Backward", 50, 10),
+        flow("f", "fwdbwd", 1, 50),
+        counter("c", 5, x=3),
+        memory(3, 100, 100, device=0),
+        {"ph": "N", "name": "object", "ts": 1},
+        header={"deviceProperties": [{"id": 0, "name": "H200"}], "distributedInfo": {"rank": 1}, "odd": float("nan")},
+    )
+
+
+def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
+    made = everything()
+    save(made, tmp_path)
+    found = open_trace(tmp_path)
+    same(made, found)
+    same(made.row_index, found.row_index)
+
+
+def test_an_empty_trace_comes_back_too(tmp_path: Path) -> None:
+    made = trace()
+    save(made, tmp_path)
+    same(made, open_trace(tmp_path))
+
+
+def test_columns_are_mapped_and_cannot_be_written(tmp_path: Path) -> None:
+    save(everything(), tmp_path)
+    found = open_trace(tmp_path)
+    assert not found.start.flags.owndata
+    with pytest.raises(ValueError, match="read-only"):
+        found.start[0] = 1
+
+
+def test_the_folder_may_be_moved_with_the_text_in_it(tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    first.mkdir()
+    nowhere = np.zeros(0, np.int64)
+    made = dataclasses.replace(everything(), text=TextIndex(first / "text.blocks", True, nowhere, nowhere, nowhere))
+    save(made, first)
+    assert open_trace(first).text.path == first / "text.blocks"
+    first.rename(tmp_path / "second")
+    assert open_trace(tmp_path / "second").text.path == tmp_path / "second" / "text.blocks"
+
+
+def test_text_elsewhere_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    save(everything(), folder)
+    assert open_trace(folder).text.path == tmp_path / "literal"
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    save(everything(), tmp_path)
+    meta = json.loads((tmp_path / META).read_text())
+    (tmp_path / META).write_text(json.dumps({**meta, "version": meta["version"] + 1}))
+    with pytest.raises(StoreError, match="another version"):
+        open_trace(tmp_path)
+
+
+def test_damage_is_refused(tmp_path: Path) -> None:
+    save(everything(), tmp_path)
+    columns = (tmp_path / COLUMNS).read_bytes()
+    (tmp_path / COLUMNS).write_bytes(columns[:-1])
+    with pytest.raises(StoreError, match="cut short"):
+        open_trace(tmp_path)
+    (tmp_path / META).write_text("{")
+    with pytest.raises(StoreError, match="damaged"):
+        open_trace(tmp_path)
+    (tmp_path / META).unlink()
+    with pytest.raises(OSError, match=META):
+        open_trace(tmp_path)

@@ -1,0 +1,47 @@
+"""Wrapped lines: no cell too many, no character lost."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.style import Style
+
+from tui.widgets.names import clean
+from tui.widgets.painted import line
+from tui.widgets.text_panel import columns, wrap
+
+PLAIN, BOLD = Style(), Style(bold=True)
+
+
+@given(st.text(max_size=80), st.integers(2, 30))
+def test_wrapping_keeps_every_character_but_the_blanks_it_breaks_at(text: str, width: int) -> None:
+    shown = clean(text)
+    lines = wrap(shown, width, PLAIN)
+    pieces = ["".join(piece for piece, _ in runs) for runs in lines]
+    assert all(cell_len(piece) <= width for piece in pieces)
+    assert "".join(pieces).replace(" ", "") == shown.replace(" ", "")
+
+
+@pytest.mark.xfail(reason="a word near the end of a line may still be broken")
+def test_breaks_at_a_space_where_there_is_one_near() -> None:
+    pieces = [runs[0][0] for runs in wrap("the quick brown fox jumps", 10, PLAIN, indent="  ")]
+    assert pieces == ["the quick", "  brown", "  fox", "  jumps"]
+
+
+def test_columns_stand_side_by_side() -> None:
+    left = wrap("left", 10, PLAIN)
+    right = [*wrap("right one", 10, BOLD), *wrap("right two", 10, BOLD)]
+    lines = ["".join(text for text, _ in runs) for runs in columns(left, right, 8, PLAIN)]
+    assert lines == ["left    right one", "        right two"]
+
+
+@given(st.lists(st.tuples(st.text("ab日", max_size=6), st.sampled_from([PLAIN, BOLD])), max_size=6), st.integers(1, 20))
+def test_a_line_is_exact_and_merged(runs: list[tuple[str, Style]], width: int) -> None:
+    strip = line(runs, width, PLAIN)
+    segments = list(strip)
+    assert cell_len(strip.text) == width
+    assert all(left.style is not right.style for left, right in itertools.pairwise(segments))

@@ -1,0 +1,68 @@
+"""When each GPU worked: the union of kernels, copies and memsets over all its streams.
+
+Waits (`cuda_sync`) and the spans of annotations are no work: they hold idle time. A device is known by its
+number in the trace; -1 stands for streams whose device the trace does not tell.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tui.analysis.intervals import NOTHING, Intervals, union
+from tui.trace.arrays import F64, U8, Bool
+from tui.trace.cells import cell_edges
+from tui.trace.kinds import GPU_WORK
+from tui.trace.trace import Lane, Role, Trace
+
+UNKNOWN_DEVICE = -1
+
+_IS_WORK = np.zeros(256, dtype=np.bool_)
+_IS_WORK[[int(kind) for kind in GPU_WORK]] = True
+
+
+def work_mask(kinds: U8) -> Bool:
+    """bool[n]: which events are GPU work."""
+    return _IS_WORK[kinds]
+
+
+def devices(trace: Trace) -> list[int]:
+    """The devices that have streams, ascending."""
+    return sorted({_device(lane) for lane in trace.lanes if lane.role is Role.STREAM})
+
+
+def busy(trace: Trace, device: int) -> Intervals:
+    """When the device worked. One pass over the events of its streams: keep the answer."""
+    starts, ends = [], []
+    for lane in trace.lanes:
+        if lane.role is Role.STREAM and _device(lane) == device:
+            start = trace.start[lane.first : lane.last]
+            work = work_mask(trace.kind[lane.first : lane.last])
+            starts.append(start[work])
+            ends.append((start + trace.duration[lane.first : lane.last])[work])
+    return union(np.concatenate(starts), np.concatenate(ends)) if starts else NOTHING
+
+
+def busy_by_device(trace: Trace) -> dict[int, Intervals]:
+    """`busy` of every device that has streams."""
+    return {device: busy(trace, device) for device in devices(trace)}
+
+
+def busy_ns_by_device(trace: Trace) -> dict[int, int]:
+    """`gpu_busy_ns` of `info`: device -> ns."""
+    return {device: worked.total for device, worked in busy_by_device(trace).items()}
+
+
+def busy_fraction(worked: Intervals, t0: int, t1: int, width: int) -> F64:
+    """float64[width]: the share of each cell between t0 and t1 that is covered, 0..1.
+
+    A few binary searches a cell, whatever the zoom. Cells narrower than 1 ns show the nanosecond they lie in, as
+    `tui.trace.cells` has it. Raises ValueError for an empty range or no cells.
+    """
+    edges = cell_edges(t0, t1, width)
+    lower, upper = edges[:-1], np.maximum(edges[1:], edges[:-1] + 1)
+    share: F64 = (worked.before(upper) - worked.before(lower)) / (upper - lower)
+    return share
+
+
+def _device(lane: Lane) -> int:
+    return UNKNOWN_DEVICE if lane.device is None else lane.device

@@ -1,0 +1,83 @@
+"""The words that xmma names of matrix products and convolutions share.
+
+`sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x64x32_stage5_warpsize2x2x1_g1_tensor16x8x8_…`
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+ELEMENTS = {
+    "f16": "fp16",
+    "fp16": "fp16",
+    "bf16": "bf16",
+    "f32": "fp32",
+    "fp32": "fp32",
+    "tf32": "tf32",
+    "f64": "fp64",
+    "i8": "int8",
+    "s8": "int8",
+    "u8": "uint8",
+    "i32": "int32",
+    "s32": "int32",
+    "e4m3": "fp8 e4m3",
+    "e5m2": "fp8 e5m2",
+}
+_TYPE = r"(?:bf16|tf32|f16|f32|f64|i8|i32|e4m3|e5m2)"
+_TYPES = re.compile(rf"_({_TYPE})({_TYPE})_({_TYPE})({_TYPE})_")
+_TILE = re.compile(r"tilesize(\d+)x(\d+)x(\d+)")
+_STAGES = re.compile(r"_stage(\d+)")
+_INSTRUCTION = re.compile(r"_tensor(\d+x\d+x\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Xmma:
+    arch: str | None
+    dtypes: tuple[str, ...]
+    tensor_core: bool | None
+    tile: tuple[int, ...] | None
+    stages: int | None
+    details: tuple[tuple[str, str], ...]
+
+
+def fields(name: str) -> Xmma:
+    """What the name says; absent words are None."""
+    types = _TYPES.search(name)
+    words: tuple[str, ...] = ()
+    if types:
+        a, b, result, _ = types.groups()
+        # A tf32 anywhere: fp32 data, rounded on the way into the tensor cores.
+        words = ("tf32",) if "tf32" in types.groups() else (a, b, result)
+    tile, stages, instruction = _TILE.search(name), _STAGES.search(name), _INSTRUCTION.search(name)
+    details = []
+    tensor_core: bool | None = None
+    if instruction:
+        tensor_core = True
+        details.append(("instruction", instruction[1].replace("x", "×")))
+    elif "_warpgroupsize" in name:
+        tensor_core = True
+        details.append(("instruction", "wgmma"))
+    elif "_ffma" in name or "_dfma" in name:
+        tensor_core = False
+    if "_split_k" in name:
+        details.append(("split-K", "yes"))
+    return Xmma(
+        arch=sm(name.split("_", 1)[0]),
+        dtypes=tuple(dict.fromkeys(ELEMENTS[word] for word in words)),
+        tensor_core=tensor_core,
+        tile=tuple(map(int, tile.groups())) if tile else None,
+        stages=int(stages[1]) if stages else None,
+        details=tuple(details),
+    )
+
+
+def sm(text: str | None) -> str | None:
+    """`sm90` as `sm_90`; None for anything else."""
+    found = re.fullmatch(r"sm_?(\d+[a-z]?)", text or "")
+    return f"sm_{found[1]}" if found else None
+
+
+def unit(tensor_core: bool | None) -> str:
+    """Where the arithmetic runs, as the end of a phrase."""
+    return {True: " on tensor cores", False: " on CUDA cores", None: ""}[tensor_core]

@@ -1,0 +1,215 @@
+"""The App: which screen is on, the theme, the keys that work everywhere, and when garbage is collected.
+
+A trace replaces the start screen; `o` puts the start screen over it. What is imported here is imported before the
+first frame, so numpy and the explorer are not: they come while the trace is on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import work
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from tui.recent import remember
+from tui.screens.loading import LoadingScreen
+from tui.screens.start import StartScreen
+from tui.specs import check, resolve
+from tui.themes import THEMES
+from tui.trace.cache import prune
+from tui.trace.opening import Opening
+
+if TYPE_CHECKING:
+    from tui.screens.explorer import ExplorerScreen
+
+YOUNG_OBJECTS = 2_000
+"""New objects after which a frame is followed by a small collection: a painted frame makes some thousands in cycles,
+a moved cursor hardly any."""
+
+
+class TorchprofApp(App[None]):
+    """`opening`: the trace to begin with, already started. `failure`: why it could not be opened, one line."""
+
+    TITLE = "torchprof-tui"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "quit", id="program.quit", tooltip="quit"),
+        Binding("ctrl+c", "quit", "quit", show=False, system=True),
+        Binding("o", "open_another", "open", id="program.open", tooltip="open another trace", show=False),
+    ]
+
+    def __init__(
+        self,
+        opening: Opening | None = None,
+        *,
+        theme: str = "dark",
+        cache: bool = True,
+        at: str | None = None,
+        debug: bool = False,
+    ) -> None:
+        super().__init__()
+        for each in THEMES.values():
+            self.register_theme(each)
+        self.theme = THEMES[theme].name
+        self.failure: str | None = None
+        self.explored = asyncio.Event()  # set when lanes are on screen, or never will be
+        self._first = opening
+        self._shown: Opening | None = None
+        self._cache = cache
+        self._at = at
+        self._debug_errors = debug
+
+    def on_mount(self) -> None:
+        # Over the app's own empty screen, which always stays at the bottom: a screen that was not pushed cannot be
+        # switched away from.
+        self.push_screen(StartScreen() if self._first is None else self._loading(self._first))
+        # A closed ssh connection or a kill must still put the terminal and our temporary folders in order.
+        loop = asyncio.get_running_loop()
+        for sign in (signal.SIGHUP, signal.SIGTERM):
+            if not self.is_headless:
+                loop.add_signal_handler(sign, self.exit)
+
+    # -- opening -------------------------------------------------------------------------------------------
+
+    def action_open_another(self) -> None:
+        if not isinstance(self.screen, StartScreen):
+            self.push_screen(StartScreen(over=self._shown is not None))
+
+    def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
+        self._open(message.spec)
+
+    def on_start_screen_left(self) -> None:
+        self.pop_screen()
+
+    @work(exclusive=True, group="open")
+    async def _open(self, spec: str) -> None:
+        try:
+            opening = await asyncio.to_thread(self._started, spec)
+        except (OSError, ValueError) as error:
+            from tui.trace.loader import describe
+
+            self.notify(describe(error), title="cannot be opened", severity="error", timeout=8, markup=False)
+            return
+        await self.push_screen(self._loading(opening))
+
+    def _started(self, spec: str) -> Opening:
+        path = resolve(spec)
+        check(path)
+        opening = Opening(path, spec, cache=self._cache)
+        opening.start()
+        return opening
+
+    def _loading(self, opening: Opening) -> LoadingScreen:
+        return LoadingScreen(opening, prepare=_import_explorer)
+
+    async def on_loading_screen_opened(self, message: LoadingScreen.Opened) -> None:
+        before, self._shown = self._shown, message.opening
+        self.failure = None
+        from tui.screens.explorer import ExplorerScreen
+
+        screen = ExplorerScreen(message.trace)
+        with self.batch_update():
+            while len(self.screen_stack) > 2:
+                await self.pop_screen()
+            await self.switch_screen(screen)
+        if before is not None:
+            before.close()
+        screen.call_after_refresh(self._settle, screen)
+        self.run_worker(asyncio.to_thread(_keep_house, message.opening.spec), group="house")
+
+    def on_loading_screen_failed(self, message: LoadingScreen.Failed) -> None:
+        if self._shown is None:
+            self.failure = message.line
+        if self._debug_errors:
+            self._keep_log(message.detail)
+        self.explored.set()
+
+    async def on_loading_screen_left(self) -> None:
+        self.failure = None
+        if len(self.screen_stack) > 2:
+            await self.pop_screen()
+        else:
+            await self.switch_screen(StartScreen())
+
+    # -- garbage -------------------------------------------------------------------------------------------
+
+    def _settle(self, screen: ExplorerScreen) -> None:
+        """Lanes are on screen. What lives now lives long: the collector never looks at it again."""
+        if self._at is not None:
+            from tui.messages import PromptClosed
+
+            problem = screen.walk.go_to(self._at.lower().removeprefix("profiler"))
+            self._at = None
+            if problem:
+                self.notify(problem, title="--at", severity="warning", markup=False)
+            screen.post_message(PromptClosed("go to"))  # and it shows where it is now
+        gc.unfreeze()  # the trace before this one may go
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        self.explored.set()
+
+    def on_unmount(self) -> None:
+        """Without a terminal the process goes on after us: give it its collector back."""
+        if self.is_headless:
+            gc.unfreeze()
+            gc.enable()
+
+    def post_display_hook(self) -> None:
+        """After each frame. Painted strips are cycles; left to itself the collector takes its time in mid-frame."""
+        if not gc.isenabled() and gc.get_count()[0] > YOUNG_OBJECTS:
+            gc.collect(1)
+
+    # -- the rest ------------------------------------------------------------------------------------------
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        yield SystemCommand("Open another trace", "recent ones, this folder's, samples: o", self.action_open_another)
+        other = "light" if self.current_theme.dark else "dark"
+        yield SystemCommand(f"{other.capitalize()} theme", "change all colours", partial(self._use_theme, other))
+        yield SystemCommand("Quit", "key: q", self.action_quit)
+
+    def _use_theme(self, name: str) -> None:
+        self.theme = THEMES[name].name
+
+    def _handle_exception(self, error: Exception) -> None:
+        super()._handle_exception(error)
+        self.explored.set()  # whoever waits for lanes waits no longer; the error reaches them when the app ends
+
+    def _print_error_renderables(self) -> None:
+        """A bug of ours: one line on the terminal, and the traceback where it can be sent from."""
+        if self._debug_errors:
+            super()._print_error_renderables()
+            return
+        if self._exit_renderables and self._exception is not None:
+            log = self._keep_log("".join(traceback.format_exception(self._exception)))
+            name = type(self._exception).__name__
+            print(f"torchprof-tui: stopped by a bug of its own ({name}); the details are in {log}", file=sys.stderr)
+        self._exit_renderables.clear()
+
+    def _keep_log(self, text: str) -> str:
+        with tempfile.NamedTemporaryFile("w", prefix="torchprof-tui-", suffix=".log", delete=False) as log:
+            log.write(text)
+        return log.name
+
+
+def _keep_house(spec: str) -> None:
+    """What nobody waits for, and what a slow home folder may take its time for."""
+    remember(spec)
+    prune()
+
+
+def _import_explorer() -> None:
+    """While the child decodes: numpy and the explorer's modules."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    importlib.import_module("tui.screens.explorer")

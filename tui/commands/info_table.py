@@ -1,0 +1,144 @@
+"""The summary of a trace as a person reads it: what it is, its steps, its lanes, what was odd about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tui.trace.ruler import format_duration
+from tui.widgets.names import clean, cut
+from tui.widgets.units import format_value
+
+STEPS = 8
+LANES = 24
+"""More than these say more than a summary should; `--json` has all of them."""
+
+NAME_CELLS = 60
+
+CATEGORIES = {
+    "cpu_op": "PyTorch operators, on the CPU",
+    "kernel": "kernels: what the GPU ran",
+    "cuda_runtime": "calls into the CUDA runtime, launches among them",
+    "cuda_driver": "calls into the CUDA driver",
+    "python_function": "Python frames and modules",
+    "user_annotation": "steps and record_function ranges",
+    "gpu_user_annotation": "those ranges as the GPU saw them",
+    "gpu_memcpy": "copies",
+    "gpu_memset": "fills",
+    "overhead": "the profiler's own work",
+    "Trace": "the profiler's own span",
+}
+"""What the categories mean, for somebody who meets them here."""
+
+
+def show(name: str, answer: dict[str, Any]) -> None:
+    """Print the summary on stdout: with colour and at the terminal's width there, plain into a pipe."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = 120
+    parts: list[RenderableType] = [_title(name, answer), _facts(answer)]
+    if answer["steps"]:
+        parts.append(_steps(answer))
+    parts += [_categories(answer), _lanes(answer)]
+    if answer["problems"]:
+        parts.append(_problems(answer))
+    console.print(Group(*_spaced(parts)))
+
+
+def _spaced(parts: list[RenderableType]) -> list[RenderableType]:
+    spaced: list[RenderableType] = []
+    for part in parts:
+        spaced += [part, Text()]
+    return spaced[:-1]
+
+
+def _title(name: str, answer: dict[str, Any]) -> Text:
+    devices = [clean(str(device["name"])) for device in answer["devices"] if device["name"]]
+    kinds = sorted(set(devices))
+    what = "torch.profiler trace" if answer["format"] == "kineto" else "Chrome trace (not torch.profiler's)"
+    title = Text(clean(name), style="bold")
+    title.append(f"  {what}", style="default")
+    if kinds:
+        title.append(f", {', '.join(kinds)}")
+    if answer["rank"] is not None:
+        title.append(f", rank {answer['rank']} of {answer['world_size'] or '?'}")
+    return title
+
+
+def _facts(answer: dict[str, Any]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column()
+    duration = answer["duration_ns"]
+    table.add_row("length", f"{format_duration(duration)}")
+    not_drawn = sum(answer["not_drawn"].values())
+    entries = f"{answer['events']:,}: {answer['drawn']:,} drawn, {answer['flows']:,} flow arrows, "
+    entries += f"{answer['metadata']:,} of names and labels"
+    if not_drawn:
+        entries += f", {not_drawn:,} not drawn"
+    table.add_row("entries", entries)
+    for reason, number in answer["not_drawn"].items():
+        table.add_row("", Text(f"not drawn: {number:,} {clean(reason)}", style="dim"))
+    for device, busy in answer["gpu_busy_ns"].items():
+        share = f" ({busy / duration:.1%} of the trace)" if duration else ""
+        label = f"GPU {device} busy" if device != "-1" else "GPU busy"
+        table.add_row(label, f"{format_duration(busy)}{share}")
+    links = answer["links"]
+    if links["gpu_events"]:
+        linked = f"{links['linked_gpu_events']:,} of {links['gpu_events']:,} GPU events joined to their launch"
+        table.add_row("launches", f"{links['launches']:,}; {linked}")
+    kept = "from the cache" if answer["cached"] else "decoded now"
+    size = format_value(answer["bytes"], "bytes")
+    table.add_row("size", f"{size} of JSON, opened in {answer['seconds']:.2f} s, {kept}")
+    return table
+
+
+def _table(title: str, *columns: tuple[str, str]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    for name, side in columns:
+        table.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
+    return table
+
+
+def _steps(answer: dict[str, Any]) -> Table:
+    steps = answer["steps"]
+    table = _table(f"Steps ({len(steps)})", ("name", "left"), ("start", "right"), ("duration", "right"))
+    for step in steps[:STEPS]:
+        table.add_row(clean(step["name"]), format_duration(step["start_ns"]), format_duration(step["duration_ns"]))
+    return _rest(table, len(steps) - STEPS)
+
+
+def _categories(answer: dict[str, Any]) -> Table:
+    by_category = sorted(answer["by_category"].items(), key=lambda item: -item[1])
+    table = _table("What was recorded", ("category", "left"), ("events", "right"), ("", "left"))
+    for category, number in by_category[:LANES]:
+        meaning = Text(CATEGORIES.get(category, ""), style="dim")
+        table.add_row(cut(clean(category or "(none)"), NAME_CELLS), f"{number:,}", meaning)
+    return _rest(table, len(by_category) - LANES)
+
+
+def _lanes(answer: dict[str, Any]) -> Table:
+    lanes = answer["lanes"]
+    columns = (("lane", "left"), ("of", "left"), ("events", "right"), ("rows", "right"))
+    table = _table(f"Lanes ({len(lanes)})", *columns)
+    for lane in lanes[:LANES]:
+        label, group = cut(clean(lane["label"]), NAME_CELLS), cut(clean(lane["group"]), NAME_CELLS)
+        table.add_row(label, group, f"{lane['events']:,}", str(lane["rows"]))
+    return _rest(table, len(lanes) - LANES)
+
+
+def _problems(answer: dict[str, Any]) -> Table:
+    table = _table("Problems", ("times", "right"), ("what", "left"), ("for example", "left"))
+    for problem in answer["problems"]:
+        example = Text(clean(problem["example"]), overflow="ellipsis")
+        table.add_row(f"{problem['count']:,}", clean(problem["kind"]), example)
+    return table
+
+
+def _rest(table: Table, more: int) -> Table:
+    if more > 0:
+        table.add_row(Text(f"and {more:,} more", style="dim"))
+    return table

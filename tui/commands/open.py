@@ -1,0 +1,97 @@
+"""The app itself: the explorer with a trace, the start screen without one."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+
+from tui.commands import UsageError
+from tui.specs import check, resolve
+
+COLORS = {"auto": "auto", "truecolor": "truecolor", "256": "256", "16": "standard"}
+"""What `--color` says, in textual's words."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "trace",
+        nargs="*",
+        metavar="TRACE",
+        help="a trace (.json, .json.gz, .xz, .zst), sample:NAME, or - for stdin; with none, the start screen",
+    )
+    parser.add_argument("--at", metavar="TIME|STEP", help="where to look first: 12.5ms, 300us, or step3")
+    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
+    parser.add_argument("--theme", choices=("dark", "light"), default="dark")
+    parser.add_argument(
+        "--color",
+        choices=(*COLORS, "none"),
+        default="auto",
+        help="how many colours the terminal shows; ssh does not forward COLORTERM, so auto may say too few",
+    )
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal's own selection")
+
+
+def run(options: argparse.Namespace) -> int:
+    if len(options.trace) > 1:
+        raise UsageError(f"one trace at a time: {len(options.trace)} were named")
+    if options.at is not None and not options.trace:
+        raise UsageError("--at needs a trace to look at")
+    spec = options.trace[0] if options.trace else None
+    path = None
+    if spec is not None:
+        path = resolve(spec)
+        check(path)
+    _need_terminal(spec)
+    choose_colors(options.color)
+    # Nothing made before the first frame is garbage, and the app has a policy of its own.
+    gc.disable()
+    opening = None
+    if spec is not None and path is not None:
+        from tui.trace.opening import Opening
+
+        stdin = _hand_over_stdin() if spec == "-" else None
+        opening = Opening(path, spec, cache=not options.no_cache, stdin=stdin)
+        opening.start()
+    try:
+        from tui.app import TorchprofApp
+
+        app = TorchprofApp(opening, theme=options.theme, cache=not options.no_cache, at=options.at, debug=options.debug)
+        app.run(mouse=not options.no_mouse)
+    finally:
+        if opening is not None:
+            opening.cancel()
+    if app.failure:
+        raise UsageError(app.failure)
+    return app.return_code or 0
+
+
+def choose_colors(wanted: str) -> None:
+    """Tell textual, which reads its environment when it is imported. A choice on the command line beats NO_COLOR."""
+    if wanted == "none":
+        os.environ["NO_COLOR"] = "1"
+    elif wanted != "auto":
+        os.environ.pop("NO_COLOR", None)
+        os.environ["TEXTUAL_COLOR_SYSTEM"] = COLORS[wanted]
+
+
+def _need_terminal(spec: str | None) -> None:
+    # Textual draws on stderr, so that stdout stays free for a pipe.
+    if os.isatty(2) and (spec == "-" or os.isatty(0)):
+        return
+    named = spec or "TRACE"
+    raise UsageError(f"the explorer needs a terminal; without one: torchprof-tui info {named}, or snapshot")
+
+
+def _hand_over_stdin() -> int:
+    """The pipe for the loader, as a file of its own; our stdin becomes the terminal, where the keys come from."""
+    if os.isatty(0):
+        raise UsageError("-: stdin is the terminal; pipe a trace into it")
+    pipe = os.dup(0)
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY)
+    except OSError as error:
+        raise UsageError("-: there is no terminal to read keys from") from error
+    os.dup2(terminal, 0)
+    os.close(terminal)
+    return pipe

@@ -1,0 +1,417 @@
+"""The explorer: the lanes of one trace, and the keys that walk them.
+
+Every key changes the `Walk` (where somebody is) and then `_show` hands the new state to the widgets, which is
+cheap; what a frame costs is paid when it is painted. So keys held down never queue frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.reactive import var
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import Static
+
+from tui.analysis.event_facts import facts
+from tui.analysis.gpu_time import busy_by_device
+from tui.analysis.intervals import Intervals, union
+from tui.analysis.ranges import range_time
+from tui.messages import (
+    EventPicked,
+    FactsRead,
+    JumpAsked,
+    LanesFolded,
+    LanesResized,
+    PanAsked,
+    PanelPicked,
+    PointerMoved,
+    PromptChanged,
+    PromptClosed,
+    PromptSubmitted,
+    RangeDragged,
+    RangeRead,
+    ScrollAsked,
+    ZoomAsked,
+)
+from tui.screens.commands import ExplorerCommands
+from tui.screens.help import HelpScreen
+from tui.screens.keys import BINDINGS, key_hints, sections
+from tui.screens.terminal import palette_for
+from tui.screens.walk import Walk
+from tui.trace.kinds import Kind
+from tui.trace.ruler import format_duration
+from tui.trace.trace import Trace
+from tui.widgets.details import Details
+from tui.widgets.dock import Dock
+from tui.widgets.empty import no_events_text
+from tui.widgets.gutter import Gutter
+from tui.widgets.names import Names
+from tui.widgets.overview import Overview
+from tui.widgets.painted import Painted
+from tui.widgets.prompt import Prompt
+from tui.widgets.range_stats import RangeStats
+from tui.widgets.ruler import Ruler
+from tui.widgets.status import Status
+from tui.widgets.timeline import Timeline
+from tui.widgets.title import Title
+
+LEAST_WIDTH, LEAST_HEIGHT = 40, 10
+"""Below this there is no room for labels and lanes side by side."""
+
+STEPS_FROM, OVERVIEW_FROM = 20, 30
+"""Screen heights from which the steps, and their marks on the overview, get lines of their own."""
+
+DOCK_SHARE, DOCK_LEAST, DOCK_MOST = 0.27, 6, 18
+"""The panels' part of the screen's height, and its bounds in lines."""
+
+SETTLE_SECONDS = 0.02
+"""What costs more than a frame (args, statistics) waits until the selection has stood still this long."""
+
+SEARCH, GO_TO = "search", "go to"
+
+
+class ExplorerScreen(Screen[None]):
+    """Walk one trace. `walk` is where one is; see `tui.screens.walk`."""
+
+    CSS_PATH = "../styles/explorer.tcss"
+    BINDINGS = BINDINGS
+    COMMANDS = {ExplorerCommands}
+    AUTO_FOCUS = ""
+    TITLE = "explorer"
+    details_open: var[bool] = var(True)
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+        self.walk = Walk(trace)
+        self._busy = busy_by_device(trace)
+        worked = list(self._busy.values())
+        self._timeline = Timeline(trace, Names(trace.names), id="timeline")
+        self._gutter = Gutter(trace, id="gutter")
+        self._title = Title(trace, worked, id="title")
+        shown, kind = (worked, Kind.KERNEL) if worked else ([_cpu_time(trace)], Kind.OP)
+        self._overview = Overview(trace.steps, shown, kind, id="overview")
+        self._ruler = Ruler(trace.steps, id="ruler")
+        self._details = Details(trace, id="details")
+        self._range_stats = RangeStats(trace, id="range")
+        self._dock = Dock([("details", "details", self._details), ("range", "range", self._range_stats)], id="dock")
+        self._status = Status(id="status")
+        self._prompt = Prompt(id="prompt")
+        self._waiting: dict[str, Timer] = {}
+        self._left = self._gutter.width_wanted(80)
+        self._settled = False
+        self._asked: tuple[int, tuple[int, int] | None] = (-1, None)
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="too-small", markup=False)
+        yield self._title
+        yield self._overview
+        yield self._ruler
+        with Horizontal(id="lanes"):
+            yield self._gutter
+            yield self._timeline
+        yield Static(no_events_text(self.trace), id="empty", markup=False)
+        yield self._dock
+        yield self._status
+        yield self._prompt
+
+    def on_mount(self) -> None:
+        self.set_class(not self.trace.lanes, "empty")
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._repaint())
+        self._repaint()
+        self._status.keys(key_hints())
+        self._show()
+
+    def _repaint(self) -> None:
+        """All our colours anew: the theme has changed."""
+        palette = palette_for(self.app)
+        for widget in self.query(Painted):
+            widget.palette = palette
+
+    def on_resize(self, event: events.Resize) -> None:
+        width, height = event.size
+        small = width < LEAST_WIDTH or height < LEAST_HEIGHT
+        self.set_class(small, "too-small")
+        if small:
+            needed = f"This terminal is {width}×{height}.\nThe lanes need {LEAST_WIDTH}×{LEAST_HEIGHT} or more."
+            self.query_one("#too-small", Static).update(needed)
+            return
+        self._left = self._gutter.width_wanted(width)
+        self._gutter.styles.width = self._left
+        self._overview.styles.height = self._overview.lines_wanted if height >= OVERVIEW_FROM else 1
+        self._ruler.styles.height = self._ruler.lines_wanted if height >= STEPS_FROM else 1
+        self._dock.styles.height = min(max(round(height * DOCK_SHARE), DOCK_LEAST), DOCK_MOST)
+        self._show()
+
+    def on_lanes_resized(self, message: LanesResized) -> None:
+        self.walk.resize(message.width, message.height)
+        if not self._settled and message.width > 1:
+            self._settled = True
+            self.walk.settle()
+        self._show()
+
+    def go_to(self, text: str) -> str:
+        """A time (`12ms`) or a step (`#3`), as `g` does; returns a line that says what is wrong, or ""."""
+        problem = self.walk.go_to(text)
+        self._show(problem)
+        return problem
+
+    # -- showing -------------------------------------------------------------------------------------------
+
+    def _do(self, move: Callable[[], str | None]) -> None:
+        """One key: change the state, say what there is to say, show."""
+        self._show(move() or "")
+
+    def _show(self, message: str = "") -> None:
+        """Hand the state to the widgets. Cheap: each compares, and repaints in the next frame what differs."""
+        walk = self.walk
+        marked = (walk.mark.start, walk.mark.end) if walk.mark is not None else None
+        self._timeline.show(walk.viewport, walk.lines, walk.top)
+        self._timeline.select(walk.selected)
+        self._timeline.mark(marked)
+        self._timeline.show_found(walk.found.names if walk.found is not None else None)
+        self._gutter.show(walk.lines, walk.top)
+        self._gutter.point_at(walk.lane)
+        self._ruler.show(walk.viewport, self._left, walk.cursor(), marked)
+        self._overview.show(walk.viewport, self._left)
+        self._title.show(walk.viewport)
+        self._details.show(walk.selected)
+        self._range_stats.show(marked, walk.mark is not None and walk.mark.live)
+        before, self._asked = self._asked, (walk.selected, marked)
+        if before[0] != walk.selected and walk.selected >= 0:
+            self._after_a_while("facts", self._read_facts)
+        if before[1] != marked:
+            if marked is not None:
+                self._after_a_while("range", self._read_range)
+                self._dock.show("range")
+            elif self._dock.active == "range":
+                self._dock.show("details")
+        self._status.say(message or self._standing())
+
+    def _standing(self) -> str:
+        """What the status line says when nothing has just happened."""
+        walk = self.walk
+        if walk.found is not None:
+            place = walk.found_place()
+            return f"{walk.query}: {place if place else '–'}/{len(walk.found):,}"
+        if walk.selected >= 0 and not self.details_open:
+            event = self.trace.event(walk.selected)
+            return f"{event.name} · {format_duration(event.duration)}"
+        return ""
+
+    def _after_a_while(self, what: str, call: Callable[[], None]) -> None:
+        if what in self._waiting:
+            self._waiting[what].stop()
+        self._waiting[what] = self.set_timer(SETTLE_SECONDS, call)
+
+    def _read_facts(self) -> None:
+        if self.walk.selected >= 0:
+            self._in_thread("facts", partial(self._facts_of, self.walk.selected))
+
+    def _read_range(self) -> None:
+        if self.walk.mark is not None:
+            self._in_thread("range", partial(self._statistics_of, self.walk.mark.start, self.walk.mark.end))
+
+    def _in_thread(self, group: str, work: Callable[[], None]) -> None:
+        self.run_worker(work, thread=True, exclusive=True, group=group)
+
+    def _facts_of(self, event: int) -> None:
+        self.post_message(FactsRead(event, facts(self.trace, event)))
+
+    def _statistics_of(self, start: int, end: int) -> None:
+        self.post_message(RangeRead(range_time(self.trace, start, end, self._busy)))
+
+    def on_facts_read(self, message: FactsRead) -> None:
+        self._details.learn(message.event, message.facts)
+
+    def on_range_read(self, message: RangeRead) -> None:
+        self._range_stats.learn(message.range)
+
+    # -- keys ----------------------------------------------------------------------------------------------
+
+    def action_zoom(self, steps: int) -> None:
+        self._do(partial(self.walk.zoom, steps))
+
+    def action_pan(self, tenths: int) -> None:
+        self._do(partial(self.walk.pan, tenths))
+
+    def action_scroll_lanes(self, direction: int) -> None:
+        self._do(partial(self.walk.scroll, direction * max(1, self.walk.height - 2)))
+
+    def action_fit(self) -> None:
+        self._do(self.walk.fit)
+
+    def action_fit_all(self) -> None:
+        self._do(self.walk.fit_all)
+
+    def action_to_end(self, later: bool) -> None:
+        low, high = self.walk.viewport.limits
+        self._do(partial(self.walk.pan_to, high if later else low))
+
+    def action_beside(self, distance: int) -> None:
+        self._do(partial(self.walk.beside, distance))
+
+    def action_up(self) -> None:
+        self._do(self.walk.up)
+
+    def action_down(self) -> None:
+        self._do(self.walk.down)
+
+    def action_follow(self, forward: bool) -> None:
+        self._do(partial(self.walk.follow, forward))
+
+    def action_step(self, later: bool) -> None:
+        self._do(partial(self.walk.step, later))
+
+    def action_clear(self) -> None:
+        self._do(self.walk.clear)
+
+    def action_fold(self) -> None:
+        lane = self.walk.current_lane()
+        if lane >= 0:
+            self._do(partial(self.walk.fold, (lane,)))
+
+    def action_pin(self) -> None:
+        lane = self.walk.current_lane()
+        if lane >= 0:
+            self._do(partial(self.walk.pin, lane))
+
+    def action_hide(self) -> None:
+        self._do(partial(self.walk.hide, self.walk.current_lane()))
+
+    def action_show_hidden(self) -> None:
+        self._do(self.walk.show_all)
+
+    def action_fold_all(self, fold: bool) -> None:
+        self._do(partial(self.walk.fold_all, fold))
+
+    def action_mark(self) -> None:
+        self._do(self.walk.toggle_mark)
+
+    def action_to_found(self, later: bool) -> None:
+        self._do(partial(self.walk.to_found, later))
+
+    def action_search(self) -> None:
+        self._ask(SEARCH, "text, or /regular expression/", self.walk.query)
+
+    def action_go_to(self) -> None:
+        self._ask(GO_TO, "12ms, 1.5s, or #3 for a step")
+
+    def action_next_panel(self, direction: int) -> None:
+        self.details_open = True
+        self._dock.cycle(direction)
+
+    def action_details(self) -> None:
+        if self.details_open and self._dock.active == "details":
+            self.details_open = False
+        else:
+            self.details_open = True
+            self._dock.show("details")
+
+    def action_scroll_panel(self, direction: int) -> None:
+        self._dock.panel.scroll_lines(direction * max(1, self._dock.panel.size.height - 1))
+
+    def action_copy(self, everything: bool) -> None:
+        if self.walk.selected < 0 and self.walk.mark is None:
+            self._show("nothing to copy: nothing is selected or marked")
+            return
+        if everything or self.walk.selected < 0:
+            text, what = self._dock.panel.text(), f"all of the panel {self._dock.active!r}"
+        else:
+            text = what = self.trace.event(self.walk.selected).name
+        self.app.copy_to_clipboard(text)
+        self._show(f"copied: {what}")
+
+    def action_help(self) -> None:
+        self.app.push_screen(HelpScreen(sections(self.active_bindings.values()), palette_for(self.app)))
+
+    def watch_details_open(self, is_open: bool) -> None:
+        self.set_class(not is_open, "no-dock")
+        if self.is_mounted:
+            self._show()
+
+    # -- the prompt ----------------------------------------------------------------------------------------
+
+    def _ask(self, purpose: str, hint: str, text: str = "") -> None:
+        self.add_class("asking")
+        self._prompt.ask(purpose, hint, text)
+
+    def _close_prompt(self, message: str = "") -> None:
+        self.remove_class("asking")
+        self._prompt.close()
+        self._show(message)
+
+    def on_prompt_changed(self, message: PromptChanged) -> None:
+        if message.purpose == SEARCH:
+            self._after_a_while("search", partial(self._look_for, message.text))
+
+    def _look_for(self, text: str) -> None:
+        """Count while somebody types."""
+        problem = self.walk.search(text)
+        found = self.walk.found
+        self._prompt.hint(problem or (f"{len(found):,} found · enter: the next one" if found is not None else ""))
+        self._show()
+
+    def on_prompt_submitted(self, message: PromptSubmitted) -> None:
+        if message.purpose == GO_TO:
+            problem = self.walk.go_to(message.text)
+        else:
+            problem = self.walk.search(message.text)
+            if not problem and message.text:
+                problem = self.walk.to_found(later=True)
+        if problem and message.purpose == GO_TO:
+            self._prompt.hint(problem)
+        else:
+            self._close_prompt(problem)
+
+    def on_prompt_closed(self, message: PromptClosed) -> None:
+        if message.purpose == SEARCH:
+            self.walk.search("")
+        self._close_prompt()
+
+    # -- the mouse -----------------------------------------------------------------------------------------
+
+    def on_event_picked(self, message: EventPicked) -> None:
+        if message.event >= 0:
+            self.walk.select(message.event)
+        elif message.lane >= 0:
+            self.walk.lane, self.walk.selected = message.lane, -1
+        self._show()
+
+    def on_zoom_asked(self, message: ZoomAsked) -> None:
+        self._do(partial(self.walk.zoom, message.steps, int(message.at)))
+
+    def on_pan_asked(self, message: PanAsked) -> None:
+        self._do(partial(self.walk.pan_cells, message.cells))
+
+    def on_scroll_asked(self, message: ScrollAsked) -> None:
+        self._do(partial(self.walk.scroll, message.lines))
+
+    def on_pointer_moved(self, message: PointerMoved) -> None:
+        self.walk.pointer = None if message.at is None else int(message.at)
+        self._ruler.point_at(self.walk.cursor())
+
+    def on_range_dragged(self, message: RangeDragged) -> None:
+        self._do(partial(self.walk.mark_range, int(message.start), int(message.end)))
+
+    def on_jump_asked(self, message: JumpAsked) -> None:
+        self._do(partial(self.walk.pan_to, int(message.at)))
+
+    def on_lanes_folded(self, message: LanesFolded) -> None:
+        self._do(partial(self.walk.fold, message.lanes))
+
+    def on_panel_picked(self, message: PanelPicked) -> None:
+        self._dock.show(message.panel)
+
+
+def _cpu_time(trace: Trace) -> Intervals:
+    """When the first lane was busy: the overview of a trace without GPU work."""
+    if not trace.lanes:
+        return union(trace.start, trace.start)
+    own = slice(trace.lanes[0].first, trace.lanes[0].last)
+    return union(trace.start[own], trace.start[own] + trace.duration[own])

@@ -1,0 +1,33 @@
+"""What a beginner should read beside the list of traces: what the program does, and the keys to begin with."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+GUIDE = Content.from_markup("""\
+[b]What this does[/b]
+Opens traces that torch.profiler recorded, and walks you
+from a training step down to the GPU kernel that it became.
+
+[b]New here?[/b] Open the first sample with [b]enter[/b], then
+  [b]d a[/b]     pan               [b]w s[/b]    zoom in, out
+  [b]← →[/b]     next event        [b]↑ ↓[/b]    parent, child
+  [b]][/b]       from a launch to its kernel, [b]\\[[/b] back
+  [b]} {[/b]     next, previous step
+  [b]f[/b]       fit the event on screen, [b]0[/b] everything
+  [b]/[/b]       search, then [b]n N[/b]
+  [b]m[/b]       mark a range: what happened in it
+  [b]?[/b]       every key      [b]ctrl+p[/b]  every command
+
+[b]Record a trace of your own[/b]
+  from torch.profiler import profile, schedule
+  with profile(schedule=schedule(wait=1, warmup=1, active=3),
+               with_stack=True) as prof:
+      for batch in loader:
+          train_step(batch); prof.step()
+  prof.export_chrome_trace("trace.json.gz")
+
+[b]Without this screen[/b]
+  torchprof-tui info trace.json.gz --json
+  torchprof-tui snapshot trace.json.gz -o picture.svg
+""")

@@ -1,0 +1,145 @@
+"""The explorer's keys: the one place that the screen, its help, its hints and its commands are made from.
+
+A binding's `id` is `section.name`; its `description` the word in the last line; its `tooltip` the sentence in the
+help and in the command palette. Plain letters, because modifiers do not survive every terminal and tmux.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from textual.binding import ActiveBinding, Binding
+
+BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
+    Binding("w", "zoom(1)", "zoom", id="time.zoom-in", tooltip="zoom in at the cursor"),
+    Binding("s", "zoom(-1)", "zoom out", id="time.zoom-out", tooltip="zoom out at the cursor", show=False),
+    Binding("a", "pan(-1)", "earlier", id="time.pan-left", tooltip="move to earlier times", show=False),
+    Binding("d", "pan(1)", "later", id="time.pan-right", tooltip="move to later times", show=False),
+    Binding("W", "zoom(5)", "zoom in far", id="time.zoom-in-far", tooltip="zoom in five times as far", show=False),
+    Binding("S", "zoom(-5)", "zoom out far", id="time.zoom-out-far", tooltip="zoom out five times as far", show=False),
+    Binding("A", "pan(-5)", "much earlier", id="time.pan-left-far", tooltip="move five times as far back", show=False),
+    Binding("D", "pan(5)", "much later", id="time.pan-right-far", tooltip="move five times as far on", show=False),
+    Binding("f", "fit", "fit", id="time.fit", tooltip="fit the selected event to the screen; again: its parent"),
+    Binding("0", "fit_all", "all", id="time.fit-all", tooltip="show the whole trace"),
+    Binding("g", "go_to", "go to", id="time.go-to", tooltip="go to a time (12ms, 1.5s) or a step (#3)", show=False),
+    Binding("home", "to_end(False)", "start", id="time.start", tooltip="go to the trace's start", show=False),
+    Binding("end", "to_end(True)", "end", id="time.end", tooltip="go to the trace's end", show=False),
+    Binding("left,comma", "beside(-1)", "event", id="events.previous", tooltip="previous event in the row", show=False),
+    Binding("right,full_stop", "beside(1)", "event", id="events.next", tooltip="next event in the row"),
+    Binding(
+        "up", "up", "parent", id="events.parent", tooltip="the parent; from the outermost: the lane above", show=False
+    ),
+    Binding("down", "down", "child", id="events.child", tooltip="the first child; from the innermost: the lane below"),
+    Binding(
+        "]", "follow(True)", "link", id="events.forward", tooltip="follow the link: launch ⇢ kernel, forward ⇢ backward"
+    ),
+    Binding(
+        "[", "follow(False)", "back", id="events.back", tooltip="follow the link back: kernel ⇢ launch", show=False
+    ),
+    Binding("}", "step(True)", "step", id="events.next-step", tooltip="next step"),
+    Binding("{", "step(False)", "step back", id="events.previous-step", tooltip="previous step", show=False),
+    Binding(
+        "escape", "clear", "clear", id="events.clear", tooltip="clear the mark, the search, the selection", show=False
+    ),
+    Binding("space", "fold", "fold", id="lanes.fold", tooltip="fold or unfold the lane"),
+    Binding("p", "pin", "pin", id="lanes.pin", tooltip="pin the lane on top, or let it go", show=False),
+    Binding("h", "hide", "hide", id="lanes.hide", tooltip="hide the lane", show=False),
+    Binding("H", "show_hidden", "show", id="lanes.show", tooltip="show hidden lanes again", show=False),
+    Binding("pageup", "scroll_lanes(-1)", "lanes up", id="lanes.page-up", tooltip="scroll the lanes up", show=False),
+    Binding(
+        "pagedown", "scroll_lanes(1)", "lanes down", id="lanes.page-down", tooltip="scroll the lanes down", show=False
+    ),
+    Binding("/", "search", "search", id="find.search", tooltip="search all names: text, or /regular expression/"),
+    Binding("n", "to_found(True)", "next found", id="find.next", tooltip="next event found", show=False),
+    Binding("N", "to_found(False)", "previous found", id="find.previous", tooltip="previous event found", show=False),
+    Binding("m", "mark", "mark", id="find.mark", tooltip="mark a range for its statistics; again: fix its end"),
+    Binding("tab", "next_panel(1)", "panel", id="panels.next", tooltip="next panel"),
+    Binding("shift+tab", "next_panel(-1)", "panel", id="panels.previous", tooltip="previous panel", show=False),
+    Binding("i", "details", "details", id="panels.details", tooltip="show or hide the details", show=False),
+    Binding("J", "scroll_panel(1)", "panel down", id="panels.down", tooltip="scroll the panel down", show=False),
+    Binding("K", "scroll_panel(-1)", "panel up", id="panels.up", tooltip="scroll the panel up", show=False),
+    Binding(
+        "y", "copy(False)", "copy", id="panels.copy", tooltip="copy the selected event's name (OSC 52)", show=False
+    ),
+    Binding("Y", "copy(True)", "copy all", id="panels.copy-all", tooltip="copy all that the panel says", show=False),
+    Binding("?", "help", "help", id="program.help", tooltip="all keys, and how to read the lanes"),
+]
+
+HINTS = (
+    ("?", "help"),
+    ("wasd", "zoom, pan"),
+    ("←→↑↓", "events"),
+    ("f 0", "fit"),
+    ("/", "search"),
+    ("] [", "follow link"),
+    ("{ }", "steps"),
+    ("m", "mark"),
+    ("space", "fold"),
+    ("tab", "panel"),
+    ("q", "quit"),
+)
+
+SECTIONS = {
+    "time": "Time",
+    "events": "Events",
+    "lanes": "Lanes",
+    "find": "Finding and measuring",
+    "panels": "Panels",
+    "program": "Program",
+}
+
+_SYMBOLS = {
+    "left": "←",
+    "right": "→",
+    "up": "↑",
+    "down": "↓",
+    "comma": ",",
+    "full_stop": ".",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
+    "slash": "/",
+    "question_mark": "?",
+    "escape": "esc",
+    "pageup": "page up",
+    "pagedown": "page down",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One thing that keys do: all keys for it, what it does in a sentence, and the action."""
+
+    keys: str
+    sentence: str
+    action: str
+
+
+def key_hints() -> tuple[tuple[str, str], ...]:
+    """For the last line, most useful first."""
+    return HINTS
+
+
+def sections(active: Iterable[ActiveBinding]) -> dict[str, list[Key]]:
+    """The bindings that explain themselves, by section, in the order in which they are declared."""
+    found: dict[str, dict[str, list[Binding]]] = {title: {} for title in SECTIONS.values()}
+    for each in active:
+        binding = each.binding
+        if binding.tooltip and each.enabled:
+            section, _, _ = (binding.id or "").partition(".")
+            title = SECTIONS.get(section, SECTIONS["program"])
+            found[title].setdefault(binding.id or binding.action, []).append(binding)
+    return {
+        title: [
+            Key(" ".join(_symbol(each) for each in group), group[0].tooltip, group[0].action)
+            for group in by_id.values()
+        ]
+        for title, by_id in found.items()
+        if by_id
+    }
+
+
+def _symbol(binding: Binding) -> str:
+    return binding.key_display or _SYMBOLS.get(binding.key, binding.key)

@@ -1,0 +1,150 @@
+"""While a trace is on its way: how far it is, and esc to give up. Then the explorer takes over, or an error shows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Static
+
+from tui.trace.child import LoadError
+from tui.trace.loader import Progress
+from tui.trace.opening import Opening
+from tui.widgets.names import clean
+
+if TYPE_CHECKING:
+    from tui.trace.trace import Trace
+
+REDRAW_SECONDS = 0.1
+"""Ten times a second looks steady and costs an ssh line next to nothing."""
+
+GUESS_SECONDS = 0.3
+"""Before this much is known of its speed, a time left would jump about."""
+
+BAR_CELLS = 40
+
+PHASES = {
+    "starting": "starting",
+    "reading": "reading",
+    "arranging": "nesting events, joining launches to kernels",
+    "storing": "keeping the columns, so that the next opening is instant",
+}
+
+
+class LoadingScreen(Screen[None]):
+    """`opening` was started. `prepare` is run in a thread meanwhile: imports that the next screen needs."""
+
+    CSS_PATH = "../styles/loading.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "give_up", "cancel", id="loading.cancel"),
+    ]
+
+    @dataclass
+    class Opened(Message):
+        """The trace is there."""
+
+        opening: Opening
+        trace: Trace
+
+    @dataclass
+    class Failed(Message):
+        """It will not come. `line` is for the user, and on screen already."""
+
+        line: str
+        detail: str
+
+    class Left(Message):
+        """Esc: while it loaded, or at the error."""
+
+    def __init__(self, opening: Opening, prepare: Callable[[], object] | None = None) -> None:
+        super().__init__()
+        self.opening = opening
+        self._prepare = prepare
+        self._progress = Progress("starting")
+        self._began = time.monotonic()
+        self._failed = False
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="loading"):
+            yield Static(Content.from_markup("Opening [b]$name[/b]", name=clean(self.opening.label)), id="loading-name")
+            yield Static(id="loading-bar")
+            yield Static(id="loading-numbers")
+            yield Static(id="loading-keys")
+
+    def on_mount(self) -> None:
+        self._paint()
+        self._timer = self.set_interval(REDRAW_SECONDS, self._paint)
+        self.run_worker(self._load(), exclusive=True, group="load")
+
+    def action_give_up(self) -> None:
+        if not self._failed:
+            self.workers.cancel_group(self, "load")
+        self.post_message(self.Left())
+
+    async def _load(self) -> None:
+        prepared = None if self._prepare is None else asyncio.create_task(asyncio.to_thread(self._prepare))
+        try:
+            trace = await self.opening.trace(self._heard)
+        except LoadError as error:
+            self._show_failure(str(error))
+            self.post_message(self.Failed(str(error), error.detail))
+            return
+        if prepared is not None:
+            await prepared
+        self.post_message(self.Opened(self.opening, trace))
+
+    def _heard(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def _paint(self) -> None:
+        progress = self._progress
+        self.query_one("#loading-bar", Static).update(bar(progress))
+        self.query_one("#loading-numbers", Static).update(numbers(progress, time.monotonic() - self._began))
+        self.query_one("#loading-keys", Static).update("esc cancel   q quit")
+
+    def _show_failure(self, line: str) -> None:
+        self._failed = True
+        self._timer.stop()
+        self.add_class("failed")
+        self.query_one("#loading-name", Static).update(Content.from_markup("[b]This could not be opened[/b]"))
+        self.query_one("#loading-bar", Static).update(Content(clean(line)))
+        hint = "torch.profiler writes what this opens: prof.export_chrome_trace('trace.json.gz')"
+        self.query_one("#loading-numbers", Static).update(Content(hint))
+        self.query_one("#loading-keys", Static).update("o open another   esc back   q quit")
+
+
+def bar(progress: Progress) -> Content:
+    """How much of the file has been read, as a bar; of a pipe nobody knows."""
+    if progress.phase == "starting":
+        share = 0.0
+    elif progress.phase != "reading":
+        share = 1.0
+    elif not progress.total:
+        return Content(f"{'░' * BAR_CELLS}  of unknown length")
+    else:
+        share = min(progress.bytes / progress.total, 1.0)
+    full = round(share * BAR_CELLS)
+    return Content(f"{'█' * full}{'░' * (BAR_CELLS - full)}  {share:4.0%}")
+
+
+def numbers(progress: Progress, elapsed: float) -> Content:
+    """Bytes, events, time left, and what is being done, in one line."""
+    parts = [PHASES.get(progress.phase, progress.phase)]
+    if progress.phase == "reading":
+        of = f" of {progress.total / 1e6:,.1f}" if progress.total else ""
+        parts = [f"{progress.bytes / 1e6:,.1f}{of} MB"]
+        if progress.total and progress.bytes and elapsed > GUESS_SECONDS:
+            left = elapsed * (progress.total - progress.bytes) / progress.bytes
+            parts.append(f"{left:.1f} s left" if left < 9.95 else f"{left:.0f} s left")
+    if progress.events:
+        parts.insert(1, f"{progress.events:,} events")
+    return Content(" · ".join(parts))

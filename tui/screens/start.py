@@ -1,0 +1,205 @@
+"""The first screen: traces that can be opened with one key, a line to type another, and what there is to know.
+
+Also what `o` shows over the explorer. Everything that touches a disk runs in a thread: a home folder may be far away.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from textual import events, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from sample_traces import ORIGIN, SAMPLES
+from tui import __version__
+from tui.nearby import Found, find_traces
+from tui.recent import Recent, recent
+from tui.screens.guide import GUIDE
+from tui.widgets.names import clean, cut
+from tui.widgets.path_input import PathInput
+from tui.widgets.units import format_value
+
+RECENT_SHOWN, NEARBY_SHOWN = 8, 12
+"""So that the samples are within a page or two; a path can always be typed."""
+
+NAME_CELLS = 34
+
+WIDE = 118
+"""From this width on the guide has room beside the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the list: what opening it means, and how it reads."""
+
+    spec: str
+    name: str
+    about: str  # size, age, or what ran
+    hint: str  # for the line below the list, when it is the current one
+
+
+class StartScreen(Screen[None]):
+    """`over`: something lies beneath that esc goes back to."""
+
+    CSS_PATH = "../styles/start.tcss"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
+    AUTO_FOCUS = "#start-list"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "type_path('')", "type a path", id="start.path", tooltip="type the path of a trace", show=False),
+        Binding("escape", "back", "back", id="start.back", tooltip="back to the list, or to the trace", show=False),
+    ]
+
+    @dataclass
+    class Chosen(Message):
+        """Open this."""
+
+        spec: str
+
+    class Left(Message):
+        """Esc, where there is something to go back to."""
+
+    def __init__(self, over: bool = False, folder: Path | None = None) -> None:
+        super().__init__()
+        self._over = over
+        self._folder = folder or Path()
+        self._rows: dict[str, Row] = {}
+
+    def compose(self) -> ComposeResult:
+        yield Static(
+            Content.from_markup(
+                "[b]torchprof-tui[/b] $version   read a torch.profiler trace in the terminal where it was made",
+                version=__version__,
+            ),
+            id="start-title",
+        )
+        yield PathInput(placeholder="path of a trace: o or / to type, tab completes", id="start-path")
+        with Horizontal(id="start-body"):
+            with Vertical(id="start-left"):
+                yield OptionList(id="start-list", markup=False)
+                yield Static(id="start-hint")
+            with VerticalScroll(id="start-guide", can_focus=False):
+                yield Static(GUIDE, id="start-guide-text")
+        yield Static(id="start-keys")
+
+    def on_mount(self) -> None:
+        self._fill([], [])
+        back = "   esc back" if self._over else ""
+        self.query_one("#start-keys", Static).update(
+            f"↑ ↓ choose   enter open   o type a path{back}   ctrl+p commands   q quit"
+        )
+        self._look_around()
+
+    @work(thread=True, exclusive=True, group="look")
+    def _look_around(self) -> None:
+        """Recent traces first, because they are known at once; then those in the folder."""
+        known = recent()
+        self.app.call_from_thread(self._fill, known, [])
+        found = find_traces(self._folder)
+        self.app.call_from_thread(self._fill, known, found)
+
+    def _fill(self, known: list[Recent], found: list[Found]) -> None:
+        """The whole list anew, with the current line kept where it still is."""
+        listing = self.query_one(OptionList)
+        current = listing.highlighted_option.id if listing.highlighted_option is not None else None
+        touched = current is not None and current != self._first
+        sections = [
+            ("Recent", [_recent_row(entry) for entry in known[:RECENT_SHOWN]]),
+            (f"In this folder, {clean(str(self._folder.absolute()))}", self._nearby_rows(found)),
+            (f"Samples ({ORIGIN})", [Row(f"sample:{s.name}", s.name, s.ran, s.look) for s in SAMPLES]),
+        ]
+        self._rows = {row.spec: row for _, rows in sections for row in rows}
+        options: list[Option | None] = []
+        for title, rows in sections:
+            if rows:
+                options += [None] if options else []
+                options.append(Option(Content.styled(title, "bold"), disabled=True))
+                options += [Option(_line(row), id=row.spec) for row in rows]
+        with self.app.batch_update():
+            listing.clear_options()
+            listing.add_options(options)
+            if current is not None and touched and current in self._rows:
+                listing.highlighted = listing.get_option_index(current)
+            else:
+                listing.action_first()
+
+    @property
+    def _first(self) -> str | None:
+        return next(iter(self._rows), None)
+
+    def _nearby_rows(self, found: list[Found]) -> list[Row]:
+        rows = []
+        for each in found[:NEARBY_SHOWN]:
+            # A path is cut at its end, where it tells traces apart: so the name comes first and the folder last.
+            folder = "" if each.path.parent == self._folder else f"  {each.path.parent}/"
+            about = f"{format_value(each.size, 'bytes'):>9}  {ago(time.time() - each.modified)}{folder}"
+            rows.append(Row(str(each.path), each.path.name, about, str(each.path)))
+        return rows
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        row = self._rows.get(event.option_id or "")
+        self.query_one("#start-hint", Static).update(Content(clean(row.hint) if row else ""))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        if event.option_id is not None:
+            self.post_message(self.Chosen(event.option_id))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if spec := event.value.strip():
+            self.post_message(self.Chosen(spec))
+
+    def on_key(self, event: events.Key) -> None:
+        """A path that is simply typed needs no key before it."""
+        if event.character in ("/", "~", ".") and not self.query_one(PathInput).has_focus:
+            event.stop()
+            self.action_type_path(event.character)
+
+    def action_type_path(self, start: str) -> None:
+        field = self.query_one(PathInput)
+        field.value = start
+        field.cursor_position = len(start)
+        field.focus()
+
+    def action_back(self) -> None:
+        if self.query_one(PathInput).has_focus:
+            self.query_one(OptionList).focus()
+        elif self._over:
+            self.post_message(self.Left())
+
+
+def _recent_row(entry: Recent) -> Row:
+    path = Path(entry.spec)
+    size = f"{format_value(entry.size, 'bytes'):>9}  " if entry.size is not None else " " * 11
+    shown = path.name if entry.size is not None else entry.spec
+    return Row(entry.spec, shown, f"{size}opened {ago(time.time() - entry.opened)}", entry.spec)
+
+
+def _line(row: Row) -> Content:
+    name = cut(clean(row.name), NAME_CELLS)
+    return Content.assemble("  ", name, " " * (NAME_CELLS - len(name) + 2), (clean(row.about), "$text-muted"))
+
+
+def ago(seconds: float) -> str:
+    """How long ago, as people say it."""
+    steps: tuple[tuple[float, float, Callable[[int], str]], ...] = (
+        (90, 1, lambda _: "just now"),
+        (90 * 60, 60, lambda n: f"{n} minutes ago"),
+        (36 * 3600, 3600, lambda n: f"{n} hours ago"),
+        (60 * 86400, 86400, lambda n: f"{n} days ago"),
+        (float("inf"), 30 * 86400, lambda n: f"{n} months ago"),
+    )
+    for below, unit, say in steps:
+        if seconds < below:
+            return say(round(seconds / unit))
+    return ""

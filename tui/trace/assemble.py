@@ -1,0 +1,228 @@
+"""Raw columns → a Trace: which entries are drawn, on which lane, in which order, nested and linked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from tui.trace import counters, facts, links, nesting, rows
+from tui.trace.arrays import I32, I64, U8, Bool
+from tui.trace.kinds import GPU_WORK, Kind, kind_of_category, refine
+from tui.trace.lane_order import Declared, arrange
+from tui.trace.lanes import Place, given, place_events
+from tui.trace.order import lane_order, settle_times
+from tui.trace.phases import Drawing, Ledger, choose
+from tui.trace.raw import Decoded, RawEvents, SparseArg
+from tui.trace.trace import Links, Memory, Role, Sparse, Trace
+
+_FLAT = (Role.STREAM, Role.SYNC, Role.ASYNC)
+"""Lanes on which events overlap without belonging to each other."""
+
+_PROFILER_PIDS = ("Spans", "Traces", "")
+_PROFILER_MARKS = ("Iteration Start", "Record Window End")
+
+
+def assemble(decoded: Decoded, label: str) -> Trace:
+    """Everything that the file says, as a Trace.
+
+    Consumes `decoded.events`: its columns are changed on the way and gone afterwards. Never fails for what a
+    file holds; what cannot be drawn is counted (`Trace.counts`), what was mended is told (`Trace.problems`).
+    """
+    events = decoded.events
+    ledger = Ledger(decoded.problems)
+    declared = Declared.read(events.metadata)
+    drawing = choose(events, ledger)
+    ordinals = np.flatnonzero(drawing.drawn).astype(np.int32)
+    kind = _kinds(events, ordinals, drawing, declared)
+    settle_times(events, ordinals, kind, drawing, ledger)
+    series, points = counters.counter_series(events, declared.process)
+    ledger.skip("counter without a number", drawing.points - points)
+    drawing.entries += points
+
+    places, lane, launch = _lane_of_each(events, ordinals, kind, drawing, declared)
+    order = lane_order(lane, events.time[ordinals], events.duration[ordinals])
+    lane, kind, ordinal = lane[order], kind[order], ordinals[order]
+    launch = _reordered(launch, order)
+    del order, ordinals
+    event_of = np.full(len(events), -1, np.int32)
+    event_of[ordinal] = np.arange(len(ordinal), dtype=np.int32)
+
+    start, duration = events.time[ordinal], events.duration[ordinal]
+    first = np.searchsorted(lane, np.arange(len(places) + 1)).astype(np.int64)
+    flat = np.array([place.role in _FLAT for place in places], np.bool_)
+    nested = nesting.nest(first, flat, start, duration)
+    forward, backward = links.forward_backward(events, event_of, lane, first, start, duration, nested.parent)
+    memory = _memory(events, drawing, places)
+    series += counters.memory_series(memory) if memory is not None else []
+    args = _sparse(events, event_of, drawing)
+    counts = ledger.counts(decoded, drawing, facts.by_category(events, drawing))
+    name, category, correlation = events.name[ordinal], events.category[ordinal], events.correlation[ordinal]
+    _let_go(events)
+    del event_of, drawing
+
+    devices = facts.devices(decoded.header)
+    device_names = {d["id"]: str(d.get("name") or "") for d in devices if isinstance(d.get("id"), int)}
+    lanes, drawn_counters = rows.lanes_of(
+        places, declared, decoded.format == "kineto", device_names, first, nested.row, series
+    )
+    own = int(first[rows.profiler_first(places)])
+    lane[own:] += len(series)  # the profiler's lanes stand behind the counters'
+    row_order, row_first = rows.row_order(lanes, lane, nested.row)
+    work_order, work_first = links.by_launch(launch)
+    rank, world_size = facts.distributed(decoded.header)
+    return Trace(
+        label=label,
+        format=decoded.format,
+        size=decoded.size,
+        header=decoded.header,
+        start=start,
+        duration=duration,
+        name=name,
+        category=category,
+        kind=kind,
+        lane=lane,
+        row=nested.row,
+        parent=nested.parent,
+        self_duration=nesting.self_durations(nested, start, duration),
+        correlation=correlation,
+        ordinal=ordinal,
+        names=events.names,
+        categories=events.categories,
+        lanes=lanes,
+        counters=drawn_counters,
+        steps=facts.steps(events.names, name, kind, start, duration),
+        span=rows.span(start, duration, own, drawn_counters),
+        links=Links(
+            launch_of=launch,
+            work_order=work_order,
+            work_first=work_first,
+            forward=forward,
+            backward=backward,
+            launches=int(np.count_nonzero(np.diff(work_first))),
+            gpu_events=int(np.count_nonzero(_is_work(kind))),
+            linked_gpu_events=len(work_order),
+        ),
+        args=args,
+        counts=counts,
+        row_order=row_order,
+        row_first=row_first,
+        text=decoded.text,
+        memory=memory,
+        problems=ledger.problems,
+        devices=devices,
+        rank=rank,
+        world_size=world_size,
+    )
+
+
+def _kinds(events: RawEvents, ordinals: I32, drawing: Drawing, declared: Declared) -> U8:
+    """The kind of each drawn event, uint8[d]."""
+    of_category = np.array([int(kind_of_category(category)) for category in events.categories] or [0], np.uint8)
+    kind = of_category[events.category[ordinals]]
+    name, track = events.name[ordinals], events.track[ordinals]
+    for base in (Kind.ANNOTATION, Kind.OP, Kind.KERNEL):
+        mine = np.flatnonzero(kind == base)
+        kind[mine] = _by_name(events.names, name[mine], partial(refine, base))
+    accelerator = np.array([declared.is_accelerator(pid) for pid, _ in events.tracks], np.bool_)
+    if accelerator.any():
+        kind[accelerator[track] & (kind == Kind.OTHER)] = Kind.KERNEL
+    pseudo = np.array([pid in _PROFILER_PIDS for pid, _ in events.tracks], np.bool_)[track]
+    kind[(kind == Kind.PROFILER) & ~pseudo] = Kind.OTHER
+    waits = drawing.waits[ordinals]
+    mark = drawing.mark[ordinals] & ~waits
+    kind[mark] = Kind.INSTANT
+    mine = np.flatnonzero(mark & pseudo)
+    kind[mine] = _by_name(
+        events.names, name[mine], lambda text: Kind.PROFILER if text.startswith(_PROFILER_MARKS) else Kind.INSTANT
+    )
+    kind[waits] = Kind.ASYNC
+    return kind
+
+
+def _by_name(names: list[str], name: I32, decide: Callable[[str], Kind]) -> U8:
+    """A kind for each name, uint8[k]: decided once for every name that occurs."""
+    used = np.flatnonzero(np.bincount(name, minlength=len(names)))
+    decided = np.zeros(len(names), np.uint8)
+    decided[used] = [decide(names[k]) for k in used.tolist()]
+    return decided[name]
+
+
+def _is_work(kind: U8) -> Bool:
+    return np.isin(kind, list(GPU_WORK))
+
+
+def _sparse(events: RawEvents, event_of: I32, drawing: Drawing) -> dict[str, Sparse]:
+    """The sparse args, by event instead of by entry; and where the ends of pairs stand."""
+    given = dict(events.args)
+    if len(drawing.begin):
+        given["end_ordinal"] = SparseArg(drawing.begin.astype(np.int32), drawing.end)
+    found = {}
+    for name, arg in given.items():
+        rows = event_of[arg.entries]
+        drawn = np.flatnonzero(rows >= 0)
+        if len(drawn):
+            drawn = drawn[np.argsort(rows[drawn], kind="stable")]
+            found[name] = Sparse(rows[drawn], arg.values[drawn])
+        events.args.pop(name, None)
+    return found
+
+
+def _memory(events: RawEvents, drawing: Drawing, places: list[Place]) -> Memory | None:
+    """The `[memory]` instants, each with the lane of the thread that allocated."""
+    if not len(drawing.memory):
+        return None
+    lane_of_track = np.full(len(events.tracks), -1, np.int32)
+    for number, place in enumerate(places):
+        if place.role is Role.THREAD:
+            lane_of_track[place.track] = number
+    at = drawing.memory.astype(np.int32)
+    return counters.memory_table(at, events.time[at], events.args, lane_of_track[events.track[at]])
+
+
+def _let_go(events: RawEvents) -> None:
+    """Drop the raw columns: from here on the trace has its own."""
+    nothing = np.zeros(0, np.int64)
+    events.phase, events.category = nothing.astype(np.uint8), nothing.astype(np.uint16)
+    events.time = events.duration = events.correlation = nothing
+    events.name = events.track = events.id = nothing.astype(np.int32)
+    events.args, events.counters = {}, []
+
+
+def _lane_of_each(
+    events: RawEvents, ordinals: I32, kind: U8, drawing: Drawing, declared: Declared
+) -> tuple[list[Place], I32, I32]:
+    """The places in the order they stand; of each drawn event its number there, and its launch (or -1)."""
+    category = events.category[ordinals]
+    slot, places = place_events(
+        events.tracks,
+        events.categories,
+        events.track[ordinals],
+        category,
+        kind,
+        drawing.mark[ordinals],
+        given(ordinals, events.args.get("device")),
+        given(ordinals, events.args.get("stream")),
+    )
+    is_driver = np.array([name.lower().endswith("_driver") for name in events.categories] or [False])
+    launch = links.launches(events.correlation[ordinals], kind == Kind.RUNTIME, is_driver[category], _is_work(kind))
+    launched = np.unique(launch[launch >= 0])
+    for place, count in zip(places, np.bincount(slot[launched], minlength=len(places)).tolist(), strict=True):
+        place.launches = count
+    for k in np.unique(slot[kind == Kind.STEP]).tolist():
+        places[k].has_step = True
+    standing = arrange(places, declared)
+    stands = {id(place): k for k, place in enumerate(standing)}
+    number = np.array([stands[id(place)] for place in places], np.int32)
+    return standing, number[slot], launch
+
+
+def _reordered(launch: I32, order: I64) -> I32:
+    """The same links when events are renumbered: new event k is old event `order[k]`."""
+    number = np.empty(len(order), np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    launch = launch[order]
+    linked = np.flatnonzero(launch >= 0)
+    launch[linked] = number[launch[linked]]
+    return launch

@@ -1,0 +1,111 @@
+"""The loader in a process of its own, seen from the program: start it, watch it, stop it.
+
+Started before textual is imported, so that decoding and importing overlap; watched from the event loop without
+ever blocking it; stopped by a signal, at once, wherever it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import IO
+
+from tui.trace.loader import Progress
+
+# The user's folder may hold a `random.py` or a `tui/`: isolated mode keeps it off the path, and ours is handed over.
+_START = "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); from tui.trace.loader import main; main()"
+
+TERMINATE_SECONDS = 2.0
+"""A child that does not end at SIGTERM within this time is killed."""
+
+
+class LoadError(Exception):
+    """The load failed. `str()` is one line for the user, `detail` a traceback or what the child printed."""
+
+    def __init__(self, line: str, detail: str = "") -> None:
+        super().__init__(line)
+        self.detail = detail
+
+
+class LoaderProcess:
+    """`python -m tui.trace.loader SPEC FOLDER`, running. `stdin` is a pipe to read the trace from, for `-`."""
+
+    def __init__(self, spec: str, folder: Path, stdin: int | None = None) -> None:
+        self.spec = spec
+        self.folder = folder
+        self._stdin = stdin
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+
+    def start(self) -> None:
+        """Start reading. Raises OSError where no process can be started."""
+        self._errors = tempfile.TemporaryFile(prefix="torchprof-tui-")  # noqa: SIM115  (open as long as the child runs)
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _START, json.dumps(sys.path), self.spec, os.fspath(self.folder)],
+            stdin=subprocess.DEVNULL if self._stdin is None else self._stdin,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            # One thread of BLAS is plenty for a program that multiplies nothing, and 64 cost memory.
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )
+
+    async def progress(self) -> AsyncIterator[Progress]:
+        """How far it is, until the folder is filled. Raises LoadError where it will not be."""
+        process = self._process
+        assert process is not None, "start() comes first"
+        assert process.stdout is not None
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
+        try:
+            async for line in reader:
+                message = json.loads(line)
+                if "done" in message:
+                    return
+                if "error" in message:
+                    raise LoadError(message["error"], message.get("detail", ""))
+                yield Progress(**message)
+        finally:
+            transport.close()
+        raise await asyncio.to_thread(self._died, process)
+
+    def cancel(self) -> None:
+        """Stop it, if it still runs, and wait until it has gone: its folder is then nobody's. Blocks briefly."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(TERMINATE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        if self._errors is not None:
+            self._errors.close()
+
+    def _died(self, process: subprocess.Popen[bytes]) -> LoadError:
+        """What to say of a child that ended without a word."""
+        assert self._errors is not None
+        status = process.wait()
+        self._errors.seek(0)
+        printed = self._errors.read().decode(errors="replace")
+        if status == -signal.SIGKILL:
+            return LoadError("the loader was killed, most likely because the machine ran out of memory", printed)
+        if status < 0:
+            name = str(-status)
+            with contextlib.suppress(ValueError):
+                name = signal.Signals(-status).name
+            return LoadError(f"the loader was stopped by {name}", printed)
+        last = printed.strip().splitlines()[-1:] or [f"exit status {status}"]
+        return LoadError(f"the loader stopped without a result ({last[0][:200]})", printed)

@@ -1,0 +1,236 @@
+"""Cuts the text of a JSON array into chunks of whole entries, for any layout, and proves every cut.
+
+A chunk that begins where an entry begins, and that parses when brackets are put around it, ends where an entry
+ends: the document's own parser would have met the same tokens and stand at the same depth. So a cut may be guessed.
+The guess is the text that stands between two entries (`},\\n  {\\n    "` in Kineto's layout), looked for from the
+end of the window backwards; where it fails, a scan that knows strings and depth finds the true one. Where no cut
+lets the chunk parse, the text is damaged: it is cut at that same text between entries, and `salvage.py` takes the
+chunk apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tui.trace.arrays import I64
+from tui.trace.repair import LARGEST_REPAIR, readable
+from tui.trace.salvage import Salvage, closing, lead_of, salvage, separators
+
+CHUNK = 256 * 1024
+"""Bytes of text decoded at a time: small enough that the dicts die young and in the processor's cache."""
+
+LARGEST_ENTRY = 64 << 20
+"""An entry longer than this is given up: text without an end must not fill the memory."""
+
+
+class Window:
+    """A stream of blocks, seen through a buffer that slides over it. `text[at:]` is what is not yet used."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self.text = b""
+        self.at = 0
+        self.base = 0  # where `text` begins in the whole
+        self.ended = False
+        self._blocks = blocks
+
+    @property
+    def offset(self) -> int:
+        """Where `at` lies in the whole text."""
+        return self.base + self.at
+
+    def fill(self, size: int) -> None:
+        """Hold at least `size` unused bytes, or all that are left."""
+        held = len(self.text) - self.at
+        if held >= size or self.ended:
+            return
+        parts = [self.text[self.at :]]
+        while held < size:
+            block = next(self._blocks, None)
+            if block is None:
+                self.ended = True
+                break
+            parts.append(block)
+            held += len(block)
+        self.base += self.at
+        self.at = 0
+        self.text = b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a scan met: the commas between values and the bracket that closes them (-1 for none), as offsets.
+
+    `depth` and `quoted` are how it stood at the end, to go on from there.
+    """
+
+    commas: I64
+    close: int
+    depth: int
+    quoted: bool
+
+
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+
+_STEP = np.zeros(256, np.int8)
+_STEP[list(b"{[")] = 1
+_STEP[list(b"}]")] = -1
+
+
+def scan(text: bytes, depth: int = 0, quoted: bool = False) -> Scan:
+    """Follow strings and depth through text that begins inside an array or object, before a value or a key.
+
+    The text must not end in the middle of an escape. Damaged text gives some answer; only a parser can trust it.
+    """
+    if not text:
+        return Scan(np.empty(0, np.int64), -1, depth, quoted)
+    if b"\\" in text:
+        text = _ESCAPE.sub(b"__", text)
+    data = np.frombuffer(text, np.uint8)
+    inside = np.bitwise_xor.accumulate(data == ord('"'))
+    if quoted:
+        np.logical_not(inside, out=inside)
+    step = _STEP[data]
+    step[inside] = 0
+    level = np.cumsum(step, dtype=np.int32)
+    level += depth
+    below = np.flatnonzero(level < 0)
+    close = int(below[0]) if len(below) else -1
+    commas = np.flatnonzero((data == ord(",")) & (level == 0) & ~inside)
+    if close >= 0:
+        commas = commas[: np.searchsorted(commas, close)]
+    return Scan(commas, close, int(level[-1]), bool(inside[-1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole entries: `text` as it stands in the file at `offset`, without what separates it from its neighbours.
+
+    `salvage` tells what it took to read it, None where it simply parsed.
+    """
+
+    offset: int
+    text: bytes
+    entries: list[Any]
+    salvage: Salvage | None = None
+
+
+class Entries:
+    """The entries of the array that begins at the window's place, chunk by chunk; then the window stands behind it.
+
+    After the last chunk: `closed` tells whether its bracket was there, `comma` whether a comma stood before that,
+    `partial` where an entry begins that the file does not finish (-1 for none).
+    """
+
+    def __init__(self, window: Window, size: int = CHUNK) -> None:
+        self.closed = False
+        self.comma = False
+        self.partial = -1
+        self._window = window
+        self._size = size
+        self._inside = False  # whether the last scan met no end of an entry: it may be a large one
+        self._between = b""  # what stands between two entries, as far as it is known
+        self._some = False  # whether an entry has been met: a comma alone is no comma too many
+
+    def __iter__(self) -> Iterator[Chunk]:
+        window, size = self._window, self._size
+        while True:
+            window.fill(size + 1)
+            chunk = self._guessed(size) or self._scanned(size) or self._damaged(size)
+            if chunk is not None:
+                size = self._size
+                if chunk.text:
+                    self._some = True
+                    yield chunk
+            if self.closed or (window.ended and window.at >= len(window.text)):
+                return
+            if chunk is None:
+                size *= 2  # a large entry
+
+    def _guessed(self, size: int) -> Chunk | None:
+        window = self._window
+        if not self._between:
+            return None
+        cut = window.text.rfind(self._between, window.at, window.at + size)
+        return self._proven(cut) if cut > 0 else None
+
+    def _scanned(self, size: int) -> Chunk | None:
+        window = self._window
+        text = window.text[window.at : window.at + size]
+        if text.endswith(b"\\"):
+            text = text.rstrip(b"\\")
+        found = scan(text)
+        self._inside = found.close < 0 and not len(found.commas)
+        if found.close >= 0:
+            return self._last(window.at + found.close)
+        if not len(found.commas):
+            return None
+        cut = window.at + int(found.commas[-1])
+        chunk = self._proven(cut)
+        if chunk is not None:
+            lead = lead_of(window.text, window.at)
+            self._between = b"," + lead if lead else b""
+        return chunk
+
+    def _proven(self, cut: int) -> Chunk | None:
+        """The chunk up to a comma, if it parses and holds anything."""
+        window = self._window
+        text = window.text[window.at : cut]
+        entries = readable(text)
+        if not entries:
+            return None
+        chunk = Chunk(window.offset, text, entries)
+        window.at = cut + 1
+        return chunk
+
+    def _last(self, close: int) -> Chunk | None:
+        """The chunk up to the closing bracket, if it parses, with or without a comma too many."""
+        window = self._window
+        text = window.text[window.at : close].rstrip()
+        comma = text.endswith(b",") or (self._some and not text)
+        entries = readable(text.removesuffix(b","))
+        if entries is None:
+            return None
+        chunk = Chunk(window.offset, text.removesuffix(b","), entries)
+        self.closed, self.comma = True, comma
+        window.at = close + 1
+        return chunk
+
+    def _damaged(self, size: int) -> Chunk | None:
+        """The chunk up to the last place in the window that looks like one between entries, taken apart.
+
+        Up to the end of the file, where that is in the window: then the closing bracket is looked for, and an entry
+        that the file does not finish. None where a larger window may show more.
+        """
+        window = self._window
+        text = window.text[window.at : window.at + size]
+        final = window.ended and window.at + size >= len(window.text)
+        if not final:
+            if self._inside and size <= LARGEST_REPAIR:
+                return None
+            cuts = separators(text)
+            if cuts:
+                text = text[: cuts[-1]]
+            elif size <= LARGEST_ENTRY:
+                return None
+        found = salvage(text)
+        used = len(text) + (not final)
+        for start, stop in found.unreadable:
+            close = closing(text, start, stop, final and stop == len(text))
+            if close >= 0:
+                text = text[:close]
+                found = salvage(text)
+                self.closed, used = True, close + 1
+                break
+        if final and not self.closed and found.unreadable and found.unreadable[-1][1] == len(text):
+            start = found.unreadable[-1][0]
+            self.partial = window.offset + start
+            text = text[: max(start - 1, 0)]
+            found = salvage(text)
+        chunk = Chunk(window.offset, text, found.values, found)
+        window.at += used
+        return chunk

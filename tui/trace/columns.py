@@ -1,0 +1,215 @@
+"""Decoded entries into columns, chunk by chunk: what a reader keeps when it lets go of a chunk's dicts.
+
+All per-entry work runs in C loops (`map`, `itemgetter`, `fromiter`, one comprehension a column); Python looks at an
+entry by itself only where a value is not of the usual type. Phase, category, pid and tid are interned together (their
+`shape`), because one look-up of all four costs as much as one of each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import compress
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import orjson
+
+from tui.trace.arrays import I32, I64
+from tui.trace.grown import Grown
+from tui.trace.intern import (
+    COUNTER,
+    METADATA,
+    MOST_CATEGORIES,
+    NONE,
+    OP,
+    OTHER,
+    PYTHON,
+    Shapes,
+    Texts,
+    text_of,
+    track_of,
+)
+from tui.trace.problems import NOT_AN_OBJECT, TOO_MANY_CATEGORIES, Tally, excerpt
+from tui.trace.raw import RawEvents, SparseArg
+from tui.trace.sparse_args import OP_ARGS, PYTHON_ARGS, TRIPLES, Args, ChunkArgs, only_objects
+from tui.trace.times import durations, times
+
+Entry = dict[str, Any]
+
+_MOST_GROUPS = 24
+"""Categories in a chunk that are looked at one by one: entries of one category have the same args. Beyond, together."""
+
+_CORE = itemgetter("ph", "cat", "pid", "tid")
+
+
+class Columns:
+    """Takes chunks of entries and grows the columns of a `RawEvents`. What is odd goes to the tally.
+
+    `not_objects`: entries so far that are null, numbers, lists, …; they have no row.
+    """
+
+    def __init__(self, tally: Tally) -> None:
+        self.not_objects = 0
+        self._tally = tally
+        self._count = 0
+        self._shapes = Shapes()
+        self._names = Texts()
+        self._ids = Texts()
+        self._shape = Grown(np.int32)
+        self._name = Grown(np.int32)
+        self._time = Grown(np.int64)
+        self._duration = Grown(np.int64)
+        self._correlation = Grown(np.int64)
+        self._id = Grown(np.int32)
+        self._args: dict[str, tuple[Grown, Grown]] = {}
+        self._metadata: list[tuple[str, str, str, Any]] = []
+        self._counters: list[tuple[int, str, float]] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, entries: list[Any], text: bytes) -> None:
+        """The next entries of the file, and the text that they were decoded from."""
+        try:
+            shape = np.fromiter(map(self._shapes.__getitem__, map(_CORE, entries)), np.int32, len(entries))
+        except (KeyError, TypeError):
+            entries = self._objects(entries)
+            shape = np.fromiter(map(self._shapes.__getitem__, map(_core, entries)), np.int32, len(entries))
+        if not entries:
+            return
+        self._shape.extend(shape)
+        self._name.extend(self._named(entries))
+        self._time.extend(times(_column(entries, "ts"), text, self._tally))
+        self._duration.extend(durations([entry.get("dur") for entry in entries], self._tally))
+        self._id.extend(self._identified(entries, shape))
+        self._add_args(entries, self._shapes.groups()[shape])
+        self._count += len(entries)
+
+    def _objects(self, entries: list[Any]) -> list[Entry]:
+        objects = [entry for entry in entries if type(entry) is dict]
+        missing = len(entries) - len(objects)
+        if missing:
+            self.not_objects += missing
+            example = next(entry for entry in entries if type(entry) is not dict)
+            self._tally.add(NOT_AN_OBJECT, excerpt(orjson.dumps(example)), missing)
+        return objects
+
+    def _named(self, entries: list[Entry]) -> I32:
+        names = _column(entries, "name")
+        try:
+            return np.fromiter(map(self._names.__getitem__, names), np.int32, len(names))
+        except TypeError:  # a list or an object
+            return np.fromiter(map(self._names.__getitem__, map(text_of, names)), np.int32, len(names))
+
+    def _identified(self, entries: list[Entry], shape: I32) -> I32:
+        column = np.full(len(entries), -1, np.int32)
+        for place in np.flatnonzero(self._shapes.with_id()[shape]).tolist():
+            entry = entries[place]
+            value = entry.get("id")
+            if value is None:
+                value = entry.get("id2")
+            if value is not None:
+                column[place] = self._ids[value if type(value) is int or type(value) is str else text_of(value)]
+        return column
+
+    def _add_args(self, entries: list[Entry], groups: I32) -> None:
+        chunk = ChunkArgs(len(entries))
+        if groups.max() > OTHER and len(np.unique(groups)) > _MOST_GROUPS:
+            groups = np.minimum(groups, OTHER)
+        for group in np.flatnonzero(np.bincount(groups)).tolist():
+            if group == NONE:
+                continue
+            mask = groups == group
+            picked = list(compress(entries, mask.tobytes()))
+            if group == METADATA:
+                self._add_metadata(picked)
+                continue
+            args, places = _column(picked, "args"), np.flatnonzero(mask)
+            try:
+                self._add_group(group, args, places, chunk)
+            except (AttributeError, TypeError):  # an entry without args, or with something else under that name
+                self._add_group(group, *only_objects(args, places), chunk)
+        self._correlation.extend(chunk.correlation())
+        for name, (places, values) in chunk.sparse().items():
+            columns = self._args.get(name)
+            if columns is None:
+                columns = self._args[name] = (Grown(np.int32), Grown(np.int64))
+            columns[0].extend(places + self._count)
+            columns[1].extend(values.ravel())
+
+    def _add_group(self, group: int, args: list[Args], places: I64, chunk: ChunkArgs) -> None:
+        if group == COUNTER:
+            self._add_counters(*only_objects(args, places))
+        elif group == OP:
+            chunk.take(OP_ARGS, args, places)
+        elif group == PYTHON:
+            chunk.take(PYTHON_ARGS, args, places)
+        else:
+            chunk.take_present(args, places)
+
+    def _add_metadata(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            args = entry.get("args")
+            value = next(iter(args.values())) if isinstance(args, dict) and len(args) == 1 else args
+            self._metadata.append((text_of(entry.get("name")), *track_of(entry.get("pid"), entry.get("tid")), value))
+
+    def _add_counters(self, args: list[Args], places: I64) -> None:
+        for place, series in zip(places.tolist(), args, strict=True):
+            for name, value in series.items():
+                if type(value) is int or (type(value) is float and math.isfinite(value)):
+                    self._counters.append((self._count + place, name, float(value)))
+
+    def finish(self) -> RawEvents:
+        """The columns; nothing can be added any more."""
+        shapes = self._shapes
+        shape = self._shape.finish()
+        if any(shapes.crowded):
+            crowded = int(np.count_nonzero(np.array(shapes.crowded, np.bool_)[shape]))
+            self._tally.add(TOO_MANY_CATEGORIES, f"more than {MOST_CATEGORIES} of them", crowded)
+        phase = np.array(shapes.phase, np.uint8)[shape]
+        category = np.array(shapes.category, np.uint16)[shape]
+        track = np.array(shapes.track, np.int32)[shape]
+        del shape, self._shape
+        name, names = self._names.finish(self._name.finish())
+        identity, ids = self._ids.finish(self._id.finish())
+        args = {}
+        for arg, (entries, values) in self._args.items():
+            column = values.finish()
+            args[arg] = SparseArg(entries.finish(), column.reshape(-1, 3) if arg in TRIPLES else column)
+        return RawEvents(
+            phase=phase,
+            time=self._time.finish(),
+            duration=self._duration.finish(),
+            name=name,
+            category=category,
+            track=track,
+            correlation=self._correlation.finish(),
+            id=identity,
+            names=names,
+            categories=list(shapes.categories),
+            tracks=list(shapes.tracks),
+            ids=ids,
+            args=args,
+            metadata=self._metadata,
+            counters=self._counters,
+        )
+
+
+def _column(entries: list[Entry], key: str) -> list[Any]:
+    """One value an entry, None where it has none."""
+    try:
+        return list(map(itemgetter(key), entries))
+    except KeyError:
+        return [entry.get(key) for entry in entries]
+
+
+def _core(entry: Entry) -> tuple[Any, Any, Any, Any]:
+    """What `_CORE` takes, where something is missing or cannot be a key of a dict."""
+    core = (entry.get("ph"), entry.get("cat"), entry.get("pid"), entry.get("tid"))
+    try:
+        hash(core)
+    except TypeError:
+        return (text_of(core[0]), text_of(core[1]), text_of(core[2]), text_of(core[3]))
+    return core

@@ -1,0 +1,197 @@
+"""From what the user named to a `Trace`: map what the cache has, or decode, assemble and store it.
+
+`load` does it in this process, for the commands without a screen. As a program,
+
+    python -m tui.trace.loader SPEC FOLDER
+
+fills FOLDER in a process of its own and says on stdout how far it is, one JSON object a line; the last one is
+`{"done": true}` or `{"error": "one line", "detail": "a traceback, for --debug"}`. `child.py` reads the other end.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui.trace.cache import Place, find
+
+if TYPE_CHECKING:
+    from tui.trace.trace import Trace
+
+REPORT_SECONDS = 0.05
+"""How often progress is told: as often as a screen shows it, no more."""
+
+DETAIL_BYTES = 20_000
+"""Of a traceback: the parent reads lines of at most 64 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a load is. `bytes` of `total` are counted as they lie in the file; `total` is None for a pipe."""
+
+    phase: str  # "reading", "arranging", "storing"
+    bytes: int = 0
+    total: int | None = None
+    events: int = 0
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A trace and how it came: close `place` when the trace is no longer looked at."""
+
+    trace: Trace
+    place: Place
+    cached: bool
+    seconds: float
+
+
+def load(spec: str, progress: Report | None = None, cache: bool = True) -> Trace:
+    """The trace, decoded in this process or mapped from the cache. Raises TraceError (one clear line)."""
+    return load_place(spec, progress, cache).trace
+
+
+def load_place(spec: str, progress: Report | None = None, cache: bool = True) -> Loaded:
+    """As `load`, with what `info` tells about it."""
+    began = time.perf_counter()
+    place = find(spec, cache)
+    if place.ready:
+        trace = open_place(place, spec)
+        if trace is not None:
+            return Loaded(trace, place, True, time.perf_counter() - began)
+        place = find(spec, cache)
+    try:
+        build(spec, place.folder, progress or _silent)
+        place.publish()
+        trace = map_place(place, spec)
+    except BaseException:
+        place.discard()
+        raise
+    return Loaded(trace, place, False, time.perf_counter() - began)
+
+
+def open_place(place: Place, label: str) -> Trace | None:
+    """Map columns kept from earlier; None, and the place is discarded, where they cannot be used."""
+    try:
+        return map_place(place, label)
+    except Exception:
+        # Whatever is wrong with a cache, the answer is the same: build it again.
+        place.discard()
+        return None
+
+
+def map_place(place: Place, label: str) -> Trace:
+    """Map the columns that lie there, under the name that the user gave the trace."""
+    from tui.trace.store import open_trace
+
+    return replace(open_trace(place.folder), label=label)
+
+
+def build(spec: str, folder: Path, report: Report) -> None:
+    """Decode, assemble and store a trace. Raises TraceError, OSError, MemoryError."""
+    from tui.trace.assemble import assemble
+    from tui.trace.kineto import read
+    from tui.trace.source import open_source
+    from tui.trace.store import save
+
+    latest = Progress("reading")
+
+    def reading(done: int, total: int | None, events: int) -> None:
+        nonlocal latest
+        latest = Progress("reading", done, total, events)
+        report(latest)
+
+    with _collector_off():
+        source = open_source(spec)
+        decoded = read(source, folder, reading)
+        report(replace(latest, phase="arranging"))
+        trace = assemble(decoded, spec)
+        del decoded
+        report(replace(latest, phase="storing"))
+        save(trace, folder)
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Decoding makes millions of short-lived dicts and no cycles: the collector would double its time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _silent(progress: Progress) -> None:
+    """Nobody is listening."""
+
+
+def _reporter(out: int) -> Report:
+    """Writes progress to a pipe, at most every REPORT_SECONDS in a phase; ends the process where nobody reads it."""
+    told = 0.0
+    phase = ""
+
+    def report(progress: Progress) -> None:
+        nonlocal told, phase
+        now = time.monotonic()
+        if progress.phase == phase and now - told < REPORT_SECONDS:
+            return
+        told, phase = now, progress.phase
+        _say(out, asdict(progress))
+
+    return report
+
+
+def _say(out: int, message: dict[str, object]) -> None:
+    try:
+        os.write(out, json.dumps(message).encode() + b"\n")
+    except BrokenPipeError:
+        os._exit(1)  # who asked has gone, and with it the folder
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The child. Never returns: leaving at once spares the parent the time of freeing what was read."""
+    spec, folder = sys.argv[1:] if arguments is None else arguments
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    # What a library prints must not be taken for progress, nor reach the screen.
+    out = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        build(spec, Path(folder), _reporter(out))
+        _say(out, {"done": True})
+    except Exception as error:
+        _say(out, {"error": describe(error), "detail": traceback.format_exc()[-DETAIL_BYTES:]})
+        os._exit(2)
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def describe(error: BaseException) -> str:
+    """One line for the user. A TraceError's text is made for that; the others get a sentence around them."""
+    from tui.trace.source import TraceError
+
+    if isinstance(error, TraceError):
+        return " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return "not enough memory to read this trace"
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        return f"{name}{error.strerror or error}"
+    return f"could not read the trace ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+
+
+if __name__ == "__main__":
+    main()

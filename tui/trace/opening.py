@@ -1,0 +1,120 @@
+"""A trace on its way into the program: mapped where the cache has it, else decoded by a child and then mapped.
+
+`start` before textual is imported, `trace` from the event loop. Whoever gives up calls `cancel`; whoever looks at the
+trace no longer calls `close`. Either leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import traceback
+from typing import TYPE_CHECKING
+
+from tui.trace.cache import Place, find
+from tui.trace.child import LoaderProcess, LoadError
+from tui.trace.loader import Report, describe, map_place, open_place
+
+if TYPE_CHECKING:
+    from tui.trace.trace import Trace
+
+
+class Opening:
+    """One trace being opened. `spec` is what will be read, `label` what the user called it.
+
+    `stdin`: the pipe to read, where `spec` is `-`.
+    """
+
+    def __init__(self, spec: str, label: str | None = None, cache: bool = True, stdin: int | None = None) -> None:
+        self.spec = spec
+        self.label = label or spec
+        self._cache = cache
+        self._stdin = stdin
+        self._place: Place | None = None
+        self._child: LoaderProcess | None = None
+
+    @property
+    def cached(self) -> bool:
+        """Whether only mapping is left to do. Known after `start`."""
+        return self._child is None
+
+    def start(self) -> None:
+        """Look in the cache, and start a child where it has nothing. Raises OSError where neither is possible."""
+        self._place = find(self.spec, self._cache)
+        if not self._place.ready:
+            self._start_child(self._place)
+
+    async def trace(self, report: Report) -> Trace:
+        """The trace, when it is there. Raises LoadError with a line for the user.
+
+        Where it fails or is cancelled, the child has gone and nothing is left behind.
+        """
+        loop = asyncio.get_running_loop()
+        gone_wrong = True
+        try:
+            trace = await self._trace(report)
+            gone_wrong = False
+            return trace
+        except LoadError:
+            raise
+        except Exception as error:
+            raise LoadError(describe(error), traceback.format_exc()) from error
+        finally:
+            if gone_wrong:
+                await asyncio.to_thread(self.cancel)
+            elif self._child is not None:
+                # It has said its last word, but freeing what it read takes a moment that nobody should wait for.
+                loop.run_in_executor(None, self._child.cancel)
+                self._child = None
+
+    async def _trace(self, report: Report) -> Trace:
+        assert self._place is not None, "start() comes first"
+        if self._child is None:
+            found = await asyncio.to_thread(open_place, self._place, self.label)
+            if found is not None:
+                return found
+            self.start()
+        if self._child is not None:
+            async for progress in self._child.progress():
+                report(progress)
+        self._place.publish()
+        return await asyncio.to_thread(map_place, self._place, self.label)
+
+    def cancel(self) -> None:
+        """Stop reading and remove what was written. Waits for the child to be gone: not for the event loop."""
+        if self._child is not None:
+            self._child.cancel()
+            self._child = None
+        self.close()
+
+    def close(self) -> None:
+        """The trace is no longer looked at."""
+        if self._place is not None:
+            self._place.close()
+            self._place = None
+
+    def _start_child(self, place: Place) -> None:
+        stdin, spec = self._stdin, self.spec
+        opened = None
+        if stdin is None and _is_pipe(spec):
+            # `<(zcat trace)` is a pipe that only this process holds open.
+            stdin = opened = os.open(spec, os.O_RDONLY)
+            spec = "-"
+        try:
+            self._child = LoaderProcess(spec, place.folder, stdin)
+            self._child.start()
+        except BaseException:
+            self._child = None
+            self.close()
+            raise
+        finally:
+            if opened is not None:
+                os.close(opened)
+
+
+def _is_pipe(spec: str) -> bool:
+    try:
+        return stat.S_ISFIFO(os.stat(spec).st_mode)
+    except (OSError, ValueError):
+        return False

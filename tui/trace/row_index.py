@@ -1,0 +1,66 @@
+"""What drawing needs to find events fast: every row's events by time, sums and maxima of their durations.
+
+Built once per trace (in the child process that loads it) and stored beside the columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tui.trace.arrays import I32, I64, U16
+from tui.trace.range_argmax import RangeArgmax
+
+
+class HasRows(Protocol):
+    """The columns of a `Trace` that the index is built from."""
+
+    @property
+    def start(self) -> I64: ...
+    @property
+    def duration(self) -> I64: ...
+    @property
+    def row_order(self) -> I32: ...
+    @property
+    def row_first(self) -> I64: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowIndex:
+    """Events by (row of the whole trace, start); n of them, 18.4 bytes each beyond `order`, which is the trace's own.
+
+    A *place* is a position in this order; the events of row r are places `first[r]:first[r + 1]`. Inside a row
+    no two events overlap, where an event without a duration counts as 1 ns, here and in everything that is drawn.
+    """
+
+    order: I32  # [n] place -> event: `trace.row_order`
+    first: I64  # [rows + 1]: `trace.row_first`
+    starts: I64  # [n] ns, ascending inside each row
+    sums: I64  # [n + 1] ns: durations of all places before, running on over the rows
+    masks: U16  # RangeArgmax over the durations
+    best: I32
+
+    @classmethod
+    def build(cls, trace: HasRows) -> RowIndex:
+        """All rows at once. About 60 ms for a million events."""
+        order = trace.row_order
+        lengths = np.maximum(trace.duration[order], 1)
+        sums = np.zeros(len(order) + 1, dtype=np.int64)
+        # May wrap around in a trace of centuries times rows; differences inside a row stay right all the same.
+        np.cumsum(lengths, out=sums[1:])
+        longest = RangeArgmax.build(lengths)
+        return cls(order, trace.row_first, trace.start[order], sums, longest.masks, longest.best)
+
+    @property
+    def rows(self) -> int:
+        return len(self.first) - 1
+
+    def longest(self, first: I64, last: I64) -> I64:
+        """The place of the longest event of each (never empty) range of places; the first of equals."""
+        return RangeArgmax(self.masks, self.best).query(self.lengths, len(self.order), first, last)
+
+    def lengths(self, places: I64) -> I64:
+        """Durations in ns, at least 1."""
+        return self.sums[places + 1] - self.sums[places]

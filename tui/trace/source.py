@@ -1,0 +1,217 @@
+"""What the user named, as a stream of decompressed blocks that says how far it is.
+
+`open_source` knows files and stdin. Whatever else yields bytes (a pipe from another host, a URL) becomes a
+`Source` by handing it a stream with `read(n)`: compression is told by content, never by name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import queue
+import stat
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from tui.trace.inflate import INFLATERS, MAGIC_BYTES, DamagedError, Inflater, compression
+from tui.trace.problems import CUT_SHORT, DAMAGED_COMPRESSION, Tally
+from tui.trace.raw import Problem
+
+_PLAIN_BLOCK = 1 << 20
+"""Bytes a read of plain text: large enough that reads are few, small enough to stay in the processor's cache."""
+
+_PACKED_BLOCK = 1 << 18
+"""Compressed bytes a read; about 4 MB of trace."""
+
+_AHEAD = 3
+"""Inflated blocks that wait for the decoder, at most: about 12 MB."""
+
+
+class TraceError(ValueError):
+    """This is no trace, or cannot be read at all. `str()` is one clear line for the user."""
+
+
+class Stream(Protocol):
+    """What a source reads from: `read` gives at most n bytes, perhaps fewer, and none only at the end."""
+
+    def read(self, n: int, /) -> bytes | None: ...
+
+    def close(self) -> None: ...
+
+
+class Source:
+    """A named stream of bytes and what is known about it. Read once, with `blocks()`.
+
+    `name`: what the user called it. `total`: bytes as stored, None where nobody knows. `consumed`: how many of
+    them have been read. `compression`: "gzip", "xz", "zstd" or "". `plain_path`: where the text can be read again
+    in place, None for everything but a plain local file.
+    """
+
+    def __init__(self, name: str, stream: Stream, total: int | None = None, path: Path | None = None) -> None:
+        self.name = name
+        self.total = total
+        self.consumed = 0
+        self._stream = stream
+        self._tally = Tally()
+        self._head = self._peek()
+        self.compression = compression(self._head)
+        self.plain_path = None if self.compression else path
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What was wrong with the stream; complete when `blocks()` has ended."""
+        return self._tally.problems()
+
+    def blocks(self) -> Iterator[bytes]:
+        """The text, decompressed, in blocks that are never empty; compressed streams inflate in a thread ahead.
+
+        What is cut short or damaged ends early, with a problem. Raises TraceError where reading itself fails.
+        """
+        return iter(_Ahead(self._inflated())) if self.compression else self._stored(_PLAIN_BLOCK)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _peek(self) -> bytes:
+        head = b""
+        while len(head) < MAGIC_BYTES:
+            part = self._some(MAGIC_BYTES - len(head))
+            if not part:
+                break
+            head += part
+        return head
+
+    def _some(self, size: int) -> bytes:
+        try:
+            return self._stream.read(size) or b""
+        except OSError as error:
+            raise TraceError(f"{self.name}: cannot be read: {error.strerror or error}") from error
+
+    def _stored(self, size: int) -> Iterator[bytes]:
+        """The bytes as they are stored."""
+        block, self._head = self._head, b""
+        while block:
+            self.consumed += len(block)
+            yield block
+            block = self._some(size)
+
+    def _inflated(self) -> Iterator[bytes]:
+        """All members, streams or frames, one after the other."""
+        inflater: Inflater | None = None
+        members = 0
+        fresh = True  # nothing has come out of this member yet
+        for packed in self._stored(_PACKED_BLOCK):
+            while packed:
+                if inflater is None:
+                    packed = packed.lstrip(b"\0")  # some writers pad the end with zeros
+                    if not packed:
+                        break
+                    inflater, fresh = INFLATERS[self.compression](), True
+                try:
+                    for text in inflater.feed(packed):
+                        if text:
+                            fresh = False
+                            yield text
+                except DamagedError as error:
+                    what = "something else follows it" if members and fresh else str(error)
+                    where = f"the {self.compression} data is wrong near byte {self.consumed}: {what}"
+                    self._tally.add(DAMAGED_COMPRESSION, where)
+                    return
+                if not inflater.ended:
+                    break
+                packed, inflater = inflater.rest, None
+                members += 1
+        if inflater is not None:
+            where = f"the {self.compression} data stops at byte {self.consumed}, before its end mark"
+            self._tally.add(CUT_SHORT, where)
+
+
+def open_source(spec: str) -> Source:
+    """The file of that name, or stdin for `-`. Raises TraceError where there is nothing to read."""
+    if spec == "-":
+        if sys.stdin.isatty():
+            raise TraceError("-: stdin is the terminal; pipe a trace into it")
+        return Source("stdin", sys.stdin.buffer)
+    path = Path(spec).expanduser()
+    try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise TraceError(_folder(spec, path))
+        stream = path.open("rb", buffering=0)
+    except OSError as error:
+        raise TraceError(f"{spec}: {_WORDS.get(error.errno or 0, error.strerror or str(error))}") from error
+    except ValueError as error:
+        if isinstance(error, TraceError):
+            raise
+        raise TraceError(f"{spec!r}: no such file") from error  # a name with a NUL in it
+    regular = stat.S_ISREG(found.st_mode)
+    if regular and found.st_size == 0:
+        stream.close()
+        raise TraceError(f"{spec}: the file is empty")
+    return Source(spec, stream, found.st_size if regular else None, path.absolute() if regular else None)
+
+
+_WORDS = {
+    errno.ENOENT: "no such file",
+    errno.ENOTDIR: "no such file",
+    errno.ENAMETOOLONG: "no such file",
+    errno.EACCES: "no permission to read it",
+    errno.EPERM: "no permission to read it",
+}
+
+_TRACE_ENDINGS = (".json", ".json.gz", ".json.xz", ".json.zst")
+
+
+def _folder(spec: str, path: Path) -> str:
+    """A folder is no trace: name a file that lies in it, where there is one."""
+    try:
+        inside = sorted(name for name in os.listdir(path) if name.endswith(_TRACE_ENDINGS))
+    except OSError:
+        inside = []
+    if not inside:
+        return f"{spec}: a folder, with no .json or .json.gz file in it; name a trace file"
+    return f"{spec}: a folder; name a file in it, such as {os.path.join(spec, inside[0])}"
+
+
+class _Ahead:
+    """A thread that runs an iterator of blocks ahead of who takes them, by a few blocks."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._queue: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="inflate", daemon=True)
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._thread.start()
+        try:
+            while (item := self._queue.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            self._stopped.set()
+            self._thread.join()
+
+    def _run(self) -> None:
+        last: BaseException | None = None
+        try:
+            for block in self._blocks:
+                if not self._put(block):
+                    return
+        except BaseException as error:
+            last = error  # it belongs to who asked for the blocks
+        self._put(last)
+
+    def _put(self, item: bytes | BaseException | None) -> bool:
+        """False where nobody takes blocks any more."""
+        while not self._stopped.is_set():
+            try:
+                self._queue.put(item, timeout=0.05)
+            except queue.Full:
+                continue
+            return True
+        return False

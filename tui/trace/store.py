@@ -1,0 +1,232 @@
+"""A trace on disk: one file of columns, one of everything else. Opening maps the first and reads the second.
+
+    columns   every array, one after the other, each at a multiple of 64 bytes
+    meta.json where they lie (offset, dtype, shape), lanes, steps, counts, header, …
+
+Written into a folder of its own, which may be moved as a whole: the text of the entries, where it lies in the same
+folder, is named relative to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import mmap
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tui.trace.arrays import U8, Array
+from tui.trace.raw import Problem
+from tui.trace.row_index import RowIndex
+from tui.trace.text import TextIndex
+from tui.trace.trace import Counter, Counts, Lane, Links, Memory, Role, Sparse, Step, Trace
+
+VERSION = 1
+"""Of both files. Raise it whenever what is written, or what its numbers mean (`Kind`), changes."""
+
+COLUMNS = "columns"
+META = "meta.json"
+
+_ALIGNMENT = 64
+_EVENT_COLUMNS = (
+    "start",
+    "duration",
+    "name",
+    "category",
+    "kind",
+    "lane",
+    "row",
+    "parent",
+    "self_duration",
+    "correlation",
+    "ordinal",
+    "row_order",
+    "row_first",
+)
+_LINK_COLUMNS = ("launch_of", "work_order", "work_first", "forward", "backward")
+_MEMORY_COLUMNS = (
+    "time",
+    "lane",
+    "device_type",
+    "device_id",
+    "bytes",
+    "allocated",
+    "reserved",
+    "address",
+    "ordinal",
+)
+_INDEX_COLUMNS = ("starts", "sums", "masks", "best")
+
+
+class StoreError(Exception):
+    """What lies in the folder is not a trace that this program wrote: of another version, or damaged."""
+
+
+def save(trace: Trace, folder: Path) -> None:
+    """Write a trace into an existing folder. Raises OSError. `meta.json` comes last: without it there is no trace."""
+    writer = _Writer(folder / COLUMNS)
+    with writer.file:
+        for name in _EVENT_COLUMNS:
+            writer.add(name, getattr(trace, name))
+        for name in _LINK_COLUMNS:
+            writer.add(f"links.{name}", getattr(trace.links, name))
+        for name in _INDEX_COLUMNS:
+            writer.add(f"index.{name}", getattr(trace.row_index, name))
+        for name, arg in trace.args.items():
+            writer.add(f"args.{name}.events", arg.events)
+            writer.add(f"args.{name}.values", arg.values)
+        for k, counter in enumerate(trace.counters):
+            writer.add(f"counter.{k}.times", counter.times)
+            writer.add(f"counter.{k}.values", counter.values)
+        if trace.memory is not None:
+            for name in _MEMORY_COLUMNS:
+                writer.add(f"memory.{name}", getattr(trace.memory, name))
+        writer.add("text.first", trace.text.first)
+        writer.add("text.offset", trace.text.offset)
+        writer.add("text.length", trace.text.length)
+        blob, ends = _pack(trace.names)
+        writer.add("names.text", blob)
+        writer.add("names.ends", ends)
+    meta = {
+        "version": VERSION,
+        "arrays": writer.arrays,
+        "bytes": writer.size,
+        "label": trace.label,
+        "format": trace.format,
+        "size": trace.size,
+        "header": trace.header,
+        "categories": trace.categories,
+        "lanes": [list(_lane_fields(lane)) for lane in trace.lanes],
+        "counters": [[counter.lane, counter.name, counter.unit] for counter in trace.counters],
+        "steps": [[step.name, step.number, step.event, step.start, step.duration] for step in trace.steps],
+        "span": trace.span,
+        "links": [trace.links.launches, trace.links.gpu_events, trace.links.linked_gpu_events],
+        "args": list(trace.args),
+        "counts": asdict(trace.counts),
+        "memory": trace.memory is not None,
+        "problems": [[problem.kind, problem.count, problem.example] for problem in trace.problems],
+        "devices": trace.devices,
+        "rank": trace.rank,
+        "world_size": trace.world_size,
+        "text": [_relative(trace.text.path, folder), trace.text.compressed],
+    }
+    # The standard library's: headers hold NaN, and names may hold lone surrogates, which orjson refuses.
+    (folder / META).write_text(json.dumps(meta), encoding="ascii")
+
+
+def open_trace(folder: Path) -> Trace:
+    """Map the trace that `save` wrote there. Copies no column. Raises StoreError, OSError."""
+    try:
+        meta = json.loads((folder / META).read_text(encoding="ascii"))
+    except ValueError as error:
+        raise StoreError(f"{folder / META} is damaged: {error}") from error
+    if not isinstance(meta, dict) or meta.get("version") != VERSION:
+        raise StoreError(f"{folder} was written by another version of this program")
+    columns = _Reader(folder / COLUMNS, meta["arrays"], meta["bytes"])
+    event_columns: dict[str, Any] = {name: columns[name] for name in _EVENT_COLUMNS}
+    links: dict[str, Any] = {name: columns[f"links.{name}"] for name in _LINK_COLUMNS}
+    launches, gpu_events, linked_gpu_events = meta["links"]
+    memory: dict[str, Any] = {name: columns[f"memory.{name}"] for name in _MEMORY_COLUMNS} if meta["memory"] else {}
+    index: dict[str, Any] = {name: columns[f"index.{name}"] for name in _INDEX_COLUMNS}
+    text: dict[str, Any] = {name: columns[f"text.{name}"] for name in ("first", "offset", "length")}
+    path, compressed = meta["text"]
+    counters: list[Any] = [
+        [*described, columns[f"counter.{k}.times"], columns[f"counter.{k}.values"]]
+        for k, described in enumerate(meta["counters"])
+    ]
+    sparse: dict[str, list[Any]] = {
+        name: [columns[f"args.{name}.events"], columns[f"args.{name}.values"]] for name in meta["args"]
+    }
+    return Trace(
+        label=meta["label"],
+        format=meta["format"],
+        size=meta["size"],
+        header=meta["header"],
+        **event_columns,
+        names=_unpack(columns["names.text"], columns["names.ends"]),
+        categories=meta["categories"],
+        lanes=[Lane(Role(role), *rest) for role, *rest in meta["lanes"]],
+        counters=[Counter(*fields) for fields in counters],
+        steps=[Step(*fields) for fields in meta["steps"]],
+        span=(meta["span"][0], meta["span"][1]),
+        links=Links(**links, launches=launches, gpu_events=gpu_events, linked_gpu_events=linked_gpu_events),
+        args={name: Sparse(*fields) for name, fields in sparse.items()},
+        counts=Counts(**meta["counts"]),
+        text=TextIndex(path=folder / path, compressed=compressed, **text),
+        memory=Memory(**memory) if memory else None,
+        problems=[Problem(*fields) for fields in meta["problems"]],
+        devices=meta["devices"],
+        rank=meta["rank"],
+        world_size=meta["world_size"],
+        stored_index=RowIndex(order=event_columns["row_order"], first=event_columns["row_first"], **index),
+    )
+
+
+class _Writer:
+    """Appends arrays to a file. `arrays`: name → [offset, dtype, shape]."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("wb")
+        self.arrays: dict[str, tuple[int, str, tuple[int, ...]]] = {}
+        self.size = 0
+
+    def add(self, name: str, array: Array) -> None:
+        padding = -self.size % _ALIGNMENT
+        self.file.write(bytes(padding))
+        self.size += padding
+        self.arrays[name] = (self.size, array.dtype.str, array.shape)
+        if array.size:
+            self.file.write(np.ascontiguousarray(array).data)
+        self.size += array.nbytes
+
+
+class _Reader:
+    """The arrays of a file, mapped: read-only views of it."""
+
+    def __init__(self, path: Path, arrays: dict[str, Any], size: int) -> None:
+        self._arrays = arrays
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size != size:
+                raise StoreError(f"{path} is cut short")
+            # Only a trace without a single array element has no bytes, and a map cannot be empty.
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+
+    def __getitem__(self, name: str) -> Array:
+        try:
+            offset, dtype, shape = self._arrays[name]
+        except KeyError:
+            raise StoreError(f"the column {name} is missing") from None
+        count = int(np.prod(shape, dtype=np.int64))
+        if not count:
+            return np.zeros(shape, dtype)
+        column: Array = np.frombuffer(self._map, dtype, count, offset).reshape(shape)
+        return column
+
+
+def _lane_fields(lane: Lane) -> tuple[Any, ...]:
+    """In the order of the dataclass."""
+    where = (lane.role.value, lane.pid, lane.tid, lane.label, lane.group)
+    return (*where, lane.first, lane.last, lane.rows, lane.row_base, lane.device, lane.rank)
+
+
+def _pack(texts: list[str]) -> tuple[U8, Array]:
+    """All texts as one run of UTF-8, and where each ends in it."""
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    ends = np.cumsum(np.fromiter((len(text) for text in encoded), np.int64, len(encoded)))
+    return np.frombuffer(b"".join(encoded), np.uint8), ends
+
+
+def _unpack(blob: Array, ends: Array) -> list[str]:
+    text = blob.tobytes()
+    bounds = [0, *ends.tolist()]
+    pairs = itertools.pairwise(bounds)
+    return [text[begin:end].decode("utf-8", "surrogatepass") for begin, end in pairs]
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """The text's path; within the folder only its name."""
+    return path.name if path.parent == folder else str(path.absolute())

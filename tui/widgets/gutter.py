@@ -1,0 +1,121 @@
+"""The labels left of the lanes: headings, what is folded or pinned, and which lane the keys act on."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from textual import events
+from textual.geometry import Size
+from textual.strip import Strip
+
+from tui.messages import LanesFolded, ScrollAsked
+from tui.trace.trace import Trace
+from tui.widgets.lane_lines import Content, LaneLines, Line
+from tui.widgets.names import clean, cut
+from tui.widgets.painted import Painted, Run, line
+from tui.widgets.units import format_value
+
+FOLDED, UNFOLDED, PINNED, CURRENT = "▸", "▾", "▴", "▌"
+WHEEL_LINES = 3
+LABEL_EXTRA = 5
+"""Around a label: the current lane's edge, the fold mark and a space, and the line to the lanes."""
+
+
+GUTTER_SHARE = 5
+"""Labels get a fifth of the screen at most, and no more than the longest of them needs."""
+
+GUTTER_LEAST, GUTTER_MOST = 15, 32
+
+
+class Gutter(Painted):
+    """Set `arrange` and `point_at`. Says which lanes were clicked, and by how much the wheel would scroll."""
+
+    DEFAULT_CSS = "Gutter { height: 1fr; width: 20; }"
+
+    def __init__(self, trace: Trace, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._trace = trace
+        self._layout = LaneLines((), (), {})
+        self._top = 0
+        self._lines: tuple[Line, ...] = ()  # what the last frame showed
+        self._pinned: frozenset[int] = frozenset()
+        self._texts = [clean(lane.label) for lane in trace.lanes]
+        for counter in trace.counters:
+            if len(counter.values):
+                self._texts[counter.lane] += f" ≤ {format_value(float(counter.values.max()), counter.unit)}"
+        self._lane = -1
+
+    def width_wanted(self, screen_width: int) -> int:
+        """Cells for the labels at this width of the screen."""
+        longest = max((cell_len(text) for text in self._texts), default=0) + LABEL_EXTRA
+        return min(longest, max(screen_width // GUTTER_SHARE, GUTTER_LEAST), GUTTER_MOST)
+
+    def show(self, layout: LaneLines, top: int) -> None:
+        """The lines that the timeline shows beside this."""
+        if layout is not self._layout or top != self._top:
+            self._layout, self._top = layout, top
+            self._pinned = frozenset(each.lane for each in layout.pinned)
+            self.repaint()
+
+    def point_at(self, lane: int) -> None:
+        """The lane that keys act on, -1 for none."""
+        before, self._lane = self._lane, lane
+        if before != lane:
+            self.repaint([y for y, each in enumerate(self._lines) if each.lane in (before, lane)])
+
+    def prepare(self, size: Size) -> None:
+        self._lines = tuple(self._layout.window(self._top, size.height))
+
+    def paint(self, y: int, width: int) -> Strip:
+        palette = self.palette
+        if y >= len(self._lines):
+            return line([(" " * (width - 1), palette.text), ("│", palette.line)], width, palette.text)
+        shown = self._lines[y]
+        if shown.content is Content.RULE:
+            return line([("━" * width, palette.line)], width, palette.line)
+        if shown.content is Content.HEADING:
+            text = cut(clean(self._trace.lanes[shown.lane].group), width - 1) + " "
+            return line([(text, palette.heading), ("─" * width, palette.line)], width, palette.line)
+        room = width - 2
+        current = shown.lane == self._lane
+        edge: Run = (CURRENT if current else " ", palette.accent)
+        label = cut(self._label(y, shown), room)
+        style = palette.active if current and shown.first else palette.text if label else palette.muted
+        inner = line([(label, style)], room, style if current and shown.first else palette.text)
+        return line(
+            [edge, *((text, piece or palette.text) for text, piece, _ in inner), ("│", palette.line)],
+            width,
+            palette.text,
+        )
+
+    def _label(self, y: int, shown: Line) -> str:
+        lane = self._trace.lanes[shown.lane]
+        if shown.content is Content.COUNTER:
+            return f"  {self._texts[shown.lane]}"
+        # A lane that begins above the screen keeps its label, on its first line that can be seen.
+        above = self._lines[y - 1] if y else None
+        if not shown.first and above is not None and above.lane == shown.lane and above.content is shown.content:
+            return ""
+        folded = shown.content is Content.FOLDED
+        mark = FOLDED if folded else UNFOLDED if lane.rows > 1 else " "
+        pin = PINNED if shown.lane in self._pinned else ""
+        rows = f" +{lane.rows - 1}" if folded and lane.rows > 1 else ""
+        return f"{mark}{pin} {self._texts[shown.lane]}{rows}"
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        if not 0 <= event.y < len(self._lines):
+            return
+        shown = self._lines[event.y]
+        if shown.content is Content.HEADING:
+            group = self._trace.lanes[shown.lane].group
+            self.post_message(LanesFolded(tuple(n for n, each in enumerate(self._trace.lanes) if each.group == group)))
+        elif shown.content in (Content.ROW, Content.FOLDED):
+            self.post_message(LanesFolded((shown.lane,)))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.post_message(ScrollAsked(WHEEL_LINES))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.post_message(ScrollAsked(-WHEEL_LINES))

@@ -1,0 +1,82 @@
+"""Names as a terminal may show them: escaped, shortened to what tells them apart, cut by cells.
+
+Names come from a file that somebody else wrote; a control character in one must not reach the terminal.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from rich.cells import cell_len, get_character_cell_size
+
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Me"})
+"""Categories that draw nothing, or draw outside their own cell: controls, direction marks, combining marks."""
+
+_FRAME = re.compile(r"^(?:.*[/\\])?([^/\\]+)\((\d+)\): (.+)$")
+"""`path/to/file.py(12): function`, a Python frame of the profiler."""
+
+_NAMESPACES = re.compile(r"(?:\(anonymous namespace\)|[\w~]+)::")
+
+
+def clean(text: str) -> str:
+    """One line of printable characters: what cannot be shown is `·`, and ends of lines are too."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join("·" if unicodedata.category(character) in _UNPRINTABLE else character for character in text)
+
+
+def cut(text: str, width: int) -> str:
+    """At most `width` cells of cleaned text, ending in `…` where something is missing."""
+    if width <= 0:
+        return ""
+    if cell_len(text) <= width:
+        return text
+    kept, used = [], 0
+    for character in text:
+        used += get_character_cell_size(character)
+        if used > width - 1:
+            break
+        kept.append(character)
+    return "".join(kept) + "…"
+
+
+def short(name: str) -> str:
+    """The part of a (cleaned) name that tells it apart, for places too narrow for all of it.
+
+    Python frames lose their folder, operators, module calls and autograd nodes their prefix, C++ kernels their return
+    type, namespaces, template arguments and parameters. Everything else stays as it is.
+    """
+    frame = _FRAME.match(name)
+    if frame:
+        return f"{frame[3]} {frame[1]}:{frame[2]}"
+    for prefix in ("aten::", "nn.Module: ", "autograd::engine::evaluate_function: ", "torch::autograd::"):
+        if name.startswith(prefix):
+            return name[len(prefix) :]
+    if name.startswith("<built-in "):
+        return name[1:].partition(" object at ")[0].rstrip(">")
+    if name.startswith("void ") or ("<" in name and "::" in name):
+        head = _NAMESPACES.sub("", name.removeprefix("void ").partition("<")[0])
+        return head.partition("(")[0] or name
+    return name
+
+
+class Names:
+    """Cleaned and shortened names by their number in `Trace.names`, worked out when first drawn."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self._known: dict[int, tuple[str, str]] = {}
+
+    def __getitem__(self, number: int) -> tuple[str, str]:
+        """(the whole name, its short form), both cleaned."""
+        known = self._known.get(number)
+        if known is None:
+            whole = clean(self._names[number])
+            known = self._known[number] = (whole, short(whole))
+        return known
+
+    def fitting(self, number: int, width: int) -> str:
+        """The whole name where it fits, the short one cut to `width` cells where it does not."""
+        whole, brief = self[number]
+        return whole if cell_len(whole) <= width else cut(brief, width)

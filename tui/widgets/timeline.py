@@ -1,0 +1,303 @@
+"""The lanes: bars of events over time. Paints what it is given and says where the mouse was; decides nothing.
+
+What a frame needs (level-of-detail cells, characters, styles) is worked out when a frame is painted, never when
+a key is pressed, so keys that arrive faster than frames cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from rich.segment import Segment
+from textual import events
+from textual.geometry import Size
+from textual.strip import Strip
+
+from tui.messages import EventPicked, LanesResized, PanAsked, PointerMoved, RangeDragged, ZoomAsked
+from tui.palette import BLANK, GRID
+from tui.trace.arrays import I32, Bool
+from tui.trace.cells import Cells, cells, counter_cells
+from tui.trace.kinds import Kind
+from tui.trace.trace import Trace
+from tui.trace.viewport import Viewport
+from tui.widgets.bars import Decoration, deepest, dress, levels, strips
+from tui.widgets.lane_lines import Content, LaneLines, Line, rows_of
+from tui.widgets.names import Names
+from tui.widgets.painted import Painted
+
+DRAG_CELLS = 2
+"""A press that moves less than this is a click: hands tremble."""
+
+LABELS_KEPT = 20_000
+"""Texts of bars remembered between frames; a long walk through a big trace must not keep them all."""
+
+WHEEL_SHARE = 16
+"""A wheel's notch pans by this part of the screen."""
+
+PICK_CELLS = 1
+"""A click this close to an event means it: a bar of one cell is hard to hit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What one frame is made of: the cells of those screen lines that show events."""
+
+    viewport: Viewport
+    lines: tuple[Line, ...]
+    place: dict[int, int]  # screen line -> row of `cells`
+    cells: Cells
+
+
+class Timeline(Painted):
+    """Set `arrange`, `select`, `lit`, `found`, `mark`; it repaints the lines that change."""
+
+    DEFAULT_CSS = "Timeline { height: 1fr; width: 1fr; }"
+
+    def __init__(self, trace: Trace, names: Names, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.trace = trace
+        self._names = names
+        self._viewport: Viewport | None = None
+        self._layout = LaneLines((), (), {})
+        self._top = 0
+        self._lines: tuple[Line, ...] = ()  # what the last frame showed
+        self._counters = {counter.lane: counter for counter in trace.counters}
+        self._decoration = Decoration()
+        self._marked: tuple[int, int] | None = None
+        self._frame: Frame | None = None
+        self._labels: dict[tuple[int, int, int], str] = {}
+        self._pressed: int | None = None
+        self._dragging = False
+
+    # -- what the screen sets ------------------------------------------------------------------------------
+
+    def show(self, viewport: Viewport, layout: LaneLines, top: int) -> None:
+        """The time to show, and the lines from `top` on: as many as there is room for when a frame is painted."""
+        if viewport != self._viewport or layout is not self._layout or top != self._top:
+            self._viewport, self._layout, self._top = viewport, layout, top
+            self.repaint()
+
+    def select(self, event: int) -> None:
+        """The selected event, -1 for none."""
+        before = self._decoration.selected
+        if event != before:
+            self._decoration = replace(self._decoration, selected=event)
+            self.repaint(self.lines_of([before, event]))
+
+    @property
+    def lit(self) -> I32:
+        """Events that belong together with the selected one: int32, ascending."""
+        return self._decoration.lit
+
+    @lit.setter
+    def lit(self, lit: Iterable[int]) -> None:
+        after = np.unique(np.fromiter(lit, dtype=np.int32))
+        before = self._decoration.lit
+        if not np.array_equal(before, after):
+            self._decoration = replace(self._decoration, lit=after)
+            self.repaint(self.lines_of(np.setxor1d(before, after).tolist()))
+
+    def show_found(self, found: Bool | None) -> None:
+        """Names that a search found, bool[names]; None for no search."""
+        if found is not self._decoration.found:
+            self._decoration = replace(self._decoration, found=found)
+            self.repaint()
+
+    def mark(self, marked: tuple[int, int] | None) -> None:
+        """A marked range, ns."""
+        if marked != self._marked:
+            self._marked = marked
+            self.repaint()
+
+    def lines_of(self, chosen: Iterable[int]) -> list[int]:
+        """The screen lines on which these events lie."""
+        wanted = {
+            (int(self.trace.lane[event]), int(self.trace.row[event]))
+            for event in chosen
+            if 0 <= event < len(self.trace)
+        }
+        lanes = {lane for lane, _ in wanted}
+        return [
+            y
+            for y, line in enumerate(self._lines)
+            if (line.content is Content.ROW and (line.lane, line.row) in wanted)
+            or (line.content is Content.FOLDED and line.lane in lanes)
+        ]
+
+    # -- painting ------------------------------------------------------------------------------------------
+
+    def prepare(self, size: Size) -> None:
+        if self._viewport is None or not size.width:
+            self._frame = None
+            return
+        viewport = self._viewport if self._viewport.width == size.width else self._viewport.resize(size.width)
+        lines = self._lines = tuple(self._layout.window(self._top, size.height))
+        frame = self._frame
+        if frame is None or frame.viewport != viewport or frame.lines != lines:
+            self._frame = self._look(viewport, lines)
+        if len(self._labels) > LABELS_KEPT:
+            self._labels.clear()
+
+    def paint_lines(self, ys: Sequence[int], size: Size) -> list[Strip]:
+        frame = self._frame
+        if frame is None:
+            return [self._blank(size.width)] * len(ys)
+        with_events = [y for y in ys if y in frame.place]
+        painted: dict[int, Strip] = {}
+        if with_events:
+            rows = np.array([frame.place[y] for y in with_events])
+            chosen = Cells(frame.cells.event[rows], frame.cells.busy[rows], frame.cells.count[rows])
+            self._force(frame, with_events, chosen)
+            decoration = replace(self._decoration, marked=self._marked_cells(frame.viewport))
+            dressed = dress(self.trace, chosen, frame.viewport.ns_per_cell, decoration)
+            made = strips(dressed, self.trace, self._names, self._labels, self.palette.cells)
+            painted = dict(zip(with_events, made, strict=True))
+        return [painted[y] if y in painted else self._other_line(y, frame, size.width) for y in ys]
+
+    def _look(self, viewport: Viewport, lines: tuple[Line, ...]) -> Frame:
+        """The cells of all lines that show events: one row each, folded lanes' rows put together."""
+        rows: list[int] = []
+        spans: list[tuple[int, int, int]] = []  # screen line, and where its rows lie in `rows`
+        for y, line in enumerate(lines):
+            if line.content in (Content.ROW, Content.FOLDED):
+                lane = self.trace.lanes[line.lane]
+                first = len(rows)
+                rows.extend(rows_of(lane) if line.content is Content.FOLDED else [lane.row_base + line.row])
+                spans.append((y, first, len(rows)))
+        found = cells(self.trace.row_index, np.array(rows, dtype=np.int32), viewport.t0, viewport.t1, viewport.width)
+        if len(spans) == len(rows):
+            return Frame(viewport, lines, {y: first for y, first, _ in spans}, found)
+        parts = [Cells(found.event[a:b], found.busy[a:b], found.count[a:b]) for _, a, b in spans]
+        parts = [part if len(part.event) == 1 else deepest(part) for part in parts]
+        merged = Cells(
+            np.concatenate([part.event for part in parts]),
+            np.concatenate([part.busy for part in parts]),
+            np.concatenate([part.count for part in parts]),
+        )
+        return Frame(viewport, lines, {y: place for place, (y, _, _) in enumerate(spans)}, merged)
+
+    def _force(self, frame: Frame, ys: Sequence[int], chosen: Cells) -> None:
+        """What is selected or lit must be seen, even in a cell that something longer fills."""
+        view, trace = frame.viewport, self.trace
+        standing_out = np.append(self._decoration.lit, np.int32(self._decoration.selected))
+        standing_out = standing_out[standing_out >= 0]
+        if not len(standing_out):
+            return
+        start = trace.start[standing_out]
+        on_screen = (start < view.t1) & (start + np.maximum(trace.duration[standing_out], 1) > view.t0)
+        place = {(frame.lines[y].lane, frame.lines[y].row): row for row, y in enumerate(ys)}
+        folded = {frame.lines[y].lane: row for row, y in enumerate(ys) if frame.lines[y].content is Content.FOLDED}
+        for event in standing_out[on_screen].tolist():
+            lane = int(trace.lane[event])
+            row = folded.get(lane, place.get((lane, int(trace.row[event]))))
+            if row is None:
+                continue
+            first = max(view.cell(int(trace.start[event])), 0)
+            last = min(view.cell(int(trace.start[event]) + max(int(trace.duration[event]), 1) - 1), view.width - 1)
+            chosen.event[row, first : last + 1] = event
+
+    def _marked_cells(self, viewport: Viewport) -> tuple[int, int] | None:
+        if self._marked is None:
+            return None
+        first, last = viewport.cell(self._marked[0]), viewport.cell(max(self._marked[1] - 1, self._marked[0]))
+        return max(first, -1), min(last + 1, viewport.width + 1)
+
+    def _other_line(self, y: int, frame: Frame, width: int) -> Strip:
+        line = frame.lines[y] if y < len(frame.lines) else None
+        if line is None:
+            return self._blank(width)
+        if line.content is Content.COUNTER:
+            return self._counter(line, frame.viewport)
+        rule = "━" if line.content is Content.RULE else "─"
+        return Strip([Segment(rule * width, self.palette.cells[GRID])], width)
+
+    def _counter(self, line: Line, viewport: Viewport) -> Strip:
+        """Over the counter's own range in the whole trace, zero among it, so that panning does not rescale it."""
+        counter = self._counters.get(line.lane)
+        if counter is None or not len(counter.values):
+            return self._blank(viewport.width)
+        least, most = min(0.0, float(counter.values.min())), float(counter.values.max())
+        high = counter_cells(counter, viewport.t0, viewport.t1, viewport.width).high
+        return Strip([Segment(levels(high, least, most), self.palette.ink(Kind.MEMORY))], viewport.width)
+
+    def _blank(self, width: int) -> Strip:
+        return Strip([Segment(" " * width, self.palette.cells[BLANK])], width)
+
+    # -- the mouse -----------------------------------------------------------------------------------------
+
+    def event_at(self, x: int, y: int) -> int:
+        """The event drawn at a cell or next to it, -1 for none."""
+        frame = self._frame
+        if frame is None or y not in frame.place:
+            return -1
+        row = frame.cells.event[frame.place[y]]
+        for distance in range(PICK_CELLS + 1):
+            for place in (x - distance, x + distance):
+                if 0 <= place < len(row) and row[place] >= 0:
+                    return int(row[place])
+        return -1
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if event.button == 1:
+            self._pressed = event.x
+            self._dragging = False
+            self.capture_mouse()
+            event.stop()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._viewport is None:
+            return
+        if self._pressed is None:
+            self.post_message(PointerMoved(self._viewport.middle(event.x)))
+        elif self._dragging or abs(event.x - self._pressed) >= DRAG_CELLS:
+            self._dragging = True
+            self._drag(event.x, done=False)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        if self._pressed is None or self._viewport is None:
+            return
+        self.release_mouse()
+        if self._dragging:
+            self._drag(event.x, done=True)
+        else:
+            lane = self._lines[event.y].lane if 0 <= event.y < len(self._lines) else -1
+            self.post_message(EventPicked(self.event_at(event.x, event.y), lane, self._viewport.middle(event.x)))
+        self._pressed, self._dragging = None, False
+        event.stop()
+
+    def on_resize(self) -> None:
+        super().on_resize()
+        self.post_message(LanesResized(self.size.width, self.size.height))
+
+    def on_leave(self) -> None:
+        self.post_message(PointerMoved(None))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._wheel(event, 1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._wheel(event, -1)
+
+    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
+        self._wheel(event, -1, sideways=True)
+
+    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
+        self._wheel(event, 1, sideways=True)
+
+    def _wheel(self, event: events.MouseEvent, direction: int, sideways: bool = False) -> None:
+        event.stop()
+        event.prevent_default()
+        if self._viewport is None:
+            return
+        if sideways or event.shift or event.ctrl or event.meta:
+            self.post_message(PanAsked(direction * max(1, self._viewport.width // WHEEL_SHARE)))
+        else:
+            self.post_message(ZoomAsked(self._viewport.middle(event.x), -direction))
+
+    def _drag(self, x: int, done: bool) -> None:
+        if self._viewport is None or self._pressed is None:
+            return
+        first, last = sorted((self._pressed, min(max(x, 0), self._viewport.width - 1)))
+        self.post_message(RangeDragged(self._viewport.time(first), self._viewport.time(last + 1), done))

@@ -1,0 +1,29 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+_BYTES = ("B", "KB", "MB", "GB", "TB", "PB")
+
+
+def format_value(value: float, unit: str) -> str:
+    """A counter's value; bytes in powers of 1024, as the profiler prints them."""
+    if unit != "bytes":
+        return f"{value:,.6g}"
+    size, step = abs(value), 0
+    while size >= 1024 and step < len(_BYTES) - 1:
+        size /= 1024
+        step += 1
+    digits = 0 if step == 0 or size >= 100 else 1
+    return f"{'-' if value < 0 else ''}{size:.{digits}f} {_BYTES[step]}"
+
+
+def format_share(share: float) -> str:
+    """A share of 1 as percent, with a decimal where the whole number would hide what there is."""
+    percent = share * 100
+    return f"{percent:.1f} %" if 0 < percent < 9.95 else f"{percent:.0f} %"
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th …"""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
