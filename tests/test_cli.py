@@ -96,7 +96,8 @@ def test_the_second_time_comes_from_the_cache(
     assert answer(capsys, "cache", "--json")["traces"] == 1
 
 
-def test_the_cache_can_be_cleared() -> None:
+def test_the_cache_can_be_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
     assert run("info", SAMPLE).returncode == 0
     cleared = json.loads(run("cache", "--clear", "--json").stdout)
     assert cleared["removed"] >= 1

@@ -49,7 +49,6 @@ def test_text_in_bars_can_be_read(palette: Palette, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("fills", [DARK_FILL, LIGHT_FILL], ids=["dark", "light"])
-@pytest.mark.xfail(reason="two fills still coincide")
 def test_fills_survive_256_colours_and_differ(fills: dict[Kind, str]) -> None:
     assert set(fills) == set(Kind) == set(ANSI_FILL)
     assert len(set(fills.values())) == len(fills)

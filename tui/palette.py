@@ -1,8 +1,9 @@
 """Kind of event → prebuilt rich styles, for the theme and for the colours that the terminal has.
 
 A style is built once per theme and looked up by number while painting: making a `Style` per segment costs five
-times as much as the rest of a frame. Every fill comes from the 6×6×6 colour cube or its grey ramp, because terminals reached over
-ssh mostly show 256 colours and anything else is rounded to a neighbour that may already be in use.
+times as much as the rest of a frame. Every fill comes from the 6×6×6 colour cube or the dark half of its grey ramp,
+because terminals reached over ssh mostly show 256 colours, and what rich rounds to a neighbour (light greys among
+it) may already be in use.
 
 Colour says what kind of thing an event is. It is never the only sign: glyphs tell a bar's edges, how busy a cell
 is, what is selected (`▶`), lit (`◆`) or found (underlined), and without colour bars are drawn in reverse video.
@@ -57,7 +58,7 @@ def style_number(kind: Any, form: Any, tone: Any = Tone.NORMAL) -> Any:
 
 DARK_FILL: dict[Kind, str] = {
     Kind.OTHER: "#87afaf",
-    Kind.STEP: "#b2b2b2",
+    Kind.STEP: "#d7d7af",
     Kind.ANNOTATION: "#d7af5f",
     Kind.PYTHON: "#87875f",
     Kind.OP: "#5fafd7",
@@ -71,7 +72,7 @@ DARK_FILL: dict[Kind, str] = {
     Kind.OVERHEAD: "#d75f5f",
     Kind.PROFILER: "#8a8a8a",
     Kind.ASYNC: "#5fd7af",
-    Kind.INSTANT: "#dadada",
+    Kind.INSTANT: "#afd7ff",
     Kind.MEMORY: "#5fafaf",
 }
 """Under black text on a dark screen."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.build import cpu, trace
 from tests.screens.explorer_app import event_of, explorer, text_of, two_steps, until
 from tui.screens.explorer import ExplorerScreen
@@ -145,7 +143,6 @@ async def test_panels() -> None:
         assert "[details]" in text_of(screen)
 
 
-@pytest.mark.xfail(reason="the order of the facts is not settled")
 async def test_details_say_everything() -> None:
     shown = two_steps()
     async with explorer(shown, (140, 48)) as (screen, pilot):

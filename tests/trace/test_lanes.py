@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from tests.build import (
     Entry,
@@ -104,7 +103,6 @@ def test_gpu_work_of_no_known_device_lies_by_track() -> None:
     ]
 
 
-@pytest.mark.xfail(reason="the heading of Ascend devices is not settled")
 def test_what_an_ascend_npu_did_is_gpu_work() -> None:
     made = trace(
         metadata("process_name", "Ascend Hardware", pid=900),

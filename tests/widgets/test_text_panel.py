@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -26,7 +25,6 @@ def test_wrapping_keeps_every_character_but_the_blanks_it_breaks_at(text: str, w
     assert "".join(pieces).replace(" ", "") == shown.replace(" ", "")
 
 
-@pytest.mark.xfail(reason="a word near the end of a line may still be broken")
 def test_breaks_at_a_space_where_there_is_one_near() -> None:
     pieces = [runs[0][0] for runs in wrap("the quick brown fox jumps", 10, PLAIN, indent="  ")]
     assert pieces == ["the quick", "  brown", "  fox", "  jumps"]

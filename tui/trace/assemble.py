@@ -204,6 +204,7 @@ def _lane_of_each(
         drawing.mark[ordinals],
         given(ordinals, events.args.get("device")),
         given(ordinals, events.args.get("stream")),
+        {pid for pid, _ in events.tracks if declared.is_accelerator(pid)},
     )
     is_driver = np.array([name.lower().endswith("_driver") for name in events.categories] or [False])
     launch = links.launches(events.correlation[ordinals], kind == Kind.RUNTIME, is_driver[category], _is_work(kind))

@@ -57,10 +57,11 @@ class Declared:
 def arrange(places: list[Place], declared: Declared) -> list[Place]:
     """The launching thread first, other threads by process, streams by device, async, the profiler last.
 
-    The launching thread is the one with most launches of GPU work, else one with steps, else with most events.
+    The launching thread is one that launches GPU work and runs the steps: in training, the autograd thread launches
+    more. Else the one with most launches, else one with steps, else with most events.
     """
     threads = [place for place in places if place.role is Role.THREAD]
-    lead = max(threads, key=lambda place: (place.launches, place.has_step, place.events), default=None)
+    lead = max(threads, key=_leading, default=None)
 
     def key(place: Place) -> tuple[Any, ...]:
         if place.role is Role.THREAD:
@@ -89,6 +90,10 @@ def arrange(places: list[Place], declared: Declared) -> list[Place]:
         return (3, place.tid == SPANS, place.pid == "profiler", _natural(place.pid), _natural(place.tid))
 
     return sorted(places, key=key)
+
+
+def _leading(place: Place) -> tuple[bool, int, bool, int]:
+    return (place.has_step and place.launches > 0, place.launches, place.has_step, place.events)
 
 
 def describe(

@@ -10,6 +10,7 @@ Kineto declares sixteen GPUs where one is used.
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,10 +64,12 @@ def place_events(
     marks: Array,
     device: I64 | None,
     stream: I64 | None,
+    processes: Container[str] = (),
 ) -> tuple[I32, list[Place]]:
     """The place of each drawn event: int32[d] into the list. Linear, but for sorting async and GPU events.
 
     All arrays are [d]: `marks` bool, which are instants; `device`, `stream` the args, `NO_ARG` where missing.
+    `processes`: pids that never are a device's number, however small.
     """
     slot = track.astype(np.int32, copy=True)
     places = [Place(Role.THREAD, pid, tid, k) for k, (pid, tid) in enumerate(tracks)]
@@ -99,6 +102,7 @@ def place_events(
             role[kind[gpu]],
             None if device is None else device[gpu],
             None if stream is None else stream[gpu],
+            processes,
         )
         slot[gpu] = len(places) + which
         places += on_gpu
@@ -117,10 +121,15 @@ NO_ARG = np.iinfo(np.int64).min
 
 
 def _place_gpu(
-    tracks: list[tuple[str, str]], track: I32, role: I64, device: I64 | None, stream: I64 | None
+    tracks: list[tuple[str, str]],
+    track: I32,
+    role: I64,
+    device: I64 | None,
+    stream: I64 | None,
+    processes: Container[str],
 ) -> tuple[I64, list[Place]]:
     """The places of GPU events by (role, device, stream); by track where no device is known (Ascend)."""
-    devices, streams = _told_by(tracks)
+    devices, streams = _told_by(tracks, processes)
     device = devices[track] if device is None else np.where(device == NO_ARG, devices[track], device)
     stream = streams[track] if stream is None else np.where(stream == NO_ARG, streams[track], stream)
     stream[(role == _ROLE_ORDER.index(Role.SYNC)) & (stream == _UNSIGNED)] = DEVICE_WIDE
@@ -145,12 +154,12 @@ def _place_gpu(
     return which, places
 
 
-def _told_by(tracks: list[tuple[str, str]]) -> tuple[I64, I64]:
+def _told_by(tracks: list[tuple[str, str]], processes: Container[str]) -> tuple[I64, I64]:
     """Device (-1 for none) and stream (`NO_ARG` for none) as pid and tid tell them."""
     devices = np.full(len(tracks), -1, np.int64)
     streams = np.full(len(tracks), NO_ARG, np.int64)
     for k, (pid, tid) in enumerate(tracks):
-        if re.fullmatch(r"[0-9]{1,9}", pid) and int(pid) < _MOST_DEVICES:
+        if pid not in processes and re.fullmatch(r"[0-9]{1,9}", pid) and int(pid) < _MOST_DEVICES:
             devices[k] = int(pid)
         number = re.search(r"-?[0-9]{1,18}$", tid)
         if number:
