@@ -1,7 +1,8 @@
 """Keys into a real (pseudo-)terminal of 200x50 at 256 colours: time to the last byte of the frame, and its bytes.
 
-Each key is pressed at many zoom levels, from the whole trace down to a few ns a cell. The time includes what
-the quiet after a frame does not: it stops at the last byte that the key caused.
+Each key is pressed at many zoom levels, from the whole trace down to a few ns a cell. A move of the viewport is
+over with the last byte that the key caused. A move of the selection is over with its first frame: the args of the event
+are read only once the selection has stood still, and come in a frame of their own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.measure import Terminal, percentile
+from benchmarks.measure import Answer, Terminal, percentile
 from benchmarks.opening import LANES_DRAWN, program
 
 COLUMNS, ROWS = 200, 50
@@ -28,10 +29,9 @@ class Keys:
     presses: int
 
 
-def _summary(name: str, answers: list[tuple[float, int]]) -> Keys:
-    seconds = [taken for taken, _ in answers]
+def _summary(name: str, answers: list[Answer], seconds: list[float]) -> Keys:
     return Keys(
-        name, percentile(seconds, 0.5), percentile(seconds, 0.95), max(size for _, size in answers), len(answers)
+        name, percentile(seconds, 0.5), percentile(seconds, 0.95), max(answer.size for answer in answers), len(answers)
     )
 
 
@@ -41,7 +41,7 @@ def press_keys(trace: Path) -> list[Keys]:
     try:
         terminal.wait_for(LANES_DRAWN, 300)
         terminal.settle(0.5)
-        frames: list[tuple[float, int]] = []
+        frames: list[Answer] = []
         for _ in range(LEVELS):
             frames.append(terminal.key(b"w"))
             frames.extend(terminal.key(key) for key in (b"d", b"d", b"a"))
@@ -50,6 +50,10 @@ def press_keys(trace: Path) -> list[Keys]:
         terminal.key(b"w")
         down, right = b"\x1b[B", b"\x1b[C"
         moves = [terminal.key(key) for key in (down, right) * LEVELS]
-        return [_summary("full frame (w s a d)", frames), _summary("selection moved (arrows)", moves)]
+        return [
+            _summary("full frame (w s a d)", frames, [answer.last for answer in frames]),
+            _summary("selection moved (arrows)", moves, [answer.first for answer in moves]),
+            _summary("… and its args read", moves, [answer.last for answer in moves]),
+        ]
     finally:
         terminal.close()

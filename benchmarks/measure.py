@@ -17,6 +17,7 @@ import termios
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 SAMPLE_SECONDS = 0.02
@@ -80,6 +81,15 @@ class PeakMemory:
             self._stop.wait(SAMPLE_SECONDS)
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a key caused: seconds to the end of the first frame, to the last byte of all, and bytes written."""
+
+    first: float
+    last: float
+    size: int
+
+
 class Terminal:
     """A program in a pseudo-terminal of `columns` x `rows`, its output counted and timed.
 
@@ -129,16 +139,21 @@ class Terminal:
         while self.read(quiet):
             pass
 
-    def key(self, keys: bytes, quiet: float = 0.06) -> tuple[float, int]:
-        """Send a key; (seconds until the last byte of what it caused, bytes written)."""
+    def key(self, keys: bytes, quiet: float = 0.06) -> Answer:
+        """Send a key and read all that it causes."""
         self.settle(quiet)
         before = len(self.output)
         sent = time.perf_counter()
+        first = 0.0
         os.write(self.fd, keys)
         self.read(1.0)
-        while self.read(quiet):
-            pass
-        return self.last - sent, len(self.output) - before
+        while True:
+            if not first and self.output.find(self.FRAME_END, before) >= 0:
+                first = self.last - sent
+            if not self.read(quiet):
+                break
+        last = self.last - sent
+        return Answer(first or last, last, len(self.output) - before)
 
     def close(self) -> None:
         try:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from textual.events import Key
+from textual.widgets import Input
+
 from tests.build import cpu, trace
 from tests.screens.explorer_app import event_of, explorer, text_of, two_steps, until
 from tui.screens.explorer import ExplorerScreen
@@ -103,6 +106,15 @@ async def test_letters_typed_into_the_prompt_are_not_keys() -> None:
         assert screen.walk.mark is None
         await pilot.press("escape", "w")
         assert screen.walk.viewport != before
+
+
+async def test_letters_typed_in_one_breath_with_the_slash_reach_the_prompt() -> None:
+    async with explorer(two_steps()) as (screen, pilot):
+        before = screen.walk.viewport
+        for character in "/fwd":
+            screen.app.post_message(Key("slash" if character == "/" else character, character))
+        await until(pilot, lambda: screen.query_one(Input).value == "fwd")
+        assert screen.walk.viewport == before
 
 
 async def test_going_to_a_time_or_a_step() -> None:

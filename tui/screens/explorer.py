@@ -40,7 +40,7 @@ from tui.messages import (
 )
 from tui.screens.commands import ExplorerCommands
 from tui.screens.help import HelpScreen
-from tui.screens.keys import BINDINGS, key_hints, sections
+from tui.screens.keys import BINDINGS, OPENS_PROMPT, key_hints, sections
 from tui.screens.terminal import palette_for
 from tui.screens.walk import Walk
 from tui.trace.kinds import Kind
@@ -336,6 +336,15 @@ class ExplorerScreen(Screen[None]):
             self._show()
 
     # -- the prompt ----------------------------------------------------------------------------------------
+
+    async def on_key(self, event: events.Key) -> None:
+        """What is typed in one breath with `/` arrives here, on its way up, before the prompt has the focus."""
+        if self._prompt.is_open and event.is_printable and event.character:
+            event.stop()
+            self._prompt.type(event.character)
+        elif event.key in OPENS_PROMPT:
+            event.stop()
+            await self.run_action(OPENS_PROMPT[event.key])
 
     def _ask(self, purpose: str, hint: str, text: str = "") -> None:
         self.add_class("asking")

@@ -66,6 +66,9 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("?", "help", "help", id="program.help", tooltip="all keys, and how to read the lanes"),
 ]
 
+OPENS_PROMPT = {"slash": "search", "g": "go_to"}
+"""Keys after which text is typed, and their actions."""
+
 HINTS = (
     ("?", "help"),
     ("wasd", "zoom, pan"),

@@ -47,11 +47,15 @@ class Prompt(Horizontal):
         self._input.cursor_position = len(text)
         self.hint(hint)
         self.add_class("open")
-        self._input.focus()
+        self.screen.set_focus(self._input)  # now, not in its turn: what is typed next is its own
 
     def hint(self, text: str) -> None:
         """At the right end: how to type it, then what it found."""
         self._hint.update(f" {text} " if text else "")
+
+    def type(self, text: str) -> None:
+        """What was typed before the input had the focus."""
+        self._input.insert_text_at_cursor(text)
 
     def close(self) -> None:
         self.remove_class("open")
