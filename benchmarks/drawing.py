@@ -20,18 +20,27 @@ LEVELS = 24
 
 @dataclass(frozen=True)
 class Keys:
-    """One kind of key: seconds to the full frame at p50 and p95, bytes of the largest frame, how many were pressed."""
+    """One kind of key: seconds at p50 and p95, bytes of the largest answer, how many were pressed.
+
+    `is_frame`: the seconds end with a frame, not with what is read after it.
+    """
 
     name: str
     p50: float
     p95: float
     most_bytes: int
     presses: int
+    is_frame: bool
 
 
-def _summary(name: str, answers: list[Answer], seconds: list[float]) -> Keys:
+def _summary(name: str, answers: list[Answer], seconds: list[float], is_frame: bool = True) -> Keys:
     return Keys(
-        name, percentile(seconds, 0.5), percentile(seconds, 0.95), max(answer.size for answer in answers), len(answers)
+        name,
+        percentile(seconds, 0.5),
+        percentile(seconds, 0.95),
+        max(answer.size for answer in answers),
+        len(answers),
+        is_frame,
     )
 
 
@@ -53,7 +62,7 @@ def press_keys(trace: Path) -> list[Keys]:
         return [
             _summary("full frame (w s a d)", frames, [answer.last for answer in frames]),
             _summary("selection moved (arrows)", moves, [answer.first for answer in moves]),
-            _summary("… and its args read", moves, [answer.last for answer in moves]),
+            _summary("… and its args read", moves, [answer.last for answer in moves], is_frame=False),
         ]
     finally:
         terminal.close()
