@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from textual.message import Message
 
+from tui.analysis.chain import Chain
 from tui.analysis.event_facts import Facts
+from tui.analysis.kernel_facts import KernelFacts
 from tui.analysis.ranges import RangeTime
 
 
@@ -134,6 +136,14 @@ class FactsRead(Message):
 
     event: int
     facts: Facts
+
+
+@dataclass
+class ChainRead(Message):
+    """The dispatch chain through an event, and what is known of the GPU work at its end."""
+
+    chain: Chain
+    kernel: KernelFacts | None
 
 
 @dataclass

@@ -50,7 +50,7 @@ async def test_moving_the_selection_repaints_two_lines() -> None:
         watched.reset()
         await pilot.press("right", "left")
         await pilot.pause()
-        assert set(watched.lines) == {3}
+        assert watched.frames == 0
         watched.reset()
         await pilot.press("w")
         await pilot.pause()

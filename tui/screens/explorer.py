@@ -14,14 +14,16 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.reactive import var
 from textual.screen import Screen
-from textual.timer import Timer
 from textual.widgets import Static
 
+from tui.analysis.chain import Chain, Dispatch
 from tui.analysis.event_facts import facts
 from tui.analysis.gpu_time import busy_by_device
 from tui.analysis.intervals import Intervals, union
+from tui.analysis.kernel_facts import kernel_facts
 from tui.analysis.ranges import range_time
 from tui.messages import (
+    ChainRead,
     EventPicked,
     FactsRead,
     JumpAsked,
@@ -41,15 +43,19 @@ from tui.messages import (
 from tui.screens.commands import ExplorerCommands
 from tui.screens.help import HelpScreen
 from tui.screens.keys import BINDINGS, OPENS_PROMPT, key_hints, sections
+from tui.screens.reading import Reading
 from tui.screens.terminal import palette_for
+from tui.screens.tree import TreeScreen
 from tui.screens.walk import Walk
 from tui.trace.kinds import Kind
 from tui.trace.ruler import format_duration
 from tui.trace.trace import Trace
+from tui.widgets.chain_panel import ChainPanel
 from tui.widgets.details import Details
 from tui.widgets.dock import Dock
 from tui.widgets.empty import no_events_text
 from tui.widgets.gutter import Gutter
+from tui.widgets.kernel_panel import KernelPanel
 from tui.widgets.names import Names
 from tui.widgets.overview import Overview
 from tui.widgets.painted import Painted
@@ -69,8 +75,8 @@ STEPS_FROM, OVERVIEW_FROM = 20, 30
 DOCK_SHARE, DOCK_LEAST, DOCK_MOST = 0.27, 6, 18
 """The panels' part of the screen's height, and its bounds in lines."""
 
-SETTLE_SECONDS = 0.02
-"""What costs more than a frame (args, statistics) waits until the selection has stood still this long."""
+LINKED_AT_MOST = 8
+"""From an event with more GPU work beneath it than this, no link is drawn: it would say little about the event."""
 
 SEARCH, GO_TO = "search", "go to"
 
@@ -99,10 +105,22 @@ class ExplorerScreen(Screen[None]):
         self._ruler = Ruler(trace.steps, id="ruler")
         self._details = Details(trace, id="details")
         self._range_stats = RangeStats(trace, id="range")
-        self._dock = Dock([("details", "details", self._details), ("range", "range", self._range_stats)], id="dock")
+        self._dispatch = Dispatch(trace)
+        self._chain = ChainPanel(trace, id="chain")
+        self._kernel = KernelPanel(trace, id="kernel")
+        self._dock = Dock(
+            [
+                ("details", "details", self._details),
+                ("chain", "chain", self._chain),
+                ("kernel", "kernel", self._kernel),
+                ("range", "range", self._range_stats),
+            ],
+            id="dock",
+        )
         self._status = Status(id="status")
         self._prompt = Prompt(id="prompt")
-        self._waiting: dict[str, Timer] = {}
+        self._reading = Reading(self)
+        self._lit: Chain | None = None
         self._left = self._gutter.width_wanted(80)
         self._settled = False
         self._asked: tuple[int, tuple[int, int] | None] = (-1, None)
@@ -181,13 +199,17 @@ class ExplorerScreen(Screen[None]):
         self._overview.show(walk.viewport, self._left)
         self._title.show(walk.viewport)
         self._details.show(walk.selected)
+        self._chain.show(walk.selected)
+        self._kernel.show(walk.selected)
+        self._light()
         self._range_stats.show(marked, walk.mark is not None and walk.mark.live)
         before, self._asked = self._asked, (walk.selected, marked)
         if before[0] != walk.selected and walk.selected >= 0:
-            self._after_a_while("facts", self._read_facts)
+            self._reading.ask("facts", partial(self._facts_of, walk.selected))
+            self._reading.ask("chain", partial(self._chain_of, walk.selected))
         if before[1] != marked:
             if marked is not None:
-                self._after_a_while("range", self._read_range)
+                self._reading.ask("range", partial(self._statistics_of, *marked))
                 self._dock.show("range")
             elif self._dock.active == "range":
                 self._dock.show("details")
@@ -204,27 +226,38 @@ class ExplorerScreen(Screen[None]):
             return f"{event.name} · {format_duration(event.duration)}"
         return ""
 
-    def _after_a_while(self, what: str, call: Callable[[], None]) -> None:
-        if what in self._waiting:
-            self._waiting[what].stop()
-        self._waiting[what] = self.set_timer(SETTLE_SECONDS, call)
+    def _light(self) -> None:
+        """Everything that belongs to the selected event's chain, on every lane, and its link."""
+        chain = self._chain.chain
+        if chain is not self._lit:
+            self._lit = chain
+            self._timeline.lit = chain.events if chain is not None else ()
+        if chain is None:
+            self._timeline.link(-1, -1)
+            return
+        work = self.walk.selected
+        launch = int(self.trace.links.launch_of[work])
+        if launch < 0 and 0 < len(chain.work) <= LINKED_AT_MOST:
+            work, launch = chain.work[0].event, chain.work[0].launch
+        self._timeline.link(launch, work)
 
-    def _read_facts(self) -> None:
-        if self.walk.selected >= 0:
-            self._in_thread("facts", partial(self._facts_of, self.walk.selected))
+    def _facts_of(self, event: int) -> FactsRead:
+        return FactsRead(event, facts(self.trace, event))
 
-    def _read_range(self) -> None:
-        if self.walk.mark is not None:
-            self._in_thread("range", partial(self._statistics_of, self.walk.mark.start, self.walk.mark.end))
+    def _chain_of(self, event: int) -> ChainRead:
+        chain = self._dispatch.chain(event)
+        return ChainRead(chain, kernel_facts(self.trace, chain.work[0].event if chain.work else -1))
 
-    def _in_thread(self, group: str, work: Callable[[], None]) -> None:
-        self.run_worker(work, thread=True, exclusive=True, group=group)
+    def _statistics_of(self, start: int, end: int) -> RangeRead:
+        return RangeRead(range_time(self.trace, start, end, self._busy))
 
-    def _facts_of(self, event: int) -> None:
-        self.post_message(FactsRead(event, facts(self.trace, event)))
-
-    def _statistics_of(self, start: int, end: int) -> None:
-        self.post_message(RangeRead(range_time(self.trace, start, end, self._busy)))
+    def on_chain_read(self, message: ChainRead) -> None:
+        if message.chain.event != self.walk.selected:
+            return
+        if self._chain.wants(message.chain.event):
+            self._chain.learn(message.chain, message.kernel)
+        self._kernel.learn(message.chain, message.kernel)
+        self._light()
 
     def on_facts_read(self, message: FactsRead) -> None:
         self._details.learn(message.event, message.facts)
@@ -257,10 +290,24 @@ class ExplorerScreen(Screen[None]):
         self._do(partial(self.walk.beside, distance))
 
     def action_up(self) -> None:
-        self._do(self.walk.up)
+        self._do(partial(self._along_chain, -1) if self._walks_chain else self.walk.up)
 
     def action_down(self) -> None:
-        self._do(self.walk.down)
+        self._do(partial(self._along_chain, 1) if self._walks_chain else self.walk.down)
+
+    @property
+    def _walks_chain(self) -> bool:
+        return self.details_open and self._dock.active == "chain" and self._chain.chain is not None
+
+    def _along_chain(self, distance: int) -> str:
+        event = self._chain.neighbour(distance)
+        if event < 0:
+            return f"the {'end' if distance > 0 else 'beginning'} of the chain; tab leaves it"
+        self.walk.select(event)
+        return ""
+
+    def action_jump(self) -> None:
+        self._do(self.walk.fit)
 
     def action_follow(self, forward: bool) -> None:
         self._do(partial(self.walk.follow, forward))
@@ -306,12 +353,22 @@ class ExplorerScreen(Screen[None]):
         self.details_open = True
         self._dock.cycle(direction)
 
-    def action_details(self) -> None:
-        if self.details_open and self._dock.active == "details":
+    def action_panel(self, name: str) -> None:
+        if self.details_open and self._dock.active == name:
             self.details_open = False
         else:
             self.details_open = True
-            self._dock.show("details")
+            self._dock.show(name)
+
+    def action_tree(self) -> None:
+        self.app.push_screen(TreeScreen(self.trace), self._come_back)
+
+    def _come_back(self, event: int | None) -> None:
+        """From a screen of its own, with the event that was chosen there."""
+        if event is not None:
+            self.walk.select(event)
+            self.walk.fit()
+        self._show()
 
     def action_scroll_panel(self, direction: int) -> None:
         self._dock.panel.scroll_lines(direction * max(1, self._dock.panel.size.height - 1))
@@ -357,7 +414,7 @@ class ExplorerScreen(Screen[None]):
 
     def on_prompt_changed(self, message: PromptChanged) -> None:
         if message.purpose == SEARCH:
-            self._after_a_while("search", partial(self._look_for, message.text))
+            self._reading.soon("search", partial(self._look_for, message.text))
 
     def _look_for(self, text: str) -> None:
         """Count while somebody types."""

@@ -56,7 +56,23 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("m", "mark", "mark", id="find.mark", tooltip="mark a range for its statistics; again: fix its end"),
     Binding("tab", "next_panel(1)", "panel", id="panels.next", tooltip="next panel"),
     Binding("shift+tab", "next_panel(-1)", "panel", id="panels.previous", tooltip="previous panel", show=False),
-    Binding("i", "details", "details", id="panels.details", tooltip="show or hide the details", show=False),
+    Binding("i", "panel('details')", "details", id="panels.details", tooltip="show or hide the details", show=False),
+    Binding(
+        "l",
+        "panel('chain')",
+        "chain",
+        id="panels.chain",
+        tooltip="show or hide the chain: from the step down to the GPU work; then ↑ ↓ walk it, enter fits",
+    ),
+    Binding(
+        "k",
+        "panel('kernel')",
+        "kernel",
+        id="panels.kernel",
+        tooltip="show or hide the kernel: its footprint, its occupancy and what limits it",
+    ),
+    Binding("T", "tree", "tree", id="panels.tree", tooltip="dispatch tree: all calls by their path, heaviest first"),
+    Binding("enter", "jump", "jump", id="panels.jump", tooltip="fit what the panel points at to the lanes", show=False),
     Binding("J", "scroll_panel(1)", "panel down", id="panels.down", tooltip="scroll the panel down", show=False),
     Binding("K", "scroll_panel(-1)", "panel up", id="panels.up", tooltip="scroll the panel up", show=False),
     Binding(
@@ -79,6 +95,7 @@ HINTS = (
     ("{ }", "steps"),
     ("m", "mark"),
     ("space", "fold"),
+    ("l k T", "chain, kernel, tree"),
     ("tab", "panel"),
     ("q", "quit"),
 )

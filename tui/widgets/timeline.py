@@ -16,7 +16,7 @@ from textual.geometry import Size
 from textual.strip import Strip
 
 from tui.messages import EventPicked, LanesResized, PanAsked, PointerMoved, RangeDragged, ZoomAsked
-from tui.palette import BLANK, GRID
+from tui.palette import BLANK, GRID, Form, style_number
 from tui.trace.arrays import I32, Bool
 from tui.trace.cells import Cells, cells, counter_cells
 from tui.trace.kinds import Kind
@@ -24,6 +24,7 @@ from tui.trace.trace import Trace
 from tui.trace.viewport import Viewport
 from tui.widgets.bars import Decoration, deepest, dress, levels, strips
 from tui.widgets.lane_lines import Content, LaneLines, Line, rows_of
+from tui.widgets.link_line import End, link_cells
 from tui.widgets.names import Names
 from tui.widgets.painted import Painted
 
@@ -36,8 +37,14 @@ LABELS_KEPT = 20_000
 WHEEL_SHARE = 16
 """A wheel's notch pans by this part of the screen."""
 
+LIT_FORCED = 400
+"""So many lit events are drawn even where something longer fills their cell; more of them are seen anyway."""
+
 PICK_CELLS = 1
 """A click this close to an event means it: a bar of one cell is hard to hit."""
+
+
+_LINK = style_number(Kind.KERNEL, Form.SHADE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,8 @@ class Timeline(Painted):
         self._marked: tuple[int, int] | None = None
         self._frame: Frame | None = None
         self._labels: dict[tuple[int, int, int], str] = {}
+        self._link: tuple[int, int] | None = None
+        self._link_cells: dict[int, list[tuple[int, str]]] = {}
         self._pressed: int | None = None
         self._dragging = False
 
@@ -97,7 +106,17 @@ class Timeline(Painted):
         before = self._decoration.lit
         if not np.array_equal(before, after):
             self._decoration = replace(self._decoration, lit=after)
-            self.repaint(self.lines_of(np.setxor1d(before, after).tolist()))
+            changed = np.setxor1d(before, after)
+            self.repaint(self.lines_of(changed.tolist()) if len(changed) <= LIT_FORCED else None)
+
+    def link(self, launch: int, work: int) -> None:
+        """Draw the line from a launch to its GPU work; -1 for none."""
+        after = (launch, work) if launch >= 0 and work >= 0 else None
+        if after != self._link:
+            before = self._link_cells
+            self._link = after
+            self._link_cells = {} if self._frame is None else self._draw_link(self._frame.viewport, self.size)
+            self.repaint(sorted({*before, *self._link_cells}))
 
     def show_found(self, found: Bool | None) -> None:
         """Names that a search found, bool[names]; None for no search."""
@@ -137,6 +156,7 @@ class Timeline(Painted):
         frame = self._frame
         if frame is None or frame.viewport != viewport or frame.lines != lines:
             self._frame = self._look(viewport, lines)
+        self._link_cells = self._draw_link(viewport, size)
         if len(self._labels) > LABELS_KEPT:
             self._labels.clear()
 
@@ -152,6 +172,11 @@ class Timeline(Painted):
             self._force(frame, with_events, chosen)
             decoration = replace(self._decoration, marked=self._marked_cells(frame.viewport))
             dressed = dress(self.trace, chosen, frame.viewport.ns_per_cell, decoration)
+            for row, y in enumerate(with_events):
+                for x, glyph in self._link_cells.get(y, ()):
+                    if dressed.event[row, x] < 0:
+                        dressed.glyph[row, x] = ord(glyph)
+                        dressed.style[row, x] = _LINK
             made = strips(dressed, self.trace, self._names, self._labels, self.palette.cells)
             painted = dict(zip(with_events, made, strict=True))
         return [painted[y] if y in painted else self._other_line(y, frame, size.width) for y in ys]
@@ -181,7 +206,8 @@ class Timeline(Painted):
     def _force(self, frame: Frame, ys: Sequence[int], chosen: Cells) -> None:
         """What is selected or lit must be seen, even in a cell that something longer fills."""
         view, trace = frame.viewport, self.trace
-        standing_out = np.append(self._decoration.lit, np.int32(self._decoration.selected))
+        lit = self._decoration.lit if len(self._decoration.lit) <= LIT_FORCED else self._decoration.lit[:0]
+        standing_out = np.append(lit, np.int32(self._decoration.selected))
         standing_out = standing_out[standing_out >= 0]
         if not len(standing_out):
             return
@@ -210,8 +236,30 @@ class Timeline(Painted):
             return self._blank(width)
         if line.content is Content.COUNTER:
             return self._counter(line, frame.viewport)
-        rule = "━" if line.content is Content.RULE else "─"
-        return Strip([Segment(rule * width, self.palette.cells[GRID])], width)
+        text = ("━" if line.content is Content.RULE else "─") * width
+        for x, glyph in self._link_cells.get(y, ()):
+            text = text[:x] + glyph + text[x + 1 :]
+        return Strip([Segment(text, self.palette.cells[GRID])], width)
+
+    def _draw_link(self, viewport: Viewport, size: Size) -> dict[int, list[tuple[int, str]]]:
+        """The cells of the link's line, by screen line."""
+        if self._link is None:
+            return {}
+        launch, work = (self._end(event, viewport, size.height) for event in self._link)
+        found: dict[int, list[tuple[int, str]]] = {}
+        for (y, x), glyph in link_cells(launch, work, viewport.width, size.height).items():
+            found.setdefault(y, []).append((x, glyph))
+        return found
+
+    def _end(self, event: int, viewport: Viewport, height: int) -> End:
+        lane, row = int(self.trace.lane[event]), int(self.trace.row[event])
+        place = self._layout.place(lane, row)
+        above = place is not None and 0 <= place < self._top
+        return End(
+            viewport.cell(int(self.trace.start[event])),
+            self._layout.line_on_screen(lane, row, self._top, height),
+            above,
+        )
 
     def _counter(self, line: Line, viewport: Viewport) -> Strip:
         """Over the counter's own range in the whole trace, zero among it, so that panning does not rescale it."""
