@@ -73,7 +73,10 @@ STEPS_FROM, OVERVIEW_FROM = 20, 30
 """Screen heights from which the steps, and their marks on the overview, get lines of their own."""
 
 DOCK_SHARE, DOCK_LEAST, DOCK_MOST = 0.27, 6, 18
-"""The panels' part of the screen's height, and its bounds in lines."""
+"""The panels' part of the screen's height, and its bounds in lines, where the lanes need all there is."""
+
+DOCK_ROOMY_SHARE = 0.5
+"""Where lanes leave lines empty the panels take them, up to this part of the height."""
 
 LINKED_AT_MOST = 8
 """From an event with more GPU work beneath it than this, no link is drawn: it would say little about the event."""
@@ -163,8 +166,16 @@ class ExplorerScreen(Screen[None]):
         self._gutter.styles.width = self._left
         self._overview.styles.height = self._overview.lines_wanted if height >= OVERVIEW_FROM else 1
         self._ruler.styles.height = self._ruler.lines_wanted if height >= STEPS_FROM else 1
-        self._dock.styles.height = min(max(round(height * DOCK_SHARE), DOCK_LEAST), DOCK_MOST)
+        self._dock.styles.height = self._dock_lines(height)
         self._show()
+
+    def _dock_lines(self, height: int) -> int:
+        """Lines for the panels on a screen of so many: their share, or what the lanes leave empty."""
+        share = min(max(round(height * DOCK_SHARE), DOCK_LEAST), DOCK_MOST)
+        above = 2 + (self._overview.lines_wanted if height >= OVERVIEW_FROM else 1)
+        above += self._ruler.lines_wanted if height >= STEPS_FROM else 1
+        lanes = sum(lane.rows for lane in self.trace.lanes) + len({lane.group for lane in self.trace.lanes}) + 1
+        return max(share, min(height - above - lanes, int(height * DOCK_ROOMY_SHARE)))
 
     def on_lanes_resized(self, message: LanesResized) -> None:
         self.walk.resize(message.width, message.height)
