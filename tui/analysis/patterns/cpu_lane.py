@@ -107,7 +107,7 @@ def dead_window(view: View) -> Answer:
 def _first_gaps(facts: Facts) -> tuple[Rows, I64]:
     """Annotations with an op or a call inside, and the ns from each one's start to the first of them."""
     trace, ranges = facts.trace, facts.annotations
-    inner = np.sort(np.concatenate([facts.ops.row, facts.calls.row]))
+    inner = facts.dispatching.row
     place = inner.searchsorted(ranges.row)
     known = place < len(inner)
     first = inner[np.minimum(place, len(inner) - 1)]
@@ -186,12 +186,15 @@ def fixed_launch(view: View) -> Answer:
         KernelClass.NORM,
         KernelClass.TRITON,
     )
-    chosen = ~asked & light & (view.work.launch >= 0) & (view.work.kind == Kind.KERNEL)
+    first = view.trace.links.work_first
+    launch = np.maximum(view.work.launch, 0)
+    alone = (view.work.launch >= 0) & (first[launch + 1] - first[launch] == 1)  # a graph's kernels have no launch each
+    chosen = ~asked & light & alone & (view.work.kind == Kind.KERNEL)
     if not chosen.any():
         return absent()
     rows = view.work.rows.where(chosen)
     ops = view.outer_op[chosen]
-    named = [view.facts.name(int(op)) for op in ops if op >= 0][:1]
+    named = [view.facts.name(int(op)) for op in ops[ops >= 0][:1]]
     by = f", by {named[0]} for one" if named else ""
     return fired(f"{several(len(rows), 'kernel')} of {len(view.work):,} launched without asking{by}", rows.row)
 

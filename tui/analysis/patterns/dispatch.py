@@ -36,6 +36,9 @@ def canonical_chain(view: View) -> Answer:
     for place in with_op[np.argsort(-view.work_time[with_op], kind="stable")][:_CHAINS].tolist():
         row, launch = int(work.rows.row[place]), int(work.launch[place])
         path = [hop for hop in reversed(ancestors(trace, launch)) if trace.kind[hop] != Kind.PYTHON]
+        step = int(facts.steps.of(trace.start[launch : launch + 1])[0])
+        if step >= 0 and int(facts.steps.row[step]) not in path:
+            path.insert(0, int(facts.steps.row[step]))  # autograd's threads have no steps of their own
         inside = view.cut(facts.rows(np.array([*path, launch, row]))).row
         words = " › ".join(facts.short(hop, 32) for hop in [*path, launch])
         return fired(f"{words} ⇢ {facts.short(row, 32)} ({us(int(trace.duration[row]))})", inside)

@@ -18,7 +18,7 @@ from tui.analysis.intervals import NOTHING, Intervals, union
 from tui.analysis.patterns import thresholds as limits
 from tui.analysis.patterns.facts import Facts, Rows
 from tui.analysis.patterns.repeats import Repeats, repeats_of
-from tui.trace.arrays import I64, U8
+from tui.trace.arrays import I32, I64, U8, Bool
 from tui.trace.kinds import Kind
 
 SYNC_CALL = r"(cuda|cu|hip|musa)(Stream|Device|Event|Ctx)Synchronize|(cudaMemcpy|hipMemcpy|hipMemcpyWithStream)$"
@@ -72,7 +72,8 @@ _EXPLAINS = {
 class Gaps:
     """k stretches in which a device did nothing, by device, then time. ns.
 
-    `after`: the event of the work that ends the gap, -1 where none does; `reason`: an `Idle`.
+    A gap in which the profiler was at work is cut there, so that each piece has one reason, an `Idle`. `after`: the
+    event of the next piece of work on the device, -1 where none follows.
     """
 
     start: I64
@@ -138,6 +139,28 @@ class GapFinder:
         return self.facts.on_launch_lanes(self.facts.named(LOADER))
 
     @cached_property
+    def fetching(self) -> Rows:
+        """When the program waited for input: in its data loader; where none was recorded, from the start of a step to
+        its first op or call, if that is long. The latter as rows of the steps."""
+        if len(self.loading):
+            return self.loading
+        facts, steps = self.facts, self.facts.steps
+        begins = np.sort(facts.on_launch_lanes(facts.dispatching).start)
+        place = np.minimum(begins.searchsorted(steps.start), max(len(begins) - 1, 0))
+        first = begins[place] if len(begins) else steps.end
+        until = np.where(first >= steps.start, np.minimum(first, steps.end), steps.end)
+        long = until - steps.start >= limits.INPUT_UNNAMED.value
+        names = np.asarray(facts.trace.name[steps.row])
+        return Rows(steps.row[long], steps.start[long], until[long], names[long])
+
+    @cached_property
+    def waiting_for_input(self) -> dict[int, Intervals]:
+        """device -> when it was idle while the program waited for input, the profiler's own work left out."""
+        facts = self.facts
+        fetching = union(self.fetching.start, self.fetching.end) - facts.overhead_time
+        return {device: fetching - facts.busy(device) for device in facts.devices}
+
+    @cached_property
     def host(self) -> Host:
         facts = self.facts
         taken = facts.overhead_time
@@ -165,41 +188,52 @@ class GapFinder:
     def gaps(self) -> Gaps:
         """All gaps inside the trace's window, on every device that did any work."""
         parts = [self._of_device(device) for device in self.facts.devices]
-        columns = [
-            np.concatenate([getattr(part, name) for part in parts]) if parts else np.empty(0, dtype=np.int64)
-            for name in ("start", "end", "device", "after", "reason")
-        ]
-        return Gaps(*columns[:4], columns[4].astype(np.uint8))
+
+        def joined(column: Callable[[Gaps], I64 | U8]) -> I64:
+            return np.concatenate([np.empty(0, dtype=np.int64), *(column(part) for part in parts)])
+
+        return Gaps(
+            joined(lambda part: part.start),
+            joined(lambda part: part.end),
+            joined(lambda part: part.device),
+            joined(lambda part: part.after),
+            joined(lambda part: part.reason).astype(np.uint8),
+        )
 
     def _of_device(self, device: int) -> Gaps:
         facts = self.facts
         window = Intervals(*(np.array([time], dtype=np.int64) for time in facts.window))
         idle = (window if window.total else NOTHING) - facts.busy(device)
-        g0, g1 = idle.starts, idle.ends
+        ours, theirs = idle - facts.overhead_time, idle & facts.overhead_time
         work = facts.work.where(facts.work.device == device)
+        g0, g1 = np.concatenate([ours.starts, theirs.starts]), np.concatenate([ours.ends, theirs.ends])
         place = work.rows.start.searchsorted(g1)
-        known = (place < len(work)) & (g1 < window.ends[0])
+        known = place < len(work)
         place = np.minimum(place, len(work) - 1)
-        known &= work.rows.start[place] == g1
-        after = np.where(known, work.rows.row[place], -1)
+        known &= work.rows.start[place] < window.ends[0]
         launch = np.where(known, work.launch[place], -1)
         reason = self._reasons(g0, g1, launch)
         queued = self._queued(g0, launch, place, work.launch)
         collective = known & (work.kind[place] == Kind.COLLECTIVE)
         reason[queued] = np.where(collective[queued], Idle.COMMUNICATION, Idle.QUEUED)
-        reason[queued & (self.host.profiler.before(g1) - self.host.profiler.before(g0) > (g1 - g0) // 2)] = (
-            Idle.PROFILER
+        reason[len(ours) :] = Idle.PROFILER
+        order = np.argsort(g0, kind="stable")
+        return Gaps(
+            g0[order],
+            g1[order],
+            np.full(len(g0), device, dtype=np.int64),
+            np.where(known, work.rows.row[place], -1)[order],
+            reason[order],
         )
-        return Gaps(g0, g1, np.full(len(g0), device, dtype=np.int64), after, reason)
 
-    def _queued(self, g0: I64, launch: I64, place: I64, launches: I64) -> I64:
+    def _queued(self, g0: I64, launch: I64, place: I64, launches: I32) -> Bool:
         """bool[k]: the launch call had returned long enough before the gap, or the same launch (a graph) went on."""
         facts = self.facts
         linked = launch >= 0
         row = np.maximum(launch, 0)
         returned = facts.trace.start[row] + facts.trace.duration[row]
         same = linked & (place > 0) & (launches[np.maximum(place - 1, 0)] == launch)
-        queued: I64 = (linked & (returned <= g0 - int(limits.LAUNCH_LATENCY.value))) | same
+        queued: Bool = (linked & (returned <= g0 - int(limits.LAUNCH_LATENCY.value))) | same
         return queued
 
     def _reasons(self, g0: I64, g1: I64, launch: I64) -> U8:
@@ -208,19 +242,15 @@ class GapFinder:
         called = np.where(launch >= 0, trace.start[np.maximum(launch, 0)], g1)
         until = np.clip(called, g0, g1)
 
-        def spent(on: Intervals, end: I64 = until) -> I64:
-            return on.before(end) - on.before(g0)
+        def spent(on: Intervals) -> I64:
+            return on.before(until) - on.before(g0)
 
-        parts: list[tuple[Idle, Callable[[], I64]]] = [
-            (Idle.PROFILER, lambda: spent(host.profiler, g1)),
-            (Idle.INPUT, lambda: spent(host.input)),
-            (Idle.SYNC, lambda: spent(host.sync)),
-            (Idle.COMMUNICATION, lambda: spent(host.communication)),
-            (Idle.LAUNCH, lambda: spent(host.dispatch) + (g1 - until)),
-        ]
-        times = np.stack([part() for _, part in parts])
-        rest = np.maximum(until - g0 - times.sum(axis=0) + (g1 - until), 0)
-        reason = np.vstack([times, rest[None, :]]).argmax(axis=0).astype(np.uint8)
+        # In the order of `Idle`, so that a row's number is its reason; from the call on, launching takes the time.
+        waits = [spent(on) for on in (host.profiler, host.input, host.sync, host.communication, host.dispatch)]
+        times = np.stack(waits)
+        times[Idle.LAUNCH] += g1 - until
+        rest = np.maximum(g1 - g0 - times.sum(axis=0), 0)
+        reason: U8 = np.vstack([times, rest[None, :]]).argmax(axis=0).astype(np.uint8)
         # The CPU woke from a wait as the GPU ran dry: dispatching again is the wait's price, not the ops'.
         woke = host.sync.before(g0 + 1) - host.sync.before(g0 - 1) > 0
         reason[woke & (reason == Idle.LAUNCH)] = Idle.SYNC

@@ -106,13 +106,11 @@ def kernel_variance(view: View) -> Answer:
     kernels = (work.kind == Kind.KERNEL) & (work.rows.start >= view.scope.t0) & (work.rows.end <= view.scope.t1)
     if not kernels.any():
         return cannot_tell("no whole kernel in this range")
-    shape = view.facts.shape[view.work_place][kernels]
     rows = work.rows.where(kernels)
     step = view.facts.launch_step[view.work_place][kernels]
     total = float(view.work_time.sum())
-    key = np.column_stack([rows.name, shape])
-    _, group, count = np.unique(key, axis=0, return_inverse=True, return_counts=True)
-    group = group.reshape(-1)
+    group = view.facts.alike[view.work_place][kernels]
+    count = np.bincount(group)
     if count.max() < limits.VARIANCE_RUNS.value:
         return cannot_tell("no kernel ran three times with the same grid and block")
     time = np.bincount(group, weights=rows.duration)

@@ -192,21 +192,20 @@ def occupancy_misread(view: View) -> Answer:
     kernels = np.flatnonzero(work.kind == Kind.KERNEL)
     if not len(kernels):
         return absent("no kernel in this range")
-    key = np.column_stack([work.rows.name[kernels], facts.shape[view.work_place][kernels]])
-    groups, first, group = np.unique(key, axis=0, return_index=True, return_inverse=True)
-    group = group.reshape(-1)
+    group = facts.alike[view.work_place][kernels]
     time = np.bincount(group, weights=view.work_time[kernels])
+    first = np.full(len(time), -1, dtype=np.int64)
+    first[group[::-1]] = kernels[::-1]
     read, zero = 0, []
     for one in np.argsort(-time, kind="stable")[:_READ].tolist():
-        row = int(work.rows.row[kernels[first[one]]])
-        value = facts.reported_occupancy(row, tuple(groups[one].tolist()))
+        value = facts.reported_occupancy(int(work.rows.row[first[one]]), one) if first[one] >= 0 else None
         read += value is not None
         if value == 0:
             zero.append(one)
     if not zero:
         return absent(f"{several(read, 'kernel')} read") if read else cannot_tell("the trace reports no occupancy")
     rows = work.rows.where(kernels[np.isin(group, zero)])
-    worst = int(work.rows.row[kernels[first[zero[0]]]])
+    worst = int(work.rows.row[first[zero[0]]])
     call = int(view.trace.links.launch_of[worst])
     by = f", launched by {facts.name(call)}" if call >= 0 else ""
     return fired(

@@ -24,7 +24,7 @@ class Regime(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Of the window's time, averaged over devices, 0..1. `idle` by reason sums to 1 − busy."""
+    """Of the window's time without the profiler's, over all devices, 0..1. `idle` by reason sums to 1 − busy."""
 
     OVERHEAD: ClassVar[tuple[int, ...]] = (int(Idle.LAUNCH), int(Idle.HOST), int(Idle.SYNC))
 
@@ -47,7 +47,7 @@ class Shares:
 
     @property
     def overhead_bound(self) -> bool:
-        idle = sum(self.idle.values()) - self.idle.get(Idle.PROFILER, 0.0)
+        idle = sum(self.idle.values())
         low = self.busy < limits.GPU_BUSY_LOW.value
         return low and idle > 0 and self.overhead >= limits.OVERHEAD_OF_IDLE.value * idle
 
@@ -55,10 +55,12 @@ class Shares:
 def measure(view: View) -> Shares:
     """The shares of a scope; all 0 where it has no window or no GPU."""
     facts = view.facts
-    whole = view.length * len(facts.devices)
-    if not whole:
+    whole = view.device_time
+    if whole <= 0:
         return Shares(0.0, 0.0, 0.0)
-    idle = {reason: time / whole for reason, time in view.gaps.by_reason().items()}
+    idle: dict[Idle, float] = {
+        reason: time / whole for reason, time in view.gaps.by_reason().items() if reason is not Idle.PROFILER
+    }
     t0, t1 = view.window
     exposed = 0
     for device in facts.devices:
@@ -101,15 +103,18 @@ _OF_IDLE = {
 
 
 def verdict(view: View, findings: Sequence[Finding] = ()) -> Verdict:
-    """The regime of a scope. `findings` (of the same scope), where there are any, name what to do first in a mixed
-    regime: the problem with the most time at stake."""
+    """The regime of a scope. `findings` (of the same scope), where there are any, make the advice specific: to
+    recompile less, say, where that is what keeps the CPU."""
     if missing := view.missing_window():
         return Verdict(Regime.UNKNOWN, None, missing)
     shares = measure(view)
     regime = _regime(shares)
     first = _FIRST.get(regime)
-    if first is None:
-        first = _in_a_mix(shares, findings)
+    specific = _specific(findings, limits.ADVICE_IDLE.value if first is None else limits.BOUND_SHARE.value)
+    if regime in (Regime.OVERHEAD, Regime.MIXED) and specific:
+        first = f"first: {specific}"
+    elif first is None:
+        first = _in_a_mix(shares)
     return Verdict(regime, shares.busy, first)
 
 
@@ -123,15 +128,21 @@ def _regime(shares: Shares) -> Regime:
     return Regime.OVERHEAD if shares.overhead_bound else Regime.MIXED
 
 
-def _in_a_mix(shares: Shares, findings: Sequence[Finding]) -> str:
+_GENERAL = ("overhead-bound", "idle-gap")
+"""They say that the GPU waits; any other problem says for what."""
+
+
+def _specific(findings: Sequence[Finding], least: float) -> str:
+    """What the worst problem that has a cause of its own asks for, "" where none has so much at stake."""
+    problems = [found for found in findings if found.is_problem and found.id not in _GENERAL and found.share >= least]
+    return max(problems, key=lambda found: found.share).pattern.action if problems else ""
+
+
+def _in_a_mix(shares: Shares) -> str:
     copies = shares.busy - shares.kernels - shares.exposed
     if shares.busy and copies >= limits.COMPUTE_OF_BUSY.value:
         return f"first: the copies, which keep the GPU busy {percent(copies)} of the time with nothing computed beside"
-    problems = [found for found in findings if found.is_problem and found.share >= limits.ADVICE_IDLE.value]
-    if problems:
-        worst = max(problems, key=lambda found: found.share)
-        return f"first: {worst.pattern.action}"
-    causes = {reason: share for reason, share in shares.idle.items() if reason is not Idle.PROFILER}
+    causes = shares.idle
     if causes:
         reason = max(causes, key=lambda one: causes[one])
         if causes[reason] >= limits.ADVICE_IDLE.value:

@@ -18,8 +18,8 @@ from tui.analysis.patterns.view import NO_LINKS, View, percent, several, us
     meaning="dispatching the work takes longer than doing it",
     action="give each call more work, make fewer calls, compile, or replay a CUDA graph",
     code='model = torch.compile(model, mode="reduce-overhead")',
-    decided="Over the steps (and the GPU work they launched), the union of GPU work is below the first limit, and "
-    "most of the idle time is dispatch or host code, or the wait for the queue to fill again after a sync; waiting for "
+    decided="Over the steps (and the GPU work they launched, without the profiler's own time), the union of GPU work "
+    "is below the first limit, and most of the idle time is dispatch or host code, or the wait for the queue to fill again after a sync; waiting for "
     "input, communication and the profiler is left out.",
     thresholds=(limits.GPU_BUSY_LOW, limits.OVERHEAD_OF_IDLE),
     weight=Weight.PROBLEM,
@@ -40,7 +40,11 @@ def overhead_bound(view: View) -> Answer:
     chosen = gaps.after[np.isin(gaps.reason, shares.OVERHEAD) & (gaps.after >= 0)]
     inside = view.cut(view.facts.rows(np.sort(chosen)))
     evidence = steps.row if len(steps) else inside.row
-    return fired(seen, evidence if len(evidence) else view.ops.row[:1], int(shares.overhead * view.length))
+    return fired(
+        seen,
+        evidence if len(evidence) else view.ops.row[:1],
+        int(shares.overhead * view.device_time) // len(view.facts.devices),
+    )
 
 
 @pattern(
@@ -109,15 +113,15 @@ def hotspot(view: View) -> Answer:
     meaning="each call is cheap; their number is what costs",
     action="batch or fuse the calls, use a foreach or fused variant, or compile the region",
     code="torch.optim.AdamW(params, fused=True)",
-    decided="An op with at least so many calls a step (or in the scope, without steps), a short mean self time, and "
-    "together a noticeable share of the scope.",
+    decided="An op or a runtime call with at least so many calls a step (or in the scope, without steps), a short mean "
+    "self time, and together a noticeable share of the scope.",
     thresholds=(limits.CALLS_PER_STEP, limits.CALLS_MEAN, limits.CALLS_SHARE),
     weight=Weight.PROBLEM,
 )
 def call_count(view: View) -> Answer:
     if missing := view.missing_ops():
         return cannot_tell(missing)
-    ops = view.ops
+    ops = view.cut(view.facts.dispatching)
     if not len(ops):
         return absent("no op in this range")
     own = np.minimum(view.trace.self_duration[ops.row], view.clipped(ops))
@@ -127,7 +131,7 @@ def call_count(view: View) -> Answer:
     often = (calls >= limits.CALLS_PER_STEP.value * steps) & (time <= limits.CALLS_MEAN.value * calls)
     dear = often & (time >= limits.CALLS_SHARE.value * view.scope.length)
     if not dear.any():
-        return absent(f"the most frequent op runs {int(calls.max()):,} times{view.per_step(int(calls.max()))}")
+        return absent(f"the most frequent one runs {int(calls.max()):,} times{view.per_step(int(calls.max()))}")
     top = int(np.where(dear, time, 0).argmax())
     return fired(
         f"{view.trace.names[top]} runs {int(calls[top]):,} times{view.per_step(int(calls[top]))} at "
@@ -149,8 +153,7 @@ def call_count(view: View) -> Answer:
 def cost_in_children(view: View) -> Answer:
     if missing := view.missing_ops():
         return cannot_tell(missing)
-    facts = view.facts
-    table = view.cut(facts.rows(np.sort(np.concatenate([facts.ops.row, facts.annotations.row]))))
+    table = view.cut(view.facts.ranges)
     if not len(table):
         return absent("no op in this range")
     trace = view.trace

@@ -60,6 +60,7 @@ IDLE_MIN = _t(
 )
 IDLE_SHARE = _t("idle in such gaps", 0.10, "share", "less than a tenth is what every program has")
 IDLE_TIMES = _t("gaps", 3, "gaps", "once or twice is an accident; three times recurs")
+IDLE_STEPS = _t("steps with such gaps", 0.5, "share", "what only a few steps have is no habit of the program")
 LAUNCH_LATENCY = _t(
     "from launch to start", 5 * _US, "ns", "a launched kernel starts within about 5 µs on an idle stream"
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from tui.analysis.intervals import Intervals, union
 from tui.analysis.patterns.facts import Facts, Rows, Steps, Work
-from tui.analysis.patterns.gaps import GapFinder, Gaps
+from tui.analysis.patterns.gaps import GapFinder, Gaps, Idle
 from tui.analysis.patterns.scope import Scope
 from tui.trace.arrays import I64, Bool
 from tui.trace.kinds import Kind
@@ -56,7 +56,8 @@ class View:
 
     def clipped(self, table: Rows) -> I64:
         """int64[k]: how much of each event lies in the scope."""
-        return np.maximum(np.minimum(table.end, self.scope.t1) - np.maximum(table.start, self.scope.t0), 0)
+        inside: I64 = np.maximum(np.minimum(table.end, self.scope.t1) - np.maximum(table.start, self.scope.t0), 0)
+        return inside
 
     @cached_property
     def work_place(self) -> Bool:
@@ -115,14 +116,20 @@ class View:
         """ns of the window, summed over devices."""
         return sum(one.within(*self.window) for one in times.values())
 
+    @cached_property
+    def device_time(self) -> int:
+        """ns of the window, summed over the devices that did any work, without idle time in which the profiler was at
+        work: what all shares are shares of, so that no artefact counts as the program's idle time."""
+        profiler = int(self.gaps.duration[self.gaps.reason == Idle.PROFILER].sum())
+        return self.length * len(self.facts.devices) - profiler
+
     def share_on(self, times: dict[int, Intervals]) -> float:
-        """The same as a share of the window, averaged over the devices that did any work."""
-        devices = len(self.facts.devices)
-        return self.time_on(times) / (self.length * devices) if devices and self.length else 0.0
+        """The same as a share of `device_time`."""
+        return self.time_on(times) / self.device_time if self.device_time > 0 else 0.0
 
     @cached_property
     def busy(self) -> float:
-        """Share of the window in which the GPUs worked, 0..1."""
+        """Share of the window in which the GPUs worked, 0..1; the profiler's own time left out."""
         return self.share_on({device: self.facts.busy(device) for device in self.facts.devices})
 
     def missing_gpu(self) -> str:

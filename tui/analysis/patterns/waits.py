@@ -167,37 +167,21 @@ def input_starved(view: View) -> Answer:
     facts = view.facts
     if missing := view.missing_window():
         return cannot_tell(missing)
-    loading = view.finder.loading
-    if not len(loading) and not len(facts.steps):
+    finder = view.finder
+    if not len(finder.loading) and not len(facts.steps):
         return cannot_tell("no data loader and no steps were recorded")
-    source, what = (loading, "the data loader") if len(loading) else (_opless_starts(view), "no op")
-    fetching = union(source.start, source.end)
-    idle = 0
-    for device in facts.devices:
-        free = (fetching.clip(*view.window) - facts.busy(device)) - facts.overhead_time
-        idle += free.total
-    idle //= len(facts.devices)
+    idle = sum(times.within(*view.window) for times in finder.waiting_for_input.values()) // len(facts.devices)
+    what = "the data loader" if len(finder.loading) else "no op"
     share = idle / view.length
     if share < limits.INPUT_SHARE.value:
         return absent(f"the GPU waited {us(idle)} for input, {percent(share)}")
-    here = view.cut(source)
+    here = view.cut(finder.fetching)
     return fired(
         f"{percent(share)} of the time ({us(idle)}) the GPU was idle while the CPU was in {what}"
         f"{' at the start of steps' if what == 'no op' else ''}",
         here.row,
         idle,
     )
-
-
-def _opless_starts(view: View) -> Rows:
-    """Each step's time before its first op or call, where that is long; as rows of the step."""
-    facts, steps = view.facts, view.facts.steps
-    busy = np.sort(np.concatenate([facts.on_launch_lanes(facts.ops).start, facts.on_launch_lanes(facts.calls).start]))
-    first = busy[np.minimum(busy.searchsorted(steps.start), len(busy) - 1)] if len(busy) else steps.end
-    until = np.where(first >= steps.start, np.minimum(first, steps.end), steps.end)
-    long = until - steps.start >= limits.INPUT_UNNAMED.value
-    names = np.asarray(view.trace.name[steps.row])
-    return Rows(steps.row[long], steps.start[long], until[long], names[long])
 
 
 @pattern(
@@ -207,9 +191,9 @@ def _opless_starts(view: View) -> Rows:
     meaning="each gap has a cause on the CPU: dispatch, a sync, input, code between ops, a collective",
     action="take the most frequent cause first; the gaps are labelled on the lanes",
     decided="Gaps between pieces of GPU work (the union over streams), longer than the limit, the profiler's and the "
-    "hardware's own left out; at least so many, in two steps or more where there are steps, and together a noticeable "
-    "share.",
-    thresholds=(limits.IDLE_MIN, limits.IDLE_SHARE, limits.IDLE_TIMES),
+    "hardware's own left out; at least so many, in half of the steps where there are several, and together a "
+    "noticeable share.",
+    thresholds=(limits.IDLE_MIN, limits.IDLE_SHARE, limits.IDLE_TIMES, limits.IDLE_STEPS),
     weight=Weight.PROBLEM,
 )
 def idle_gap(view: View) -> Answer:
@@ -219,12 +203,17 @@ def idle_gap(view: View) -> Answer:
     ours = (gaps.reason != Idle.PROFILER) & (gaps.reason != Idle.QUEUED)
     long = np.flatnonzero(ours & (gaps.duration >= limits.IDLE_MIN.value))
     time = int(gaps.duration[long].sum()) // len(facts.devices)
-    share = time / view.length
+    share = time * len(facts.devices) / view.device_time if view.device_time > 0 else 0.0
     few = len(long) < limits.IDLE_TIMES.value
     if few or share < limits.IDLE_SHARE.value:
         return absent(f"{several(len(long), 'gap')}, {percent(share)} of the time")
-    if len(view.steps) > 1 and len(np.unique(facts.steps.of(gaps.start[long]))) < 2:
-        return absent("gaps in one step only")
+    if len(view.steps) > 1:
+        # The step that was late is the one that launched what ends the gap.
+        launch = np.where(gaps.after[long] >= 0, view.trace.links.launch_of[np.maximum(gaps.after[long], 0)], -1)
+        late = facts.steps.of(view.trace.start[launch[launch >= 0]])
+        late = np.unique(late[late >= 0])
+        if len(late) < max(2, limits.IDLE_STEPS.value * len(view.steps)):
+            return absent(f"such gaps in {len(late)} of {len(view.steps)} steps only")
     reasons = np.bincount(gaps.reason[long], weights=gaps.duration[long], minlength=len(Idle))
     order = np.argsort(-reasons, kind="stable")
     listed = ", ".join(
