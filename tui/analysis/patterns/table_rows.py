@@ -19,8 +19,8 @@ from tui.analysis.patterns.view import NO_LINKS, View, percent, several, us
     action="give each call more work, make fewer calls, compile, or replay a CUDA graph",
     code='model = torch.compile(model, mode="reduce-overhead")',
     decided="Over the steps (and the GPU work they launched, without the profiler's own time), the union of GPU work "
-    "is below the first limit, and most of the idle time is dispatch or host code, or the wait for the queue to fill again after a sync; waiting for "
-    "input, communication and the profiler is left out.",
+    "is below the first limit, and most of the idle time is dispatch, host code, or the filling of the queue after a "
+    "sync; not input, communication or the profiler.",
     thresholds=(limits.GPU_BUSY_LOW, limits.OVERHEAD_OF_IDLE),
     weight=Weight.PROBLEM,
 )
