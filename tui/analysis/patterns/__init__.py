@@ -11,7 +11,10 @@ A `Checker` is not thread-safe while it fills its tables: `warm()` it on the thr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
+
+import numpy as np
 
 from tui.analysis.patterns import compiled, cpu_lane, dispatch, gpu_lane, kernels, ranks, table_rows, waits
 from tui.analysis.patterns import scope as scopes
@@ -22,6 +25,7 @@ from tui.analysis.patterns.regime import Regime, Verdict, verdict
 from tui.analysis.patterns.registry import registered
 from tui.analysis.patterns.scope import Scope
 from tui.analysis.patterns.view import View
+from tui.trace.arrays import I64
 from tui.trace.trace import Trace
 
 __all__ = [
@@ -90,7 +94,16 @@ class Checker:
 
 def _ask(pattern: Pattern, view: View) -> Finding:
     answer = pattern.check(view)
+    if answer.state is State.FIRED:
+        answer = replace(answer, events=_by_time(view.trace, answer.events))
     return Finding(pattern, answer, min(answer.at_stake / view.scope.length, 1.0))
+
+
+def _by_time(trace: Trace, rows: I64) -> I64:
+    """Each event once, by start, then row."""
+    rows = np.sort(rows)
+    rows = rows[np.append(True, rows[1:] != rows[:-1])]
+    return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
 def _worst_first(found: Finding) -> tuple[int, int, int]:

@@ -172,7 +172,7 @@ class GapFinder:
             taken = taken | free
             return free
 
-        loading, syncs = remaining(self.loading), remaining(facts.on_launch_lanes(self.syncs))
+        loading, syncs = remaining(self.fetching), remaining(facts.on_launch_lanes(self.syncs))
         talking = remaining(facts.on_launch_lanes(facts.named(COMMUNICATION)))
         trace = facts.trace
         outermost = []

@@ -8,7 +8,7 @@ from tui.analysis.patterns import thresholds as limits
 from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_tell, fired
 from tui.analysis.patterns.regime import measure
 from tui.analysis.patterns.registry import pattern
-from tui.analysis.patterns.view import NO_LINKS, View, percent, several, us
+from tui.analysis.patterns.view import NO_LINKS, NOTHING_HERE, View, percent, several, us
 
 
 @pattern(
@@ -36,15 +36,10 @@ def overhead_bound(view: View) -> Answer:
         f"GPU busy {percent(shares.busy)} of {where} ({us(view.length)}); for {percent(shares.overhead)} it waited for "
         f"the CPU to dispatch or run code"
     )
-    gaps = view.gaps
-    chosen = gaps.after[np.isin(gaps.reason, shares.OVERHEAD) & (gaps.after >= 0)]
-    inside = view.cut(view.facts.rows(np.sort(chosen)))
-    evidence = steps.row if len(steps) else inside.row
-    return fired(
-        seen,
-        evidence if len(evidence) else view.ops.row[:1],
-        int(shares.overhead * view.device_time) // len(view.facts.devices),
-    )
+    evidence = view.something()
+    if not len(evidence):
+        return cannot_tell(NOTHING_HERE)
+    return fired(seen, evidence, int(shares.overhead * view.device_time) // len(view.facts.devices))
 
 
 @pattern(

@@ -20,6 +20,7 @@ NO_GPU_HERE = "no GPU work in this range"
 NO_CPU = "no ops were recorded on the CPU"
 NO_CALLS = "no runtime calls were recorded"
 NO_STEPS = "no steps were recorded: call prof.step()"
+NOTHING_HERE = "nothing was recorded in this range"
 NO_LINKS = "no launch could be joined to its GPU work"
 
 
@@ -146,6 +147,18 @@ class View:
 
     def missing_ops(self) -> str:
         return "" if len(self.facts.ops) else NO_CPU
+
+    def something(self) -> I64:
+        """Events that stand for the whole scope: its steps, else the work, the ops and calls, or the ranges in it."""
+        facts = self.facts
+        for rows in (self.steps.row, self.work.rows.row):
+            if len(rows):
+                return rows
+        for table in (facts.dispatching, facts.annotations):
+            rows = self.cut(table).row
+            if len(rows):
+                return rows
+        return np.empty(0, dtype=np.int64)
 
     def per_step(self, count: int) -> str:
         """ " (3 a step)" where steps are in the scope."""

@@ -13,7 +13,7 @@ from tui.analysis.patterns.facts import Rows
 from tui.analysis.patterns.gaps import Idle
 from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_tell, fired
 from tui.analysis.patterns.registry import pattern
-from tui.analysis.patterns.view import NO_CALLS, NO_GPU, NO_LINKS, NO_STEPS, View, percent, several, us
+from tui.analysis.patterns.view import NO_CALLS, NO_GPU, NO_LINKS, NO_STEPS, NOTHING_HERE, View, percent, several, us
 from tui.trace.arrays import I64
 from tui.trace.kinds import Kind
 
@@ -223,8 +223,9 @@ def idle_gap(view: View) -> Answer:
     )
     around = np.unique(np.concatenate([gaps.after[long][gaps.after[long] >= 0], _before(view, gaps.start[long])]))
     evidence = view.cut(facts.rows(around)).row
-    if not len(evidence):  # no work on screen at all: what the CPU did is what there is to see
-        evidence = view.cut(facts.ops).row
+    evidence = evidence if len(evidence) else view.something()
+    if not len(evidence):
+        return cannot_tell(NOTHING_HERE)
     return fired(f"{several(len(long), 'gap')}, {us(time)} or {percent(share)} of the time: {listed}", evidence, time)
 
 
