@@ -20,6 +20,7 @@ PROGRAM = "torchprof-tui"
 
 COMMANDS = {
     "info": "what a trace holds, as a table or as JSON",
+    "check": "what is slow and why: the cheatsheet's patterns, as a list or as JSON",
     "snapshot": "what the screen shows after some keys, as SVG or text",
     "cache": "what is kept of opened traces, and how to remove it",
 }

@@ -1,0 +1,388 @@
+"""What all patterns share about one trace, computed when first asked for and kept. Columns of rows, no objects.
+
+Rows are int64 arrays of event numbers; `start` and `end` of a table belong to its rows. Nothing here knows a scope:
+a viewport only cuts these tables (`view.py`), which is why it follows the cursor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tui.analysis.gpu_time import UNKNOWN_DEVICE, work_mask
+from tui.analysis.intervals import Intervals, union
+from tui.analysis.kernel_names import KernelClass, class_of_names, decode
+from tui.trace.arrays import I32, I64, U8, Bool
+from tui.trace.kinds import Kind
+from tui.trace.trace import Role, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """k events: `row` ascending (so by lane, then start) unless said otherwise."""
+
+    row: I64
+    start: I64
+    end: I64
+    name: I32
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def where(self, keep: Bool | I64) -> Rows:
+        return Rows(self.row[keep], self.start[keep], self.end[keep], self.name[keep])
+
+    @property
+    def duration(self) -> I64:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """All GPU work by start, over all streams. `launch` -1 for none; `kernel_class` a `KernelClass`."""
+
+    rows: Rows
+    kind: U8
+    lane: I32
+    device: I32
+    launch: I32
+    kernel_class: U8
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, keep: Bool | I64) -> Work:
+        return Work(
+            self.rows.where(keep),
+            self.kind[keep],
+            self.lane[keep],
+            self.device[keep],
+            self.launch[keep],
+            self.kernel_class[keep],
+        )
+
+    def is_class(self, *classes: KernelClass) -> Bool:
+        return np.isin(self.kernel_class, [int(one) for one in classes])
+
+    def is_kind(self, *kinds: Kind) -> Bool:
+        return np.isin(self.kind, [int(kind) for kind in kinds])
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of the thread that has most of them, in time order; `number` is N of ProfilerStep#N."""
+
+    row: I64
+    start: I64
+    end: I64
+    number: I64
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def of(self, times: I64) -> I64:
+        """int64[k]: which step each time lies in, -1 for none."""
+        if not len(self):
+            return np.full(len(times), -1, dtype=np.int64)
+        place = self.start.searchsorted(times, side="right") - 1
+        inside = (place >= 0) & (times < self.end[np.maximum(place, 0)])
+        return np.where(inside, place, -1)
+
+
+class Facts:
+    """About one trace; make one per trace and keep it."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._named: dict[tuple[object, ...], Rows] = {}
+        self._reported: dict[int, float | None] = {}
+
+    def rows(self, events: I64 | I32) -> Rows:
+        trace = self.trace
+        row = np.asarray(events, dtype=np.int64)
+        start = np.asarray(trace.start[row])
+        return Rows(row, start, start + trace.duration[row], np.asarray(trace.name[row]))
+
+    @cached_property
+    def _of_kind(self) -> dict[Kind, Rows]:
+        kinds = np.asarray(self.trace.kind)
+        wanted = (Kind.OP, Kind.RUNTIME, Kind.ANNOTATION, Kind.OVERHEAD)
+        return {kind: self.rows(np.flatnonzero(kinds == kind)) for kind in wanted}
+
+    @property
+    def ops(self) -> Rows:
+        return self._of_kind[Kind.OP]
+
+    @property
+    def calls(self) -> Rows:
+        """Runtime and driver calls."""
+        return self._of_kind[Kind.RUNTIME]
+
+    @cached_property
+    def dispatching(self) -> Rows:
+        """Ops and calls together."""
+        return self.rows(np.sort(np.concatenate([self.ops.row, self.calls.row])))
+
+    @cached_property
+    def ranges(self) -> Rows:
+        """Ops and annotations together: what has children that its reader may look into."""
+        return self.rows(np.sort(np.concatenate([self.ops.row, self.annotations.row])))
+
+    @property
+    def annotations(self) -> Rows:
+        """The user's ranges; no steps."""
+        return self._of_kind[Kind.ANNOTATION]
+
+    @property
+    def overhead(self) -> Rows:
+        """The profiler's own work."""
+        return self._of_kind[Kind.OVERHEAD]
+
+    @cached_property
+    def overhead_time(self) -> Intervals:
+        return union(self.overhead.start, self.overhead.end)
+
+    def named(self, pattern: str, *kinds: Kind) -> Rows:
+        """Events of these kinds (default: ops and annotations) whose name matches from its start; kept."""
+        key = (pattern, *kinds)
+        found = self._named.get(key)
+        if found is None:
+            matches = re.compile(pattern).match
+            tables = [self._of_kind[kind] for kind in kinds or (Kind.OP, Kind.ANNOTATION)]
+            parts = [self.names_that(table, lambda name: matches(name) is not None).row for table in tables]
+            found = self._named[key] = self.rows(np.sort(np.concatenate(parts)))
+        return found
+
+    def names_that(self, table: Rows, holds: Callable[[str], bool]) -> Rows:
+        """The events whose name fulfils a condition; asked once per distinct name."""
+        names = self.trace.names
+        present = np.flatnonzero(np.bincount(table.name, minlength=1))
+        chosen = [number for number in present.tolist() if holds(names[number])]
+        if not chosen:
+            return table.where(np.empty(0, dtype=np.int64))
+        flag = np.zeros(len(names), dtype=np.bool_)
+        flag[chosen] = True
+        return table.where(flag[table.name])
+
+    @cached_property
+    def work(self) -> Work:
+        trace = self.trace
+        row = np.flatnonzero(work_mask(np.asarray(trace.kind)))
+        row = row[np.argsort(trace.start[row], kind="stable")]
+        rows = self.rows(row)
+        lane = np.asarray(trace.lane[row])
+        device_of_lane = np.array(
+            [UNKNOWN_DEVICE if lane.device is None else lane.device for lane in trace.lanes], dtype=np.int32
+        )
+        classes = np.zeros(len(trace.names), dtype=np.uint8)
+        present = np.unique(rows.name)
+        classes[present] = class_of_names([trace.names[number] for number in present.tolist()])
+        device = device_of_lane[lane] if len(trace.lanes) else np.empty(0, dtype=np.int32)
+        launch = np.asarray(trace.links.launch_of[row])
+        return Work(rows, np.asarray(trace.kind[row]), lane, device, launch, classes[rows.name])
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """Those that did any work, ascending."""
+        return [int(device) for device in np.unique(self.work.device)]
+
+    def busy(self, device: int) -> Intervals:
+        return self._busy[device]
+
+    @cached_property
+    def _busy(self) -> dict[int, Intervals]:
+        return {device: self.union_of(self.work.where(self.work.device == device)) for device in self.devices}
+
+    @cached_property
+    def kernel_time(self) -> dict[int, Intervals]:
+        """device -> when it computed: kernels and fills, no copies and no collectives."""
+        work = self.work
+        computes = work.is_kind(Kind.KERNEL, Kind.MEMSET)
+        return {device: self.union_of(work.where(computes & (work.device == device))) for device in self.devices}
+
+    @cached_property
+    def collective_time(self) -> dict[int, Intervals]:
+        work = self.work
+        collective = work.is_kind(Kind.COLLECTIVE)
+        return {device: self.union_of(work.where(collective & (work.device == device))) for device in self.devices}
+
+    @staticmethod
+    def union_of(work: Work) -> Intervals:
+        return union(work.rows.start, work.rows.end)
+
+    @cached_property
+    def steps(self) -> Steps:
+        trace = self.trace
+        rows = np.array([step.event for step in trace.steps], dtype=np.int64)
+        numbers = np.array([step.number for step in trace.steps], dtype=np.int64)
+        if len(rows):
+            lanes = trace.lane[rows]
+            mine = lanes == np.bincount(lanes).argmax()
+            rows, numbers = rows[mine], numbers[mine]
+            order = np.argsort(trace.start[rows], kind="stable")
+            rows, numbers = rows[order], numbers[order]
+        start = np.asarray(trace.start[rows])
+        return Steps(rows, start, start + trace.duration[rows], numbers)
+
+    @cached_property
+    def window(self) -> tuple[int, int]:
+        """The time that the program worked: its steps and the GPU work launched in them; without steps, from the
+        first op or piece of work to the end of the last piece of work (of the last op on a CPU alone)."""
+        work, steps = self.work, self.steps
+        if len(steps):
+            launched = work.launch >= 0
+            begun = np.asarray(self.trace.start[work.launch[launched]])
+            ours = work.rows.end[launched][(begun >= steps.start[0]) & (begun < steps.end[-1])]
+            return int(steps.start[0]), int(max(steps.end.max(), ours.max(initial=0)))
+        starts = [table.start.min() for table in (self.ops, work.rows) if len(table)]
+        ends = work.rows.end if len(work) else self.ops.end
+        if not starts:
+            return self.trace.span
+        return int(min(starts)), int(ends.max())
+
+    @cached_property
+    def launch_lanes(self) -> I64:
+        """Threads that launched GPU work; all threads with ops where no launch was recorded."""
+        launch = self.work.launch[self.work.launch >= 0]
+        rows = launch if len(launch) else self.ops.row
+        return np.unique(self.trace.lane[rows]).astype(np.int64)
+
+    def on_launch_lanes(self, table: Rows) -> Rows:
+        return table.where(np.isin(self.trace.lane[table.row], self.launch_lanes))
+
+    def nearest(self, rows: I64 | I32, kind: Kind = Kind.OP) -> I64:
+        """int64[k]: the innermost ancestor of that kind, -1 for none. Climbs all rows a level at a time."""
+        trace = self.trace
+        found = np.full(len(rows), -1, dtype=np.int64)
+        alive = np.arange(len(rows))
+        at = np.asarray(rows, dtype=np.int64)
+        while len(alive):
+            at = trace.parent[at].astype(np.int64)
+            alive, at = alive[at >= 0], at[at >= 0]
+            hit = trace.kind[at] == kind
+            found[alive[hit]] = at[hit]
+            alive, at = alive[~hit], at[~hit]
+        return found
+
+    def outermost(self, rows: I64 | I32, counts: Bool) -> I64:
+        """int64[k]: the outermost ancestor for which `counts` bool[n] holds, -1 for none."""
+        trace = self.trace
+        found = np.full(len(rows), -1, dtype=np.int64)
+        alive = np.arange(len(rows))
+        at = np.asarray(rows, dtype=np.int64)
+        while len(alive):
+            at = trace.parent[at].astype(np.int64)
+            alive, at = alive[at >= 0], at[at >= 0]
+            hit = counts[at]
+            found[alive[hit]] = at[hit]
+        return found
+
+    @cached_property
+    def has_work(self) -> Bool:
+        """bool[n]: whether GPU work was launched by the event or anything beneath it."""
+        trace = self.trace
+        marked = np.zeros(len(trace), dtype=np.bool_)
+        fresh = np.zeros(len(trace), dtype=np.bool_)
+        at = self.work.launch[self.work.launch >= 0].astype(np.int64)
+        while len(at):
+            marked[at] = True
+            above = trace.parent[at]
+            above = above[above >= 0]
+            above = above[~marked[above]]
+            fresh[above] = True
+            # Each once: of those that share a parent, the one whose write stayed.
+            first = (
+                np.zeros(0, dtype=np.int64) if not len(above) else np.flatnonzero(fresh[above.min() : above.max() + 1])
+            )
+            at = first + (int(above.min()) if len(above) else 0)
+            fresh[at] = False
+        return marked
+
+    @cached_property
+    def aten(self) -> Bool:
+        """bool[n]: operators of the dispatcher (`aten::mm`, `torchvision::nms`), no wrappers of autograd or compile."""
+        counts = np.zeros(len(self.trace), dtype=np.bool_)
+        counts[self.named(r"(?!autograd::|c10d::|torch::)\w+::\w", Kind.OP).row] = True
+        return counts
+
+    @cached_property
+    def aten_of_launch(self) -> tuple[I64, I64]:
+        """(innermost, outermost) operator above the launch of each piece of work, -1 for none: int64[work]."""
+        launch = self.work.launch.astype(np.int64)
+        linked = launch >= 0
+        inner, outer = np.full(len(launch), -1, dtype=np.int64), np.full(len(launch), -1, dtype=np.int64)
+        calls, back = np.unique(launch[linked], return_inverse=True)
+        inner[linked] = self.nearest(calls)[back]
+        outer[linked] = self.outermost(calls, self.aten)[back]
+        return inner, outer
+
+    @cached_property
+    def launch_step(self) -> I64:
+        """int64[work]: the step in which each piece of work was launched, -1 for none or no launch."""
+        launch = self.work.launch
+        when = np.where(launch >= 0, self.trace.start[np.maximum(launch, 0)], np.iinfo(np.int64).min)
+        return self.steps.of(when)
+
+    @cached_property
+    def shape(self) -> I64:
+        """int64[work, 6]: grid and block of each piece, -1 where the trace has none."""
+        columns = []
+        for arg in ("grid", "block"):
+            out = np.full((len(self.work), 3), -1, dtype=np.int64)
+            sparse = self.trace.args.get(arg)
+            if sparse is not None and len(sparse.events):
+                place = np.minimum(sparse.events.searchsorted(self.work.rows.row), len(sparse.events) - 1)
+                hit = sparse.events[place] == self.work.rows.row
+                out[hit] = sparse.values[place[hit]]
+            columns.append(out)
+        return np.hstack(columns)
+
+    @cached_property
+    def alike(self) -> I64:
+        """int64[work]: a number for each name, grid and block; equal for runs of one kernel on one shape."""
+        # Mixed into 64 bits by odd multipliers: sorting one column takes a tenth of sorting seven.
+        mixed = self.work.rows.name.astype(np.uint64)
+        for column in range(self.shape.shape[1]):
+            mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
+            mixed = mixed + self.shape[:, column].astype(np.uint64) * np.uint64(0xBF58476D1CE4E5B9)
+        group: I64 = np.unique(mixed, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return group
+
+    def bytes_of(self, rows: I64) -> I64:
+        """int64[k], -1 where the trace does not tell."""
+        sparse = self.trace.args.get("bytes")
+        out = np.full(len(rows), -1, dtype=np.int64)
+        if sparse is not None and len(sparse.events):
+            place = np.minimum(sparse.events.searchsorted(rows), len(sparse.events) - 1)
+            hit = sparse.events[place] == rows
+            out[hit] = sparse.values[place[hit]]
+        return out
+
+    def reported_occupancy(self, row: int, group: int) -> float | None:
+        """Kineto's `est. achieved occupancy %` of one kernel, read from the file; kept for its group of `alike`."""
+        if group not in self._reported:
+            try:
+                value = self.trace.event(row).args().get("est. achieved occupancy %")
+                self._reported[group] = None if value is None else float(value)
+            except (OSError, LookupError, TypeError, ValueError):
+                self._reported[group] = None
+        return self._reported[group]
+
+    def name(self, row: int) -> str:
+        return self.trace.names[int(self.trace.name[row])]
+
+    def short(self, row: int, cells: int = 48) -> str:
+        """A kernel's decoded short name, else the name; cut to fit one line."""
+        name = self.name(row)
+        on_gpu = bool(work_mask(np.asarray(self.trace.kind[row : row + 1]))[0])
+        text = (decode(name).display or name) if on_gpu else name
+        return text if len(text) <= cells else text[: cells - 1] + "…"
+
+    @cached_property
+    def recorded_threads(self) -> bool:
+        """Whether any CPU thread was recorded at all."""
+        return any(lane.role is Role.THREAD and len(lane) for lane in self.trace.lanes)

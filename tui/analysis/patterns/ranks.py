@@ -1,0 +1,102 @@
+"""Beyond Part 1, several GPUs: communication that nothing hides, and ranks that arrive late."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tui.analysis.patterns import thresholds as limits
+from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_tell, fired
+from tui.analysis.patterns.registry import pattern
+from tui.analysis.patterns.view import NO_GPU, View, percent, several, us
+from tui.trace.kinds import Kind
+
+
+@pattern(
+    "exposed-comm",
+    Section.BEYOND,
+    "Communication that nothing hides",
+    meaning="collectives run while the GPU computes nothing: every such moment lengthens the step",
+    action="overlap: smaller or larger buckets, prefetch, start the collective earlier",
+    code="DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)",
+    decided="For each device, the union of collectives minus the union of kernels and fills, in the steps' span.",
+    thresholds=(limits.EXPOSED_SHARE,),
+    weight=Weight.PROBLEM,
+)
+def exposed_comm(view: View) -> Answer:
+    facts = view.facts
+    if not len(facts.work):
+        return cannot_tell(NO_GPU)
+    if not any(len(times) for times in facts.collective_time.values()):
+        ranks = view.trace.world_size
+        if ranks is None or ranks < 2:
+            return cannot_tell("one rank only: no collective was recorded")
+        return absent("no collective was recorded")
+    if not view.length:
+        return cannot_tell("the program did nothing in this range")
+    t0, t1 = view.window
+    exposed = {
+        device: facts.collective_time[device].clip(t0, t1) - facts.kernel_time[device].clip(t0, t1)
+        for device in facts.devices
+    }
+    time = sum(one.total for one in exposed.values()) // len(facts.devices)
+    share = time / view.length
+    if share < limits.EXPOSED_SHARE.value:
+        return absent(f"{us(time)} of communication is exposed, {percent(share)}")
+    work = view.work
+    rows = work.rows.where(work.kind == Kind.COLLECTIVE)
+    alone = np.zeros(len(rows), dtype=np.int64)
+    devices = work.device[work.kind == Kind.COLLECTIVE]
+    for device, times in exposed.items():
+        mine = devices == device
+        alone[mine] = times.before(rows.end[mine]) - times.before(rows.start[mine])
+    whole = sum(one.within(t0, t1) for one in facts.collective_time.values()) // len(facts.devices)
+    return fired(
+        f"{us(time)} of {us(whole)} in collectives is exposed: {percent(share)} of the time",
+        np.sort(rows.row[alone > 0]),
+        time,
+    )
+
+
+@pattern(
+    "straggler",
+    Section.BEYOND,
+    "One rank arrives late",
+    meaning="a collective ends for all when the last rank has come: all others wait for it",
+    action="look at what the late rank does before the collective: its data, its clocks, its code",
+    decided="Collectives matched by name and order over the devices of one trace: the spread of their starts. Needs "
+    "several ranks in the trace.",
+    thresholds=(limits.STRAGGLER_SHARE, limits.STRAGGLER_MIN),
+    weight=Weight.PROBLEM,
+)
+def straggler(view: View) -> Answer:
+    facts = view.facts
+    if not len(facts.work):
+        return cannot_tell(NO_GPU)
+    work = facts.work.where(facts.work.kind == Kind.COLLECTIVE)
+    devices = np.unique(work.device)
+    if len(devices) < 2:
+        return cannot_tell("one rank only: the others' traces are needed")
+    order = np.lexsort((work.rows.start, work.device))
+    work = work.where(order)
+    per_device = [np.flatnonzero(work.device == device) for device in devices]
+    names = {work.rows.name[mine].tobytes() for mine in per_device}
+    if len(names) != 1:
+        return cannot_tell("the ranks did not run the same collectives")
+    place = np.stack(per_device)
+    start, end = work.rows.start[place], work.rows.end[place]
+    late = start.argmax(axis=0)
+    spread = start.max(axis=0) - start.min(axis=0)
+    inside = view.touches(start.min(axis=0), end.max(axis=0))
+    wide = inside & (spread >= limits.STRAGGLER_MIN.value)
+    lost = int(spread[wide].sum())
+    share = lost / view.length if view.length else 0.0
+    if share < limits.STRAGGLER_SHARE.value:
+        return absent(f"starts differ by {us(int(spread[inside].max()))} at most" if inside.any() else "")
+    last = np.bincount(late[wide], weights=spread[wide], minlength=len(devices))
+    worst = int(devices[int(last.argmax())])
+    rows = view.cut(work.rows.where(np.sort(place[:, wide].reshape(-1))))
+    return fired(
+        f"{several(int(wide.sum()), 'collective')}: device {worst} comes last most often, {us(lost)} of waiting",
+        np.sort(rows.row),
+        min(lost, view.scope.length),
+    )
