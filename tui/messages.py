@@ -13,6 +13,8 @@ from textual.message import Message
 from tui.analysis.chain import Chain
 from tui.analysis.event_facts import Facts
 from tui.analysis.kernel_facts import KernelFacts
+from tui.analysis.patterns import Gaps
+from tui.analysis.patterns.asking import Checked
 from tui.analysis.ranges import RangeTime
 
 
@@ -144,6 +146,21 @@ class ChainRead(Message):
 
     chain: Chain
     kernel: KernelFacts | None
+
+
+@dataclass
+class TraceChecked(Message):
+    """The cheatsheet of the whole trace, and why its GPUs were idle."""
+
+    checked: Checked
+    gaps: Gaps
+
+
+@dataclass
+class ScopeChecked(Message):
+    """The cheatsheet of what one looks at."""
+
+    checked: Checked
 
 
 @dataclass

@@ -48,6 +48,14 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     raise AssertionError("it never happened")
 
 
+async def settled(pilot: Pilot[None]) -> None:
+    """Wait until the threads have nothing more to find out: what they found may make them look again."""
+    for _ in range(3):
+        await pilot.pause(0.05)
+        await pilot.app.workers.wait_for_complete()
+        await pilot.pause()
+
+
 def text_of(screen: ExplorerScreen) -> str:
     """What the terminal shows, line by line, without blanks at the ends."""
     return "\n".join(strip.text.rstrip() for strip in screen._compositor.render_strips())

@@ -82,8 +82,8 @@ async def test_a_real_kernel_and_what_limits_it(size: tuple[int, int]) -> None:
     async with explorer(shown, size) as (screen, pilot):
         select(screen, event_of(shown, "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT"))
         await pilot.press("k")
-        await until(pilot, lambda: screen._kernel._kernel is not None)
-        panel = screen._kernel.text()
+        await until(pilot, lambda: screen._inspection.kernel._kernel is not None)
+        panel = screen._inspection.kernel.text()
         for part in (
             "grid 4×2×1 = 8 blocks",
             "168 registers a thread",

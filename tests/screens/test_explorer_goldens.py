@@ -10,13 +10,9 @@ import os
 from pathlib import Path
 
 import pytest
-from textual.pilot import Pilot
 
-from tests.screens.explorer_app import SAMPLES, explorer, text_of, until
-from tui.screens.explorer import ExplorerScreen
+from tests.screens.explorer_app import SAMPLES, explorer, settled, text_of
 from tui.trace.loader import load
-from tui.widgets.chain_panel import ChainPanel
-from tui.widgets.details import Details
 
 GOLDENS = Path(__file__).resolve().parents[1] / "snapshots"
 
@@ -25,15 +21,9 @@ CASES = {
     "cuda_graph_replay": ("cuda_graph_replay", ("}", "f", "f")),
     "gpt2_train_stack_memory": ("gpt2_train_stack_memory", ("W", "/", "a", "d", "d", "m", "m", "enter", "n")),
     "chain": ("attention_flash", ("right", "down", "down", "down", "f", "l", "down")),
+    "cheatsheet": ("resnet18_starved_dataloader", ("c", "down", "enter")),
     "kernel": ("matmul_add_4096_warm_eager", ("/", *"nvjet", "enter", "k")),
 }
-
-
-async def _read(screen: ExplorerScreen, pilot: Pilot[None]) -> None:
-    """Wait for what threads find out about the selection."""
-    facts, chain = screen.query_one(Details), screen.query_one(ChainPanel)
-    await until(pilot, lambda: screen.walk.selected < 0 or (facts._facts is not None and chain.chain is not None))
-    await pilot.pause()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 48), (240, 60)], ids=lambda size: f"{size[0]}x{size[1]}")
@@ -47,9 +37,9 @@ async def test_explorer(name: str, size: tuple[int, int]) -> None:
     async with explorer(shown, size) as (screen, pilot):
         for key in keys:
             await pilot.press(key)
-            if key == "l":
-                await _read(screen, pilot)
-        await _read(screen, pilot)
+            if key in ("l", "c"):
+                await settled(pilot)
+        await settled(pilot)
         await pilot.pause()
         drawn = text_of(screen) + "\n"
     golden = GOLDENS / f"explorer-{name}-{size[0]}x{size[1]}.txt"

@@ -138,6 +138,8 @@ async def test_panels() -> None:
         await pilot.press("tab")
         assert "[kernel]" in text_of(screen)
         await pilot.press("tab")
+        assert "[cheatsheet]" in text_of(screen)
+        await pilot.press("tab")
         assert "[range]" in text_of(screen)
         assert "No range is marked" in text_of(screen)
         await pilot.press("tab")

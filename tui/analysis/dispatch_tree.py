@@ -1,9 +1,9 @@
 """The whole trace as one tree of calls: all events that were reached the same way are one node.
 
 A node is a path of names, below the thread that it ran on: `CPU 431 › ProfilerStep* › aten::linear › aten::addmm ›
-cudaLaunchKernel ⇢ gemm`; all `ProfilerStep#N` share one. GPU work hangs below the call that launched it; what has no launch in the trace hangs below a
-root of its own. Nodes are numbered in the order of a walk through the tree, heaviest child first, so what is beneath a
-node is a run of numbers, and what is on screen can be found without walking anything.
+cudaLaunchKernel ⇢ gemm`; all `ProfilerStep#N` share one. GPU work hangs below the call that launched it; what has no
+launch in the trace hangs below a root of its own. Nodes are numbered in the order of a walk through the tree, heaviest
+child first, so what is beneath a node is a run of numbers, and what is on screen can be found without walking anything.
 """
 
 from __future__ import annotations

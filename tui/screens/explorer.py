@@ -16,12 +16,8 @@ from textual.reactive import var
 from textual.screen import Screen
 from textual.widgets import Static
 
-from tui.analysis.chain import Chain, Dispatch
-from tui.analysis.event_facts import facts
 from tui.analysis.gpu_time import busy_by_device
 from tui.analysis.intervals import Intervals, union
-from tui.analysis.kernel_facts import kernel_facts
-from tui.analysis.ranges import range_time
 from tui.messages import (
     ChainRead,
     EventPicked,
@@ -37,11 +33,14 @@ from tui.messages import (
     PromptSubmitted,
     RangeDragged,
     RangeRead,
+    ScopeChecked,
     ScrollAsked,
+    TraceChecked,
     ZoomAsked,
 )
 from tui.screens.commands import ExplorerCommands
 from tui.screens.help import HelpScreen
+from tui.screens.inspection import Inspection
 from tui.screens.keys import BINDINGS, OPENS_PROMPT, key_hints, sections
 from tui.screens.reading import Reading
 from tui.screens.terminal import palette_for
@@ -50,17 +49,12 @@ from tui.screens.walk import Walk
 from tui.trace.kinds import Kind
 from tui.trace.ruler import format_duration
 from tui.trace.trace import Trace
-from tui.widgets.chain_panel import ChainPanel
-from tui.widgets.details import Details
-from tui.widgets.dock import Dock
 from tui.widgets.empty import no_events_text
 from tui.widgets.gutter import Gutter
-from tui.widgets.kernel_panel import KernelPanel
 from tui.widgets.names import Names
 from tui.widgets.overview import Overview
 from tui.widgets.painted import Painted
 from tui.widgets.prompt import Prompt
-from tui.widgets.range_stats import RangeStats
 from tui.widgets.ruler import Ruler
 from tui.widgets.status import Status
 from tui.widgets.timeline import Timeline
@@ -78,8 +72,11 @@ DOCK_SHARE, DOCK_LEAST, DOCK_MOST = 0.27, 6, 18
 DOCK_ROOMY_SHARE = 0.5
 """Where lanes leave lines empty the panels take them, up to this part of the height."""
 
-LINKED_AT_MOST = 8
-"""From an event with more GPU work beneath it than this, no link is drawn: it would say little about the event."""
+VERDICT_FROM = 20
+"""Screen heights from which the verdict has a line."""
+
+BRIEF_FROM = 170
+"""Screen widths from which the cheatsheet stands beside the panels all the time."""
 
 SEARCH, GO_TO = "search", "go to"
 
@@ -106,38 +103,27 @@ class ExplorerScreen(Screen[None]):
         shown, kind = (worked, Kind.KERNEL) if worked else ([_cpu_time(trace)], Kind.OP)
         self._overview = Overview(trace.steps, shown, kind, id="overview")
         self._ruler = Ruler(trace.steps, id="ruler")
-        self._details = Details(trace, id="details")
-        self._range_stats = RangeStats(trace, id="range")
-        self._dispatch = Dispatch(trace)
-        self._chain = ChainPanel(trace, id="chain")
-        self._kernel = KernelPanel(trace, id="kernel")
-        self._dock = Dock(
-            [
-                ("details", "details", self._details),
-                ("chain", "chain", self._chain),
-                ("kernel", "kernel", self._kernel),
-                ("range", "range", self._range_stats),
-            ],
-            id="dock",
-        )
+        self._inspection = Inspection(self, self.walk, self._busy, self._timeline, self._gutter)
+        self._dock = self._inspection.dock
         self._status = Status(id="status")
         self._prompt = Prompt(id="prompt")
         self._reading = Reading(self)
-        self._lit: Chain | None = None
         self._left = self._gutter.width_wanted(80)
         self._settled = False
-        self._asked: tuple[int, tuple[int, int] | None] = (-1, None)
 
     def compose(self) -> ComposeResult:
         yield Static("", id="too-small", markup=False)
         yield self._title
+        yield self._inspection.verdict
         yield self._overview
         yield self._ruler
         with Horizontal(id="lanes"):
             yield self._gutter
             yield self._timeline
         yield Static(no_events_text(self.trace), id="empty", markup=False)
-        yield self._dock
+        with Horizontal(id="panels"):
+            yield self._dock
+            yield self._inspection.brief
         yield self._status
         yield self._prompt
 
@@ -147,6 +133,7 @@ class ExplorerScreen(Screen[None]):
         self._repaint()
         self._status.keys(key_hints())
         self._show()
+        self.call_after_refresh(self._inspection.begin)
 
     def _repaint(self) -> None:
         """All our colours anew: the theme has changed."""
@@ -166,13 +153,15 @@ class ExplorerScreen(Screen[None]):
         self._gutter.styles.width = self._left
         self._overview.styles.height = self._overview.lines_wanted if height >= OVERVIEW_FROM else 1
         self._ruler.styles.height = self._ruler.lines_wanted if height >= STEPS_FROM else 1
-        self._dock.styles.height = self._dock_lines(height)
+        self.set_class(height < VERDICT_FROM, "low")
+        self.set_class(width < BRIEF_FROM, "narrow")
+        self.query_one("#panels").styles.height = self._dock_lines(height)
         self._show()
 
     def _dock_lines(self, height: int) -> int:
         """Lines for the panels on a screen of so many: their share, or what the lanes leave empty."""
         share = min(max(round(height * DOCK_SHARE), DOCK_LEAST), DOCK_MOST)
-        above = 2 + (self._overview.lines_wanted if height >= OVERVIEW_FROM else 1)
+        above = 2 + (height >= VERDICT_FROM) + (self._overview.lines_wanted if height >= OVERVIEW_FROM else 1)
         above += self._ruler.lines_wanted if height >= STEPS_FROM else 1
         lanes = sum(lane.rows for lane in self.trace.lanes) + len({lane.group for lane in self.trace.lanes}) + 1
         return max(share, min(height - above - lanes, int(height * DOCK_ROOMY_SHARE)))
@@ -209,21 +198,7 @@ class ExplorerScreen(Screen[None]):
         self._ruler.show(walk.viewport, self._left, walk.cursor(), marked)
         self._overview.show(walk.viewport, self._left)
         self._title.show(walk.viewport)
-        self._details.show(walk.selected)
-        self._chain.show(walk.selected)
-        self._kernel.show(walk.selected)
-        self._light()
-        self._range_stats.show(marked, walk.mark is not None and walk.mark.live)
-        before, self._asked = self._asked, (walk.selected, marked)
-        if before[0] != walk.selected and walk.selected >= 0:
-            self._reading.ask("facts", partial(self._facts_of, walk.selected))
-            self._reading.ask("chain", partial(self._chain_of, walk.selected))
-        if before[1] != marked:
-            if marked is not None:
-                self._reading.ask("range", partial(self._statistics_of, *marked))
-                self._dock.show("range")
-            elif self._dock.active == "range":
-                self._dock.show("details")
+        self._inspection.show()
         self._status.say(message or self._standing())
 
     def _standing(self) -> str:
@@ -237,44 +212,20 @@ class ExplorerScreen(Screen[None]):
             return f"{event.name} · {format_duration(event.duration)}"
         return ""
 
-    def _light(self) -> None:
-        """Everything that belongs to the selected event's chain, on every lane, and its link."""
-        chain = self._chain.chain
-        if chain is not self._lit:
-            self._lit = chain
-            self._timeline.lit = chain.events if chain is not None else ()
-        if chain is None:
-            self._timeline.link(-1, -1)
-            return
-        work = self.walk.selected
-        launch = int(self.trace.links.launch_of[work])
-        if launch < 0 and 0 < len(chain.work) <= LINKED_AT_MOST:
-            work, launch = chain.work[0].event, chain.work[0].launch
-        self._timeline.link(launch, work)
-
-    def _facts_of(self, event: int) -> FactsRead:
-        return FactsRead(event, facts(self.trace, event))
-
-    def _chain_of(self, event: int) -> ChainRead:
-        chain = self._dispatch.chain(event)
-        return ChainRead(chain, kernel_facts(self.trace, chain.work[0].event if chain.work else -1))
-
-    def _statistics_of(self, start: int, end: int) -> RangeRead:
-        return RangeRead(range_time(self.trace, start, end, self._busy))
+    def on_facts_read(self, message: FactsRead) -> None:
+        self._inspection.facts_read(message)
 
     def on_chain_read(self, message: ChainRead) -> None:
-        if message.chain.event != self.walk.selected:
-            return
-        if self._chain.wants(message.chain.event):
-            self._chain.learn(message.chain, message.kernel)
-        self._kernel.learn(message.chain, message.kernel)
-        self._light()
-
-    def on_facts_read(self, message: FactsRead) -> None:
-        self._details.learn(message.event, message.facts)
+        self._inspection.chain_read(message)
 
     def on_range_read(self, message: RangeRead) -> None:
-        self._range_stats.learn(message.range)
+        self._inspection.range_read(message)
+
+    def on_trace_checked(self, message: TraceChecked) -> None:
+        self._inspection.trace_checked(message)
+
+    def on_scope_checked(self, message: ScopeChecked) -> None:
+        self._inspection.scope_checked(message)
 
     # -- keys ----------------------------------------------------------------------------------------------
 
@@ -301,24 +252,25 @@ class ExplorerScreen(Screen[None]):
         self._do(partial(self.walk.beside, distance))
 
     def action_up(self) -> None:
-        self._do(partial(self._along_chain, -1) if self._walks_chain else self.walk.up)
+        self._do(lambda: self._or(self._inspection.along(-1, self.details_open), self.walk.up))
 
     def action_down(self) -> None:
-        self._do(partial(self._along_chain, 1) if self._walks_chain else self.walk.down)
+        self._do(lambda: self._or(self._inspection.along(1, self.details_open), self.walk.down))
 
-    @property
-    def _walks_chain(self) -> bool:
-        return self.details_open and self._dock.active == "chain" and self._chain.chain is not None
-
-    def _along_chain(self, distance: int) -> str:
-        event = self._chain.neighbour(distance)
-        if event < 0:
-            return f"the {'end' if distance > 0 else 'beginning'} of the chain; tab leaves it"
-        self.walk.select(event)
-        return ""
+    @staticmethod
+    def _or(said: str | None, move: Callable[[], str]) -> str:
+        """A panel that one walks takes the key; else the lanes do."""
+        return move() if said is None else said
 
     def action_jump(self) -> None:
-        self._do(self.walk.fit)
+        self._do(partial(self._inspection.jump, self.details_open))
+
+    def action_follow_next(self) -> None:
+        self.details_open = True
+        self._do(self._inspection.follow_next)
+
+    def action_labels(self) -> None:
+        self._do(self._inspection.toggle_labels)
 
     def action_follow(self, forward: bool) -> None:
         self._do(partial(self.walk.follow, forward))
@@ -352,7 +304,8 @@ class ExplorerScreen(Screen[None]):
         self._do(self.walk.toggle_mark)
 
     def action_to_found(self, later: bool) -> None:
-        self._do(partial(self.walk.to_found, later))
+        said = self._inspection.evidence(1 if later else -1, self.details_open)
+        self._do(lambda: self._or(said, partial(self.walk.to_found, later)))
 
     def action_search(self) -> None:
         self._ask(SEARCH, "text, or /regular expression/", self.walk.query)
@@ -363,6 +316,7 @@ class ExplorerScreen(Screen[None]):
     def action_next_panel(self, direction: int) -> None:
         self.details_open = True
         self._dock.cycle(direction)
+        self._inspection.light()
 
     def action_panel(self, name: str) -> None:
         if self.details_open and self._dock.active == name:
@@ -370,6 +324,7 @@ class ExplorerScreen(Screen[None]):
         else:
             self.details_open = True
             self._dock.show(name)
+        self._inspection.light()
 
     def action_tree(self) -> None:
         self.app.push_screen(TreeScreen(self.trace), self._come_back)

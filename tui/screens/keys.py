@@ -71,6 +71,24 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         id="panels.kernel",
         tooltip="show or hide the kernel: its footprint, its occupancy and what limits it",
     ),
+    Binding(
+        "c",
+        "panel('cheatsheet')",
+        "cheatsheet",
+        id="panels.cheatsheet",
+        tooltip="show or hide the cheatsheet: patterns on screen; ↑ ↓ choose, enter and n N go through their evidence",
+    ),
+    Binding(
+        "v",
+        "follow_next",
+        "scope",
+        id="panels.scope",
+        tooltip="what the cheatsheet is about: the screen, the selection, the whole trace",
+        show=False,
+    ),
+    Binding(
+        "x", "labels", "labels", id="panels.labels", tooltip="show or hide why the GPU was idle in its gaps", show=False
+    ),
     Binding("T", "tree", "tree", id="panels.tree", tooltip="dispatch tree: all calls by their path, heaviest first"),
     Binding("enter", "jump", "jump", id="panels.jump", tooltip="fit what the panel points at to the lanes", show=False),
     Binding("J", "scroll_panel(1)", "panel down", id="panels.down", tooltip="scroll the panel down", show=False),
@@ -95,7 +113,7 @@ HINTS = (
     ("{ }", "steps"),
     ("m", "mark"),
     ("space", "fold"),
-    ("l k T", "chain, kernel, tree"),
+    ("c l k T", "cheatsheet, chain, kernel, tree"),
     ("tab", "panel"),
     ("q", "quit"),
 )

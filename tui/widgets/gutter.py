@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.cells import cell_len
 from textual import events
 from textual.geometry import Size
@@ -14,7 +16,7 @@ from tui.widgets.names import clean, cut
 from tui.widgets.painted import Painted, Run, line
 from tui.widgets.units import format_value
 
-FOLDED, UNFOLDED, PINNED, CURRENT = "▸", "▾", "▴", "▌"
+FOLDED, UNFOLDED, PINNED, CURRENT, FLAGGED = "▸", "▾", "▴", "▌", "●"
 WHEEL_LINES = 3
 LABEL_EXTRA = 5
 """Around a label: the current lane's edge, the fold mark and a space, and the line to the lanes."""
@@ -43,6 +45,7 @@ class Gutter(Painted):
             if len(counter.values):
                 self._texts[counter.lane] += f" ≤ {format_value(float(counter.values.max()), counter.unit)}"
         self._lane = -1
+        self._flagged: frozenset[int] = frozenset()
 
     def width_wanted(self, screen_width: int) -> int:
         """Cells for the labels at this width of the screen."""
@@ -62,6 +65,13 @@ class Gutter(Painted):
         if before != lane:
             self.repaint([y for y, each in enumerate(self._lines) if each.lane in (before, lane)])
 
+    def flag(self, lanes: Iterable[int]) -> None:
+        """Lanes on which a pattern's evidence lies."""
+        flagged = frozenset(lanes)
+        if flagged != self._flagged:
+            self._flagged = flagged
+            self.repaint()
+
     def prepare(self, size: Size) -> None:
         self._lines = tuple(self._layout.window(self._top, size.height))
 
@@ -77,7 +87,8 @@ class Gutter(Painted):
             return line([(text, palette.heading), ("─" * width, palette.line)], width, palette.line)
         room = width - 2
         current = shown.lane == self._lane
-        edge: Run = (CURRENT if current else " ", palette.accent)
+        flagged = shown.lane in self._flagged and shown.first
+        edge: Run = (FLAGGED, palette.warning) if flagged else (CURRENT if current else " ", palette.accent)
         label = cut(self._label(y, shown), room)
         style = palette.active if current and shown.first else palette.text if label else palette.muted
         inner = line([(label, style)], room, style if current and shown.first else palette.text)

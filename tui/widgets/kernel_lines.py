@@ -106,7 +106,7 @@ def _occupancy(found: Footprint, palette: Palette, width: int) -> Lines:
         runs: list[Run] = [
             (f"  {_WORDS.get(name, name):<14}", palette.muted),
             (_bar(limit / most), palette.accent if name in theory.limited_by else palette.muted),
-            (f" {limit:>3} blocks fit {sign}", palette.text),
+            (f" {limit:>3} block{' fits' if limit == 1 else 's fit'} {sign}", palette.text),
         ]
         lines.append(runs)
     parts = []

@@ -22,7 +22,8 @@ from tui.trace.cells import Cells, cells, counter_cells
 from tui.trace.kinds import Kind
 from tui.trace.trace import Trace
 from tui.trace.viewport import Viewport
-from tui.widgets.bars import Decoration, deepest, dress, levels, strips
+from tui.widgets.bars import Decoration, Dressed, deepest, dress, levels, strips
+from tui.widgets.gap_labels import GapLabels
 from tui.widgets.lane_lines import Content, LaneLines, Line, rows_of
 from tui.widgets.link_line import End, link_cells
 from tui.widgets.names import Names
@@ -77,6 +78,9 @@ class Timeline(Painted):
         self._labels: dict[tuple[int, int, int], str] = {}
         self._link: tuple[int, int] | None = None
         self._link_cells: dict[int, list[tuple[int, str]]] = {}
+        self._gap_labels: GapLabels | None = None
+        self._labelled = True
+        self._gap_cells: dict[int, list[tuple[int, str]]] = {}  # by lane
         self._pressed: int | None = None
         self._dragging = False
 
@@ -118,6 +122,17 @@ class Timeline(Painted):
             self._link_cells = {} if self._frame is None else self._draw_link(self._frame.viewport, self.size)
             self.repaint(sorted({*before, *self._link_cells}))
 
+    def label_gaps(self, labels: GapLabels) -> None:
+        """Why the GPUs were idle is known now."""
+        self._gap_labels = labels
+        self.repaint()
+
+    def toggle_labels(self) -> bool:
+        """Show or hide them; whether they are shown now."""
+        self._labelled = not self._labelled
+        self.repaint()
+        return self._labelled
+
     def show_found(self, found: Bool | None) -> None:
         """Names that a search found, bool[names]; None for no search."""
         if found is not self._decoration.found:
@@ -157,6 +172,8 @@ class Timeline(Painted):
         if frame is None or frame.viewport != viewport or frame.lines != lines:
             self._frame = self._look(viewport, lines)
         self._link_cells = self._draw_link(viewport, size)
+        labels = self._gap_labels if self._labelled else None
+        self._gap_cells = {} if labels is None else labels.cells(viewport)
         if len(self._labels) > LABELS_KEPT:
             self._labels.clear()
 
@@ -173,10 +190,10 @@ class Timeline(Painted):
             decoration = replace(self._decoration, marked=self._marked_cells(frame.viewport))
             dressed = dress(self.trace, chosen, frame.viewport.ns_per_cell, decoration)
             for row, y in enumerate(with_events):
-                for x, glyph in self._link_cells.get(y, ()):
-                    if dressed.event[row, x] < 0:
-                        dressed.glyph[row, x] = ord(glyph)
-                        dressed.style[row, x] = _LINK
+                shown = frame.lines[y]
+                if shown.first:
+                    _write(dressed, row, self._gap_cells.get(shown.lane, ()), BLANK)
+                _write(dressed, row, self._link_cells.get(y, ()), _LINK)
             made = strips(dressed, self.trace, self._names, self._labels, self.palette.cells)
             painted = dict(zip(with_events, made, strict=True))
         return [painted[y] if y in painted else self._other_line(y, frame, size.width) for y in ys]
@@ -349,3 +366,11 @@ class Timeline(Painted):
             return
         first, last = sorted((self._pressed, min(max(x, 0), self._viewport.width - 1)))
         self.post_message(RangeDragged(self._viewport.time(first), self._viewport.time(last + 1), done))
+
+
+def _write(dressed: Dressed, row: int, cells: Iterable[tuple[int, str]], style: int) -> None:
+    """Characters into the cells of a row that show no event."""
+    for x, glyph in cells:
+        if dressed.event[row, x] < 0:
+            dressed.glyph[row, x] = ord(glyph)
+            dressed.style[row, x] = style

@@ -1,0 +1,48 @@
+"""A checker that threads may ask: one question at a time, and only the latest is worth an answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tui.analysis.patterns import Checker, Finding, Gaps, Scope, Verdict
+from tui.trace.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """All findings in a scope, worst first, and the verdict on it."""
+
+    scope: Scope
+    findings: Sequence[Finding]
+    verdict: Verdict
+
+
+class Asking:
+    """Shared by the threads of one screen."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._checker = Checker(trace)
+        self._lock = threading.Lock()
+        self._latest: Scope | None = None
+
+    @property
+    def whole(self) -> Scope:
+        return self._checker.whole
+
+    def warm(self) -> tuple[Checked, Gaps]:
+        """The whole trace, and why its GPUs were idle; what later questions share is computed on the way."""
+        with self._lock:
+            found = self._check(self._checker.whole)
+            return found, self._checker.finder.gaps
+
+    def check(self, scope: Scope) -> Checked | None:
+        """None where another scope has been asked about since: nobody waits for this one any more."""
+        self._latest = scope
+        with self._lock:
+            return self._check(scope) if self._latest is scope else None
+
+    def _check(self, scope: Scope) -> Checked:
+        findings = self._checker.check(scope)
+        return Checked(scope, findings, self._checker.verdict(scope, findings))

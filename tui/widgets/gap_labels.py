@@ -1,0 +1,47 @@
+"""Why a GPU was idle, written into the blank of its first stream where there is room."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tui.analysis.patterns import Gaps, Idle
+from tui.trace.trace import Role, Trace
+from tui.trace.viewport import Viewport
+
+LEAST_CELLS = 6
+"""A gap narrower than this has no room for a word; its reason is in the cheatsheet."""
+
+
+class GapLabels:
+    """`cells` gives, for each lane that shows labels, the characters by column."""
+
+    def __init__(self, trace: Trace, gaps: Gaps) -> None:
+        self._gaps = gaps
+        self._lane_of: dict[int, int] = {}
+        for number, lane in enumerate(trace.lanes):
+            if lane.role is Role.STREAM and lane.device is not None:
+                before = self._lane_of.get(lane.device)
+                if before is None or len(lane) > len(trace.lanes[before]):
+                    self._lane_of[lane.device] = number
+
+    def cells(self, viewport: Viewport) -> dict[int, list[tuple[int, str]]]:
+        """(column, character) by lane. Only gaps wide enough on this screen are looked at one by one: at most one for
+        every few columns."""
+        gaps = self._gaps
+        least = LEAST_CELLS * viewport.ns_per_cell
+        wide = np.flatnonzero((gaps.end - gaps.start >= least) & (gaps.start < viewport.t1) & (gaps.end > viewport.t0))
+        found: dict[int, list[tuple[int, str]]] = {}
+        for place in wide.tolist():
+            lane = self._lane_of.get(int(gaps.device[place]))
+            first = max(viewport.cell(int(gaps.start[place])) + 1, 0)
+            last = min(viewport.cell(int(gaps.end[place])) - 1, viewport.width - 1)
+            room = last - first + 1
+            if lane is None or room < LEAST_CELLS:
+                continue
+            text = Idle(int(gaps.reason[place])).label
+            text = f"‹{text}›" if room >= len(text) + 2 else text
+            if len(text) > room:
+                continue
+            begin = first + (room - len(text)) // 2
+            found.setdefault(lane, []).extend((begin + k, character) for k, character in enumerate(text))
+        return found
