@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.build import cpu, gpu_annotation, kernel, memcpy, memset, sync, trace
@@ -46,6 +46,7 @@ def test_algebra_is_that_of_sets(one: list[tuple[int, int]], other: list[tuple[i
     assert members(a - b) == covered(one) - covered(other)
 
 
+@example(pieces=[(0, 2)], t0=1, length=0)
 @given(PIECES, TIMES, st.integers(0, 60))
 def test_parts_of_a_set(pieces: list[tuple[int, int]], t0: int, length: int) -> None:
     t1 = t0 + length

@@ -474,7 +474,6 @@ NO_TRACES = {
 
 
 @pytest.mark.parametrize(("text", "words"), NO_TRACES.items(), ids=lambda value: repr(value)[:24])
-@pytest.mark.xfail(reason="some damage is not yet mended entry by entry")
 def test_what_is_no_trace_is_named_in_one_line(text: bytes, words: str) -> None:
     with pytest.raises(TraceError) as caught:
         decode(text)
@@ -497,7 +496,6 @@ def many(count: int = 60) -> bytes:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("bare", [False, True])
-@pytest.mark.xfail(reason="some damage is not yet mended entry by entry")
 def test_a_file_cut_anywhere_keeps_its_whole_entries(layout: str, bare: bool) -> None:
     given_entries = [json.loads(event(k, args={"l": [{"a": k}, {"b": '}, {"'}]})) for k in range(8)]
     text = (FRAMES["bare" if bare else "after"] % LAYOUTS[layout](given_entries)).encode()
@@ -565,7 +563,6 @@ DAMAGE: dict[str, tuple[bytes, bytes, str, str]] = {
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("layout", ["kineto", "json.dump", "one line", "lines"])
 @pytest.mark.parametrize("size", [400, 256 * 1024])
-@pytest.mark.xfail(reason="some damage is not yet mended entry by entry")
 def test_damage_is_mended(damage: str, layout: str, size: int, tmp_path: Path) -> None:
     old, new, kind, name = DAMAGE[damage]
     given_entries = [json.loads(event(k, args={"l": [{"a": k}, {"b": "}"}]})) for k in range(60)]
@@ -594,7 +591,6 @@ def test_damage_is_mended(damage: str, layout: str, size: int, tmp_path: Path) -
 @pytest.mark.parametrize("layout", ["kineto", "json.dump", "one line", "lines", "indented"])
 @pytest.mark.parametrize("size", [400, 256 * 1024])
 @pytest.mark.parametrize("garbage", [b"\x00" * 40, b'"ph": X', b"}}}}", b"[[["])
-@pytest.mark.xfail(reason="some damage is not yet mended entry by entry")
 def test_what_cannot_be_mended_is_counted_and_nothing_else_is_lost(
     where: int, layout: str, size: int, garbage: bytes
 ) -> None:
@@ -607,6 +603,21 @@ def test_what_cannot_be_mended_is_counted_and_nothing_else_is_lost(
     assert rows == whole[:where] + whole[where + 1 :]
     assert decoded.unreadable == 1
     assert found(decoded) == {problems.UNREADABLE_ENTRY: 1}
+    assert decoded.header["baseTimeNanoseconds"] == 5
+
+
+@pytest.mark.parametrize("size", [300, 256 * 1024])
+def test_damage_beside_what_looks_like_entries(size: int) -> None:
+    """Lists inside of entries that begin as entries do, two damaged neighbours, and damage that hides a bracket."""
+    given_entries = [json.loads(event(k, args={"l": [{"a": k}, {"name": "}"}], "d": [[1]]})) for k in range(60)]
+    text = (FRAMES["end"] % LAYOUTS["lines"](given_entries)).encode()
+    whole = expected_rows(entries_of(text))
+    for k in (20, 21, 59):
+        text = text.replace(b'"args": {"l": [{"a": %d}' % k, b'"args":": " {"l": [{"a": %d}' % k)
+    text = text.replace(b'"name": "op 40"', b'"name": "op 40"}}}')
+    decoded = decode(text, chunk_size=size)
+    assert decoded_rows(decoded) == [row for k, row in enumerate(whole) if k not in (20, 21, 40, 59)]
+    assert found(decoded) == {problems.UNREADABLE_ENTRY: 4}
     assert decoded.header["baseTimeNanoseconds"] == 5
 
 

@@ -51,6 +51,8 @@ class Intervals:
 
     def clip(self, t0: int, t1: int) -> Intervals:
         """The part of the set between two times."""
+        if t1 <= t0:
+            return NOTHING
         first = int(self.ends.searchsorted(t0, side="right"))
         last = max(int(self.starts.searchsorted(t1)), first)
         return Intervals(np.maximum(self.starts[first:last], t0), np.minimum(self.ends[first:last], t1))

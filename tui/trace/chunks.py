@@ -10,19 +10,19 @@ chunk apart.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from tui.trace.arrays import I64
-from tui.trace.repair import LARGEST_REPAIR, readable
-from tui.trace.salvage import Salvage, closing, lead_of, salvage, separators
+from tui.trace.repair import readable
+from tui.trace.salvage import Salvage, cut_after, lead_of, salvage
+from tui.trace.scan import scan
 
 CHUNK = 256 * 1024
 """Bytes of text decoded at a time: small enough that the dicts die young and in the processor's cache."""
+
+_MAY_BE_WHOLE = 1 << 20
+"""Bytes without an end of an entry that may still be one whole entry; real ones are below a few hundred KB."""
 
 LARGEST_ENTRY = 64 << 20
 """An entry longer than this is given up: text without an end must not fill the memory."""
@@ -59,51 +59,6 @@ class Window:
         self.base += self.at
         self.at = 0
         self.text = b"".join(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """What a scan met: the commas between values and the bracket that closes them (-1 for none), as offsets.
-
-    `depth` and `quoted` are how it stood at the end, to go on from there.
-    """
-
-    commas: I64
-    close: int
-    depth: int
-    quoted: bool
-
-
-_ESCAPE = re.compile(rb"\\.", re.DOTALL)
-
-_STEP = np.zeros(256, np.int8)
-_STEP[list(b"{[")] = 1
-_STEP[list(b"}]")] = -1
-
-
-def scan(text: bytes, depth: int = 0, quoted: bool = False) -> Scan:
-    """Follow strings and depth through text that begins inside an array or object, before a value or a key.
-
-    The text must not end in the middle of an escape. Damaged text gives some answer; only a parser can trust it.
-    """
-    if not text:
-        return Scan(np.empty(0, np.int64), -1, depth, quoted)
-    if b"\\" in text:
-        text = _ESCAPE.sub(b"__", text)
-    data = np.frombuffer(text, np.uint8)
-    inside = np.bitwise_xor.accumulate(data == ord('"'))
-    if quoted:
-        np.logical_not(inside, out=inside)
-    step = _STEP[data]
-    step[inside] = 0
-    level = np.cumsum(step, dtype=np.int32)
-    level += depth
-    below = np.flatnonzero(level < 0)
-    close = int(below[0]) if len(below) else -1
-    commas = np.flatnonzero((data == ord(",")) & (level == 0) & ~inside)
-    if close >= 0:
-        commas = commas[: np.searchsorted(commas, close)]
-    return Scan(commas, close, int(level[-1]), bool(inside[-1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +120,7 @@ class Entries:
             text = text.rstrip(b"\\")
         found = scan(text)
         self._inside = found.close < 0 and not len(found.commas)
-        if found.close >= 0:
+        if found.close >= 0 and text.startswith(b"]", found.close):
             return self._last(window.at + found.close)
         if not len(found.commas):
             return None
@@ -201,7 +156,7 @@ class Entries:
         return chunk
 
     def _damaged(self, size: int) -> Chunk | None:
-        """The chunk up to the last place in the window that looks like one between entries, taken apart.
+        """What the window holds up to the last place that looks like one between entries, taken apart.
 
         Up to the end of the file, where that is in the window: then the closing bracket is looked for, and an entry
         that the file does not finish. None where a larger window may show more.
@@ -209,26 +164,29 @@ class Entries:
         window = self._window
         text = window.text[window.at : window.at + size]
         final = window.ended and window.at + size >= len(window.text)
+        given_up = size > LARGEST_ENTRY
         if not final:
-            if self._inside and size <= LARGEST_REPAIR:
+            if self._inside and size <= _MAY_BE_WHOLE:
                 return None
-            cuts = separators(text)
-            if cuts:
-                text = text[: cuts[-1]]
-            elif size <= LARGEST_ENTRY:
+            cut = cut_after(text)
+            if cut > 0:
+                text = text[:cut]
+            elif not given_up:
                 return None
         found = salvage(text)
         used = len(text) + (not final)
-        for start, stop in found.unreadable:
-            close = closing(text, start, stop, final and stop == len(text))
-            if close >= 0:
-                text = text[:close]
-                found = salvage(text)
-                self.closed, used = True, close + 1
-                break
-        if final and not self.closed and found.unreadable and found.unreadable[-1][1] == len(text):
+        if found.close >= 0:
+            self.closed, used = True, found.close + 1
+            text = text[: found.close]
+            found = salvage(text)
+        elif found.unreadable and found.unreadable[-1][1] == len(text) and (final or not given_up):
             start = found.unreadable[-1][0]
-            self.partial = window.offset + start
+            if final:
+                self.partial = window.offset + start
+            elif not start:
+                return None
+            else:
+                used = start
             text = text[: max(start - 1, 0)]
             found = salvage(text)
         chunk = Chunk(window.offset, text, found.values, found)

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tui.trace.chunks import Window, scan
+from tui.trace.chunks import Window
 from tui.trace.problems import CUT_SHORT, TEXT_AFTER_END, UNREADABLE_HEADER, Tally, excerpt
 from tui.trace.repair import readable, repaired
+from tui.trace.scan import scan
 from tui.trace.source import TraceError
 
 KEPT_BYTES = 64 * 1024
@@ -233,7 +234,7 @@ def described(head: bytes) -> str:
     if b"\0" in head[:4] and head[:4].count(b"\0") == 2:
         return "UTF-16 text; a trace is UTF-8"
     controls = sum(byte < 32 and byte not in b"\t\n\f\r\x1b" for byte in head[:1024])
-    if b"\0" in head[:1024] or controls > len(head[:1024]) // 32:
+    if b"\0" in head[:1024] or controls > max(1, len(head[:1024]) // 32):
         return "binary data"
     values = readable(head)
     if values is not None and len(values) == 1:

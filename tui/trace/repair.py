@@ -39,6 +39,18 @@ def readable(text: bytes) -> list[Any] | None:
     return values
 
 
+_NOT_ASCII = bytes(range(128, 256))
+
+
+def breaks_off(text: bytes) -> bool:
+    """Whether the text is the beginning of a value, without fault as far as it goes."""
+    try:
+        orjson.loads(text.rstrip(_NOT_ASCII))  # half a character is no fault here
+    except orjson.JSONDecodeError as error:
+        return error.msg == "unexpected end of data"
+    return False
+
+
 def repaired(piece: bytes) -> tuple[list[Any], Kinds] | None:
     """The values of a piece of text that does not parse, and the kinds of repair that it took; None if hopeless."""
     if len(piece) > LARGEST_REPAIR:
@@ -146,6 +158,7 @@ _KEY_MISSING_A_QUOTE = re.compile(r'"?([A-Za-z_][\w .%/()#-]*?)"?\s*:')
 _NEXT_KEY = r'(?:"[^"\\\n]*"|[A-Za-z_][\w .%/()#-]*")\s*:'
 _ENDS_IN_OBJECT = re.compile(rf'"\s*(?:,+\s*{_NEXT_KEY}|,*\s*\}}\s*[,}}\]])')
 _ENDS_IN_LIST = re.compile(r'"\s*(?:,+\s*(?:["\[{\d-]|true|false|null|nan|inf)|,*\s*\])', re.IGNORECASE)
+_SWALLOWED = re.compile(r',\s*"[^"\\\n]*"\s*:')  # a string that holds the keys after it has lost its end
 _BARE_QUOTE = re.compile(r'\\.|(")', re.DOTALL)
 
 
@@ -237,7 +250,7 @@ class _Requoter:
     def _string(self) -> str | None:
         ends = _ENDS_IN_OBJECT if self._open[-1:] == ["{"] else _ENDS_IN_LIST
         found = ends.search(self._text, self._at + 1)
-        if not found:
+        if not found or _SWALLOWED.search(self._text, self._at + 1, found.start()):
             return None
         body = mend_string(self._text[self._at + 1 : found.start()], self._kinds)
         self._put(f'"{_BARE_QUOTE.sub(self._escape, body)}"', found.start() + 1)

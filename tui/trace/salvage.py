@@ -1,21 +1,37 @@
 """Takes damaged text apart, entry by entry, and keeps all that can be read.
 
-Where one entry ends is told by the text that stands between entries again and again, never by quotes and brackets:
-those are what damage upsets. All of this depends on the text alone, so that a stored chunk, read again, yields the
-same entries.
+Where one entry ends is told by how the next one begins, `, {"ph":`, never by quotes and brackets alone: those are
+what damage upsets. The same may stand inside an entry, so a place is believed only if the text before it can be read
+or mended as entries, or if an entry follows. All of this depends on the text alone, so that a stored chunk, read
+again, yields the same entries.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
-from tui.trace.repair import Kinds, readable, repaired
+from tui.trace.problems import REPAIRED_COMMA
+from tui.trace.repair import Kinds, breaks_off, readable, repaired
+from tui.trace.scan import scan
 
-_MOST_MERGED = 64
-"""How many pieces are tried as one entry, where a list inside an entry looks like the list of entries."""
+_MOST_MERGED = 16
+"""How many pieces are tried as one damaged entry, where text inside of it looks like the beginning of an entry."""
+
+_MOST_CROSSED = 2
+"""How many of these may begin exactly as entries do, in this text."""
+
+_SCANNED = (16 * 1024, 256 * 1024)
+"""Bytes that are scanned for the end of an entry which is healthy, but full of what looks like beginnings."""
+
+_MOST_SPACE = 64
+"""Bytes of white space that may stand between an entry and the comma behind it."""
+
+_MOST_CLOSINGS = 64
+"""How many brackets are tried as the one that closes the list, behind an entry that nothing mends."""
 
 
 @dataclass(slots=True)
@@ -23,54 +39,24 @@ class Salvage:
     """What damaged text held. Places are offsets in that text.
 
     `values`: what could be read, in order. `repairs`: (kind, where its entry begins), once for each kind that an
-    entry needed. `unreadable`: (start, stop) of what no repair helps.
+    entry needed. `unreadable`: (start, stop) of what no repair helps. `close`: the bracket that closes the list of
+    entries; what follows it has not been looked at. -1 where the text does not reach that far.
     """
 
     values: list[Any] = field(default_factory=list)
     repairs: list[tuple[str, int]] = field(default_factory=list)
     unreadable: list[tuple[int, int]] = field(default_factory=list)
+    close: int = -1
 
 
 def salvage(text: bytes) -> Salvage:
-    """Everything that can be read of text that begins where an entry begins, and ends where one ends."""
-    found = Salvage()
-    places = pieces(text)
-    k = 0
-    while k < len(places):
-        start, stop = places[k]
-        k += 1
-        values = readable(text[start:stop])
-        if values is None:
-            mended = repaired(text[start:stop])
-            if mended is None:
-                mended, more = _merged(text, start, places[k : k + _MOST_MERGED])
-                k += more
-            if mended is None:
-                found.unreadable.append((start, stop))
-                continue
-            values, kinds = mended
-            found.repairs.extend((kind, start) for kind in kinds)
-        found.values.extend(values)
-    return found
-
-
-def _merged(text: bytes, start: int, following: list[tuple[int, int]]) -> tuple[tuple[list[Any], Kinds] | None, int]:
-    """An entry that begins at `start` and runs over some of the following pieces, and how many those are."""
-    for more, (next_start, stop) in enumerate(following, 1):
-        alone = readable(text[next_start:stop])
-        if alone and isinstance(alone[-1], dict) and "ph" in alone[-1]:
-            break  # an entry of its own: what stands before it is over
-        values = readable(text[start:stop])
-        if values is not None:
-            return (values, {}), more
-        mended = repaired(text[start:stop])
-        if mended is not None:
-            return mended, more
-    return None, 0
+    """Everything that can be read of text that begins where an entry begins."""
+    return _Salvager(text).run()
 
 
 _LEAD = re.compile(rb'\s*\{\s*"')
-_BETWEEN = re.compile(rb'\}\s*,(\s*\{\s*")')
+_FIRST_KEY = re.compile(rb'\s*\{\s*"([^"\\\n]{1,64})"\s*:')
+_USUAL_FIRST_KEYS = frozenset((b"ph", b"name", b"cat", b"pid", b"tid", b"ts"))
 
 
 def lead_of(text: bytes, at: int = 0) -> bytes:
@@ -79,38 +65,160 @@ def lead_of(text: bytes, at: int = 0) -> bytes:
     return found.group() if found else b""
 
 
-def separators(text: bytes) -> list[int]:
-    """Where the commas between entries probably are."""
-    lead = lead_of(text)
-    if not lead or b"," + lead not in text:
-        often = Counter(_BETWEEN.findall(text)).most_common(1)
-        if not often:
-            return []
-        lead = often[0][0]
-    return [found.start(1) for found in re.finditer(rb"\}\s*(,)" + re.escape(lead), text)]
+def cut_after(text: bytes) -> int:
+    """Where the last comma stands that is probably one between entries; -1 for none."""
+    cuts = _beginnings(text)
+    return cuts[-1] if cuts else -1
 
 
-def pieces(text: bytes) -> list[tuple[int, int]]:
-    """(start, stop) of what is probably one entry each; none where there is but white space."""
-    if not text.strip():
-        return []
-    cuts = separators(text)
-    return list(zip([0, *(cut + 1 for cut in cuts)], [*cuts, len(text)], strict=True))
+def _beginnings(text: bytes) -> list[int]:
+    """The commas before what begins as entries do; one of the quotes around the key may be missing."""
+    first = _FIRST_KEY.match(text)
+    keys = _USUAL_FIRST_KEYS | {first[1]} if first else _USUAL_FIRST_KEYS
+    either = b"|".join(re.escape(key) for key in sorted(keys))
+    return [found.start() for found in re.finditer(rb',\s*\{\s*(?:"(?:%b)"?|(?:%b)")\s*:' % (either, either), text)]
 
 
-_MAY_CLOSE = re.compile(rb"\}\s*,?\s*(\])")
-_SURELY_CLOSES = re.compile(rb'\}\s*,?\s*(\])\s*(?:\}\s*\Z|\Z|,\s*"[^"\\\n]*"\s*:)')
+def _plausible(values: list[Any]) -> bool:
+    """Whether these can be entries, and no pieces of one: everything that has a place on a lane has one of these."""
+    objects = [value for value in values if type(value) is dict]
+    return bool(objects) and all("ph" in value and ("name" in value or "pid" in value) for value in objects)
 
 
-def closing(text: bytes, start: int, stop: int, last: bool) -> int:
-    """Where the bracket stands that closes the list of entries, in a piece that cannot be read as it is; -1 if nowhere.
+_MAY_CLOSE = re.compile(rb'\}\s*,?\s*(\])(?=\s*(?:\}?\s*\Z|,\s*"[^"\\\n]*"\s*:))')
 
-    What stands before it must be an entry, or mend to one; in the `last` piece of a file it is enough that what
-    follows can only follow a closed list.
-    """
-    for found in _MAY_CLOSE.finditer(text, start, stop):
-        before = text[start : found.start(1)]
-        if readable(before) is not None or repaired(before) is not None:
-            return found.start(1)
-    surely = _SURELY_CLOSES.search(text, start, stop) if last else None
-    return surely.start(1) if surely else -1
+
+class _Salvager:
+    """One walk through the text: `_bounds[k]` are the commas where pieces may end, the end of the text the last."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._bounds = [*_beginnings(text), len(text)]
+        self._found = Salvage()
+        self._start = 0
+        self._k = 0
+        first = _FIRST_KEY.match(text)
+        self._as_ever = re.compile(rb',\s*\{\s*"%b"\s*:' % re.escape(first[1] if first else b"ph"))
+
+    def run(self) -> Salvage:
+        while self._start < len(self._text) and self._found.close < 0:
+            if not self._text[self._start : self._bounds[self._k]].strip():
+                self._go_on(self._bounds[self._k])
+                continue
+            if not (self._plain() or self._mended(self._k) or self._healthy() or self._merged()):
+                self._lost()
+        return self._found
+
+    def _go_on(self, at: int) -> None:
+        """Stand behind the comma at `at`."""
+        self._start = at + 1
+        while self._k < len(self._bounds) - 1 and self._bounds[self._k] <= at:
+            self._k += 1
+
+    def _plain(self) -> bool:
+        stop = self._bounds[self._k]
+        values = readable(self._text[self._start : stop])
+        if values is None:
+            return False
+        self._found.values.extend(values)
+        self._go_on(stop)
+        return True
+
+    def _mended(self, k: int) -> bool:
+        """The text up to a bound, or up to a bracket before it that closes the list, as one damaged entry."""
+        stop = self._bounds[k]
+        mended = _mended(self._text[self._start : stop])
+        if mended is None:
+            for close in self._closings(self._start, stop):
+                mended = _mended(self._text[self._start : close])
+                if mended is not None:
+                    self._found.close = close
+                    break
+        if mended is None:
+            return False
+        values, kinds = mended
+        self._found.values.extend(values)
+        self._found.repairs.extend((kind, self._start) for kind in kinds)
+        self._go_on(stop)
+        return True
+
+    def _healthy(self) -> bool:
+        """An entry that is whole, whatever looks like a beginning inside of it; or the last one, and the bracket."""
+        values, end = self._whole(self._start, self._bounds[self._k])
+        if values is None:
+            return False
+        if self._text.startswith(b"]", end):
+            self._found.close = end
+            if self._found.values and not values:
+                self._found.repairs.append((REPAIRED_COMMA, self._start))
+        self._found.values.extend(values)
+        self._go_on(end)
+        return True
+
+    def _whole(self, start: int, bound: int) -> tuple[list[Any] | None, int]:
+        """What stands up to the next comma or bracket that strings and brackets tell to be the end, and that place.
+
+        Only where the text is without fault up to the bound: a scan of what is damaged tells nothing, and costs.
+        """
+        if bound < len(self._text) and not breaks_off(self._text[start:bound]):
+            return None, -1
+        for size in _SCANNED:
+            text = self._text[start : start + size].rstrip(b"\\")
+            ends = scan(text)
+            end = int(ends.commas[0]) if len(ends.commas) else ends.close
+            if end >= 0:
+                return readable(text[:end]) if text[end] in b",]" else None, start + end
+        return None, -1
+
+    def _merged(self) -> bool:
+        """A damaged entry that runs over several pieces, up to where an entry surely follows."""
+        crossed = 0
+        for k in range(self._k + 1, min(self._k + _MOST_MERGED, len(self._bounds))):
+            crossed += self._begins_as_ever(self._bounds[k - 1])
+            if crossed > _MOST_CROSSED or self._entry_between(k - 1, k):
+                return False
+            if self._mended(k):
+                return True
+        return False
+
+    def _entry_between(self, k: int, after: int) -> bool:
+        piece = self._text[self._bounds[k] + 1 : self._bounds[after]]
+        values = readable(piece)
+        if values is None:
+            values, _ = self._whole(self._bounds[k] + 1, self._bounds[after])
+        return _plausible(values) if values is not None else _mended(piece) is not None
+
+    def _lost(self) -> None:
+        """The text is given up to where an entry follows, or begins just as the first one of the text did."""
+        start = self._start
+        if breaks_off(self._text[start : self._bounds[self._k]]) and breaks_off(self._text[start:]):
+            self._found.unreadable.append((start, len(self._text)))
+            self._go_on(len(self._text))
+            return
+        for k in range(self._k, len(self._bounds)):
+            stop = self._bounds[k]
+            for close in self._closings(start if k == self._k else self._bounds[k - 1], stop):
+                self._found.unreadable.append((start, close))
+                self._found.close = close
+                return
+            if k + 1 == len(self._bounds) or self._begins_as_ever(stop) or self._entry_between(k, k + 1):
+                self._found.unreadable.append((start, stop))
+                self._go_on(stop)
+                return
+
+    def _begins_as_ever(self, comma: int) -> bool:
+        before = self._text[max(comma - _MOST_SPACE, 0) : comma].rstrip()
+        return before.endswith(b"}") and self._as_ever.match(self._text, comma) is not None
+
+    def _closings(self, start: int, stop: int) -> Iterator[int]:
+        """The brackets behind which the text goes on as a document does behind its list of entries."""
+        for found in islice(_MAY_CLOSE.finditer(self._text, start, stop), _MOST_CLOSINGS):
+            rest = self._text[found.end() :].strip()
+            after = b'{"":0%b' % rest
+            if not rest or readable(after) is not None or breaks_off(after):
+                yield found.start(1)
+
+
+def _mended(piece: bytes) -> tuple[list[Any], Kinds] | None:
+    mended = repaired(piece)
+    return mended if mended is not None and _plausible(mended[0]) else None
