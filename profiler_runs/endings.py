@@ -8,6 +8,7 @@ they save before they leave. SIGKILL and a crash in native code cannot be caught
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import signal
@@ -140,3 +141,19 @@ def end_by_signal(signum: int) -> None:
     """End this process by `signum`, so that its parent sees what it would have seen without us."""
     signal.signal(signum, signal.SIG_DFL)
     os.kill(os.getpid(), signum)
+
+
+def let_children_exit() -> None:
+    """Call it once torch's profiler has been used: a child that the program forks from now on can end by `exit`.
+
+    Kineto keeps a thread from then on (since torch 2.13, if not before), and what C runs at exit waits for it: for ever
+    in a child, which has no such thread. There nothing is run at exit but the flushing of C's own files.
+    """
+    os.register_at_fork(after_in_child=_exit_at_once)
+
+
+def _exit_at_once() -> None:
+    with contextlib.suppress(OSError, AttributeError):  # on_exit is glibc's
+        libc = ctypes.CDLL(None)
+        for function in (libc._exit, libc.fcloseall):  # called with the status, the last one first
+            libc.on_exit(function, None)

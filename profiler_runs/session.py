@@ -97,6 +97,7 @@ class Session:
         self._pid = os.getpid()
         self._finished = False
         self._recorded = False
+        self._lost = False  # something was recorded that could not be kept, which has been told
         self._stops = 0
         self.yielded = False  # the program profiles itself
         self.noticed: set[str] = set()
@@ -231,9 +232,11 @@ class Session:
         try:
             kept = self.exporter.save(profile, cycle)
         except Abandoned:
+            self._lost = True
             self.log(f"gave up saving cycle {cycle.number}")
             return
         if kept is None:
+            self._lost = True
             self.log(f"nothing of cycle {cycle.number} could be kept")
             return
         self.manifest.keep(kept)
@@ -310,7 +313,7 @@ class Session:
         facts["script_traces"] = self.own_profiling.traces
         if facts["script_traces"]:
             self.log("the program wrote its own: " + ", ".join(facts["script_traces"]))
-        elif not facts["kept"] and not self.yielded:
+        elif not facts["kept"] and not self.yielded and not self._lost:
             self.log(f"nothing was recorded: {self.mode.why_nothing()}")
         facts["environment"] = devices.describe(self.torch)
         self.manifest.end("ended", how, status)
