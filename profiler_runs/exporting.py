@@ -19,8 +19,8 @@ from .recording import Cycle
 # time, all of which the program waits.
 COMPRESSION = 3
 CHUNK = 1 << 20
-# torch writes the JSON uncompressed, 15 to 20 times what is kept: beyond this (in MB) a trace is too large to open anyway.
-ROOM = 2_000
+# torch writes the JSON uncompressed, 15 to 20 times what is kept. One beyond this is too large to open anyway.
+ROOM = 2_000  # MB
 TABLE_ROWS = 100
 # torch makes a Python object of about 3 KB of every event for its table, in some 60 µs each: two million take two
 # minutes and 6 GB. The viewer makes the same table from the trace.

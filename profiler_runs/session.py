@@ -146,7 +146,7 @@ class Session:
             raise UsageError(f"cannot write to {self.folder.path}: {explain(refused)}")
         self.reporter.phase("starting", folder=self.folder.path)
         self.endings.install()
-        self.endings.watch(self.torch)
+        self.endings.watch(self.torch, self.main.call)
         self.own_profiling.install()
         atexit.register(self.finish, "finished", 0)
         self.mode.install()

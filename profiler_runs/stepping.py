@@ -71,7 +71,7 @@ class OptimizerSteps:
         # A post hook (register_optimizer_step_post_hook) is called inside the range "Optimizer.step#…" that torch
         # records, so a step that ended there would cut that range in two. Around the hooked method it has just closed.
         @functools.wraps(make_step)
-        def profile_hook_step(step: Callable[..., Any]) -> Callable[..., Any]:
+        def profile_hook_step(step: Callable[..., Any]) -> Any:
             hooked = make_step(step)
 
             @_unseen

@@ -112,7 +112,9 @@ def cut_short(profile: Any, monkeypatch: pytest.MonkeyPatch, folders: tuple[str,
         elif once:
             raise RuntimeError("Trace is already saved.")
         whole = written[0]
-        Path(path).write_bytes(whole[: len(whole) // 2] if os.path.basename(os.path.dirname(path)) in folders else whole)
+        Path(path).write_bytes(
+            whole[: len(whole) // 2] if os.path.basename(os.path.dirname(path)) in folders else whole
+        )
 
     monkeypatch.setattr(profile, "export_chrome_trace", cutting)
 
