@@ -13,7 +13,6 @@ import functools
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -25,6 +24,7 @@ _TERMINATING = (signal.SIGTERM, signal.SIGHUP)
 _HELD = (signal.SIGINT, *_TERMINATING, signal.SIGCHLD)
 UNBLOCK_AFTER = 3.0  # seconds that a program may stay in native code once it is told to end
 STUCK_AFTER = 30.0  # … before it is taken for one that never leaves it
+_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, <linux/prctl.h>
 _LEAVING = ("_exit", "abort", "execv", "execve")  # in `os`; its other exec functions call the last two
 
 
@@ -151,6 +151,16 @@ class Endings:
             if signal.getsignal(signum) in (self._terminate, self._note):
                 signal.signal(signum, signal.SIG_DFL)
         self._release()
+
+
+def end_with_parent(parent: str | None = None) -> None:
+    """Be sent SIGTERM when the parent ends, even if it is killed; where `parent` is given, if that is its pid.
+
+    Linux alone has it.
+    """
+    if parent is None or parent == str(os.getppid()):
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
 
 
 def end_by_signal(signum: int) -> None:

@@ -301,7 +301,7 @@ import status, schedule  # its own, though the harness has modules of these name
 class Thing: pass
 pickle.loads(pickle.dumps(Thing()))
 print(json.dumps([sys.argv, sys.path[0], __name__, __file__, __spec__, __package__, status.mine, schedule.mine,
-    sorted(name for name in os.environ if name in ("TORCHPROF_STATUS", "TORCHPROF_RUN_FOLDER")), sys.modules["__main__"].Thing.__module__,
+    sorted({"TORCHPROF_STATUS", "TORCHPROF_RUN_FOLDER"} & set(os.environ)), sys.modules["__main__"].Thing.__module__,
     [path for path in sys.path if path.endswith("profiler_runs")], "annotations" in globals(), 1 / 2]))
 def f(x: undefined_name_is_an_error): pass
 """
