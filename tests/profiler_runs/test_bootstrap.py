@@ -81,6 +81,7 @@ def test_nothing_of_ours_is_on_the_path(start: Start, tmp_path: Path) -> None:
     assert run.out == "status endings profiler_runs False\n"
 
 
+@pytest.mark.slow
 def test_as_a_module_and_safe(tmp_path: Path) -> None:
     """-m needs the package installed; -I gives neither us nor the program a place on sys.path."""
     pytest.importorskip("torch")

@@ -77,6 +77,7 @@ def test_a_backend_that_does_not_run_here(start: Start) -> None:
     assert "Traceback" not in run.err
 
 
+@pytest.mark.slow
 def test_by_itself() -> None:
     pytest.importorskip("torch")
     done = subprocess.run(
@@ -112,6 +113,7 @@ def test_every_sample_is_a_workload() -> None:
     assert len({recording.name for recording in RECORDINGS}) == len(RECORDINGS)
 
 
+@pytest.mark.slow
 def test_recording_a_sample(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     done = subprocess.run(

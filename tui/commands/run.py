@@ -81,7 +81,7 @@ def _request(options: argparse.Namespace) -> Request:
         value = getattr(options, option.name)
         if value is True:
             words.append(option.flag)
-        elif value not in (None, False):
+        elif value is not None and value is not False:  # 0 is said
             words += [option.flag, f"{value:g}" if isinstance(value, float) else str(value)]
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     return Request(tuple(command), tuple(words), options.python, options.output)
