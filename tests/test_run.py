@@ -15,6 +15,7 @@ import pytest
 
 from tests.terminal import Terminal
 from tui.cli import main
+from tui.runs.past import past_runs
 from tui.trace.loader import load
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -75,6 +76,9 @@ def test_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "aten::mm" in Path(result["table"]).read_text()
     assert "matmul_add (8, 8)" in err  # the program's own output is out of the way
     assert Path(result["folder"]).parent == tmp_path / "runs"
+    (past,) = past_runs(str(tmp_path / "runs"))
+    assert past.request.options == ("--active", "2")
+    assert list(past.result.traces) == result["traces"]
 
 
 @needs_torch

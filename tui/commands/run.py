@@ -89,6 +89,7 @@ def _request(options: argparse.Namespace) -> Request:
 
 def _recorded(request: Request, argv: list[str], channel: Channel, quiet: bool) -> Result:
     """Run it to its end. `quiet`: what the program prints goes to stderr."""
+    from tui.runs.past import remember
     from tui.runs.result import read_result
 
     # With a terminal the program shares it, with its keys too: a ctrl+c there reaches both of us. Without one it gets
@@ -109,6 +110,8 @@ def _recorded(request: Request, argv: list[str], channel: Channel, quiet: bool) 
         _relay(process, channel)
         status = process.wait()
         signals.finish()
+    if channel.folder is not None:
+        remember(channel.folder, request)
     return read_result(channel.folder, status, time.monotonic() - started, request.command)
 
 

@@ -7,5 +7,6 @@ here by its path alone: neither it nor torch is imported.
 `request`  what the user asks for → the command that records it, or why it cannot be
 `channel`  what the run says while it goes on
 `result`   what it kept, read from its folder
+`past`     runs of before, and asking for them again
 =========  =========================================================================
 """
