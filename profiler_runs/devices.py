@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import platform
 import sys
+from collections.abc import Iterator
 from typing import Any
 
+_KINETO_LEVEL = "KINETO_LOG_LEVEL"
 OLDEST_TORCH = (2, 1)
 # What a driver puts there: told without loading it, which would spoil CUDA for children that the program forks.
 _GPU_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
@@ -17,14 +20,28 @@ class NoTorchError(Exception):
     """This interpreter cannot record; the text says why and what to do, in one line."""
 
 
+@contextlib.contextmanager
+def quiet_kineto() -> Iterator[None]:
+    """Kineto, if it reads its level now, says nothing in the middle of the program's output, unless the user wants it.
+
+    It reads the level as torch loads or as the first profiler is prepared, and since torch 2.13 tells "USDT:
+    profiler_start" above its errors. What goes wrong is seen in the trace and told from there (`missing`).
+    """
+    if _KINETO_LEVEL in os.environ:
+        yield
+        return
+    os.environ[_KINETO_LEVEL] = "99"
+    try:
+        yield
+    finally:
+        os.environ.pop(_KINETO_LEVEL, None)
+
+
 def load_torch() -> Any:
     """torch, new enough to record with. Raises NoTorchError."""
-    # Kineto tells its own progress to stderr from its warning level down, in the middle of the program's output.
-    quiet = "KINETO_LOG_LEVEL" not in os.environ
-    if quiet:
-        os.environ["KINETO_LOG_LEVEL"] = "3"
     try:
-        torch = importlib.import_module("torch")
+        with quiet_kineto():
+            torch = importlib.import_module("torch")
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise NoTorchError(f"torch in {sys.executable} is broken: {error}") from error
@@ -34,9 +51,6 @@ def load_torch() -> Any:
         ) from error
     except (ImportError, OSError) as error:
         raise NoTorchError(f"torch in {sys.executable} does not load: {str(error).splitlines()[0]}") from error
-    finally:
-        if quiet:
-            del os.environ["KINETO_LOG_LEVEL"]
     version = _version(torch)
     if version < OLDEST_TORCH:
         raise NoTorchError(

@@ -19,6 +19,8 @@ from .recording import Cycle
 # time, all of which the program waits.
 COMPRESSION = 3
 CHUNK = 1 << 20
+# torch writes the JSON uncompressed, 15 to 20 times what is kept. One beyond this is too large to open anyway.
+ROOM = 2_000  # MB
 TABLE_ROWS = 100
 # torch makes a Python object of about 3 KB of every event for its table, in some 60 µs each: two million take two
 # minutes and 6 GB. The viewer makes the same table from the trace.
@@ -91,6 +93,13 @@ def _chunks(path: str) -> Iterator[bytes]:
             yield chunk
 
 
+def _export(profile: Any, path: str) -> None:
+    """Let torch write its JSON to `path`, or as much of it as the disk takes."""
+    profile.export_chrome_trace(path)
+    with contextlib.suppress(OSError):
+        os.rename(f"{path}.tmp", path)  # where torch leaves, since 2.13, what it could not complete
+
+
 def _complete(path: str) -> bool:
     """Whether the JSON at `path` ends as a trace does: torch reports no error where the disk was full."""
     try:
@@ -121,26 +130,43 @@ class Exporter:
         counts = Counts()
         raw = os.path.join(self._paths.path, f".preflight.{os.getpid()}.json")
         with contextlib.suppress(OSError), removed(raw):  # a full disk is told when the trace itself is written
-            profile.export_chrome_trace(raw)
+            _export(profile, raw)
             for _ in count_chunks(_chunks(raw), counts):
                 pass
         return counts
 
     def _save_trace(self, profile: Any, cycle: Cycle, trace: str) -> Kept | None:
-        # torch writes the JSON uncompressed, 15 to 20 times what is kept, so a second disk is worth a try.
-        for folder in (self._paths.path, tempfile.gettempdir()):
-            raw = os.path.join(folder, f".{os.path.basename(trace)}.{os.getpid()}.json")
-            with removed(raw):
+        cut = None
+        with contextlib.ExitStack() as raws:
+            for folder in self._by_room():
+                raw = os.path.join(folder, f".{os.path.basename(trace)}.{os.getpid()}.json")
+                raws.enter_context(removed(raw))
                 try:
-                    profile.export_chrome_trace(raw)
+                    _export(profile, raw)
                     if _complete(raw):
                         return self._compress(raw, cycle, trace)
-                    if folder != self._paths.path:
-                        return self._salvage(raw, cycle, trace)
-                    self._log(f"{folder} has no room for the trace ({_free(folder)} MB free): trying another disk")
                 except OSError as error:
                     self._log(f"cannot write {raw}: {explain(error)}")
+                    continue
+                except RuntimeError as error:
+                    if cut is None:
+                        self._log(f"torch could not write the trace: {error}")
+                    break  # since torch 2.13 there is no second try
+                cut = raw if os.path.exists(raw) else cut
+                self._log(f"{folder} has no room for the trace ({_free(folder)} MB free)")
+            if cut is not None:
+                try:
+                    return self._salvage(cut, cycle, trace)
+                except OSError as error:
+                    self._log(f"cannot write {trace}: {explain(error)}")
         return None
+
+    def _by_room(self) -> list[str]:
+        """Where the JSON may lie until it is compressed: the run's own folder, but last where its disk is nearly full
+        and another one is not, because there is no second try.
+        """
+        own, other = self._paths.path, tempfile.gettempdir()
+        return [other, own] if _free(own) < min(ROOM, _free(other)) else [own, other]
 
     def _compress(self, raw: str, cycle: Cycle, trace: str) -> Kept:
         """Keep the whole trace that lies in `raw`, compressed if there is room for that too."""

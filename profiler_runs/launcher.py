@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import glob
 import importlib
 import importlib.util
@@ -17,7 +16,7 @@ import time
 from typing import Any
 
 from . import folder
-from .endings import end_by_signal
+from .endings import end_by_signal, end_with_parent
 from .files import explain, write_json
 from .manifest import SCHEMA
 from .options import Options, UsageError
@@ -28,7 +27,6 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLL = 0.05  # seconds
 FAIL_TOGETHER = 5.0  # seconds for the others to notice that a rank has died, before they are told
 SAVE_WITHIN = 120.0  # seconds for a rank that was told to end, before it is killed
-_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, <linux/prctl.h>
 
 
 def wanted(options: Options) -> bool:
@@ -67,17 +65,19 @@ class _Launch:
                 signal.signal(signum, self._forward)
         self._write_manifest("running", None)
         self._reporter.phase("starting", folder=self._path, launcher=True)
-        channel = os.environ.get(STATUS_VARIABLE, "")
+        channel = self._reporter.channel  # a descriptor that was inherited lies elsewhere by now; a path stays one
+        inherited = os.environ.get(STATUS_VARIABLE, "").isdigit() and channel is not None
+        told = {STATUS_VARIABLE: str(channel)} if inherited else {}
         for argv, environment in commands:
             self._children.append(
                 subprocess.Popen(
                     argv,
-                    env={**os.environ, **environment, folder.FOLDER_VARIABLE: self._path},
+                    env={**os.environ, **environment, **told, folder.FOLDER_VARIABLE: self._path},
                     stdin=subprocess.DEVNULL,
-                    pass_fds=[int(channel)] if channel.isdigit() else [],
+                    pass_fds=[channel] if inherited and channel is not None else [],
                     # Its own session: a terminal's Ctrl-C reaches a rank once, through us, and never twice.
                     start_new_session=True,
-                    preexec_fn=_end_with_parent,
+                    preexec_fn=end_with_parent,
                 )
             )
         status = self._wait()
@@ -221,12 +221,6 @@ def _torchrun_commands(options: Options) -> list[tuple[list[str], dict[str, str]
     *python, harness = _harness()
     argv = [*python, "-m", "torch.distributed.run", *own, harness, *options.as_argv()]
     return [([*argv, *module, parsed.training_script, *parsed.training_script_args], {})]
-
-
-def _end_with_parent() -> None:
-    """In a new child: be told to end if we are killed. Linux alone has it."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
 
 
 def _read(path: str) -> dict[str, Any]:

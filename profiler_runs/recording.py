@@ -12,6 +12,8 @@ from typing import Any
 import torch
 import torch.profiler
 
+from .devices import quiet_kineto
+from .endings import let_children_exit
 from .schedule import NONE, RECORD, SAVE, WARMUP, Phase, Plan
 
 OWN_MARK = "_torchprof_own"  # an attribute of the profiles that are ours, not the program's
@@ -74,6 +76,7 @@ class Recorder:
         self._thread = 0
         self._first, self._began, self._cycles = 0, 0.0, 0
         self._counted = self._open_ended = False  # as the plan says
+        self._used = False
         self.making = False  # a profile that is made now is ours, not the program's
         self.step_number = 0
 
@@ -147,7 +150,11 @@ class Recorder:
             if self._state == NONE and wanted in (WARMUP, RECORD):
                 self._profile = torch.profiler.profile(**vars(self._flags))
                 setattr(self._profile, OWN_MARK, True)
-                self._profile.prepare_trace()
+                with quiet_kineto():
+                    self._profile.prepare_trace()
+                if not self._used:
+                    self._used = True
+                    let_children_exit()
                 self._state = WARMUP
             if self._state == WARMUP and wanted == RECORD:
                 self._profile.start_trace()

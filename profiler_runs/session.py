@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import devices, folder, launcher, ranks, target
-from .endings import Abandoned, Endings, StopRun
+from .endings import Abandoned, Endings, StopRun, end_with_parent
 from .files import explain
 from .options import DEFAULT_ACTIVE, Options, UsageError, parse
 from .outcome import exit_status, said, show
-from .status import STATUS_VARIABLE, Reporter
+from .status import PARENT_VARIABLE, STATUS_VARIABLE, Reporter
 
 USAGE_STATUS = 2  # as the command line's: the input or the call is wrong
 STOP_TRIES = 3  # times that a program may catch being stopped
@@ -28,14 +28,22 @@ def main(argv: list[str]) -> int:
     """Run the command line `argv`; an exit status, where the program's own way out does not raise."""
     environment = dict(os.environ)
     rank = ranks.identify(environment)
-    reporter = Reporter(rank.rank if rank else None, environment.get(STATUS_VARIABLE))
+    parent = environment.get(PARENT_VARIABLE)
+    name = "torchprof" if parent is None else "torchprof-tui"
+    reporter = Reporter(rank.rank if rank else None, environment.get(STATUS_VARIABLE), name)
+    if parent is not None:
+        end_with_parent(parent)
     reporter.phase("starting")
     try:
         options = parse(argv)
         if launcher.wanted(options):
             return launcher.run(options, reporter)
-        for name in (STATUS_VARIABLE, folder.FOLDER_VARIABLE):  # between us and the app, not for the program
-            os.environ.pop(name, None)
+        for variable in (
+            STATUS_VARIABLE,
+            PARENT_VARIABLE,
+            folder.FOLDER_VARIABLE,
+        ):  # between us and the app, not for the program
+            os.environ.pop(variable, None)
         torch = devices.load_torch()
         return Session(options, torch, reporter, rank, environment).run()
     except (UsageError, devices.NoTorchError) as error:
@@ -97,6 +105,7 @@ class Session:
         self._pid = os.getpid()
         self._finished = False
         self._recorded = False
+        self._lost = False  # something was recorded that could not be kept, which has been told
         self._stops = 0
         self.yielded = False  # the program profiles itself
         self.noticed: set[str] = set()
@@ -145,7 +154,7 @@ class Session:
             raise UsageError(f"cannot write to {self.folder.path}: {explain(refused)}")
         self.reporter.phase("starting", folder=self.folder.path)
         self.endings.install()
-        self.endings.watch(self.torch)
+        self.endings.watch(self.torch, self.main.call)
         self.own_profiling.install()
         atexit.register(self.finish, "finished", 0)
         self.mode.install()
@@ -231,9 +240,11 @@ class Session:
         try:
             kept = self.exporter.save(profile, cycle)
         except Abandoned:
+            self._lost = True
             self.log(f"gave up saving cycle {cycle.number}")
             return
         if kept is None:
+            self._lost = True
             self.log(f"nothing of cycle {cycle.number} could be kept")
             return
         self.manifest.keep(kept)
@@ -310,7 +321,7 @@ class Session:
         facts["script_traces"] = self.own_profiling.traces
         if facts["script_traces"]:
             self.log("the program wrote its own: " + ", ".join(facts["script_traces"]))
-        elif not facts["kept"] and not self.yielded:
+        elif not facts["kept"] and not self.yielded and not self._lost:
             self.log(f"nothing was recorded: {self.mode.why_nothing()}")
         facts["environment"] = devices.describe(self.torch)
         self.manifest.end("ended", how, status)

@@ -4,6 +4,9 @@ The app names a file, a named pipe or an inherited descriptor in the environment
 there is one JSON object with `time` (Unix seconds), `pid` and `rank`, and either `log` (a line of text) or `phase`
 (one of `PHASES`) with what belongs to it. Lines are shorter than a pipe's atomic write, are never waited for, and
 are dropped when nobody reads.
+
+An app that names its pid in TORCHPROF_PARENT has the run end, saved, when it ends itself, however that is; and lines
+for people carry the app's name.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 STATUS_VARIABLE = "TORCHPROF_STATUS"
+PARENT_VARIABLE = "TORCHPROF_PARENT"
 PHASES = (
     "starting",
     "waiting",
@@ -64,11 +68,12 @@ def _open_channel(name: str) -> int:
 class Reporter:
     """Says what happens: to stderr, to the run's log file, to the app. No method raises or blocks."""
 
-    def __init__(self, rank: int | None = None, channel: str | None = None) -> None:
+    def __init__(self, rank: int | None = None, channel: str | None = None, name: str = "torchprof") -> None:
         self.rank = rank
-        self._prefix = "torchprof: " if rank is None else f"torchprof[rank {rank}]: "
+        self._prefix = f"{name}: " if rank is None else f"{name}[rank {rank}]: "
+        # `channel`: the descriptor of the app's channel, None without one
         self._stderr = _private(lambda: 2)  # a program may close or redirect its own
-        self._channel = _private(lambda: _open_channel(channel)) if channel else None
+        self.channel = _private(lambda: _open_channel(channel)) if channel else None
         self._file: int | None = None
         self._phase: dict[str, Any] = {}
         self._told = 0.0
@@ -87,7 +92,7 @@ class Reporter:
 
     def phase(self, name: str, **what: Any) -> None:
         """The run is now in phase `name`; steps of one phase that follow each other quickly are told only sometimes."""
-        if self._channel is None:
+        if self.channel is None:
             return
         now = time.monotonic()
         if "step" in what and self._phase.get("phase") == name and now - self._told < REPEAT_INTERVAL:
@@ -97,11 +102,11 @@ class Reporter:
         self._tell(self._phase)
 
     def _tell(self, message: dict[str, Any]) -> None:
-        if self._channel is not None:
+        if self.channel is not None:
             head = {"time": time.time(), "pid": os.getpid(), "rank": self.rank or 0}
             line = json.dumps({**head, **message}).encode() + b"\n"
             if len(line) <= LONGEST_LINE:
-                self._write(self._channel, line)
+                self._write(self.channel, line)
 
     @staticmethod
     def _write(descriptor: int | None, line: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.abc
 import importlib.machinery
@@ -18,6 +19,31 @@ import torch
 
 # Code that torch.compile traces must not see the counting: it would break the graph, or forbid fullgraph=True.
 _is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", None) or torch._utils.is_compiling
+
+# Where torch.compile gives up on a frame and runs it, ours would be the next that it compiles, and with it the
+# profiler. Frames of `_unseen` functions are left to Python, and so is all that `_unseen_call` calls.
+_compiler: Any = torch._C._dynamo.eval_frame
+
+
+def _unseen(function: Any) -> Any:
+    code = function.__code__
+    with contextlib.suppress(AttributeError):  # an interface of torch's own: where it is gone, it only costs time
+        if hasattr(_compiler, "skip_code"):  # its older name
+            _compiler.skip_code(code)
+        else:
+            action = _compiler._FrameAction
+            _compiler.set_code_exec_strategy(code, _compiler._FrameExecStrategy(action.SKIP, action.DEFAULT))
+    return function
+
+
+@_unseen
+def _unseen_call(function: Callable[[], None]) -> None:
+    before = _compiler.set_eval_frame(None)
+    try:
+        function()
+    finally:
+        _compiler.set_eval_frame(before)
+
 
 # An optimizer that has not stepped while another stepped so often has been replaced by it.
 REPLACED_AFTER = 3
@@ -45,9 +71,10 @@ class OptimizerSteps:
         # A post hook (register_optimizer_step_post_hook) is called inside the range "Optimizer.step#…" that torch
         # records, so a step that ended there would cut that range in two. Around the hooked method it has just closed.
         @functools.wraps(make_step)
-        def profile_hook_step(step: Callable[..., Any]) -> Callable[..., Any]:
+        def profile_hook_step(step: Callable[..., Any]) -> Any:
             hooked = make_step(step)
 
+            @_unseen
             @functools.wraps(hooked)
             def counted(*args: Any, **kwargs: Any) -> Any:
                 if _is_compiling():
@@ -73,6 +100,7 @@ class OptimizerSteps:
         optimizer.profile_hook_step = staticmethod(profile_hook_step)
         optimizer.__init__ = made
 
+    @_unseen
     def _stepped(self, optimizer: Any) -> None:
         if os.getpid() != self._pid:  # a forked child
             return
@@ -83,7 +111,7 @@ class OptimizerSteps:
             return
         self._others = 0
         self.seen += 1
-        self._on_step()
+        _unseen_call(self._on_step)
 
 
 class FunctionSteps:
@@ -122,6 +150,7 @@ class FunctionSteps:
 
             return functools.wraps(function)(stepped_async)
 
+        @_unseen
         def stepped(*args: Any, **kwargs: Any) -> Any:
             if _is_compiling():
                 return function(*args, **kwargs)
@@ -136,10 +165,11 @@ class FunctionSteps:
 
         return functools.wraps(function)(stepped)
 
+    @_unseen
     def _returned(self, depth: int) -> None:
         if depth == 0 and os.getpid() == self._pid:  # a recursive function steps once
             self.seen += 1
-            self._on_step()
+            _unseen_call(self._on_step)
 
     def _wrap_in(self, module: types.ModuleType) -> None:
         owner: Any = module

@@ -14,7 +14,7 @@ What to expect in the trace:
 - On several ranks (``--nproc 2``) gradients are averaged in buckets during backward: nccl or gloo ranges, all-reduce.
 """
 
-# mypy: allow-subclassing-any
+# mypy: allow-subclassing-any, allow-untyped-calls
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from tui.commands import UsageError
 PROGRAM = "torchprof-tui"
 
 COMMANDS = {
+    "run": "profile a built-in workload or your own command, then open what it recorded",
     "info": "what a trace holds, as a table or as JSON",
     "check": "what is slow and why: the cheatsheet's patterns, as a list or as JSON",
     "snapshot": "what the screen shows after some keys, as SVG or text",
@@ -34,6 +35,7 @@ examples:
   {PROGRAM}                                  the start screen: recent traces, samples, this folder's
   {PROGRAM} sample:matmul_add_64_cold_eager  a first trace to learn on
   {PROGRAM} trace.json.gz                    any trace that torch.profiler exported
+  {PROGRAM} run -- python train.py --lr 1e-4   profile your own program, unchanged
   ssh node cat trace.json.gz | {PROGRAM} -   from a pipe
   {PROGRAM} ./info                           a trace whose file is called like a command
 """

@@ -12,7 +12,7 @@ import pytest
 
 from profiler_runs.options import UsageError
 
-from .conftest import HARNESS
+from .conftest import HARNESS, Start
 
 
 def harness(*argv: str, cwd: Path, flags: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
@@ -68,20 +68,20 @@ def test_a_wrong_call_needs_no_torch(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_nothing_of_ours_is_on_the_path(tmp_path: Path) -> None:
-    """By path and as a module; the program's own modules win over ours of the same name, and over the package."""
-    pytest.importorskip("torch")
+def test_nothing_of_ours_is_on_the_path(start: Start, tmp_path: Path) -> None:
+    """The program's own modules win over ours of the same name, and over the package."""
     (tmp_path / "script.py").write_text(
         "import sys, status, endings, profiler_runs\n"
         "print(status.mine, endings.mine, profiler_runs.mine, any('profiler_runs' in path for path in sys.path))\n"
     )
     for name in ("status", "endings", "profiler_runs"):
         (tmp_path / f"{name}.py").write_text(f"mine = {name!r}\n")
-    done = harness("script.py", cwd=tmp_path)
-    assert done.stdout == "status endings profiler_runs False\n", done.stderr
-    assert done.returncode == 0
+    run = start(["script.py"], cwd=tmp_path)
+    assert run.wait() == 0, run.err
+    assert run.out == "status endings profiler_runs False\n"
 
 
+@pytest.mark.slow
 def test_as_a_module_and_safe(tmp_path: Path) -> None:
     """-m needs the package installed; -I gives neither us nor the program a place on sys.path."""
     pytest.importorskip("torch")

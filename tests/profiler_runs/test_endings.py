@@ -287,6 +287,44 @@ def test_a_disk_that_is_full(start: Start) -> None:
     assert not list(run.made.glob(".*json"))
 
 
+def test_a_program_that_lives_on_after_sigterm(start: Start) -> None:
+    """As one that saves a checkpoint then: nothing of ours takes it for one that hangs."""
+    script = """
+import signal, sys, time, torch
+torch.ones(1)
+endings = sys.modules["_torchprof_profiler_runs.endings"]
+endings.UNBLOCK_AFTER, endings.STUCK_AFTER = 0.05, 0.1
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+print("ready", flush=True)
+while not asked: time.sleep(0.01)
+import ctypes; ctypes.CDLL(None).usleep(500_000)
+print("checkpoint", flush=True)
+"""
+    run = start(script, "--step", "none")
+    run.wait_for("ready")
+    run.kill(signal.SIGTERM)
+    assert run.wait() == 0, run.err
+    assert run.out.endswith("checkpoint\n")
+
+
+def test_a_child_that_is_told_to_end_as_soon_as_it_is_forked(start: Start) -> None:
+    script = """
+import multiprocessing, sys, time, torch
+endings = sys.modules["_torchprof_profiler_runs.endings"]
+endings.UNBLOCK_AFTER, endings.STUCK_AFTER = 0.05, 0.1
+codes = []
+for _ in range(30):
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start(); child.terminate(); child.join(); codes.append(child.exitcode)
+import ctypes; ctypes.CDLL(None).usleep(500_000)
+print(set(codes))
+"""
+    run = start(script, "--step", "none")
+    assert run.wait() == 0, run.err
+    assert run.out == "{-15}\n"
+
+
 def test_native_code_that_never_returns(start: Start) -> None:
     """SIGTERM ends a program whose main thread runs no Python any more, after a while."""
     script = """

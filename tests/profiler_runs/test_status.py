@@ -49,7 +49,6 @@ def test_a_descriptor_is_told_too_and_never_waited_for() -> None:
     assert all(json.loads(line) for line in received)
     os.close(read)
     reporter.log("the reader is gone")
-    os.close(write)
 
 
 def test_a_long_line_stays_short_enough_for_a_pipe(tmp_path: Path) -> None:

@@ -34,12 +34,11 @@ SMALL_MLP = ("--batch", "2", "--length", "4", "--width", "8", "--hidden", "16", 
             set(),
         ),
         (
-            ("train_gpt", *SMALL_GPT, "--item"),
-            "forward",
-            {"backward", "Optimizer.step#AdamW.step", "aten::item", "aten::embedding"},
+            ("train_gpt", *SMALL_GPT, "--starve", "--workers", "1"),
+            "backward",
+            {"forward", "Optimizer.step#AdamW.step", "aten::embedding"},
             set(),
         ),
-        (("train_gpt", *SMALL_GPT, "--starve", "--workers", "1"), "backward", {"forward"}, {"aten::item"}),
     ],
 )
 def test_under_the_harness(start: Start, command: tuple[str, ...], marks: str, ops: set[str], absent: set[str]) -> None:
@@ -53,6 +52,13 @@ def test_under_the_harness(start: Start, command: tuple[str, ...], marks: str, o
     assert command[0] in run.out  # it ran to its end and says so
     assert run.manifest["ended"] == "finished"
     assert run.made.name.startswith(command[0])
+
+
+def test_reading_the_loss_at_each_step(start: Start) -> None:
+    """AdamW reads its own step counts on a CPU; --item adds one more each step."""
+    read, unread = (start(["train_gpt", *SMALL_GPT, "--active", "2", *item]) for item in (["--item"], []))
+    assert (read.wait(), unread.wait()) == (0, 0), read.err + unread.err
+    assert read.names().count("aten::item") == unread.names().count("aten::item") + 2
 
 
 def test_the_schedule_asks_the_workload_for_steps(start: Start) -> None:
@@ -71,6 +77,7 @@ def test_a_backend_that_does_not_run_here(start: Start) -> None:
     assert "Traceback" not in run.err
 
 
+@pytest.mark.slow
 def test_by_itself() -> None:
     pytest.importorskip("torch")
     done = subprocess.run(
@@ -106,6 +113,7 @@ def test_every_sample_is_a_workload() -> None:
     assert len({recording.name for recording in RECORDINGS}) == len(RECORDINGS)
 
 
+@pytest.mark.slow
 def test_recording_a_sample(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     done = subprocess.run(

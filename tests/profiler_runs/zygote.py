@@ -7,6 +7,7 @@ pid, ``{"poll": pid}`` answers with its exit status as subprocess counts it, or 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -53,8 +54,11 @@ def become(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    importlib.import_module("torch.profiler")
+    for name in ("torch._inductor.standalone_compile", "torch.profiler"):  # the first is imported by each profiler
+        importlib.import_module(name)
 
+    gc.collect()
+    gc.freeze()  # else each child, as it ends, looks at all of torch once more
     del sys.path[0]
     job = serve()
     become(job)

@@ -22,6 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--at", metavar="TIME|STEP", help="where to look first: 12.5ms, 300us, or step3")
     parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
+    add_appearance(parser)
+
+
+def add_appearance(parser: argparse.ArgumentParser) -> None:
+    """How the screen looks, for every command that opens it."""
     parser.add_argument("--theme", choices=("dark", "light"), default="dark")
     parser.add_argument(
         "--color",

@@ -1,0 +1,52 @@
+"""What a run left, from manifests as the harness writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tui.runs.result import read_result
+
+
+def manifest(folder: Path, name: str = "manifest.json", **facts: object) -> None:
+    (folder / name).write_text(json.dumps(facts))
+
+
+def test_traces_and_tables_with_their_folder(tmp_path: Path) -> None:
+    kept = [{"trace": "a.json.gz", "table": "t.txt"}, {"trace": "a.cycle2.json.gz", "table": None}]
+    manifest(tmp_path, kept=kept, ended="stopped", rank=None)
+    result = read_result(str(tmp_path), 0, 1.23456, ("mlp",))
+    assert result.as_json() == {
+        "traces": [str(tmp_path / "a.json.gz"), str(tmp_path / "a.cycle2.json.gz")],
+        "table": str(tmp_path / "t.txt"),
+        "tables": [str(tmp_path / "t.txt")],
+        "exit_status": 0,
+        "seconds": 1.235,
+        "ended": "stopped",
+        "folder": str(tmp_path),
+        "command": ["mlp"],
+    }
+
+
+def test_ranks_in_their_order(tmp_path: Path) -> None:
+    for rank in (10, 2):
+        manifest(tmp_path, f"manifest.rank{rank}.json", rank=rank, kept=[{"trace": f"r{rank}"}], ended="SIGTERM")
+    manifest(tmp_path, "manifest.json", ranks=[], kept=[{"trace": "summary"}])
+    result = read_result(str(tmp_path), -15, 1, ())
+    assert result.traces == (str(tmp_path / "r2"), str(tmp_path / "r10"))
+    assert result.exit_status == 143
+    assert result.ended == "SIGTERM"
+
+
+def test_a_program_that_profiled_itself(tmp_path: Path) -> None:
+    own = tmp_path / "own.json"
+    own.touch()
+    manifest(tmp_path, kept=[], script_traces=[str(own), str(tmp_path / "moved.json")], ended="finished")
+    assert read_result(str(tmp_path), 0, 1, ()).traces == (str(own),)
+
+
+def test_a_run_that_left_nothing(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{")
+    for folder in (None, str(tmp_path), str(tmp_path / "gone")):
+        result = read_result(folder, 2, 0.1, ())
+        assert (result.traces, result.as_json()["table"], result.exit_status, result.ended) == ((), None, 2, None)

@@ -1,0 +1,155 @@
+"""`torchprof-tui run`, on real runs on the CPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.terminal import Terminal
+from tui.cli import main
+from tui.runs.past import past_runs
+from tui.trace.loader import load
+
+ROOT = Path(__file__).resolve().parent.parent
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch: pip install '.[run]'")
+
+ENDLESS = """
+import sys, time, torch
+optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+for step in range(100_000):
+    optimizer.step()
+    print("step", step, flush=True)
+    time.sleep(0.005)
+"""
+FROM_THE_FIRST = ("--wait", "0", "--warmup", "0", "--active", "100000", "--no-table")
+
+
+def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """The program with no terminal, once its run has taken some steps; what it prints is in `out` and `err`."""
+    (folder / "train.py").write_text(ENDLESS)
+    with open(folder / "out", "w") as out, open(folder / "err", "w") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tui", "run", *words, "--python", sys.executable, "--", "python", "train.py"],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        )
+    wait_until(lambda: "step 5" in said(folder), folder)
+    return process
+
+
+def said(folder: Path) -> str:
+    return (folder / "out").read_text() + (folder / "err").read_text()
+
+
+def wait_until(holds: object, folder: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() < deadline, said(folder)
+        time.sleep(0.05)
+
+
+@needs_torch
+def test_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What is printed is one document, and what it names opens with the ops that the workload promises."""
+    words = ["--active", "2", "-o", str(tmp_path / "runs"), "--python", sys.executable, "--json"]
+    assert main(["run", *words, "matmul_add", "--size", "8", "--device", "cpu"]) == 0
+    out, err = capfd.readouterr()
+    result = json.loads(out)
+    assert {*result} >= {"traces", "table", "exit_status", "seconds"}
+    (path,) = result["traces"]
+    trace = load(path, cache=False)
+    assert [step.name for step in trace.steps] == ["ProfilerStep#2", "ProfilerStep#3"]
+    assert trace.names.count("aten::mm") == 1
+    assert "aten::mm" in Path(result["table"]).read_text()
+    assert "matmul_add (8, 8)" in err  # the program's own output is out of the way
+    assert Path(result["folder"]).parent == tmp_path / "runs"
+    (past,) = past_runs(str(tmp_path / "runs"))
+    assert past.request.options == ("--active", "2")
+    assert list(past.result.traces) == result["traces"]
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_us_ends_the_run_and_keeps_it(tmp_path: Path, signum: signal.Signals) -> None:
+    process = started(tmp_path, *FROM_THE_FIRST, "--json")
+    process.send_signal(signum)
+    assert process.wait(60) == 128 + signum, said(tmp_path)
+    result = json.loads((tmp_path / "out").read_text())
+    assert result["exit_status"] == 128 + signum
+    numbers = [step.number for step in load(result["traces"][0], cache=False).steps]
+    assert numbers == list(range(len(numbers)))  # --wait 0 --warmup 0: from the first one on
+    assert len(numbers) > 5
+    assert result["ended"] == ("interrupted" if signum == signal.SIGINT else "SIGTERM")
+
+
+@pytest.mark.slow
+@needs_torch
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent was killed")
+def test_killed_we_leave_no_orphan_and_lose_nothing(tmp_path: Path) -> None:
+    process = started(tmp_path, *FROM_THE_FIRST)
+    process.kill()
+    process.wait(60)
+    wait_until(lambda: "kept in" in said(tmp_path), tmp_path)
+    (manifest,) = (tmp_path / "torchprof_runs").glob("*/manifest.json")
+    facts = json.loads(manifest.read_text())
+    assert facts["ended"] == "SIGTERM"
+    assert facts["kept"]
+    wait_until(lambda: not os.path.exists(f"/proc/{facts['pid']}"), tmp_path)
+
+
+@pytest.mark.slow
+@needs_torch
+def test_in_a_terminal_it_opens_what_it_recorded(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tui", "run", "--python", sys.executable, "matmul_add", "--size", "8"]
+    with Terminal(command, folder=tmp_path, PYTHONPATH=str(ROOT), CUDA_VISIBLE_DEVICES="") as terminal:
+        terminal.wait_for("ProfilerStep#2", "CPU", "no GPU work in this trace")
+        terminal.send("q")
+        assert terminal.wait_for_end() == 0
+    assert "Traceback" not in terminal.text
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "nothing to run"),
+        (["--active", "x", "mlp"], "--active"),
+        (["--then", "go", "mlp"], "--then"),
+        (["--", "no_such_program"], "neither a workload"),
+        (["--python", "/no/such/python", "mlp"], "no interpreter /no/such/python"),
+        (["--python", sys.executable, "--step", "none", "--active", "3", "mlp"], "nothing counts as a step"),
+        (["--python", sys.executable, "--", "no_such_file.py"], "no_such_file.py"),
+    ],
+)
+def test_a_wrong_call_is_one_line(words: list[str], says: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", *words]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("torchprof-tui: ")
+    assert len(err.splitlines()) == 1
+    assert says in err
+
+
+def test_an_interpreter_without_torch(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # leaves out site-packages
+    bare.chmod(0o755)
+    assert main(["run", "--json", "--python", str(bare), "-o", str(tmp_path / "runs"), "mlp"]) == 2
+    out, err = capfd.readouterr()
+    assert json.loads(out)["traces"] == []
+    assert err.startswith("torchprof-tui: no torch in ")
+    assert "--python" in err
+    assert not (tmp_path / "runs").exists()
