@@ -1,8 +1,8 @@
 """Keys into a real (pseudo-)terminal of 200x50 at 256 colours: time to the last byte of the frame, and its bytes.
 
-Each key is pressed at many zoom levels, from the whole trace down to a few ns a cell. A move of the viewport is
-over with the last byte that the key caused. A move of the selection is over with its first frame: the args of the event
-are read only once the selection has stood still, and come in a frame of their own.
+Each key is pressed at many zoom levels, from the whole trace down to a few ns a cell. A move is over with its first
+frame; what the panels say about where one is (args, chain, footprint, cheatsheet) is worked out once one has stood still,
+and comes in frames of its own, up to the last byte that the key caused.
 """
 
 from __future__ import annotations
@@ -60,9 +60,10 @@ def press_keys(trace: Path) -> list[Keys]:
         down, right = b"\x1b[B", b"\x1b[C"
         moves = [terminal.key(key) for key in (down, right) * LEVELS]
         return [
-            _summary("full frame (w s a d)", frames, [answer.last for answer in frames]),
+            _summary("full frame (w s a d)", frames, [answer.first for answer in frames]),
+            _summary("… and the cheatsheet", frames, [answer.last for answer in frames], is_frame=False),
             _summary("selection moved (arrows)", moves, [answer.first for answer in moves]),
-            _summary("… and its args read", moves, [answer.last for answer in moves], is_frame=False),
+            _summary("… and its args, chain and footprint", moves, [answer.last for answer in moves], is_frame=False),
         ]
     finally:
         terminal.close()

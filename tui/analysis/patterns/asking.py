@@ -26,6 +26,7 @@ class Asking:
         self._checker = Checker(trace)
         self._lock = threading.Lock()
         self._latest: Scope | None = None
+        self._of_whole: Checked | None = None  # asked for again and again: every look at everything
 
     @property
     def whole(self) -> Scope:
@@ -34,12 +35,14 @@ class Asking:
     def warm(self) -> tuple[Checked, Gaps]:
         """The whole trace, and why its GPUs were idle; what later questions share is computed on the way."""
         with self._lock:
-            found = self._check(self._checker.whole)
+            found = self._of_whole = self._check(self._checker.whole)
             return found, self._checker.finder.gaps
 
     def check(self, scope: Scope) -> Checked | None:
         """None where another scope has been asked about since: nobody waits for this one any more."""
         self._latest = scope
+        if scope.whole and self._of_whole is not None:
+            return self._of_whole
         with self._lock:
             return self._check(scope) if self._latest is scope else None
 
