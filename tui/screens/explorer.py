@@ -39,6 +39,7 @@ from tui.messages import (
     ZoomAsked,
 )
 from tui.screens.commands import ExplorerCommands
+from tui.screens.guess import GuessScreen
 from tui.screens.help import HelpScreen
 from tui.screens.inspection import Inspection
 from tui.screens.keys import BINDINGS, OPENS_PROMPT, key_hints, sections
@@ -325,6 +326,10 @@ class ExplorerScreen(Screen[None]):
             self.details_open = True
             self._dock.show(name)
         self._inspection.light()
+
+    def action_guess(self) -> None:
+        t0, t1, what = self.walk.subject()
+        self.app.push_screen(GuessScreen(self.trace, t0, t1, what))
 
     def action_tree(self) -> None:
         self.app.push_screen(TreeScreen(self.trace), self._come_back)

@@ -97,6 +97,14 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         "y", "copy(False)", "copy", id="panels.copy", tooltip="copy the selected event's name (OSC 52)", show=False
     ),
     Binding("Y", "copy(True)", "copy all", id="panels.copy-all", tooltip="copy all that the panel says", show=False),
+    Binding(
+        "G",
+        "guess",
+        "guess",
+        id="find.guess",
+        tooltip="guess, then look: which kernels do you expect in the marked range, or the selected event?",
+        show=False,
+    ),
     Binding("?", "help", "help", id="program.help", tooltip="all keys, and how to read the lanes"),
 ]
 

@@ -305,6 +305,15 @@ class Walk:
             return "selection cleared"
         return ""
 
+    def subject(self) -> tuple[int, int, str]:
+        """The time that a question is about, and what to call it: the marked range, else the selected event, else what
+        is on screen."""
+        if self.mark is not None:
+            return self.mark.start, self.mark.end, "the marked range"
+        if self.selected >= 0:
+            return *self.extent(self.selected), self.trace.event(self.selected).name
+        return self.viewport.t0, self.viewport.t1, "what is on screen"
+
     # -- the lanes -----------------------------------------------------------------------------------------
 
     def current_lane(self) -> int:
