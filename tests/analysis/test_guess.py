@@ -8,7 +8,9 @@ from tests.build import cpu, kernel, runtime, trace
 from tui.analysis.guess import Guess, compare, launched_between, parse_guesses
 
 GEMM = "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT"
-ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)"
+ADD = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3> >(int)"
+)
 
 
 @pytest.mark.parametrize(

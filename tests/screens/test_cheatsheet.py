@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.build import Entry, cpu, kernel, runtime, step, trace
 from tests.screens.explorer_app import explorer, settled, text_of, until
 from tui.screens.explorer import ExplorerScreen
+from tui.screens.guess import GuessScreen
 from tui.screens.inspection import Follows
 from tui.trace.trace import Trace
 
@@ -93,3 +94,25 @@ async def test_without_a_gpu_it_says_what_is_missing() -> None:
         assert "no GPU activity was recorded" in text_of(screen)
         await pilot.press("c")
         assert "? overhead-bound" in screen._inspection.cheatsheet.text()
+
+
+async def test_guess_then_look() -> None:
+    shown = uneven()
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await pilot.press("G")
+        guess = screen.app.screen
+        assert isinstance(guess, GuessScreen)
+
+        def text() -> str:
+            return "\n".join(strip.text.rstrip() for strip in guess._compositor.render_strips())
+
+        assert "what is on screen: " in text()
+        assert "aten::mm" not in text()  # the lanes are covered: first one guesses
+        await pilot.press(*"gemm 3", "enter")
+        await until(pilot, lambda: "0 of 1 as expected" in text())
+        line = next(line for line in text().split("\n") if "✗ gemm" in line)
+        assert line.split()[2:5] == ["3", "4", "40.0"]
+        await pilot.press("backspace", "4", "enter")
+        await until(pilot, lambda: "1 of 1 as expected" in text())
+        await pilot.press("escape")
+        assert screen.app.screen is screen
