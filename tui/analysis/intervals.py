@@ -50,7 +50,9 @@ class Intervals:
         return int(last - first)
 
     def clip(self, t0: int, t1: int) -> Intervals:
-        """The part of the set between two times."""
+        """The part of the set between two times; nothing where they leave no time."""
+        if t1 <= t0:
+            return NOTHING
         first = int(self.ends.searchsorted(t0, side="right"))
         last = max(int(self.starts.searchsorted(t1)), first)
         return Intervals(np.maximum(self.starts[first:last], t0), np.minimum(self.ends[first:last], t1))
