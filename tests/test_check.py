@@ -29,7 +29,7 @@ def written(tmp_path: Path) -> Any:
 
 
 def asked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    assert main(["check", *words, "--json"]) == 0
+    assert main(["check", *words, "--json", "--no-cache"]) == 0
     out = capsys.readouterr().out
     answer: dict[str, Any] = json.loads(out)
     return answer
@@ -79,7 +79,7 @@ def test_a_range(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_exit_status_for_ci(written: Any, entries: list[dict[str, Any]], fail_on: str, status: int) -> None:
-    assert main(["check", written(entries), "--fail-on", fail_on]) == status
+    assert main(["check", written(entries), "--fail-on", fail_on, "--no-cache"]) == status
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_wrong_call_is_one_line(capsys: pytest.CaptureFixture[str], words: lis
 
 
 def test_text_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", SLOW]) == 0
+    assert main(["check", SLOW, "--no-cache"]) == 0
     out = capsys.readouterr().out
     assert "overhead-bound · GPU busy 2.6 %" in out
     assert "step #2 took 159.6 µs, 2.2× as long as the other 2: 79.8 µs and 63.8 µs" in out
@@ -114,5 +114,5 @@ def test_text_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_names_from_a_trace_are_data(capsys: pytest.CaptureFixture[str], written: Any) -> None:
     entries = json.loads(json.dumps(waiting()).replace("aten::add", "aten::[red]\\u001b[31mx"))
-    assert main(["check", written(entries)]) == 0
+    assert main(["check", written(entries), "--no-cache"]) == 0
     assert "\x1b" not in capsys.readouterr().out

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.analysis.patterns.expected import EXPECTED
+from tests.analysis.patterns.expected import EXPECTED, OTHERS
 from tui.analysis.patterns import PATTERNS, Checker, Finding, Scope, State, scopes
 from tui.trace.loader import load
 
@@ -55,6 +55,18 @@ def test_says_what_reading_it_says(name: str) -> None:
     assert named(findings, State.FIRED) == set(expected.fired.split())
     assert named(findings, State.CANNOT_TELL) == set(expected.cannot_tell.split())
     assert checker.verdict(findings=findings).regime.value == expected.regime
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_says_what_reading_other_peoples_traces_says(name: str) -> None:
+    path = TRACES / "public" / name
+    if not path.exists():
+        pytest.skip("the shared traces are not here")
+    findings = Checker(load(str(path), cache=False)).check()
+    says = OTHERS[name]
+    assert set(says.fired.split()) <= named(findings, State.FIRED)
+    assert set(says.cannot_tell.split()) <= named(findings, State.CANNOT_TELL)
+    assert not set(says.not_fired.split()) & named(findings, State.FIRED)
 
 
 def holds_together(checker: Checker, scope: Scope) -> None:
