@@ -157,6 +157,8 @@ def start(zygote: Callable[[dict[str, Any]], Any], tmp_path: Path) -> Start:
         runs: Path | None = None,
         ignore: int = 0,
         cwd: Path | None = None,
+        module: Path | None = None,
+        tear_down: bool = False,
     ) -> Run:
         nonlocal count
         count += 1
@@ -178,6 +180,8 @@ def start(zygote: Callable[[dict[str, Any]], Any], tmp_path: Path) -> Start:
             "err": str(folder / "err"),
             "limit": limit,
             "ignore": int(ignore),
+            "module": str(module or ""),
+            "tear_down": tear_down,
         }
         return Run(zygote, folder, zygote(request))
 

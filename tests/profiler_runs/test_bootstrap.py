@@ -81,24 +81,21 @@ def test_nothing_of_ours_is_on_the_path(start: Start, tmp_path: Path) -> None:
     assert run.out == "status endings profiler_runs False\n"
 
 
-@pytest.mark.slow
-def test_as_a_module_and_safe(tmp_path: Path) -> None:
-    """-m needs the package installed; -I gives neither us nor the program a place on sys.path."""
-    pytest.importorskip("torch")
+def test_as_a_module(start: Start, tmp_path: Path) -> None:
+    """python -m needs the package installed."""
     installed = tmp_path / "installed"
-    shutil.copytree(
-        HARNESS.parent, installed / "profiler_runs", ignore=shutil.ignore_patterns("__pycache__", "evidence")
-    )
+    shutil.copytree(HARNESS.parent, installed / "profiler_runs", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "script.py").write_text("import sys; print(sys.path[0], 'torch' in sys.modules)\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "profiler_runs.harness", "script.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(installed)},
-    )
-    assert done.stdout == f"{tmp_path} True\n", done.stderr
+    run = start(["script.py"], cwd=tmp_path, module=installed)
+    assert run.wait() == 0, run.err
+    assert run.out == f"{tmp_path} True\n"
+
+
+@pytest.mark.slow
+def test_isolated(tmp_path: Path) -> None:
+    """-I gives neither us nor the program a place on sys.path."""
+    pytest.importorskip("torch")
+    (tmp_path / "script.py").write_text("import sys; print(sys.path[0])\n")
     isolated = harness("script.py", cwd=tmp_path, flags=("-I",))
     assert isolated.returncode == 0, isolated.stderr
     assert str(tmp_path) not in isolated.stdout

@@ -171,7 +171,7 @@ ThreadPoolExecutor(1).submit(torch.ones, 1).result()  # its thread idles until P
 torch.ones(2).exp()
 print("last line", flush=True)
 """
-    run = start(script, "--step", "none")
+    run = start(script, "--step", "none", tear_down=True)
     assert run.wait() == 0
     assert run.out.splitlines() == ["last line", "thread ends"]
     assert "aten::exp" in run.names()
@@ -218,7 +218,7 @@ if __name__ == "__main__":
 
 
 def test_children_are_not_touched(start: Start) -> None:
-    run = start(CHILDREN, "--wait", "3", "--active", "100")
+    run = start(CHILDREN, "--wait", "3", "--active", "100", tear_down=True)
     assert run.wait() == 8, run.err
     assert run.out.splitlines() == ["[3, 4]", "6", "-15", "-15", "end"]
     assert run.steps() == [4, 5, 6]

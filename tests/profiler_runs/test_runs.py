@@ -18,6 +18,8 @@ def test_steps_of_an_optimizer(start: Start) -> None:
     names = run.names()
     assert names.count("Optimizer.step#SGD.step") == 3
     assert names.count("aten::linear") == 3
+    # Nothing of Kineto's own comes between what the program prints.
+    assert all(line.startswith("torchprof: ") for line in run.err.splitlines()), run.err
     kept = run.manifest["kept"]
     assert [one["steps"] for one in kept] == [[3, 5]]
     assert not kept[0]["partial"]
@@ -301,7 +303,8 @@ import status, schedule  # its own, though the harness has modules of these name
 class Thing: pass
 pickle.loads(pickle.dumps(Thing()))
 print(json.dumps([sys.argv, sys.path[0], __name__, __file__, __spec__, __package__, status.mine, schedule.mine,
-    sorted({"TORCHPROF_STATUS", "TORCHPROF_RUN_FOLDER"} & set(os.environ)), sys.modules["__main__"].Thing.__module__,
+    sorted({"TORCHPROF_STATUS", "TORCHPROF_RUN_FOLDER", "KINETO_LOG_LEVEL"} & {*os.environ}),
+    sys.modules["__main__"].Thing.__module__,
     [path for path in sys.path if path.endswith("profiler_runs")], "annotations" in globals(), 1 / 2]))
 def f(x: undefined_name_is_an_error): pass
 """

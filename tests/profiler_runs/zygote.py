@@ -1,12 +1,17 @@
 """A process that has imported torch once and forks for each run that a test asks for.
 
 Importing torch takes seconds, a fork of a process that has done so milliseconds. Each line on stdin is a JSON object:
-``{"argv", "cwd", "env", "out", "err", "limit", "ignore"}`` starts the harness in a new session and answers with its
-pid, ``{"poll": pid}`` answers with its exit status as subprocess counts it, or null while it runs.
+``{"argv", "module", "cwd", "env", "out", "err", "limit", "ignore", "tear_down"}`` starts the harness in a new session
+(by its path, or as ``python -m`` where `module` names the folder that it is installed in) and answers with its pid,
+``{"poll": pid}`` answers with its exit status as subprocess counts it, or null while it runs.
+
+A child ends as Python does, but for taking all of torch's modules apart, which costs more than most runs and which no
+code of the program's takes part in; with `tear_down` it does that too.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -15,6 +20,7 @@ import resource
 import runpy
 import signal
 import sys
+import threading
 from typing import Any
 
 
@@ -50,7 +56,41 @@ def become(request: dict[str, Any]) -> None:
     if request["ignore"]:
         signal.signal(request["ignore"], signal.SIG_IGN)
     sys.argv[:] = request["argv"]
-    sys.path.insert(0, os.path.dirname(request["argv"][0]))  # as `python harness.py` does
+    if request["module"]:
+        sys.path[:0] = [request["cwd"], request["module"]]  # as `PYTHONPATH=… python -m` does
+    else:
+        sys.path.insert(0, os.path.dirname(request["argv"][0]))  # as `python harness.py` does
+
+
+def run(request: dict[str, Any]) -> None:
+    """The harness."""
+    if request["module"]:
+        runpy.run_module("profiler_runs.harness", run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(request["argv"][0], run_name="__main__")
+
+
+def run_and_leave(request: dict[str, Any]) -> None:
+    """`run`, then what Python does as it ends, in its order."""
+    leave, status = os._exit, 0
+    try:
+        run(request)
+    except SystemExit as error:
+        status = error.code & 0xFF if isinstance(error.code, int) else 0 if error.code is None else 1
+        if status and not isinstance(error.code, int):
+            print(error.code, file=sys.stderr)
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        if not stream.closed:
+            stream.flush()
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    leave(status)
 
 
 if __name__ == "__main__":
@@ -62,4 +102,4 @@ if __name__ == "__main__":
     del sys.path[0]
     job = serve()
     become(job)
-    runpy.run_path(job["argv"][0], run_name="__main__")
+    (run if job["tear_down"] else run_and_leave)(job)
