@@ -50,11 +50,7 @@ class Intervals:
         return int(last - first)
 
     def clip(self, t0: int, t1: int) -> Intervals:
-<<<<<<< HEAD
-        """The part of the set between two times."""
-=======
         """The part of the set between two times; nothing where they leave no time."""
->>>>>>> wt-check
         if t1 <= t0:
             return NOTHING
         first = int(self.ends.searchsorted(t0, side="right"))
