@@ -125,12 +125,12 @@ class Facts:
     @cached_property
     def dispatching(self) -> Rows:
         """Ops and calls together."""
-        return self.rows(np.sort(np.concatenate([self.ops.row, self.calls.row])))
+        return self.rows(np.sort(np.concatenate([self.ops.row, self.calls.row]), kind="stable"))
 
     @cached_property
     def ranges(self) -> Rows:
         """Ops and annotations together: what has children that its reader may look into."""
-        return self.rows(np.sort(np.concatenate([self.ops.row, self.annotations.row])))
+        return self.rows(np.sort(np.concatenate([self.ops.row, self.annotations.row]), kind="stable"))
 
     @property
     def annotations(self) -> Rows:
@@ -154,7 +154,7 @@ class Facts:
             matches = re.compile(pattern).match
             tables = [self._of_kind[kind] for kind in kinds or (Kind.OP, Kind.ANNOTATION)]
             parts = [self.names_that(table, lambda name: matches(name) is not None).row for table in tables]
-            found = self._named[key] = self.rows(np.sort(np.concatenate(parts)))
+            found = self._named[key] = self.rows(np.sort(np.concatenate(parts), kind="stable"))
         return found
 
     def names_that(self, table: Rows, holds: Callable[[str], bool]) -> Rows:

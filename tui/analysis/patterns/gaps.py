@@ -181,7 +181,7 @@ class GapFinder:
             above = trace.kind[np.maximum(parent, 0)]
             inside = (parent >= 0) & ((above == Kind.OP) | (above == Kind.RUNTIME))
             outermost.append(table.row[~inside])
-        dispatch = remaining(facts.on_launch_lanes(facts.rows(np.sort(np.concatenate(outermost)))))
+        dispatch = remaining(facts.on_launch_lanes(facts.rows(np.sort(np.concatenate(outermost), kind="stable"))))
         return Host(facts.overhead_time, loading, syncs, talking, dispatch)
 
     @cached_property
