@@ -1,6 +1,6 @@
 """What recording through the harness costs a step, beside the same torch.profiler code written by hand.
 
-    python -m benchmarks.harness_overhead [--rounds 5] [--width 512] [--active 200]
+    python -m benchmarks.harness_overhead [--rounds 5] [--width 8] [--active 1500]
 
 The same training loop, alternately under `profiler_runs/harness.py` and with a `torch.profiler.profile` of its own with
 the same schedule; each process tells the median time of its recorded steps. The first round is thrown away. Runs
@@ -55,8 +55,10 @@ def step_seconds(script: Path, how: str, width: int, active: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--width", type=int, default=512, help="of the eight linear layers: what a step takes")
-    parser.add_argument("--active", type=int, default=200, help="recorded steps")
+    parser.add_argument(
+        "--width", type=int, default=8, help="of eight linear layers; so narrow that little but launching is left"
+    )
+    parser.add_argument("--active", type=int, default=1500, help="recorded steps")
     args = parser.parse_args()
     ratios, hands = [], []
     with tempfile.TemporaryDirectory() as folder:
