@@ -46,9 +46,9 @@ def test_cut_never_takes_more_cells_than_it_may(text: str, width: int) -> None:
         ("autograd::engine::evaluate_function: AddmmBackward0", "AddmmBackward0"),
         (
             "void at::native::(anonymous namespace)::softmax_warp_forward<float, 8>(float*, int)",
-            "softmax_warp_forward",
+            "softmax fwd fp32",
         ),
-        ("void at::native::vectorized_elementwise_kernel<4, at::native::Add>(int)", "vectorized_elementwise_kernel"),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::Add>(int)", "add"),
         ("<built-in method run_backward of torch._C._EngineBase object at 0x7f11>", None),
         ("nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT"),
         ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)"),

@@ -18,6 +18,7 @@ from textual.widgets import Static
 
 from tui.analysis.gpu_time import busy_by_device
 from tui.analysis.intervals import Intervals, union
+from tui.analysis.table.profile import Profile
 from tui.messages import (
     ChainRead,
     EventPicked,
@@ -44,6 +45,7 @@ from tui.screens.help import HelpScreen
 from tui.screens.inspection import Inspection
 from tui.screens.keys import BINDINGS, OPENS_PROMPT, key_hints, sections
 from tui.screens.reading import Reading
+from tui.screens.table import TableScreen
 from tui.screens.terminal import palette_for
 from tui.screens.tree import TreeScreen
 from tui.screens.walk import Walk
@@ -109,6 +111,7 @@ class ExplorerScreen(Screen[None]):
         self._status = Status(id="status")
         self._prompt = Prompt(id="prompt")
         self._reading = Reading(self)
+        self._profile = Profile(trace)
         self._left = self._gutter.width_wanted(80)
         self._settled = False
 
@@ -330,6 +333,9 @@ class ExplorerScreen(Screen[None]):
     def action_guess(self) -> None:
         t0, t1, what = self.walk.subject()
         self.app.push_screen(GuessScreen(self.trace, t0, t1, what))
+
+    def action_table(self) -> None:
+        self.app.push_screen(TableScreen(self._profile, self.walk), self._come_back)
 
     def action_tree(self) -> None:
         self.app.push_screen(TreeScreen(self.trace), self._come_back)

@@ -97,6 +97,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         "y", "copy(False)", "copy", id="panels.copy", tooltip="copy the selected event's name (OSC 52)", show=False
     ),
     Binding("Y", "copy(True)", "copy all", id="panels.copy-all", tooltip="copy all that the panel says", show=False),
+    Binding("t", "table", "table", id="panels.table", tooltip="the profiler table; from an event: its row"),
     Binding(
         "G",
         "guess",
@@ -121,7 +122,7 @@ HINTS = (
     ("{ }", "steps"),
     ("m", "mark"),
     ("space", "fold"),
-    ("c l k T", "cheatsheet, chain, kernel, tree"),
+    ("c l k t T", "cheatsheet, chain, kernel, table, tree"),
     ("tab", "panel"),
     ("q", "quit"),
 )

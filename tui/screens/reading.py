@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from textual.message import Message
 from textual.screen import Screen
@@ -15,7 +16,7 @@ SETTLE_SECONDS = 0.02
 class Reading:
     """One subject at a time each: a later question replaces an earlier one that has not been answered."""
 
-    def __init__(self, screen: Screen[None]) -> None:
+    def __init__(self, screen: Screen[Any]) -> None:
         self._screen = screen
         self._waiting: dict[str, Timer] = {}
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tui.analysis.footprint import Footprint
 from tui.analysis.instances import Instances
 from tui.analysis.kernel_facts import KernelFacts
 from tui.analysis.transfer import Transfer
 from tui.palette import Palette
 from tui.trace.ruler import format_duration
-from tui.widgets.bars import LEVELS
 from tui.widgets.names import clean
 from tui.widgets.painted import Run
+from tui.widgets.strip_chart import strip
 from tui.widgets.text_panel import Lines, wrap
 from tui.widgets.units import format_share, format_value
 
@@ -155,12 +153,7 @@ def _runs(found: Instances, palette: Palette, width: int) -> Lines:
     if found.alike.count != spread.count:
         same = f"{found.alike.count:,} of the same grid and block · median {format_duration(found.alike.median)}"
         lines += _row("", same, palette, width)
-    cells = max(min(width - LABEL_CELLS, STRIP_CELLS, spread.count), 1)
-    bins = np.minimum(np.arange(spread.count) * cells // spread.count, cells - 1)
-    high = np.zeros(cells)
-    np.maximum.at(high, bins, found.duration)
-    glyphs = "".join(LEVELS[min(int(value / max(spread.longest, 1) * 8), 7)] for value in high.tolist())
-    mine = int(bins[found.selected])
+    glyphs, mine = strip(found.duration, found.selected, min(width - LABEL_CELLS, STRIP_CELLS))
     lines.append(
         [
             (f"{'in time':<{LABEL_CELLS}}", palette.muted),

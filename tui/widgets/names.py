@@ -10,6 +10,8 @@ import unicodedata
 
 from rich.cells import cell_len, get_character_cell_size
 
+from tui.analysis.kernel_names import decode
+
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Me"})
 """Categories that draw nothing, or draw outside their own cell: controls, direction marks, combining marks."""
 
@@ -44,8 +46,8 @@ def cut(text: str, width: int) -> str:
 def short(name: str) -> str:
     """The part of a (cleaned) name that tells it apart, for places too narrow for all of it.
 
-    Python frames lose their folder, operators, module calls and autograd nodes their prefix, C++ kernels their return
-    type, namespaces, template arguments and parameters. Everything else stays as it is.
+    Python frames lose their folder, operators, module calls and autograd nodes their prefix. C++ kernels are decoded;
+    those that cannot be lose their return type, namespaces, template arguments and parameters. Everything else stays.
     """
     frame = _FRAME.match(name)
     if frame:
@@ -56,6 +58,9 @@ def short(name: str) -> str:
     if name.startswith("<built-in "):
         return name[1:].partition(" object at ")[0].rstrip(">")
     if name.startswith("void ") or ("<" in name and "::" in name):
+        decoded = decode(name)
+        if decoded.known and decoded.display:
+            return decoded.display
         head = _NAMESPACES.sub("", name.removeprefix("void ").partition("<")[0])
         return head.partition("(")[0] or name
     return name

@@ -1,0 +1,67 @@
+"""Which tables there are, and how each is made from a trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tui.analysis.table import gpu_sheets
+from tui.analysis.table.flops import row_flops
+from tui.analysis.table.memory_sheet import memory_by_op, peaks
+from tui.analysis.table.profile import Profile
+from tui.analysis.table.sheets import Sheet
+from tui.analysis.table.table import By, Table
+from tui.analysis.table.table_sheet import table_sheet
+from tui.trace.arrays import Bool
+from tui.trace.ruler import format_time
+from tui.widgets.units import format_value
+
+TABS = ("profiler table", "kernels", "copies", "collectives", "memory")
+SORT = {
+    "profiler table": "self_gpu",
+    "kernels": "total",
+    "copies": "total",
+    "collectives": "total",
+    "memory": "allocated",
+}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A sheet, and the table it came from where rows can be opened."""
+
+    sheet: Sheet
+    table: Table | None
+
+
+def make(profile: Profile, tab: str, by: By, only: Bool | None) -> Made:
+    """Raises NotRecordedError, OSError, LookupError where the trace cannot tell."""
+    trace = profile.trace
+    if tab == "profiler table":
+        table = profile.table(by, only)
+        flops = None
+        if by in (By.NAME, By.SHAPE) and _has_shapes(profile):
+            flops = row_flops(table, profile.calls, profile.flops())
+        return Made(table_sheet(table, profile.calls, flops), table)
+    if tab == "kernels":
+        return Made(gpu_sheets.kernels(trace, only), None)
+    if tab == "copies":
+        return Made(gpu_sheets.copies(trace, only), None)
+    if tab == "collectives":
+        return Made(gpu_sheets.collectives(trace, only), None)
+    return Made(memory_by_op(trace, profile.calls, only), None)
+
+
+def foot(profile: Profile, made: Made, tab: str) -> str:
+    """The line below a table: torch's totals, or each device's peak."""
+    if tab == "memory":
+        return " · ".join(
+            f"{peak.device} peak {format_value(peak.allocated, 'bytes')} at {format_time(peak.allocated_at)}"
+            for peak in peaks(profile.trace)
+            if peak.allocated >= 0
+        )
+    return " · ".join(made.sheet.totals)
+
+
+def _has_shapes(profile: Profile) -> bool:
+    """What was computed is worth a pass over the file where that is short; of large ones the command line tells."""
+    return profile.trace.size < 64_000_000

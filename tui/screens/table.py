@@ -1,0 +1,432 @@
+"""The profiler's table and its neighbours: sorted, filtered, grouped, restricted; each row opens into its instances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.message import Message
+from textual.screen import Screen
+
+from tui.analysis.search import BadPattern
+from tui.analysis.table import export
+from tui.analysis.table.groups import NotRecordedError
+from tui.analysis.table.profile import Profile
+from tui.analysis.table.row_detail import RowDetail, row_detail, row_of_event
+from tui.analysis.table.scope import in_lane, in_range, in_step
+from tui.analysis.table.sheets import Sheet
+from tui.analysis.table.table import By
+from tui.messages import PromptChanged, PromptClosed, PromptSubmitted
+from tui.screens.reading import Reading
+from tui.screens.sheets import SORT, TABS, Made, foot, make
+from tui.screens.terminal import palette_for
+from tui.screens.walk import Walk
+from tui.trace.arrays import I64, Bool
+from tui.widgets import sheet_rows
+from tui.widgets.dock import Tabs
+from tui.widgets.names import clean
+from tui.widgets.painted import Painted, Run
+from tui.widgets.prompt import Prompt
+from tui.widgets.row_list import RowList, RowPicked
+from tui.widgets.row_panel import RowPanel
+from tui.widgets.status import Status
+
+FILTER, EXPORT = "filter", "write to"
+PANEL_FROM, PANEL_SHARE = 24, 0.35
+"""From this height on the row under the cursor is opened below the table, in this part of it."""
+
+HINTS = (
+    ("tab", "table"),
+    ("← →", "sort"),
+    ("r", "reverse"),
+    ("b", "group by"),
+    ("v", "scope"),
+    ("/", "filter"),
+    ("n N", "instance"),
+    ("enter", "on the lanes"),
+    ("e", "export"),
+    ("y", "copy"),
+    ("esc", "back"),
+)
+
+
+class SheetMade(Message):
+    """A table is there, or a line that says why not."""
+
+    def __init__(self, asked: tuple[object, ...], made: Made | None, problem: str) -> None:
+        super().__init__()
+        self.asked, self.made, self.problem = asked, made, problem
+
+
+class RowRead(Message):
+    """What is behind a row."""
+
+    def __init__(self, row: int, name: str, detail: RowDetail) -> None:
+        super().__init__()
+        self.row, self.name_shown, self.detail = row, name, detail
+
+
+class TableScreen(Screen[int | None]):
+    """Ends with the event to show on the lanes, None for none. `profile` outlives the screen: it is costly to make."""
+
+    CSS_PATH = "../styles/table.tcss"
+    AUTO_FOCUS = ""
+    BINDINGS = [
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("home", "edge(False)", show=False),
+        Binding("end", "edge(True)", show=False),
+        Binding("left", "sort(-1)", show=False),
+        Binding("right", "sort(1)", show=False),
+        Binding("r", "reverse", show=False),
+        Binding("tab", "tab(1)", show=False, priority=True),
+        Binding("shift+tab", "tab(-1)", show=False, priority=True),
+        Binding("b", "group(1)", show=False),
+        Binding("B", "group(-1)", show=False),
+        Binding("v", "scope", show=False),
+        Binding("/", "ask_filter", show=False),
+        Binding("n", "instance(1)", show=False),
+        Binding("N", "instance(-1)", show=False),
+        Binding("enter", "show", show=False),
+        Binding("e", "ask_export", show=False),
+        Binding("y", "copy", show=False),
+        Binding("J", "panel(1)", show=False),
+        Binding("K", "panel(-1)", show=False),
+        Binding("escape,t", "back", show=False),
+    ]
+
+    def __init__(self, profile: Profile, walk: Walk) -> None:
+        super().__init__()
+        self.profile = profile
+        self.trace = profile.trace
+        self._scopes = _scopes(profile, walk)
+        self._scope = 0
+        self._tab = TABS[0]
+        self._by = By.NAME
+        self._sort = dict(SORT)
+        self._descending = True
+        self._filter = ""
+        self._made: Made | None = None
+        self._order: I64 = np.zeros(0, np.int64)
+        self._layout: sheet_rows.Layout | None = None
+        self._find = walk.selected
+        self._tabs = Tabs([(tab, tab) for tab in TABS])
+        self._list = RowList(self._row, self._head, id="rows")
+        self._panel = RowPanel(id="row-panel")
+        self._status = Status(id="table-status")
+        self._prompt = Prompt(id="prompt")
+        self._reading = Reading(self)
+
+    def compose(self) -> ComposeResult:
+        yield self._tabs
+        yield self._list
+        yield self._panel
+        yield self._status
+        yield self._prompt
+
+    def on_mount(self) -> None:
+        palette = palette_for(self.app)
+        for widget in self.query(Painted):
+            widget.palette = palette
+        self._tabs.show(self._tab)
+        self._status.keys(HINTS)
+        self._ask()
+
+    def on_resize(self) -> None:
+        height = self.size.height
+        self.set_class(height < PANEL_FROM, "low")
+        self._panel.styles.height = int(height * PANEL_SHARE)
+        self._layout = None
+
+    # -- making a table ------------------------------------------------------------------------------------
+
+    @property
+    def _asked(self) -> tuple[object, ...]:
+        return self._tab, self._by, self._scope
+
+    def _ask(self) -> None:
+        self._status.say("adding up …")
+        self._reading.ask("sheet", partial(self._make, self._asked))
+
+    def _make(self, asked: tuple[object, ...]) -> SheetMade:
+        tab, by, scope = asked
+        assert isinstance(tab, str)
+        assert isinstance(by, By)
+        assert isinstance(scope, int)
+        try:
+            only = self._scopes[scope][1]()
+            return SheetMade(asked, make(self.profile, tab, by, only), "")
+        except NotRecordedError as error:
+            return SheetMade(asked, None, str(error))
+        except (OSError, LookupError) as error:
+            return SheetMade(asked, None, f"the trace file cannot be read any more: {error}")
+
+    def on_sheet_made(self, message: SheetMade) -> None:
+        if message.asked != self._asked:
+            return
+        if message.made is None:
+            self._made = None
+            self._order = np.zeros(0, np.int64)
+            self._list.show(0)
+            self._panel.learn("", None)
+            self._status.say(message.problem, alarm=True)
+            return
+        self._made = message.made
+        if self._sort[self._tab] not in {field.key for field in message.made.sheet.fields}:
+            self._sort[self._tab] = message.made.sheet.fields[-1].key
+        self._relist()
+        table = message.made.table
+        if self._find >= 0 and table is not None:
+            row = row_of_event(self.trace, self.profile.calls, table, self._find)
+            place = np.flatnonzero(self._order == row)
+            self._find = -1
+            if len(place):
+                self._list.to(int(place[0]))
+                self._moved()
+
+    def _relist(self) -> None:
+        """Sort and filter anew."""
+        if self._made is None:
+            return
+        sheet = self._made.sheet
+        order = sheet.order(
+            self._sort[self._tab], None if self._descending else not _numeric(sheet, self._sort[self._tab])
+        )
+        matching = sheet.matching(self._filter)
+        problem = ""
+        if isinstance(matching, BadPattern):
+            problem = matching.message
+        else:
+            order = order[matching[order]]
+        self._order = order
+        self._layout = None
+        self._list.show(len(order), 0)
+        self._say(problem)
+        self._moved()
+
+    def _say(self, problem: str = "") -> None:
+        if problem:
+            self._status.say(problem, alarm=True)
+            return
+        assert self._made is not None
+        by = f" by {self._by.value}" if self._tab == TABS[0] and self._by is not By.NAME else ""
+        rows = f"{len(self._order):,} of {len(self._made.sheet):,} rows{by} · {self._scopes[self._scope][0]}"
+        filtered = f" · filter {self._filter!r}" if self._filter else ""
+        totals = foot(self.profile, self._made, self._tab)
+        self._status.say(f"{rows}{filtered} · {totals}" if totals else rows + filtered)
+
+    # -- painting ------------------------------------------------------------------------------------------
+
+    def _shown(self, width: int) -> sheet_rows.Layout:
+        assert self._made is not None
+        if self._layout is None:
+            self._layout = sheet_rows.layout(self._made.sheet, width, self._sort[self._tab])
+        return self._layout
+
+    def _head(self, width: int) -> list[Run]:
+        if self._made is None:
+            return []
+        return sheet_rows.head(self._shown(width), self._sort[self._tab], self._descending, self._list.palette)
+
+    def _row(self, place: int, width: int, chosen: bool) -> list[Run]:
+        assert self._made is not None
+        row = int(self._order[place])
+        return sheet_rows.line(self._made.sheet, row, self._shown(width), self._list.palette, chosen)
+
+    # -- the row under the cursor --------------------------------------------------------------------------
+
+    @property
+    def _cursor(self) -> int:
+        """The row of the sheet, -1 in an empty one."""
+        return int(self._order[self._list.cursor]) if len(self._order) else -1
+
+    def _moved(self) -> None:
+        """Another row is under the cursor: what is behind it follows."""
+        row = self._cursor
+        if row < 0 or self._made is None:
+            self._panel.learn("", None)
+            return
+        self._reading.ask("row", partial(self._open, self._made, row))
+
+    def _open(self, made: Made, row: int) -> RowRead | None:
+        name = str(made.sheet.columns["name"][row])
+        if made.table is not None:
+            return RowRead(row, name, row_detail(self.trace, self.profile.calls, made.table, row))
+        events = made.sheet.members_of(row)
+        if not len(events):
+            return None
+        events = events[np.argsort(self.trace.start[events], kind="stable")]
+        from tui.analysis.instances import spread
+
+        start, duration = np.asarray(self.trace.start[events]), np.asarray(self.trace.duration[events])
+        return RowRead(row, name, RowDetail(events, start, duration, spread(duration), [], [], []))
+
+    def on_row_read(self, message: RowRead) -> None:
+        if message.row == self._cursor:
+            self._panel.learn(message.name_shown, message.detail)
+
+    # -- keys ----------------------------------------------------------------------------------------------
+
+    def action_move(self, rows: int) -> None:
+        self._list.by(rows)
+        self._moved()
+
+    def action_page(self, pages: int) -> None:
+        self.action_move(pages * self._list.page)
+
+    def action_edge(self, last: bool) -> None:
+        self._list.to(len(self._order) if last else 0)
+        self._moved()
+
+    def action_sort(self, direction: int) -> None:
+        if self._made is not None:
+            keys = [field.key for field in self._made.sheet.fields]
+            self._sort[self._tab] = keys[(keys.index(self._sort[self._tab]) + direction) % len(keys)]
+            self._descending = True
+            self._relist()
+
+    def action_reverse(self) -> None:
+        self._descending = not self._descending
+        self._relist()
+
+    def action_tab(self, direction: int) -> None:
+        self._tab = TABS[(TABS.index(self._tab) + direction) % len(TABS)]
+        self._descending = True
+        self._tabs.show(self._tab)
+        self._ask()
+
+    def on_panel_picked(self, message: Message) -> None:
+        tab = getattr(message, "panel", self._tab)
+        self.action_tab(TABS.index(tab) - TABS.index(self._tab))
+
+    def action_group(self, direction: int) -> None:
+        every = list(By)
+        self._by = every[(every.index(self._by) + direction) % len(every)]
+        self._tab = TABS[0]
+        self._tabs.show(self._tab)
+        self._ask()
+
+    def action_scope(self) -> None:
+        self._scope = (self._scope + 1) % len(self._scopes)
+        self._ask()
+
+    def action_instance(self, distance: int) -> None:
+        self._panel.move(distance)
+
+    def action_panel(self, direction: int) -> None:
+        self._panel.scroll_lines(direction * max(1, self._panel.size.height - 1))
+
+    def action_show(self) -> None:
+        if self._panel.event >= 0:
+            self.dismiss(self._panel.event)
+
+    def action_back(self) -> None:
+        if self._filter:
+            self._filter = ""
+            self._relist()
+        else:
+            self.dismiss(None)
+
+    def on_row_picked(self, message: RowPicked) -> None:
+        self._moved()
+
+    # -- typing --------------------------------------------------------------------------------------------
+
+    def action_ask_filter(self) -> None:
+        self._open_prompt(FILTER, "text, or /regular expression/", self._filter)
+
+    def action_ask_export(self) -> None:
+        self._open_prompt(EXPORT, ".csv, .json or .md", "table.csv")
+
+    def _open_prompt(self, purpose: str, hint: str, text: str) -> None:
+        if self._made is not None:
+            self.add_class("asking")
+            self._prompt.ask(purpose, hint, text)
+
+    def _close_prompt(self) -> None:
+        self.remove_class("asking")
+        self._prompt.close()
+
+    def on_prompt_changed(self, message: PromptChanged) -> None:
+        if message.purpose == FILTER:
+            self._filter = message.text
+            self._reading.soon("filter", self._relist)
+
+    def on_prompt_submitted(self, message: PromptSubmitted) -> None:
+        self._close_prompt()
+        if message.purpose == FILTER:
+            self._filter = message.text
+            self._relist()
+        elif message.text:
+            self._write(Path(message.text).expanduser())
+
+    def on_prompt_closed(self, message: PromptClosed) -> None:
+        self._close_prompt()
+        if message.purpose == FILTER:
+            self._filter = ""
+            self._relist()
+
+    def _write(self, path: Path) -> None:
+        assert self._made is not None
+        order = self._order.tolist()
+        forms: dict[str, Callable[[], str]] = {
+            ".csv": lambda: export.to_csv(self._sheet, order, clean),
+            ".json": lambda: export.to_json(self._sheet, order),
+            ".md": lambda: export.to_markdown(self._sheet, order, clean),
+        }
+        form = forms.get(path.suffix.lower())
+        if form is None:
+            self._status.say(f"{path.name}: write to a name that ends in .csv, .json or .md", alarm=True)
+            return
+        if path.exists():
+            self._status.say(f"{path} is there already; nothing was overwritten", alarm=True)
+            return
+        try:
+            path.write_text(form(), encoding="utf-8")
+        except OSError as error:
+            self._status.say(f"{path}: {error.strerror}", alarm=True)
+            return
+        self._status.say(f"wrote {len(order):,} rows to {path}")
+
+    @property
+    def _sheet(self) -> Sheet:
+        assert self._made is not None
+        return self._made.sheet
+
+    def action_copy(self) -> None:
+        if self._made is not None:
+            self.app.copy_to_clipboard(export.to_markdown(self._sheet, self._order.tolist(), clean))
+            self._status.say(f"copied {len(self._order):,} rows as Markdown")
+
+
+def _numeric(sheet: Sheet, key: str) -> bool:
+    return isinstance(sheet.columns[key], np.ndarray)
+
+
+Only = Callable[[], "Bool | None"]
+
+
+def _scopes(profile: Profile, walk: Walk) -> list[tuple[str, Only]]:
+    """What the table can be restricted to, from where one came: always the whole trace first."""
+    trace = profile.trace
+    found: list[tuple[str, Only]] = [("whole trace", lambda: None)]
+    view = walk.viewport
+    if walk.mark is not None:
+        mark = walk.mark
+        found.append(("the marked range", lambda: in_range(trace, mark.start, mark.end)))
+    if view.t0 > trace.span[0] or view.t1 < trace.span[1]:
+        found.append(("on screen", lambda: in_range(trace, view.t0, view.t1)))
+    middle = walk.cursor()
+    step = next((each for each in trace.steps if each.start <= middle < each.start + each.duration), None)
+    if step is not None:
+        found.append((step.name, lambda: in_step(trace, step, profile.asked)))
+    lane = walk.current_lane()
+    if lane >= 0:
+        found.append((trace.lanes[lane].label, lambda: in_lane(trace, lane)))
+    return found
