@@ -20,6 +20,7 @@ PROGRAM = "torchprof-tui"
 
 COMMANDS = {
     "info": "what a trace holds, as a table or as JSON",
+    "chain": "what led to an event: steps, ops, the launch, the kernel and what it takes of the GPU",
     "snapshot": "what the screen shows after some keys, as SVG or text",
     "cache": "what is kept of opened traces, and how to remove it",
 }

