@@ -15,7 +15,7 @@ from typing import overload
 
 import numpy as np
 
-from tui.analysis.autograd import Autograd
+from tui.analysis.autograd import partners
 from tui.analysis.intervals import union
 from tui.trace.arrays import I32, I64, Bool
 from tui.trace.kinds import GPU_WORK, Kind
@@ -157,7 +157,6 @@ class Dispatch:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self._autograd = Autograd(trace)
 
     def chain(self, event: int) -> Chain:
         """The chain through one event (a row of the trace); raises IndexError outside it."""
@@ -177,7 +176,7 @@ class Dispatch:
         elif inner < 0:
             path.append(event)
         latency, delay, held_up, held_up_by = _queueing(trace, work[0]) if work else (None, None, 0, -1)
-        forward, backward = self._autograd.partners(path)
+        forward, backward = partners(trace, path)
         note = _NOTES.get(origin, "")
         return Chain(
             event, _hops(trace, path), origin, work, latency, delay, held_up, held_up_by, forward, backward, note
