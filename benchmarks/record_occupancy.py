@@ -34,6 +34,7 @@ DYNAMIC_LARGE = (115712, 131072, 163840, 196608, 212000, 232448)
 
 SWEEP = r"""
 #include <cstdio>
+#include <cstdlib>
 #include <cuda_runtime.h>
 
 // Holds as many values live as it may use registers, so that the compiler uses them all.
@@ -64,9 +65,11 @@ __global__ void __maxnreg__(kRegisters) held(const float* in, float* out, int n)
 template <int kRegisters, int kStatic>
 void sweep(int optin) {
   auto kernel = held<kRegisters, kStatic>;
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, optin - kStatic);
   cudaFuncAttributes a;
   if (cudaFuncGetAttributes(&a, kernel) != cudaSuccess) return;
+  // What the compiler made of kStatic (1000 becomes 1008): asking for more than is left would be refused as a whole.
+  int left = optin - (int)a.sharedSizeBytes;
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, left) != cudaSuccess) exit(2);
   static const int blocks[] = {BLOCKS};
   static const int dynamics[] = {DYNAMICS};
   for (int block : blocks) {
@@ -74,7 +77,7 @@ void sweep(int optin) {
     for (int dynamic : dynamics) {
       // Every register count without shared memory, and a thinned-out mixture of the rest.
       bool mixed = kRegisters == 32 || kRegisters == 96 || (block / 32 + j++ + kRegisters / 8) % 9 == 0;
-      if ((dynamic && !mixed) || dynamic + kStatic > optin) continue;
+      if ((dynamic && !mixed) || dynamic > left) continue;
       int n = -1, carved = -1;
       cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutDefault);
       if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, kernel, block, dynamic) != cudaSuccess) n = -1;

@@ -22,6 +22,7 @@ COMMANDS = {
     "run": "profile a built-in workload or your own command, then open what it recorded",
     "info": "what a trace holds, as a table or as JSON",
     "check": "what is slow and why: the cheatsheet's patterns, as a list or as JSON",
+    "chain": "what led to an event: steps, ops, the launch, the kernel and what it takes of the GPU",
     "snapshot": "what the screen shows after some keys, as SVG or text",
     "cache": "what is kept of opened traces, and how to remove it",
 }

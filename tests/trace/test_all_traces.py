@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,11 @@ import numpy as np
 import pytest
 
 from tests import reference
+from tests.analysis.chain_reference import SlowChains, check_against_the_slow_way
 from tests.trace.test_store import same
+from tui.analysis.footprint import footprint
 from tui.trace.assemble import assemble
-from tui.trace.kinds import GPU_WORK
+from tui.trace.kinds import GPU_WORK, Kind
 from tui.trace.kineto import read
 from tui.trace.source import open_source
 from tui.trace.store import open_trace, save
@@ -26,6 +29,9 @@ BIG = TRACES / "big_llama_train_stack.pt.trace.json.xz"
 
 _NOT_TRACES = (".md", ".tsv", ".txt", ".key_averages.json", ".xz")
 FILES = sorted(path for path in TRACES.rglob("*") if path.is_file() and not path.name.endswith(_NOT_TRACES))
+_SLOW_LAUNCHES = 50
+"""Pieces of GPU work beneath an event up to which the slow way is asked for its chain."""
+
 _SLOW_WAY = 20_000
 """Events on lanes that the slow reference takes; longer lanes are compared at their beginning."""
 
@@ -79,6 +85,44 @@ def test_launches_join_as_a_dict_of_correlations_does(opened: Opened) -> None:
     assert (links.launches, links.gpu_events, links.linked_gpu_events) == reference.launches(entries)
     work = np.isin(opened.trace.kind, list(GPU_WORK))
     assert not (links.launch_of[~work] >= 0).any()
+
+
+def test_chains_are_those_of_the_slow_way(opened: Opened) -> None:
+    entries = entries_of(opened.path)
+    if entries is None:
+        pytest.skip("damaged: the reference cannot read it")
+    trace = opened.trace
+    slow = SlowChains(trace, [entry for entry in entries if isinstance(entry, dict)])
+    rng = random.Random(5)
+    picked = rng.sample(slow.work, min(4, len(slow.work)))
+    for kind in (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON, Kind.OP, Kind.RUNTIME):
+        rows = np.flatnonzero(trace.kind == kind).tolist()
+        few = rng.sample(rows, min(4, len(rows)))
+        picked += [row for row in few if len(slow.candidates(row)) <= _SLOW_LAUNCHES]
+    check_against_the_slow_way(trace, slow, picked)
+
+
+def test_footprints_agree_with_the_profilers_own_words(opened: Opened) -> None:
+    """Blocks and warps an SM; and its estimate, which knows no shared memory beyond 48 KB a block."""
+    trace = opened.trace
+    kernels = np.flatnonzero(np.isin(trace.kind, [Kind.KERNEL, Kind.COLLECTIVE])).tolist()
+    for event in random.Random(6).sample(kernels, min(12, len(kernels))):
+        found, args = footprint(trace, event), trace.event(event).args()
+        assert found is not None
+        told = (args.get("blocks per SM"), args.get("warps per SM"), args.get("est. achieved occupancy %"))
+        blocks, warps, estimate = (value if isinstance(value, (int, float)) else None for value in told)
+        if blocks is not None and found.blocks_per_sm is not None:
+            assert found.blocks_per_sm == pytest.approx(blocks, rel=1e-5, abs=1e-5)
+        if warps is not None and found.threads and found.threads % 32 == 0 and found.warps_per_sm is not None:
+            assert found.warps_per_sm == pytest.approx(warps, rel=1e-5, abs=1e-5)
+        theory = found.occupancy
+        if estimate is None or theory is None or theory.active_blocks is None or found.blocks_per_sm is None:
+            continue
+        assert found.device is not None
+        assert found.device.max_threads is not None
+        assert found.shared_memory is not None
+        ours = min(theory.active_blocks, found.blocks_per_sm) * (found.threads or 0) / found.device.max_threads
+        assert estimate == pytest.approx(100 * ours, abs=1) or (estimate == 0 and found.shared_memory > 48 * 1024)
 
 
 def test_lanes_nest_as_the_slow_way_has_it(opened: Opened) -> None:

@@ -7,12 +7,16 @@ not recorded, and only in traces whose ids are shown to be ops' ids by the event
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import overload
 
 import numpy as np
 
+from tui.analysis.autograd import partners
+from tui.analysis.intervals import union
 from tui.trace.arrays import I32, I64, Bool
 from tui.trace.kinds import GPU_WORK, Kind
 from tui.trace.trace import Trace
@@ -84,20 +88,54 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
+class Beneath(Sequence[Work]):
+    """All GPU work beneath an event, heaviest first; `Work` objects are made when asked for. k pieces.
+
+    A graph launch alone may have thousands, a step a million: whoever needs many takes the columns.
+    """
+
+    events: I32
+    launches: I32
+    durations: I64
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    @overload
+    def __getitem__(self, place: int) -> Work: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Work]: ...
+    def __getitem__(self, place: int | slice) -> Work | list[Work]:
+        if isinstance(place, slice):
+            return [self[k] for k in range(*place.indices(len(self)))]
+        duration = int(self.durations[place])
+        share = duration / self.total if self.total else 1 / len(self)
+        return Work(int(self.events[place]), int(self.launches[place]), duration, share)
+
+    @property
+    def total(self) -> int:
+        """ns, overlaps counted twice."""
+        return int(self.durations.sum())
+
+
+NO_WORK = Beneath(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
     """The chain through `event`, outermost hop first; times in ns.
 
     `work` is all GPU work beneath the selected event, heaviest first; the chain descends to the heaviest
     (for a selected piece of GPU work: to that piece).
     `launch_latency` is call start → GPU start; `queue_delay` GPU start − call end (negative where the GPU
-    began before the call had returned); `held_up` is how much of the queue delay earlier work on the stream
-    accounts for, and `held_up_by` the piece that ended last before this one began (-1 for none).
+    began before the call had returned); `held_up` is how much of the queue delay earlier work on the stream was
+    running, and `held_up_by` the piece of it that ended last (-1 for none).
     """
 
     event: int
     hops: tuple[Hop, ...]
     origin: Origin
-    work: tuple[Work, ...]
+    work: Beneath
     launch_latency: int | None
     queue_delay: int | None
     held_up: int
@@ -109,9 +147,9 @@ class Chain:
     @property
     def events(self) -> I32:
         """All events that belong to it, to be lit on the lanes."""
-        found = {hop.event for hop in self.hops} | {work.event for work in self.work}
-        found |= {work.launch for work in self.work if work.launch >= 0}
-        return np.array(sorted(found), dtype=np.int32)
+        hops = np.array([hop.event for hop in self.hops], dtype=np.int32)
+        launches = self.work.launches[self.work.launches >= 0]
+        return np.unique(np.concatenate([hops, self.work.events, launches]))
 
 
 class Dispatch:
@@ -127,7 +165,8 @@ class Dispatch:
             raise IndexError(event)
         kind = Kind(int(trace.kind[event]))
         if kind in GPU_WORK:
-            work: tuple[Work, ...] = (Work(event, int(trace.links.launch_of[event]), int(trace.duration[event]), 1.0),)
+            rows = np.array([event], dtype=np.int32)
+            work = Beneath(rows, trace.links.launch_of[rows], trace.duration[rows])
         else:
             work = work_beneath(trace, event)
         origin, inner = self._cpu_end(event, kind, work)
@@ -137,13 +176,13 @@ class Dispatch:
         elif inner < 0:
             path.append(event)
         latency, delay, held_up, held_up_by = _queueing(trace, work[0]) if work else (None, None, 0, -1)
-        forward, backward = self._autograd(path, event)
+        forward, backward = partners(trace, path)
         note = _NOTES.get(origin, "")
         return Chain(
             event, _hops(trace, path), origin, work, latency, delay, held_up, held_up_by, forward, backward, note
         )
 
-    def _cpu_end(self, event: int, kind: Kind, work: tuple[Work, ...]) -> tuple[Origin, int]:
+    def _cpu_end(self, event: int, kind: Kind, work: Beneath) -> tuple[Origin, int]:
         """(how the two ends join, the innermost CPU event of the chain or -1)."""
         if kind in GPU_WORK:
             launch = work[0].launch
@@ -192,17 +231,6 @@ class Dispatch:
         agree = _is_above(trace, named, launches[linked])
         return (known, ops) if len(agree) and agree.mean() >= PROVEN_SHARE else None
 
-    def _autograd(self, path: list[int], event: int) -> tuple[int, int]:
-        """(the forward op whose backward this path runs in or -1, the backward of `event` or of an op above it)."""
-        links = self.trace.links
-        forward = backward = -1
-        for hop in reversed(path):
-            if forward < 0:
-                forward = _partner(links.backward, links.forward, hop)
-            if backward < 0:
-                backward = _partner(links.forward, links.backward, hop)
-        return forward, backward if forward < 0 else -1
-
 
 def chain(trace: Trace, event: int) -> Chain:
     """`Dispatch(trace).chain(event)`, for those who ask once."""
@@ -219,19 +247,20 @@ def ancestors(trace: Trace, event: int) -> list[int]:
     return found
 
 
-def work_beneath(trace: Trace, event: int) -> tuple[Work, ...]:
-    """All GPU work launched by an event or anything it contains, heaviest first."""
-    pairs = [
-        (int(piece), int(launch))
-        for launch in launches_beneath(trace, event)
-        for piece in trace.links.work_of(int(launch))
-    ]
-    total = sum(int(trace.duration[piece]) for piece, _ in pairs)
-    found = []
-    for piece, launch in pairs:
-        duration = int(trace.duration[piece])
-        found.append(Work(piece, launch, duration, duration / total if total else 1 / len(pairs)))
-    return tuple(sorted(found, key=lambda piece: (-piece.duration, int(trace.start[piece.event]))))
+def work_beneath(trace: Trace, event: int) -> Beneath:
+    """All GPU work launched by an event or anything it contains, heaviest first, earlier first among equals."""
+    links = trace.links
+    launches = launches_beneath(trace, event)
+    if not len(launches):
+        return NO_WORK
+    first, last = links.work_first[launches], links.work_first[launches + 1]
+    count = last - first
+    # The places in `work_order` of each launch's run, one behind the other.
+    places = np.repeat(first - np.concatenate([[0], np.cumsum(count)[:-1]]), count) + np.arange(count.sum())
+    events = links.work_order[places]
+    durations = trace.duration[events]
+    order = np.lexsort((events, trace.start[events], -durations))
+    return Beneath(events[order], np.repeat(launches, count)[order], durations[order])
 
 
 def launches_beneath(trace: Trace, event: int) -> I32:
@@ -241,7 +270,7 @@ def launches_beneath(trace: Trace, event: int) -> I32:
     those in the run that merely cross it are left out by asking for their ancestors.
     """
     lane = trace.lanes[int(trace.lane[event])]
-    end = int(trace.start[event]) + int(trace.duration[event])
+    end = int(trace.start[event]) + max(int(trace.duration[event]), 1)  # as nesting has it: nothing is empty
     last = lane.first + int(np.searchsorted(trace.start[lane.first : lane.last], end, side="left"))
     first_of = trace.links.work_first[event : max(last, event + 1) + 1]
     rows: I32 = (event + np.flatnonzero(np.diff(first_of))).astype(np.int32)
@@ -279,20 +308,23 @@ def _queueing(trace: Trace, work: Work) -> tuple[int | None, int | None, int, in
     call_start = int(trace.start[work.launch])
     call_end = call_start + int(trace.duration[work.launch])
     start = int(trace.start[work.event])
-    lane = trace.lanes[int(trace.lane[work.event])]
-    held_up, held_up_by = 0, -1
-    if work.event > lane.first and start > call_end:
-        before = work.event - 1
-        end = int(trace.start[before]) + int(trace.duration[before])
-        held_up = max(0, min(end, start) - call_end)
-        held_up_by = before if held_up else -1
+    held_up, held_up_by = _held_up(trace, work.event, call_end, start)
     return start - call_start, start - call_end, held_up, held_up_by
 
 
-def _partner(ours: I32, theirs: I32, event: int) -> int:
-    """The other end of a forward/backward pair: the first where an op has several."""
-    found = np.flatnonzero(ours == event)
-    return int(theirs[found[0]]) if len(found) else -1
+def _held_up(trace: Trace, event: int, since: int, until: int) -> tuple[int, int]:
+    """(ns between the two times in which earlier work ran on the event's stream, the piece that ended last or -1)."""
+    lane = trace.lanes[int(trace.lane[event])]
+    if until <= since:
+        return 0, -1
+    starts = trace.start[lane.first : event]
+    ends = starts + trace.duration[lane.first : event]
+    late = np.flatnonzero((ends > since) & (starts < until))
+    if not len(late):
+        return 0, -1
+    held_up = union(starts[late], ends[late]).within(since, until)
+    last = int(late[np.argmax(np.minimum(ends[late], until))])
+    return held_up, lane.first + last if held_up else -1
 
 
 def _hops(trace: Trace, path: list[int]) -> tuple[Hop, ...]:

@@ -77,7 +77,10 @@ def _tail(found: Footprint) -> str | None:
     if theory.tail_waste < TAIL:
         return None
     started = ceil(theory.waves)
-    return f"{theory.waves:.2f} waves take as long as {started}: the last one leaves {theory.tail_waste:.0%} of the slots empty."
+    return (
+        f"{theory.waves:.2f} waves take as long as {started}: "
+        f"the last one leaves {theory.tail_waste:.0%} of all slots empty."
+    )
 
 
 def _missing(found: Footprint) -> list[str]:

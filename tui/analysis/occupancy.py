@@ -61,6 +61,9 @@ CAPABILITIES: dict[tuple[int, int], Capability] = {
 REGISTER_GRANULARITY = 256
 """Registers are handed to a warp in units of 256 on every capability in the table."""
 
+ASSUMED_PARTITIONS = 4
+"""Sub-partitions that the check at launch reckons with, whatever the SM has (`cuda_occupancy.h`)."""
+
 MAX_REGISTERS = 255
 """A thread cannot use more."""
 
@@ -200,8 +203,9 @@ def _register_limit(device: Device, launch: Launch, warps: int) -> int | None:
     if launch.registers > MAX_REGISTERS + 1:  # 256 is what tools report for a full allocation
         return 0
     per_warp = _round_up(launch.registers * device.warp_size, REGISTER_GRANULARITY)
-    # The check at launch assumes that a block takes the same from every sub-partition.
-    assumed = per_warp * _round_up(warps, table.sub_partitions)
+    # The check at launch assumes that a block takes the same from every sub-partition, and four of them also on 6.0,
+    # so that what runs there runs on the rest of its family.
+    assumed = per_warp * _round_up(warps, ASSUMED_PARTITIONS)
     if device.registers_per_block is not None and assumed > device.registers_per_block:
         return 0
     if per_warp == 0:

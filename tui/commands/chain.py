@@ -1,0 +1,125 @@
+"""`torchprof-tui chain TRACE --event NAME`: the dispatch chain through one event, and its kernel's footprint."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tui.commands import UsageError
+from tui.specs import check, resolve
+
+if TYPE_CHECKING:
+    from tui.analysis.chain import Chain
+    from tui.trace.trace import Trace
+
+HEAVIEST = 20
+"""Pieces of GPU work beneath the event that `--json` lists; of all of them it has count and total."""
+
+_SUGGESTED = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("trace", metavar="TRACE", help="a trace, sample:NAME, or - for stdin")
+    parser.add_argument("--event", metavar="NAME", required=True, help="the whole name of an event: an op, a kernel, …")
+    parser.add_argument("--nth", metavar="K", type=int, default=0, help="which of that name, in time, from 0 (default)")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.nth < 0:
+        raise UsageError(f"--nth {options.nth}: events of one name are counted from 0")
+    path = resolve(options.trace)
+    check(path)
+    from tui.analysis.chain import chain
+    from tui.commands.progress_line import ProgressLine
+    from tui.trace import cache
+    from tui.trace.loader import load_place
+
+    told = ProgressLine(sys.stderr)
+    try:
+        loaded = load_place(path, told, cache=not options.no_cache)
+    finally:
+        told.clear()
+    if not loaded.cached:
+        cache.prune()
+    trace = loaded.trace
+    event, of = find(trace, options.event, options.nth)
+    found = chain(trace, event)
+    if options.json:
+        print(json.dumps({"event": options.event, "nth": options.nth, "of": of, **document(trace, found)}))
+        return 0
+    from tui.commands.chain_text import show
+
+    show(trace, found, options.nth, of)
+    return 0
+
+
+def find(trace: Trace, name: str, nth: int) -> tuple[int, int]:
+    """(the `nth` event of this name in time, how many there are). Raises UsageError where there is no such event."""
+    import numpy as np
+
+    from tui.widgets.names import clean, cut
+
+    try:
+        rows = np.flatnonzero(trace.name == trace.names.index(name))
+    except ValueError:
+        rows = np.empty(0, np.int64)
+    shown = cut(clean(name), 60)
+    if not len(rows):
+        near = [each for each in trace.names if name and name.lower() in each.lower()][:_SUGGESTED]
+        near = near or difflib.get_close_matches(name, trace.names, _SUGGESTED)
+        hint = ", ".join(f"'{cut(clean(each), 60)}'" for each in near)
+        raise UsageError(f"no event is named '{shown}'" + (f"; is it one of {hint}?" if hint else ""))
+    if nth >= len(rows):
+        times = "once" if len(rows) == 1 else f"{len(rows):,} times"
+        raise UsageError(f"--nth {nth}: '{shown}' occurs {times}, and events are counted from 0")
+    rows = rows[np.argsort(trace.start[rows], kind="stable")]
+    return int(rows[nth]), len(rows)
+
+
+def document(trace: Trace, found: Chain) -> dict[str, Any]:
+    """What `chain --json` prints of a chain; times in ns, starts from the trace's first event."""
+    from tui.analysis.footprint import footprint
+    from tui.analysis.transfer import transfer
+
+    work = found.work[0].event if found.work else -1
+    resources = footprint(trace, work) if work >= 0 else None
+    moved = transfer(trace, work) if work >= 0 else None
+    return {
+        "chain": [
+            {
+                "role": hop.role.value,
+                "name": hop.name,
+                "start_ns": hop.start,
+                "duration_ns": hop.duration,
+                "self_ns": hop.self_duration,
+            }
+            for hop in found.hops
+        ],
+        "joined_by": found.origin.value,
+        "note": found.note,
+        "launch_latency_ns": found.launch_latency,
+        "queue_delay_ns": found.queue_delay,
+        "held_up_ns": found.held_up,
+        "held_up_by": name_of(trace, found.held_up_by),
+        "backward_of": name_of(trace, found.forward),
+        "backward": name_of(trace, found.backward),
+        "gpu_work": {
+            "count": len(found.work),
+            "total_ns": found.work.total,
+            "heaviest": [
+                {"name": trace.event(piece.event).name, "duration_ns": piece.duration, "share": piece.share}
+                for piece in found.work[:HEAVIEST]
+            ],
+        },
+        "footprint": resources.as_dict() if resources is not None else None,
+        "transfer": moved.as_dict() if moved is not None else None,
+    }
+
+
+def name_of(trace: Trace, event: int) -> str | None:
+    return trace.event(event).name if event >= 0 else None
