@@ -1,7 +1,7 @@
 """Keys into a real (pseudo-)terminal of 200x50 at 256 colours: time to the last byte of the frame, and its bytes.
 
 Each key is pressed at many zoom levels, from the whole trace down to a few ns a cell. A move is over with its first
-frame; what the panels say about where one is (args, chain, footprint, cheatsheet) is worked out once one has stood still,
+frame; what the panels say about where one is (args, chain, footprint, cheatsheet) is worked out once one stands still,
 and comes in frames of its own, up to the last byte that the key caused.
 """
 

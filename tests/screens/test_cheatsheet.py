@@ -108,7 +108,7 @@ async def test_guess_then_look() -> None:
 
         assert "what is on screen: " in text()
         assert "aten::mm" not in text()  # the lanes are covered: first one guesses
-        await pilot.press(*"gemm 3", "enter")
+        await pilot.press(*"gemm", "space", "3", "enter")
         await until(pilot, lambda: "0 of 1 as expected" in text())
         line = next(line for line in text().split("\n") if "✗ gemm" in line)
         assert line.split()[2:5] == ["3", "4", "40.0"]
