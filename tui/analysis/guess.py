@@ -87,11 +87,10 @@ def compare(trace: Trace, t0: int, t1: int, guesses: list[Guess]) -> list[Compar
 
 
 def _matches(term: str, name: str) -> bool:
+    """By class, or as a part of the name."""
     wanted = _ALIASES.get(term, term)
     label = decode(name).kernel_class.label
-    if any(wanted in (each.label, *each.label.split("/"), *each.label.split()) for each in KernelClass):
-        return wanted in (label, *label.split("/"), *label.split())
-    return term in name.lower()
+    return wanted in (label, *label.split("/"), *label.split()) or term in name.lower()
 
 
 def _row(trace: Trace, term: str, guess: Guess | None, found: dict[int, list[int]]) -> Compared:

@@ -1,0 +1,169 @@
+"""The table screen by its keys: what it lists, how it is sorted and restricted, and the way to the lanes and back."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.screens.explorer_app import SAMPLES, event_of, explorer, settled, two_steps, until
+from tui.screens.explorer import ExplorerScreen
+from tui.screens.table import TableScreen
+from tui.trace.loader import load
+from tui.trace.trace import Trace
+
+
+def text(screen: TableScreen) -> str:
+    return "\n".join(strip.text.rstrip() for strip in screen._compositor.render_strips())
+
+
+def listed(screen: TableScreen) -> list[str]:
+    assert screen._made is not None
+    return [str(screen._made.sheet.columns["name"][row]) for row in screen._order.tolist()]
+
+
+async def opened(screen: ExplorerScreen, pilot: Pilot[None]) -> TableScreen:
+    await settled(pilot)
+    await pilot.press("t")
+    table = screen.app.screen
+    assert isinstance(table, TableScreen)
+    await until(pilot, lambda: table._made is not None)
+    await settled(pilot)
+    return table
+
+
+async def test_it_sums_up_and_sorts_by_any_column() -> None:
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        assert listed(table)[0] == "gemm" or "gemm" in listed(table)[:3]
+        said = text(table)
+        assert "[profiler table]" in said
+        assert "Self CPU time total" in said
+        names = {field.key for field in table._made.sheet.fields}  # type: ignore[union-attr]
+        for _ in names:
+            key = table._sort["profiler table"]
+            column = [table._made.sheet.columns[key][row] for row in table._order.tolist()]  # type: ignore[union-attr]
+            if key not in ("name", "device"):
+                known = [value for value in column if value == value]
+                assert known == sorted(known, reverse=True), key
+            await pilot.press("right")
+        await pilot.press("r")
+        await settled(pilot)
+        key = table._sort["profiler table"]
+        values = [float(table._made.sheet.columns[key][row]) for row in table._order.tolist()]  # type: ignore[union-attr]
+        known = [value for value in values if value == value]
+        assert known == sorted(known)
+
+
+async def test_filtering_as_one_types() -> None:
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        everything = len(listed(table))
+        await pilot.press("/", *"aten")
+        await until(pilot, lambda: listed(table) == [name for name in listed(table) if "aten" in name])
+        assert 0 < len(listed(table)) < everything
+        await pilot.press("enter")
+        assert "filter 'aten'" in text(table)
+        await pilot.press("/", *"/^work|(/", "enter")
+        assert "regular expression" in text(table)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(listed(table)) == everything)
+
+
+async def test_from_an_event_to_its_row_and_from_an_instance_to_the_lanes() -> None:
+    shown = two_steps()
+    async with explorer(shown, (160, 40)) as (screen, pilot):
+        screen.walk.select(event_of(shown, "aten::mm"))
+        table = await opened(screen, pilot)
+        await until(pilot, lambda: listed(table)[table._list.cursor] == "aten::mm")
+        await until(pilot, lambda: "2 instances" in text(table))
+        assert "40.0 µs at 20" in text(table)
+        await pilot.press("n", "enter")
+        assert screen.app.screen is screen
+        assert screen.walk.selected == event_of(shown, "aten::mm", 1)
+
+
+async def test_scopes_groups_and_tabs() -> None:
+    shown = two_steps()
+    async with explorer(shown, (160, 40)) as (screen, pilot):
+        await pilot.press("right", "f")
+        table = await opened(screen, pilot)
+        labels = [label for label, _ in table._scopes]
+        assert labels[0] == "whole trace"
+        assert "ProfilerStep#1" in labels
+        calls = dict(zip(listed(table), _calls(table), strict=True))
+        assert calls["aten::mm"] == 2
+        for _ in range(labels.index("ProfilerStep#1")):
+            await pilot.press("v")
+            await settled(pilot)
+        assert "ProfilerStep#1" in text(table)
+        assert dict(zip(listed(table), _calls(table), strict=True))["aten::mm"] == 1
+        await pilot.press("b")
+        await settled(pilot)
+        assert "no input shapes in this trace" in text(table)
+        await pilot.press("tab")
+        await settled(pilot)
+        assert "[kernels]" in text(table)
+        assert set(listed(table)) <= {"gemm", "add"}
+        await pilot.press("shift+tab", "escape")
+        assert screen.app.screen is screen
+
+
+def _calls(table: TableScreen) -> list[int]:
+    assert table._made is not None
+    return [int(table._made.sheet.columns["calls"][row]) for row in table._order.tolist()]
+
+
+async def test_writing_and_copying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    copied: list[str] = []
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        table.app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+
+        async def write(name: str) -> None:
+            await pilot.press("e")
+            table._prompt._input.value = name
+            await pilot.press("enter")
+            await settled(pilot)
+
+        await write("a.csv")
+        rows = list(csv.DictReader((tmp_path / "a.csv").open()))
+        assert [row["name"] for row in rows] == listed(table)
+        await write("a.json")
+        assert [row["name"] for row in json.loads((tmp_path / "a.json").read_text())] == listed(table)
+        await write("a.csv")
+        assert "nothing was overwritten" in text(table)
+        await write("a.xlsx")
+        assert ".csv, .json or .md" in text(table)
+        await write("no/such/folder.md")
+        assert "No such file" in text(table)
+        await pilot.press("y")
+        assert copied
+        assert copied[0].startswith("| name |")
+
+
+SIZES = [(80, 24), (160, 48), (240, 60)]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_every_tab_and_group_of_a_real_trace(size: tuple[int, int]) -> None:
+    shown: Trace = load(str(SAMPLES / "gpt2_train_stack_memory.pt.trace.json.gz"), cache=False)
+    async with explorer(shown, size) as (screen, pilot):
+        table = await opened(screen, pilot)
+        seen: list[str] = []
+
+        async def look() -> None:
+            await settled(pilot)
+            seen.append(text(table))
+
+        for key in ("b",) * 6 + ("tab",) * 5:
+            await pilot.press(key)
+            await look()
+        lines = [line for said in seen for line in said.split("\n")]
+        assert all(len(line) <= size[0] for line in lines)
+        for part in ("GPT2Block", "by shape", "by class", "[memory]", "[copies]", "peak"):
+            assert any(part in said for said in seen), part
