@@ -20,6 +20,7 @@ PROGRAM = "torchprof-tui"
 
 COMMANDS = {
     "info": "what a trace holds, as a table or as JSON",
+    "table": "what takes the most: the profiler's table, as prof.key_averages() has it",
     "snapshot": "what the screen shows after some keys, as SVG or text",
     "cache": "what is kept of opened traces, and how to remove it",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def entries(trace: Trace, events: I32 | I64, tell: Tell | None = None) -> Iterat
     if not len(chunk):
         return
     with index.path.open("rb") as file:
-        for done, (begin, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        for done, (begin, end) in enumerate(pairwise(bounds)):
             number = int(chunk[begin])
             file.seek(int(index.offset[number]))
             stored = file.read(int(index.length[number]))

@@ -95,7 +95,7 @@ def calls_of(trace: Trace) -> Calls:
     main = _main_lane(trace)
     links = _Linked(trace, on_cpu, on_gpu, main)
     lane = links.lane(on_cpu)
-    order, first = by_thread(lane, trace.start[on_cpu], trace.duration[on_cpu])
+    order, first = by_thread(lane, trace.start[on_cpu], trace.duration[on_cpu], trace.ordinal[on_cpu])
     on_cpu = on_cpu[order]
     start, duration = trace.start[on_cpu], trace.duration[on_cpu]
     parent = parents(first, start, duration)
@@ -114,14 +114,13 @@ def calls_of(trace: Trace) -> Calls:
         gpu_duration = gpu_duration - 2 * _WIDENED * wide
         gpu_start = gpu_start + _WIDENED * wide
     nothing = np.zeros(len(on_gpu), np.int64)
-    annotations = _of_kinds((Kind.STEP, Kind.ANNOTATION, Kind.GPU_ANNOTATION))
     event = np.concatenate([on_cpu, on_gpu])
     return Calls(
         event=event,
         name=np.concatenate([name, code[trace.name[on_gpu]]]),
         names=names,
         on_gpu=np.arange(len(event)) >= len(on_cpu),
-        annotation=annotations[trace.kind[event]],
+        annotation=_annotations(trace, event),
         start=np.concatenate([trace.start[on_cpu], gpu_start]),
         cpu=np.concatenate([duration, nothing]),
         self_cpu=np.concatenate([duration - taken, nothing]),
@@ -149,6 +148,13 @@ def _of_kinds(kinds: Iterable[Kind]) -> Bool:
     return table
 
 
+def _annotations(trace: Trace, events: I32) -> Bool:
+    """bool[k]: by category, for torch 1.9 recorded steps as operators."""
+    known = [category.lower() in ("user_annotation", "gpu_user_annotation") for category in trace.categories]
+    found: Bool = np.array(known or [False], np.bool_)[trace.category[events]]
+    return found
+
+
 def _names(names: list[str]) -> tuple[list[str], I32]:
     """The names with one for all steps, and for each of the trace's names its place there."""
     code = np.arange(len(names), dtype=np.int32)
@@ -174,7 +180,7 @@ def _above_launch(trace: Trace, on_cpu: I32, on_gpu: I32) -> I32:
     launch = trace.links.launch_of[on_gpu]
     place = np.full(len(trace), -1, np.int32)
     place[on_cpu] = np.arange(len(on_cpu), dtype=np.int32)
-    above = launch.copy()
+    above: I32 = launch.copy()
     while True:  # a launch is a call itself, but for the few that were folded
         climbing = np.flatnonzero((above >= 0) & (place[above] < 0))
         if not len(climbing):
@@ -199,12 +205,13 @@ class _Linked:
     def __init__(self, trace: Trace, on_cpu: I32, on_gpu: I32, main: int) -> None:
         self._trace = trace
         ids = trace.args.get("external_id")
-        id_of = np.zeros(len(trace), np.int64) if ids is None else ids.dense(len(trace), 0)
+        id_of: I64 = (np.zeros(len(trace)) if ids is None else ids.dense(len(trace), 0)).astype(np.int64)
         kind = trace.kind[on_cpu]
         is_call = kind == Kind.RUNTIME
         overhead = on_cpu[kind == Kind.OVERHEAD]
         work = on_gpu[trace.kind[on_gpu] != Kind.GPU_ANNOTATION]
-        ops = on_cpu[(kind == Kind.OP) & (id_of[on_cpu] > 0)]
+        ops = on_cpu[((kind == Kind.OP) | (kind == Kind.STEP)) & (id_of[on_cpu] > 0)]
+        ops = ops[~_annotations(trace, ops)]
         known, op_of_id = id_of[ops], ops
         if (known[1:] < known[:-1]).any():
             order = np.argsort(known, kind="stable")
@@ -235,19 +242,20 @@ class _Linked:
 
     def lane(self, events: I32) -> I32:
         """int32[k]: the lane of the thread that a CPU call counts on."""
-        return self._lane[events]
+        lane: I32 = self._lane[events]
+        return lane
 
     def own_gpu(self, events: I32) -> I64:
         """int64[k]: ns of GPU work that these CPU calls launched themselves."""
         return self._spent.of(self._key[events])
 
     def _proven(self, known: I64, ops: I32, id_of: I64, work: I32) -> bool:
-        """Are External ids operators'? Judged by the GPU work whose launch is known; believed where there is none."""
+        """Are External ids operators'? Judged by the GPU work whose launch is known, without such by torch's version."""
         trace = self._trace
         launch = trace.links.launch_of[work]
         linked = (launch >= 0) & (id_of[work] > 0)
         if not linked.any():
-            return bool((id_of[work] > 0).any())
+            return "baseTimeNanoseconds" in trace.header  # since torch 2.4
         launch = launch[linked]
         op = _lookup(known, ops, id_of[work[linked]])
         good = np.flatnonzero(op >= 0)

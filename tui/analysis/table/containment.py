@@ -26,8 +26,8 @@ def parents(first: I64, start: I64, duration: I64) -> I32:
         above[empty] = above[above[empty]]
 
 
-def by_thread(lane: I32, start: I64, duration: I64) -> tuple[I64, I64]:
-    """(order int64[n], first int64[threads + 1]) that sorts calls by lane, start, longest first, then as they stand.
+def by_thread(lane: I32, start: I64, duration: I64, rank: I32) -> tuple[I64, I64]:
+    """(order int64[n], first int64[threads + 1]) that sorts calls by lane, start, longest first, then rank.
 
     Meant for calls that lie so already but for a few whose lane was changed: those are merged in.
     """
@@ -42,11 +42,11 @@ def by_thread(lane: I32, start: I64, duration: I64) -> tuple[I64, I64]:
     tied = (lane[1:] == lane[:-1]) & (begin[1:] == begin[:-1])
     before, after = order[:-1][tied], order[1:][tied]
     longer = duration[after] > duration[before]
-    if (longer | ((duration[after] == duration[before]) & (after < before))).any():
+    if (longer | ((duration[after] == duration[before]) & (rank[after] < rank[before]))).any():
         run = np.concatenate([[0], np.cumsum(~tied)])
         places = np.flatnonzero(np.concatenate([[False], tied]) | np.concatenate([tied, [False]]))
         listed = order[places]
-        order[places] = listed[np.lexsort((listed, -duration[listed], run[places]))]
+        order[places] = listed[np.lexsort((rank[listed], -duration[listed], run[places]))]
     return order, first
 
 
@@ -93,11 +93,11 @@ def nearest(parent: I32, wanted: Bool) -> I32:
 
 def subtree_sums(parent: I32, own: I64) -> I64:
     """int64[n]: the sum of `own` over each place and all beneath it. As many rounds as the tree is deep."""
-    total = own.copy()
-    below = np.flatnonzero(own)
+    total: I64 = own.copy()
+    below: I64 = np.flatnonzero(own)
     amount = own[below]
     while len(below):
-        above = parent[below]
+        above = parent[below].astype(np.int64)
         inside = above >= 0
         below, amount = above[inside], amount[inside]
         np.add.at(total, below, amount)
@@ -111,7 +111,7 @@ def innermost_at(trace: Trace, rows: I32, times: I64) -> I32:
     among = np.zeros(len(trace), np.bool_)
     among[rows] = True
     place = np.searchsorted(trace.start[rows], times, side="right") - 1
-    found = np.where(place >= 0, rows[np.maximum(place, 0)], -1).astype(np.int32)
+    found: I32 = np.where(place >= 0, rows[np.maximum(place, 0)], -1).astype(np.int32)
     while True:
         climbing = np.flatnonzero(found >= 0)
         event = found[climbing]

@@ -25,11 +25,15 @@ class Inputs:
     dims: list[Any]
     types: list[str]
     concrete: list[Any]
+    flops: float | None = None  # as recorded, of a Triton kernel
 
 
 @dataclass(frozen=True)
 class OpArgs:
-    """m calls. `inputs` int32[m] into `all_inputs`, `shape` int32[m] into `shapes`; the first of each: not recorded."""
+    """m calls. `inputs` int32[m] into `all_inputs`, `shape` int32[m] into `shapes` (as torch prints them).
+
+    The first of each stands for "not recorded".
+    """
 
     inputs: I32
     all_inputs: list[Inputs]
@@ -47,25 +51,20 @@ def op_args(trace: Trace, calls: Calls, tell: Tell | None = None) -> OpArgs:
         args = entry.get("args")
         if not isinstance(args, dict):
             continue
-        dims = args.get("Input Dims")
+        dims, flops = args.get("Input Dims"), args.get("kernel_flop")
         if not isinstance(dims, list):
             continue
-        key = f"{dims}{args.get('Input type')}{args.get('Concrete Inputs')}"
+        key = f"{dims}{args.get('Input type')}{args.get('Concrete Inputs')}{flops}"
         number = known.get(key)
         if number is None:
             number = known[key] = len(found)
-            found.append(Inputs(dims, _texts(args.get("Input type")), _listed(args.get("Concrete Inputs"))))
+            types, concrete = _texts(args.get("Input type")), _listed(args.get("Concrete Inputs"))
+            recorded = float(flops) if isinstance(flops, (int, float)) and flops > 0 else None
+            found.append(Inputs(dims, types, concrete, recorded))
         which[places[place]] = number
     texts: dict[str, int] = {"": 0}
-    shape_of = [
-        texts.setdefault(_shape(inputs.dims) if number else "", len(texts)) for number, inputs in enumerate(found)
-    ]
+    shape_of = [texts.setdefault(str(each.dims) if number else "", len(texts)) for number, each in enumerate(found)]
     return OpArgs(which, found, np.array(shape_of, np.int32)[which], list(texts))
-
-
-def _shape(dims: list[Any]) -> str:
-    """As torch's table prints them: `[[64, 32], [32], []]`."""
-    return str(dims)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tui.analysis.table import groups
 from tui.analysis.table.calls import Calls, calls_of
+from tui.analysis.table.flops import Flops, flops_of
 from tui.analysis.table.op_args import OpArgs, op_args
 from tui.analysis.table.scope import asked_at
 from tui.analysis.table.sites import Sites
@@ -29,6 +30,7 @@ class Profile:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self._args: OpArgs | None = None
+        self._flops: Flops | None = None
         self._groups: dict[By, Groups] = {}
 
     @cached_property
@@ -50,6 +52,12 @@ class Profile:
         if self._args is None:
             self._args = op_args(self.trace, self.calls, tell)
         return self._args
+
+    def flops(self, tell: Tell | None = None) -> Flops:
+        """What every call computed; kept. Raises what `args` raises."""
+        if self._flops is None:
+            self._flops = flops_of(self.trace, self.calls, self.args(tell))
+        return self._flops
 
     def groups(self, by: By, tell: Tell | None = None) -> Groups:
         """Which row each call belongs to; kept. Raises NotRecordedError, and what `args` raises for shapes."""
@@ -90,6 +98,9 @@ def _with_memory(table: Table, count: int) -> Table:
         on_gpu=np.append(table.on_gpu, False),
         annotation=np.append(table.annotation, False),
         calls=np.append(table.calls, count),
-        **{name: np.append(getattr(table, name), 0) for name in ("self_cpu", "cpu", "self_gpu", "gpu")},
+        self_cpu=np.append(table.self_cpu, 0),
+        cpu=np.append(table.cpu, 0),
+        self_gpu=np.append(table.self_gpu, 0),
+        gpu=np.append(table.gpu, 0),
         first=np.append(table.first, table.first[-1]),
     )

@@ -1,4 +1,4 @@
-"""Which events a table counts: those of a time, a step, a lane. Masks are bool[n] over the trace; join them with `&`."""
+"""Which events a table counts: those of a time, a step, a lane. Masks are bool[n] over the trace; `&` joins them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ def asked_at(trace: Trace) -> I64:
     ids = trace.args.get("external_id")
     if ids is None:
         return when
+    value = ids.values.astype(np.int64)
     kind = trace.kind[ids.events]
-    ranges = ((kind == Kind.ANNOTATION) | (kind == Kind.STEP)) & (ids.values > 0)
-    spans = (kind == Kind.GPU_ANNOTATION) & (ids.values > 0)
-    known, first = np.unique(ids.values[ranges], return_index=True)
+    ranges = ((kind == Kind.ANNOTATION) | (kind == Kind.STEP)) & (value > 0)
+    spans = (kind == Kind.GPU_ANNOTATION) & (value > 0)
+    known, first = np.unique(value[ranges], return_index=True)
     if len(known):
-        wanted = ids.values[spans]
+        wanted = value[spans]
         place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         hit = known[place] == wanted
         when[ids.events[spans][hit]] = trace.start[ids.events[ranges][first[place[hit]]]]

@@ -44,7 +44,7 @@ class Sites:
         return _with_empty_first(code[inverse], texts)
 
     def modules(self, events: I32) -> tuple[I32, list[str]]:
-        """(which of the paths int32[k], paths): the modules around each, outermost first, joined by `/`; "" for none."""
+        """(which of the paths int32[k], paths): the modules around each, outermost first: `A_0/B_1`; "" for none."""
         used, inverse = np.unique(self._module[events], return_inverse=True)
         known: dict[int, str] = {-1: ""}
         distinct: dict[str, int] = {}
@@ -66,7 +66,7 @@ class Sites:
 
     @cached_property
     def _is_frame(self) -> Bool:
-        return self._trace.kind == Kind.PYTHON
+        return np.asarray(self._trace.kind == Kind.PYTHON)
 
     @cached_property
     def _frame_above(self) -> I32:
@@ -81,7 +81,8 @@ class Sites:
     def _is_module(self) -> Bool:
         names = self._trace.names
         named = np.fromiter((name.startswith(MODULE_PREFIX) for name in names), np.bool_, len(names))
-        return self._is_frame & named[self._trace.name]
+        found: Bool = self._is_frame & named[self._trace.name]
+        return found
 
     @cached_property
     def _frame(self) -> I32:

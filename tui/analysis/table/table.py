@@ -93,6 +93,7 @@ class Table:
     """
 
     by: By
+    per_name: bool
     names: list[str]
     details: list[str]
     on_gpu: Bool
@@ -191,7 +192,7 @@ def summed(calls: Calls, groups: Groups, counted: Bool | None = None) -> Table:
     outer: Bool | None = None
     gpu_of = None
     if not groups.per_name:
-        # What lies inside a call of the same row is in that call's total; operators' GPU time is that of the work itself.
+        # What lies inside a call of the same row is in its total; operators' GPU time is that of the work itself.
         outer, gpu_of = _outermost(calls, places, groups.row), work
     counting = {"self_cpu": None, "cpu": outer, "self_gpu": gpu_of, "gpu": gpu_of}
     sums = {name: _sums(row, getattr(calls, name)[places], len(used), only) for name, only in counting.items()}
@@ -202,6 +203,7 @@ def summed(calls: Calls, groups: Groups, counted: Bool | None = None) -> Table:
         counted_calls = np.bincount(row[~calls.on_gpu[places]], minlength=len(used))
     return Table(
         by=groups.by,
+        per_name=groups.per_name,
         names=[groups.names[place] for place in used.tolist()],
         details=[groups.details[place] for place in used.tolist()],
         on_gpu=calls.on_gpu[first_call],
@@ -239,7 +241,8 @@ def _sums(row: I32, values: I64, size: int, only: Bool | None) -> I64:
 def _outermost(calls: Calls, places: I64, row: I32) -> Bool:
     """bool[k]: whether the call right above is of another row, or of the other side."""
     above = calls.parent[places]
-    return (above < 0) | (row[np.maximum(above, 0)] != row[places]) | (calls.on_gpu[places])
+    outermost: Bool = (above < 0) | (row[np.maximum(above, 0)] != row[places]) | calls.on_gpu[places]
+    return outermost
 
 
 def _share(part: int, total: int) -> float:
