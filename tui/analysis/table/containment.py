@@ -104,18 +104,26 @@ def subtree_sums(parent: I32, own: I64) -> I64:
     return total
 
 
+_BLOCK = 1024
+"""Events looked at in one go, backwards; an event that is under way is mostly among the last few dozen."""
+
+
 def innermost_at(trace: Trace, rows: I32, times: I64) -> I32:
-    """int32[k]: of events `rows` (ascending, one lane's) the innermost that is under way at each time; -1 for none."""
-    if not len(rows):
-        return np.full(len(times), -1, np.int32)
-    among = np.zeros(len(trace), np.bool_)
-    among[rows] = True
-    place = np.searchsorted(trace.start[rows], times, side="right") - 1
-    found: I32 = np.where(place >= 0, rows[np.maximum(place, 0)], -1).astype(np.int32)
-    while True:
-        climbing = np.flatnonzero(found >= 0)
-        event = found[climbing]
-        climbing = climbing[~among[event] | (trace.start[event] + trace.duration[event] <= times[climbing])]
-        if not len(climbing):
-            return found
-        found[climbing] = trace.parent[found[climbing]]
+    """int32[k]: of events `rows` (ascending, one lane's) the last begun that is under way at each time; -1 for none.
+
+    One look backwards for each of the few times, crossing events included.
+    """
+    found = np.full(len(times), -1, np.int32)
+    begin = trace.start[rows]
+    end = begin + trace.duration[rows]
+    reach = np.maximum.accumulate(end)
+    for place, time in enumerate(times.tolist()):
+        last = int(np.searchsorted(begin, time, side="right"))
+        while last > 0 and reach[last - 1] > time:
+            first = max(last - _BLOCK, 0)
+            under_way = np.flatnonzero(end[first:last] > time)
+            if len(under_way):
+                found[place] = rows[first + int(under_way[-1])]
+                break
+            last = first
+    return found
