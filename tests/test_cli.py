@@ -131,7 +131,7 @@ def test_stdin(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["cached"] is False
 
 
-@pytest.mark.parametrize("word", ["table", "nonsense"])
+@pytest.mark.parametrize("word", ["tables", "nonsense"])
 def test_a_command_that_does_not_exist_is_an_invalid_choice(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "invalid choice" in refused(capsys, word, SAMPLE, "--json")
 

@@ -21,6 +21,7 @@ PROGRAM = "torchprof-tui"
 COMMANDS = {
     "run": "profile a built-in workload or your own command, then open what it recorded",
     "info": "what a trace holds, as a table or as JSON",
+    "table": "what takes the most: the profiler's table, as prof.key_averages() has it",
     "check": "what is slow and why: the cheatsheet's patterns, as a list or as JSON",
     "chain": "what led to an event: steps, ops, the launch, the kernel and what it takes of the GPU",
     "snapshot": "what the screen shows after some keys, as SVG or text",

@@ -67,7 +67,7 @@ def search(trace: Trace, text: str) -> Found | BadPattern:
     Case counts as soon as there is a capital in it. Nothing is found for an empty text. Every distinct name is
     matched once, then one look-up per event.
     """
-    matches = _matcher(text)
+    matches = matcher(text)
     if isinstance(matches, BadPattern):
         return matches
     names = np.fromiter((matches(name) for name in trace.names), dtype=np.bool_, count=len(trace.names))
@@ -78,7 +78,7 @@ def search(trace: Trace, text: str) -> Found | BadPattern:
     return Found(names, events[order].astype(np.int32), starts[order])
 
 
-def _matcher(text: str) -> Callable[[str], bool] | BadPattern:
+def matcher(text: str) -> Callable[[str], bool] | BadPattern:
     if not text:
         return lambda _: False
     if len(text) > 2 and text.startswith("/") and text.endswith("/"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tui.analysis.table import gpu_sheets
@@ -39,8 +40,10 @@ def make(profile: Profile, tab: str, by: By, only: Bool | None) -> Made:
     if tab == "profiler table":
         table = profile.table(by, only)
         flops = None
-        if by in (By.NAME, By.SHAPE) and _has_shapes(profile):
-            flops = row_flops(table, profile.calls, profile.flops())
+        if by in (By.NAME, By.SHAPE) and _is_short(profile):
+            # Without the file there are no shapes: the table stands without what was computed.
+            with suppress(OSError, LookupError):
+                flops = row_flops(table, profile.calls, profile.flops())
         return Made(table_sheet(table, profile.calls, flops), table)
     if tab == "kernels":
         return Made(gpu_sheets.kernels(trace, only), None)
@@ -62,6 +65,6 @@ def foot(profile: Profile, made: Made, tab: str) -> str:
     return " · ".join(made.sheet.totals)
 
 
-def _has_shapes(profile: Profile) -> bool:
+def _is_short(profile: Profile) -> bool:
     """What was computed is worth a pass over the file where that is short; of large ones the command line tells."""
     return profile.trace.size < 64_000_000

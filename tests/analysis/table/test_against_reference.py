@@ -1,0 +1,84 @@
+"""Nesting, folding, links and sums: drawn at random, against the obvious way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.analysis.table import reference
+from tests.build import PID, TID, event, kernel, memset, step, trace
+from tui.analysis.table.profile import Profile
+
+HEADER = {"baseTimeNanoseconds": 1}
+AT = 1000
+MAIN = (PID, TID)
+
+NAMES = ["aten::mm", "aten::add", "ProfilerStep#3", "aten::is_leaf"]
+CPU = ["cpu_op", "cpu_op", "cpu_op", "user_annotation", "cuda_runtime", "overhead", "python_function"]
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Calls on two threads, nested, crossing, empty, all at once; GPU work with and without an operator's id."""
+    entries: list[dict[str, Any]] = [step(7, AT - 1, 60)]
+    ids = iter(range(1, 100))
+    links = st.integers(0, 12)
+    times = st.tuples(st.integers(0, 30), st.sampled_from([0, 1, 2, 3, 5, 8, 20]))
+    for start, duration in draw(st.lists(times, max_size=14)):
+        category = draw(st.sampled_from(CPU))
+        args: dict[str, Any] = {}
+        if category in ("cpu_op", "user_annotation"):
+            args["External id"] = next(ids)
+        elif category == "cuda_runtime":
+            args = {"correlation": draw(links), "External id": draw(links)}
+            if not args["External id"]:
+                del args["External id"]
+        where = {"pid": -1, "tid": 0} if category == "overhead" else {"tid": TID + draw(st.integers(0, 1))}
+        name = draw(st.sampled_from(NAMES))
+        entries.append(event(name, AT + start, duration, category, args=args, **where))
+    for start, duration in draw(st.lists(times, max_size=8)):
+        link = draw(links)
+        made = draw(st.sampled_from([kernel, memset]))(draw(st.sampled_from(["k", "aten::mm"])), AT + start, duration)
+        made["cat"] = draw(st.sampled_from([made["cat"], "gpu_user_annotation", "cuda_sync"]))
+        if link:
+            made["args"]["External id"] = link
+        entries.append(made)
+    return entries
+
+
+def as_torch_writes(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same without links that no file of torch's has: to nothing, to an annotation, to a call that it leaves out.
+
+    Nor is a runtime call linked to a number that is both an operator's id and another call's correlation: which of the
+    two threads it counts on is decided by the order of torch's own records.
+    """
+    ops = {e["args"]["External id"]: e for e in entries if e["cat"] == "cpu_op"}
+    loose = {e["args"]["correlation"] for e in entries if "correlation" in e["args"] and "External id" not in e["args"]}
+    for entry in entries:
+        if entry["cat"] in ("cpu_op", "user_annotation") or "External id" not in entry["args"]:
+            continue
+        op = ops.get(entry["args"]["External id"])
+        on_cpu = entry["cat"] == "cuda_runtime"
+        if op is None or (on_cpu and op["name"] in reference.UNSEEN):
+            del entry["args"]["External id"]
+            loose.add(entry["args"].get("correlation", 0))
+    for entry in entries:
+        if entry["cat"] == "cuda_runtime" and entry["args"].get("External id", -1) in loose:
+            entry["args"]["correlation"] = 0
+            del entry["args"]["External id"]
+    return entries
+
+
+@given(programs().map(as_torch_writes))
+def test_the_table_is_that_of_the_slow_way(entries: list[dict[str, Any]]) -> None:
+    table = Profile(trace(*entries, header=HEADER, ns=True)).table()
+    got = []
+    for row in map(table.__getitem__, range(len(table))):
+        key = (row.name, row.on_gpu, row.annotation)
+        got.append((key, (row.calls, row.self_cpu, row.cpu, row.self_gpu, row.gpu)))
+    want = reference.rows(entries, MAIN)
+    assert got == want
+    assert table.self_cpu_total == sum(sums[1] for _, sums in want)
+    assert table.self_gpu_total == sum(sums[3] for (_, on_gpu, spans), sums in want if on_gpu and not spans)

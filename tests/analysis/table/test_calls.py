@@ -1,0 +1,161 @@
+"""What is a call, and what it contains: the rules that random programs and recorded answers do not reach alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.build import (
+    annotation,
+    cpu,
+    event,
+    gpu_annotation,
+    kernel,
+    memory,
+    overhead,
+    python,
+    runtime,
+    step,
+    trace,
+)
+from tui.analysis.table.containment import folded, innermost_at, nearest, subtree_sums
+from tui.analysis.table.profile import Profile
+from tui.analysis.table.table import Table
+
+NEW = {"baseTimeNanoseconds": 1}
+
+
+def table(*entries: Any, **more: Any) -> Table:
+    return Profile(trace(*entries, header=NEW, **more)).table()
+
+
+def rows(made: Table) -> dict[tuple[str, bool], tuple[int, ...]]:
+    """(name, on the GPU) -> calls, self CPU, CPU, self GPU, GPU in µs."""
+    return {
+        (made.names[k], bool(made.on_gpu[k])): (
+            int(made.calls[k]),
+            *(int(column[k]) // 1000 for column in (made.self_cpu, made.cpu, made.self_gpu, made.gpu)),
+        )
+        for k in range(len(made))
+    }
+
+
+def op(name: str, start: float, duration: float, number: int, thread: int = 100) -> dict[str, Any]:
+    return cpu(name, start, duration, thread, **{"External id": number})
+
+
+def launch(start: float, duration: float, corr: int, number: int = 0, thread: int = 100) -> dict[str, Any]:
+    return runtime("cudaLaunchKernel", start, duration, corr, thread, **({"External id": number} if number else {}))
+
+
+def work(name: str, start: float, duration: float, corr: int, number: int = 0) -> dict[str, Any]:
+    return kernel(name, start, duration, corr, **({"External id": number} if number else {}))
+
+
+def test_steps_share_a_row_and_python_has_none() -> None:
+    made = table(step(1, 0, 10), step(2, 20, 10), python("f", 1, 5), op("aten::mm", 2, 3, 1))
+    assert rows(made) == {("ProfilerStep*", False): (2, 17, 20, 0, 0), ("aten::mm", False): (1, 3, 3, 0, 0)}
+
+
+def test_an_only_child_of_the_same_name_is_folded_and_hands_on_its_gpu_work() -> None:
+    made = table(
+        op("aten::addmm", 0, 20, 1),
+        op("aten::addmm", 2, 10, 2),
+        launch(4, 2, corr=7, number=2),
+        work("k", 30, 5, corr=7, number=2),
+    )
+    assert rows(made)["aten::addmm", False] == (1, 18, 20, 5, 5)
+    assert rows(made)["cudaLaunchKernel", False] == (1, 2, 2, 0, 0)
+    two = table(op("aten::addmm", 0, 20, 1), op("aten::addmm", 2, 10, 2), op("aten::t", 15, 1, 3))
+    assert rows(two)["aten::addmm", False] == (2, 19, 30, 0, 0)
+
+
+def test_annotations_and_operators_of_one_name_are_rows_of_their_own() -> None:
+    made = table(annotation("forward", 0, 10), op("forward", 20, 5, 1), gpu_annotation("forward", 40, 8))
+    assert [(made.names[k], bool(made.annotation[k]), bool(made.on_gpu[k])) for k in range(3)] == [
+        ("forward", True, False),
+        ("forward", False, False),
+        ("forward", True, True),
+    ]
+    assert made.gpu.tolist() == [0, 0, 7998]  # Kineto widens the span by a nanosecond at both ends
+    assert made.self_gpu_total == 0
+
+
+def test_overhead_counts_on_the_profilers_thread_and_for_the_operator_it_interrupts() -> None:
+    made = table(
+        step(1, 0, 100),
+        op("aten::mm", 10, 50, 1),
+        launch(45, 5, corr=7, number=1),
+        work("k", 120, 4, corr=7, number=1),
+        overhead("Lazy Function Loading", 20, 10),
+    )
+    assert rows(made)["aten::mm", False] == (1, 35, 50, 4, 8)
+    assert rows(made)["Lazy Function Loading", False] == (1, 10, 10, 4, 4)
+
+
+def test_external_ids_that_are_correlations_are_not_believed() -> None:
+    """torch 1.1x to 2.3: the launch's correlation stands where the operator's id does."""
+    made = Profile(
+        trace(
+            op("aten::mm", 0, 10, 11),
+            launch(2, 3, corr=12, number=12),
+            op("aten::add", 20, 10, 12),
+            launch(22, 3, corr=13, number=13),
+            work("k", 40, 5, corr=12, number=12),
+            work("k", 50, 7, corr=13, number=13),
+        )
+    ).table()
+    assert rows(made)["aten::mm", False] == (1, 7, 10, 5, 5)
+    assert rows(made)["aten::add", False] == (1, 7, 10, 7, 7)
+
+
+def test_a_launch_on_another_thread_counts_on_its_operators() -> None:
+    made = table(step(1, 0, 100), op("aten::mm", 10, 50, 1), launch(20, 5, corr=7, number=1, thread=101))
+    assert rows(made)["aten::mm", False] == (1, 45, 50, 0, 0)
+
+
+def test_allocations_outside_of_all_calls_are_a_row() -> None:
+    made = table(op("aten::empty", 10, 5, 1), memory(12, 512, 512), memory(15, 512, 1024), memory(30, 64, 1088))
+    assert rows(made)["[memory]", False] == (1, 0, 0, 0, 0)
+    assert made.members_of(len(made) - 1).tolist() == []
+
+
+def test_another_programs_events_are_calls() -> None:
+    entry = event("work", 0, 10, cat="python")
+    assert rows(table(entry, {**entry, "ts": 2, "dur": 3, "name": "inner"}, format="chrome")) == {
+        ("work", False): (1, 7, 10, 0, 0),
+        ("inner", False): (1, 3, 3, 0, 0),
+    }
+
+
+def test_a_trace_of_nothing_has_no_rows() -> None:
+    made = table()
+    assert len(made) == 0
+    assert (made.self_cpu_total, made.self_gpu_total) == (0, 0)
+
+
+def test_trees() -> None:
+    parent = np.array([-1, 0, 1, 1, 0, -1], np.int32)
+    assert subtree_sums(parent, np.array([1, 10, 100, 0, 1000, 7])).tolist() == [1111, 110, 100, 0, 1000, 7]
+    wanted = np.array([False, True, False, False, False, False])
+    assert nearest(parent, wanted).tolist() == [-1, 1, 1, 1, -1, -1]
+    kept, above, own = folded(
+        np.array([-1, 0, 1, 2, 2], np.int32), np.array([5, 5, 5, 5, 6], np.int32), np.array([1, 2, 3, 4, 5])
+    )
+    assert kept.tolist() == [True, False, False, True, True]
+    assert above.tolist() == [-1, 0, 0]
+    assert own.tolist() == [3, 4, 5]
+
+
+def test_the_innermost_under_way_among_thousands() -> None:
+    made = trace(cpu("outer", 0, 10_000), *(cpu("leaf", 1 + 2 * k, 1) for k in range(3000)))
+    rows_ = np.arange(len(made), dtype=np.int32)
+    found = innermost_at(made, rows_, np.array([500, 1500, 9_000_000, 10_000_000, 6_000_500]) * 1)
+    assert [made.names[made.name[row]] if row >= 0 else None for row in found.tolist()] == [
+        "outer",
+        "leaf",
+        "outer",
+        None,
+        "outer",
+    ]

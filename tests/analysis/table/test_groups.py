@@ -1,0 +1,201 @@
+"""Tables by shape, stack, module, class and step, and restricted to a range, a lane, a step."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sample_traces import find
+from tests.build import annotation, cpu, flow, gpu_annotation, kernel, python, runtime, step, trace
+from tui.analysis.search import BadPattern
+from tui.analysis.table.groups import NotRecordedError
+from tui.analysis.table.profile import Profile
+from tui.analysis.table.scope import in_lane, in_range, in_step
+from tui.analysis.table.table import By, Column, Table
+from tui.trace.loader import load
+from tui.trace.trace import Trace
+
+NEW = {"baseTimeNanoseconds": 1}
+
+
+def written(folder: Path, *entries: Any) -> Trace:
+    """A trace that lies in a file, so that args can be asked for."""
+    path = folder / "trace.json"
+    path.write_text(json.dumps({**NEW, "traceEvents": list(entries)}))
+    return load(str(path), cache=False)
+
+
+def calls(table: Table) -> dict[tuple[str, str], int]:
+    return {(table.names[k], table.details[k]): int(table.calls[k]) for k in range(len(table))}
+
+
+def test_shapes_keep_names_apart(tmp_path: Path) -> None:
+    small, large = {"Input Dims": [[2, 3], [3, 4]]}, {"Input Dims": [[8, 8], []]}
+    ops = [
+        cpu("aten::mm", 0, 5, **{"External id": 1}, **small),
+        cpu("aten::mm", 10, 5, **{"External id": 2}, **large),
+        cpu("aten::mm", 20, 7, **{"External id": 3}, **small),
+        cpu("aten::add", 30, 1, **{"External id": 4}),
+    ]
+    table = Profile(written(tmp_path, *ops)).table(By.SHAPE)
+    assert calls(table) == {
+        ("aten::mm", "[[2, 3], [3, 4]]"): 2,
+        ("aten::mm", "[[8, 8], []]"): 1,
+        ("aten::add", ""): 1,
+    }
+    assert table.cpu.tolist() == [12_000, 5_000, 1_000]
+
+
+def test_shapes_of_a_sample_are_the_files() -> None:
+    sample = find("gpt2_train_stack_memory").path
+    profile = Profile(load(str(sample), cache=False))
+    table = profile.table(By.SHAPE)
+    plain = profile.table()
+    sums: dict[tuple[str, bool, bool], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for k in range(len(table)):
+        held = sums[table.names[k], bool(table.on_gpu[k]), bool(table.annotation[k])]
+        for place, column in enumerate((table.calls, table.self_cpu, table.gpu)):
+            held[place] += int(column[k])
+    assert dict(sums) == {
+        (plain.names[k], bool(plain.on_gpu[k]), bool(plain.annotation[k])): [
+            int(plain.calls[k]),
+            int(plain.self_cpu[k]),
+            int(plain.gpu[k]),
+        ]
+        for k in range(len(plain))
+    }
+    event = int(profile.calls.event[table.members_of(table.names.index("aten::mm"))[0]])
+    entry = profile.trace.event(event).args()
+    assert table.details[table.names.index("aten::mm")] == str(entry["Input Dims"])
+
+
+STACKED = (
+    python("train.py(3): main", 0, 100),
+    python("nn.Module: Net_0", 10, 60),
+    python("net.py(9): forward", 11, 58),
+    python("nn.Module: Linear_1", 20, 30),
+    cpu("aten::addmm", 25, 10, **{"External id": 1}),
+    runtime("cudaLaunchKernel", 26, 2, corr=5, **{"External id": 1}),
+    kernel("gemm", 90, 8, corr=5, **{"External id": 1}),
+    cpu("aten::relu", 60, 5, **{"External id": 2}),
+    cpu("aten::sum", 80, 4, **{"External id": 3}),
+    flow("s", "fwdbwd", 1, 25),
+    flow("f", "fwdbwd", 1, 121, thread=101),
+    cpu("autograd::engine::evaluate_function: AddmmBackward0", 120, 20, thread=101, **{"External id": 4}),
+    cpu("AddmmBackward0", 121, 15, thread=101, **{"External id": 5}),
+    cpu("aten::mm", 122, 9, thread=101, **{"External id": 6}),
+)
+
+
+def test_stacks_follow_launches_and_backward() -> None:
+    table = Profile(trace(*STACKED, header=NEW)).table(By.STACK)
+    inner = "nn.Module: Linear_1\nnet.py(9): forward\nnn.Module: Net_0\ntrain.py(3): main"
+    found = calls(table)
+    assert found["aten::addmm", inner] == 1
+    assert found["gemm", inner] == 1
+    assert found["aten::relu", "net.py(9): forward\nnn.Module: Net_0\ntrain.py(3): main"] == 1
+    assert found["aten::sum", "train.py(3): main"] == 1
+    assert found["aten::mm", inner] == 1
+    assert found["autograd::engine::evaluate_function: AddmmBackward0", inner] == 1
+
+
+def test_modules_sum_what_they_call_themselves() -> None:
+    table = Profile(trace(*STACKED, header=NEW)).table(By.MODULE)
+    rows = {table.names[k]: table[k] for k in range(len(table))}
+    assert set(rows) == {"Net_0/Linear_1", "Net_0", "(no module)"}
+    linear = rows["Net_0/Linear_1"]
+    assert linear.calls == 5  # addmm, its launch, the engine's call, AddmmBackward0, mm
+    assert linear.cpu == 30_000  # 10 forward, 20 backward: each once, whatever lies in it
+    assert linear.self_cpu == 30_000
+    assert (linear.self_gpu, linear.gpu, linear.gpu_share) == (8_000, 8_000, 1.0)
+    assert rows["Net_0"].cpu == 5_000
+    assert rows["(no module)"].cpu == 4_000
+
+
+def test_classes_hold_gpu_work_alone() -> None:
+    made = trace(
+        cpu("aten::mm", 0, 5),
+        kernel("ampere_sgemm_128x64_tn", 10, 6),
+        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 20, 2),
+        gpu_annotation("forward", 10, 20),
+    )
+    table = Profile(made).table(By.CLASS)
+    assert [(name, int(n), int(t)) for name, n, t in zip(table.names, table.calls, table.gpu, strict=True)] == [
+        ("gemm", 1, 6_000),
+        ("collective", 1, 2_000),
+    ]
+    assert table.self_gpu_total == 8_000
+
+
+STEPS = (
+    step(4, 0, 50),
+    annotation("fwd", 10, 30, **{"External id": 9}),
+    runtime("cudaLaunchKernel", 20, 5, corr=1),
+    kernel("late", 70, 10, corr=1),
+    gpu_annotation("fwd", 69.999, 10.002, **{"External id": 9}),
+    step(5, 60, 40),
+    cpu("aten::add", 65, 3),
+    cpu("aten::mul", 120, 2),
+)
+
+
+def test_a_step_has_what_it_launched_however_late_it_ran() -> None:
+    profile = Profile(trace(*STEPS, header=NEW))
+    four, five = profile.trace.steps
+    names = [set(profile.table(only=in_step(profile.trace, each)).names) for each in (four, five)]
+    assert names == [{"ProfilerStep*", "fwd", "cudaLaunchKernel", "late"}, {"ProfilerStep*", "aten::add"}]
+    table = profile.table(By.STEP)
+    told = [(table.names[k], int(table.calls[k]), int(table.cpu[k]), int(table.gpu[k])) for k in range(len(table))]
+    assert told == [
+        ("ProfilerStep#4", 3, 50_000, 10_000),
+        ("ProfilerStep#5", 2, 40_000, 0),
+        ("(outside of all steps)", 1, 2_000, 0),
+    ]
+
+
+def test_ranges_side_by_side_add_up_to_the_whole() -> None:
+    profile = Profile(load(str(find("multi_stream_overlap").path), cache=False))
+    first, last = 0, int(profile.trace.end.max()) + 1
+    whole = profile.table()
+    parts = [profile.table(only=in_range(profile.trace, a, b)) for a, b in ((first, last // 3), (last // 3, last))]
+    for column in ("calls", "self_cpu", "cpu", "self_gpu", "gpu"):
+        assert sum(int(getattr(part, column).sum()) for part in parts) == int(getattr(whole, column).sum())
+    assert min(len(part) for part in parts) > 3
+    lanes = [profile.table(only=in_lane(profile.trace, k)) for k in range(len(profile.trace.lanes))]
+    assert sum(int(part.calls.sum()) for part in lanes) == int(whole.calls.sum())
+
+
+@pytest.mark.parametrize("by", [By.SHAPE, By.STACK, By.MODULE, By.STEP])
+def test_what_is_not_recorded_is_said(by: By, tmp_path: Path) -> None:
+    profile = Profile(written(tmp_path, cpu("aten::mm", 0, 5)))
+    with pytest.raises(NotRecordedError, match=r"record|step"):
+        profile.table(by)
+
+
+def test_sorting_and_filtering() -> None:
+    table = Profile(trace(cpu("b", 0, 5), cpu("A", 10, 9), cpu("c", 20, 5), cpu("c", 30, 1))).table()
+    assert table.names == ["b", "A", "c"]
+
+    def sorted_by(column: Column, descending: bool | None = None) -> list[str]:
+        return [table.names[k] for k in table.order(column, descending).tolist()]
+
+    assert sorted_by(Column.CPU) == ["A", "c", "b"]
+    assert sorted_by(Column.CPU, descending=False) == ["b", "c", "A"]
+    assert sorted_by(Column.CPU_AVERAGE) == ["A", "b", "c"]
+    assert sorted_by(Column.NAME) == ["A", "b", "c"]
+    assert sorted_by(Column.SELF_CPU_SHARE) == ["A", "c", "b"]
+    for column in Column:
+        assert sorted(table.order(column).tolist()) == [0, 1, 2]
+    row = table[1]
+    assert (row.cpu_share, row.cpu_average, row.gpu_share) == (0.45, 9_000, 0)
+
+    found = table.matching("/^[a-b]$/")
+    assert not isinstance(found, BadPattern)
+    assert found.tolist() == [True, True, False]
+    assert np.asarray(table.matching("")).all()
+    assert isinstance(table.matching("/(/"), BadPattern)

@@ -1,0 +1,86 @@
+"""The table against what the profiler itself answered for the same run: every row, in its order, and the footer."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sample_traces import find
+from tui.analysis.table.profile import Profile
+from tui.analysis.table.table import Table
+from tui.analysis.table.table_sheet import torch_time
+from tui.trace.kinds import GPU_WORK
+from tui.trace.loader import load
+
+ROOT = Path(__file__).resolve().parents[3]
+TRACES = ROOT / "../shared/traces"
+RECORDED = sorted(TRACES.glob("*.key_averages.json"))
+SHIPPED: dict[str, Any] = json.loads((ROOT / "tests/fixtures/key_averages.json").read_text())
+"""Of sample traces: what `key_averages()` held (µs; recorded in the same run as the trace), and what torch printed."""
+
+
+def rows_of(table: Table) -> list[tuple[str, str, int, int, int, int, int]]:
+    """(name, device, calls, self CPU, CPU, self GPU, GPU) in the table's order, ns."""
+    rows = (table[place] for place in range(len(table)))
+    return [
+        (row.name, "CUDA" if row.on_gpu else "CPU", row.calls, row.self_cpu, row.cpu, row.self_gpu, row.gpu)
+        for row in rows
+    ]
+
+
+def torchs(name: str, device: str, calls: int, *us: float) -> tuple[Any, ...]:
+    """A row of torch's in ns: torch adds up floats of µs with three decimals, we add whole ns."""
+    return (name, device, calls, *(round(time * 1000) for time in us))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_samples_have_torchs_rows_and_footer(name: str) -> None:
+    table = Profile(load(str(find(name).path), cache=False)).table()
+    assert rows_of(table) == [torchs(*row) for row in SHIPPED[name]["rows"]]
+    totals = f"Self CPU time total: {torch_time(table.self_cpu_total)}"
+    assert [totals, f"Self CUDA time total: {torch_time(table.self_gpu_total)}"] == SHIPPED[name]["footer"]
+
+
+@pytest.mark.skipif(not RECORDED, reason="needs the shared traces")
+@pytest.mark.parametrize("answer", RECORDED, ids=lambda path: path.name.partition(".")[0])
+def test_every_row_of_every_recorded_trace(answer: Path) -> None:
+    name = answer.name.removesuffix(".key_averages.json")
+    trace = load(str(answer.with_name(f"{name}.pt.trace.json.gz")), cache=False)
+    table = Profile(trace).table()
+    keys = ("key", "device", "count", "self_cpu_us", "cpu_us", "self_device_us", "device_us")
+    want = [[row[key] for key in keys] for row in json.loads(answer.read_text())]
+    assert rows_of(table) == [torchs(row[0], row[1].removeprefix("DeviceType."), *row[2:]) for row in want]
+    printed = answer.with_name(f"{name}.table.txt").read_text().splitlines()
+    assert f"Self CPU time total: {torch_time(table.self_cpu_total)}" in printed
+    assert f"Self CUDA time total: {torch_time(table.self_gpu_total)}" in printed
+
+
+PUBLIC = sorted(
+    path for path in (TRACES / "public").rglob("*") if path.name.endswith((".json", ".json.gz")) and path.is_file()
+)
+
+
+@pytest.mark.skipif(not PUBLIC, reason="needs the shared traces")
+def test_old_and_foreign_traces_add_up() -> None:
+    """No oracle there, but what must hold in any trace: nothing counts twice, nothing is lost."""
+    checked: Counter[str] = Counter()
+    for path in PUBLIC[::6]:
+        trace = load(str(path), cache=False)
+        profile = Profile(trace)
+        table = profile.table()
+        calls = profile.calls
+        checked[trace.format] += 1
+        assert int(table.calls.sum()) == len(calls) + calls.top_memory
+        assert (table.self_cpu >= 0).all(), path.name
+        assert (table.cpu >= table.self_cpu).all(), path.name
+        work = np.isin(trace.kind, list(GPU_WORK))
+        assert table.self_gpu_total >= int(trace.duration[work].sum()), path.name
+        roots = (calls.parent < 0) & ~calls.on_gpu
+        assert table.self_cpu_total == int(calls.cpu[roots].sum()), path.name
+    assert checked["kineto"]
+    assert checked["chrome"]

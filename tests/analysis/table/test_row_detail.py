@@ -1,0 +1,84 @@
+"""A row, opened: instances, callers, callees, kernels; and from an event back to its row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sample_traces import find
+from tests.build import cpu, kernel, runtime, step, trace
+from tui.analysis.table.profile import Profile
+from tui.analysis.table.row_detail import Relative, row_detail, row_of_event
+from tui.analysis.table.scope import in_range
+from tui.analysis.table.table import By
+from tui.trace.loader import load
+
+NEW = {"baseTimeNanoseconds": 1}
+
+MADE = trace(
+    step(1, 0, 100),
+    cpu("aten::linear", 10, 40, **{"External id": 1}),
+    cpu("aten::addmm", 12, 30, **{"External id": 2}),
+    runtime("cudaLaunchKernel", 20, 4, corr=1, **{"External id": 2}),
+    kernel("gemm", 110, 9, corr=1, **{"External id": 2}),
+    kernel("split", 120, 1, corr=1, **{"External id": 2}),
+    cpu("aten::addmm", 60, 10, **{"External id": 3}),
+    runtime("cudaLaunchKernel", 62, 4, corr=2, **{"External id": 3}),
+    kernel("gemm", 130, 30, corr=2, **{"External id": 3}),
+    kernel("lost", 200, 5),
+    header=NEW,
+)
+
+
+def test_a_row_of_operators() -> None:
+    profile = Profile(MADE)
+    table = profile.table()
+    found = row_detail(MADE, profile.calls, table, table.names.index("aten::addmm"))
+    assert found.duration.tolist() == [30_000, 10_000]
+    assert found.start.tolist() == [12_000, 60_000]
+    assert [MADE.names[MADE.name[event]] for event in found.events.tolist()] == ["aten::addmm"] * 2
+    assert found.spread is not None
+    assert (found.spread.median, found.spread.longest, found.spread.count) == (20_000, 30_000, 2)
+    assert found.callers == [Relative("aten::linear", 1, 30_000, 0.75), Relative("ProfilerStep*", 1, 10_000, 0.25)]
+    assert found.callees == [Relative("cudaLaunchKernel", 2, 8_000, 0.2)]
+    assert found.kernels == [Relative("gemm", 2, 39_000, 0.975), Relative("split", 1, 1_000, 0.025)]
+
+
+def test_a_row_of_kernels_names_the_operators_that_launched_them() -> None:
+    profile = Profile(MADE)
+    table = profile.table()
+    gemm = row_detail(MADE, profile.calls, table, table.names.index("gemm"))
+    assert gemm.callers == [Relative("aten::addmm", 2, 39_000, 1.0)]
+    assert gemm.callees == []
+    assert gemm.kernels == [Relative("gemm", 2, 39_000, 1.0)]
+    lost = row_detail(MADE, profile.calls, table, table.names.index("lost"))
+    assert [caller.name for caller in lost.callers] == ["(no launch recorded)"]
+    top = row_detail(MADE, profile.calls, table, table.names.index("ProfilerStep*"))
+    assert [caller.name for caller in top.callers] == ["(top level)"]
+    assert sum(kernel.time for kernel in top.kernels) == 40_000
+    with pytest.raises(IndexError):
+        row_detail(MADE, profile.calls, table, len(table))
+
+
+def test_every_row_of_a_sample_splits_without_a_rest() -> None:
+    trace_ = load(str(find("gpt2_train_stack_memory").path), cache=False)
+    profile = Profile(trace_)
+    for by in (By.NAME, By.CLASS, By.STEP):
+        table = profile.table(by)
+        for row in range(0, len(table), 1 if by is not By.NAME else 9):
+            found = row_detail(trace_, profile.calls, table, row)
+            assert sum(each.time for each in found.callers) == int(found.duration.sum())
+            assert sum(each.calls for each in found.callers) == len(found.events)
+            assert (np.diff(found.start) >= 0).all()
+            if by is By.NAME and not table.on_gpu[row]:
+                assert int(table.cpu[row]) - sum(each.time for each in found.callees) == int(table.self_cpu[row])
+
+
+def test_from_an_event_to_its_row() -> None:
+    folded = trace(cpu("aten::mm", 0, 10), cpu("aten::mm", 1, 8), cpu("aten::add", 20, 5), header=NEW)
+    profile = Profile(folded)
+    table = profile.table()
+    rows = [row_of_event(folded, profile.calls, table, event) for event in range(3)]
+    assert [table.names[row] for row in rows] == ["aten::mm", "aten::mm", "aten::add"]
+    early = profile.table(only=in_range(folded, 0, 15_000))
+    assert row_of_event(folded, profile.calls, early, 2) == -1
