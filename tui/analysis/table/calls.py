@@ -250,7 +250,7 @@ class _Linked:
         return self._spent.of(self._key[events])
 
     def _proven(self, known: I64, ops: I32, id_of: I64, work: I32) -> bool:
-        """Are External ids operators'? Judged by the GPU work whose launch is known, without such by torch's version."""
+        """Are External ids operators'? Judged by GPU work whose launch is known, else by torch's version."""
         trace = self._trace
         launch = trace.links.launch_of[work]
         linked = (launch >= 0) & (id_of[work] > 0)
