@@ -6,12 +6,16 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from textual.pilot import Pilot
 
 from tests.screens.explorer_app import SAMPLES, event_of, explorer, settled, two_steps, until
+from tui.analysis.table.profile import Profile
+from tui.analysis.table.shares import shares
 from tui.screens.explorer import ExplorerScreen
 from tui.screens.table import TableScreen
+from tui.trace.kinds import GPU_WORK
 from tui.trace.loader import load
 from tui.trace.trace import Trace
 
@@ -177,3 +181,38 @@ async def test_every_tab_and_group_of_a_real_trace(size: tuple[int, int]) -> Non
         assert "GPT2Block" in "".join(seen) or size[1] < 40  # further down on a small screen
         for part in ("by shape", "by class", "[memory]", "[copies]", "peak"):
             assert any(part in said for said in seen), part
+
+
+async def test_pictures_of_where_gpu_time_goes() -> None:
+    shown = load(str(SAMPLES / "gpt2_train_stack_memory.pt.trace.json.gz"), cache=False)
+    async with explorer(shown, (120, 44)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        await pilot.press("shift+tab")
+        await until(pilot, lambda: "GPU time by kernel class" in text(table))
+        said = text(table)
+        assert "elementwise" in said
+        assert "ProfilerStep#3" in said
+        shares = [float(line.split("%")[0].split()[-1]) for line in said.split("\n")[2:12]]
+        assert shares == sorted(shares, reverse=True)
+        await pilot.press("J", "down", "left", "r", "enter", "e", "y")
+        assert table.app.screen is table
+        await pilot.press("tab")
+        await until(pilot, lambda: "[profiler table]" in text(table) and len(listed(table)) > 100)
+
+
+def test_the_shares_add_up() -> None:
+    shown = load(str(SAMPLES / "gpt2_train_stack_memory.pt.trace.json.gz"), cache=False)
+    found = shares(Profile(shown))
+    work = np.isin(shown.kind, [int(kind) for kind in GPU_WORK])
+    whole = int(shown.duration[work].sum())
+    assert sum(each.time for each in found.classes) == whole
+    assert sum(each.share for each in found.classes) == pytest.approx(1)
+    assert sum(each.time for each in found.modules) == whole
+    assert int(found.of_step.sum()) <= whole
+    for place, each in enumerate(shown.steps):
+        launched = [
+            int(shown.duration[event])
+            for event in np.flatnonzero(work).tolist()
+            if each.start <= int(shown.start[shown.links.launch_of[event]]) < each.start + each.duration
+        ]
+        assert int(found.of_step[place].sum()) == sum(launched)

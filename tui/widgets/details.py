@@ -8,6 +8,9 @@ from typing import Any
 from rich.cells import cell_len
 
 from tui.analysis.event_facts import Facts
+from tui.analysis.kernel_names import decode
+from tui.analysis.patterns.labels import overhead_says
+from tui.trace.kinds import GPU_WORK
 from tui.trace.ruler import format_duration, format_time
 from tui.trace.trace import Event, Trace
 from tui.widgets.kind_words import KIND_WORDS
@@ -94,6 +97,9 @@ class Details(TextPanel):
                 pairs.append(("", spread))
             else:
                 pairs.append(("alike", "the only one of this name"))
+        says = overhead_says(event.name) or (decode(event.name).summary if event.kind in GPU_WORK else "")
+        if says:
+            pairs.insert(0, ("is", says))
         link = self._link(event)
         if link:
             pairs.append(("link", link))
