@@ -87,7 +87,7 @@ async def test_a_real_kernel_and_what_limits_it(size: tuple[int, int]) -> None:
         for part in (
             "grid 4×2×1 = 8 blocks",
             "168 registers a thread",
-            "19 %",
+            "18.8 %",
             "registers and shared memory",
             "3 of this name",
         ):

@@ -45,7 +45,7 @@ def brief_lines(facts: KernelFacts, palette: Palette, width: int) -> Lines:
     parts = [_launch(found), _resources(found)]
     theory = found.occupancy
     if theory is not None and theory.occupancy is not None:
-        parts.append(f"occupancy {format_share(theory.occupancy)}, limited by {_limits(theory.limited_by)}")
+        parts.append(f"occupancy {_percent(theory.occupancy)}, limited by {_limits(theory.limited_by)}")
     return _row("kernel", " · ".join(part for part in parts if part) + " (k: all of it)", palette, width)
 
 
@@ -92,7 +92,7 @@ def _occupancy(found: Footprint, palette: Palette, width: int) -> Lines:
             [
                 (f"{'occupancy':<{LABEL_CELLS}}", palette.muted),
                 (_bar(theory.occupancy), palette.accent),
-                (f" {format_share(theory.occupancy)}", palette.strong),
+                (f" {_percent(theory.occupancy)}", palette.strong),
                 (f"  {blocks}, {of} per SM", palette.text),
             ]
         )
@@ -116,7 +116,7 @@ def _occupancy(found: Footprint, palette: Palette, width: int) -> Lines:
         lines += _row("grid", " · ".join(parts), palette, width)
     for change in found.changes:
         text = f"{change.what.replace('_', ' ')} {change.before} → {change.after}: "
-        text += f"{change.active_blocks} blocks per SM, {format_share(change.occupancy)}"
+        text += f"{change.active_blocks} blocks per SM, {_percent(change.occupancy)}"
         lines += _row("what if", text, palette, width)
     if found.reported.occupancy is not None:
         lines += _row("trace says", f"est. achieved occupancy {found.reported.occupancy:g} %", palette, width)
@@ -176,6 +176,11 @@ def _row(label: str, text: str, palette: Palette, width: int, strong: bool = Fal
 def _bar(share: float) -> str:
     full = min(max(round(share * BAR_CELLS), 1 if share > 0 else 0), BAR_CELLS)
     return "█" * full + "░" * (BAR_CELLS - full)
+
+
+def _percent(share: float) -> str:
+    """Occupancies are fractions of 64 warps or so: 12.5 % is not 12 %."""
+    return f"{100 * share:.3g} %"
 
 
 def _limits(names: tuple[str, ...]) -> str:
