@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sort",
         metavar="COLUMN",
-        help="self_gpu, gpu, self_cpu, cpu, gpu_avg, cpu_avg, calls, name (what took most; JSON and CSV: torch's order)",
+        help="self_gpu, gpu, self_cpu, cpu, gpu_avg, cpu_avg, calls, name (what took most; JSON, CSV: torch's order)",
     )
     parser.add_argument("--limit", metavar="N", type=_rows, help=f"so many rows (0: all; for people {ROWS}, else all)")
     parser.add_argument("--by", choices=BY, default="name", help="what makes a row (name)")

@@ -6,12 +6,13 @@ A sheet is what a widget shows and a file is written from, the profiler's table 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
 
-from tui.analysis.search import BadPattern, matcher
+from tui.analysis.search import BadPattern
+from tui.analysis.table.texts import matching, ranks
 from tui.trace.arrays import F64, I32, I64, Bool
 
 
@@ -50,6 +51,7 @@ class Sheet:
     members: I32
     first: I64
     totals: tuple[str, ...] = ()
+    _ranks: dict[str, I64] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.first) - 1
@@ -60,9 +62,9 @@ class Sheet:
 
     def field(self, key: str) -> Field:
         """Raises KeyError for a column that there is none of."""
-        for field in self.fields:
-            if field.key == key:
-                return field
+        for each in self.fields:
+            if each.key == key:
+                return each
         raise KeyError(key)
 
     def order(self, key: str, descending: bool | None = None) -> I64:
@@ -72,22 +74,16 @@ class Sheet:
         """
         column = self.columns[self.field(key).key]
         if not isinstance(column, np.ndarray):
-            places = sorted(range(len(self)), key=lambda row: column[row].casefold(), reverse=bool(descending))
-            return np.array(places, np.int64)
+            if key not in self._ranks:
+                self._ranks[key] = ranks(column)
+            column = self._ranks[key]
+            descending = bool(descending)
         return np.argsort(column if descending is False else -column, kind="stable").astype(np.int64)
 
     def matching(self, text: str) -> Bool | BadPattern:
         """bool[k]: rows in which a text holds `text`; `/text/` is a regular expression. All rows for ""."""
-        if not text:
-            return np.ones(len(self), np.bool_)
-        matches = matcher(text)
-        if isinstance(matches, BadPattern):
-            return matches
-        found = np.zeros(len(self), np.bool_)
-        for column in self.columns.values():
-            if not isinstance(column, np.ndarray):
-                found |= np.fromiter((each != "" and matches(each) for each in column), np.bool_, len(self))
-        return found
+        texts = [column for column in self.columns.values() if not isinstance(column, np.ndarray)]
+        return matching(texts, len(self), text)
 
 
 NAME = Field("name", "name", Unit.TEXT)
