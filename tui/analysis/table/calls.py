@@ -14,7 +14,7 @@ enough for (torch 2.11, `torch/autograd/profiler.py::_parse_kineto_results`, `pr
 
 Some things follow that surprise and are kept, for the table is to be the one that torch prints: overhead has the id of
 the operator it interrupts, so the operator's GPU work counts for both; a runtime call without an operator has its
-correlation for an id, which may be some operator's, whose GPU work then counts there too and whose runtime calls on that
+correlation for an id, which may be some operator's, whose GPU work then counts there too, its runtime calls on that
 thread; where a call is folded, what its parent launched itself is dropped; where overhead crosses annotations, the self
 time around them may be negative. Older traces, whose External ids are no operators', get their GPU work by containment.
 """
@@ -247,7 +247,7 @@ class _Linked:
         Where a later runtime call has the operator's id for its correlation, torch takes that one for the operator.
         """
         trace = self._trace
-        lane = trace.lane.copy()
+        lane: I32 = trace.lane.copy()
         taken = _lookup(known, ops, trace.correlation[unlinked])
         op, by = taken[taken >= 0], unlinked[taken >= 0]
         same = trace.start[by] == trace.start[op]
