@@ -24,7 +24,7 @@ from tests.build import (
 from tui.analysis.table.containment import folded, innermost_at, nearest, subtree_sums
 from tui.analysis.table.profile import Profile
 from tui.analysis.table.table import Table
-from tui.analysis.table.texts import ranks
+from tui.analysis.table.texts import Texts
 from tui.trace.nesting import containers, nest
 
 NEW = {"baseTimeNanoseconds": 1}
@@ -176,7 +176,8 @@ def test_containers_are_the_parents_that_nesting_finds(drawn: list[tuple[int, in
 
 @given(st.lists(st.text("aAbB \u00df", max_size=4), max_size=12))
 def test_ranks_sort_as_people_do(texts: list[str]) -> None:
-    found = [texts[place] for place in np.argsort(ranks(texts), kind="stable").tolist()]
+    found = [texts[place] for place in np.argsort(Texts(texts).ranks, kind="stable").tolist()]
     assert [text.casefold() for text in found] == sorted(text.casefold() for text in texts)
     assert sorted(found) == sorted(texts)
-    assert len(set(ranks(texts).tolist())) == len(set(texts))
+    assert found == [text for _, text in sorted((text.casefold(), text) for text in texts)]
+    assert len(set(Texts(texts).ranks.tolist())) == len(set(texts))

@@ -6,13 +6,14 @@ A sheet is what a widget shows and a file is written from, the profiler's table 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 
 from tui.analysis.search import BadPattern
-from tui.analysis.table.texts import matching, ranks
+from tui.analysis.table.texts import Texts, matching
 from tui.trace.arrays import F64, I32, I64, Bool
 
 
@@ -51,7 +52,6 @@ class Sheet:
     members: I32
     first: I64
     totals: tuple[str, ...] = ()
-    _ranks: dict[str, I64] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.first) - 1
@@ -74,16 +74,17 @@ class Sheet:
         """
         column = self.columns[self.field(key).key]
         if not isinstance(column, np.ndarray):
-            if key not in self._ranks:
-                self._ranks[key] = ranks(column)
-            column = self._ranks[key]
+            column = self._texts[key].ranks
             descending = bool(descending)
         return np.argsort(column if descending is False else -column, kind="stable").astype(np.int64)
 
     def matching(self, text: str) -> Bool | BadPattern:
         """bool[k]: rows in which a text holds `text`; `/text/` is a regular expression. All rows for ""."""
-        texts = [column for column in self.columns.values() if not isinstance(column, np.ndarray)]
-        return matching(texts, len(self), text)
+        return matching(list(self._texts.values()), len(self), text)
+
+    @cached_property
+    def _texts(self) -> dict[str, Texts]:
+        return {key: Texts(column) for key, column in self.columns.items() if not isinstance(column, np.ndarray)}
 
 
 NAME = Field("name", "name", Unit.TEXT)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tui.analysis.search import BadPattern
 from tui.analysis.table.calls import Calls
-from tui.analysis.table.texts import matching, ranks
+from tui.analysis.table.texts import Texts, matching
 from tui.trace.arrays import F64, I32, I64, Bool
 
 
@@ -141,7 +141,8 @@ class Table:
     def order(self, column: Column, descending: bool | None = None) -> I64:
         """int64[k]: rows sorted; numbers largest first and names first to last unless told. Ties stay as they were."""
         if column is Column.NAME:
-            return np.argsort(-self._name_ranks if descending else self._name_ranks, kind="stable")
+            ranks = self._texts[0].ranks
+            return np.argsort(-ranks if descending else ranks, kind="stable")
         value = self.value(column)
         return np.argsort(value if descending is False else -value, kind="stable")
 
@@ -166,11 +167,11 @@ class Table:
 
     def matching(self, text: str) -> Bool | BadPattern:
         """bool[k]: rows whose name or detail holds `text`; `/text/` is a regular expression. All rows for ""."""
-        return matching((self.names, self.details), len(self), text)
+        return matching(self._texts, len(self), text)
 
     @cached_property
-    def _name_ranks(self) -> I64:
-        return ranks(self.names)
+    def _texts(self) -> tuple[Texts, Texts]:
+        return Texts(self.names), Texts(self.details)
 
 
 def summed(calls: Calls, groups: Groups, counted: Bool | None = None) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -10,23 +11,42 @@ from tui.analysis.search import BadPattern, matcher
 from tui.trace.arrays import I64, Bool
 
 
-def ranks(texts: Sequence[str]) -> I64:
-    """int64[k]: where each text stands among the distinct ones, upper and lower case together."""
-    distinct = sorted(sorted(set(texts)), key=str.casefold)
-    place = {text: number for number, text in enumerate(distinct)}
-    return np.fromiter((place[text] for text in texts), np.int64, len(texts))
+class Texts:
+    """One column, of k texts. What sorting and filtering need is worked out when first asked, and kept."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        place: dict[str, int] = {}
+        self.codes: I64 = np.fromiter((place.setdefault(text, len(place)) for text in texts), np.int64, len(texts))
+        self.distinct = list(place)
+
+    @cached_property
+    def ranks(self) -> I64:
+        """int64[k]: where each text stands among the distinct ones, upper and lower case together."""
+        names = self.distinct
+        folded = [name.casefold() for name in names]
+        order = sorted(sorted(range(len(names)), key=names.__getitem__), key=folded.__getitem__)
+        rank = np.empty(len(names), np.int64)
+        rank[order] = np.arange(len(names))
+        return rank[self.codes]
+
+    def matching(self, text: str) -> Bool | BadPattern:
+        """bool[k]: which have `text` in them; `/text/` is a regular expression. An empty text never does."""
+        matches = matcher(text)
+        if isinstance(matches, BadPattern):
+            return matches
+        hit = np.fromiter((each != "" and matches(each) for each in self.distinct), np.bool_, len(self.distinct))
+        found: Bool = hit[self.codes]
+        return found
 
 
-def matching(columns: Sequence[Sequence[str]], size: int, text: str) -> Bool | BadPattern:
-    """bool[size]: rows that have `text` in one of these columns; `/text/` is a regular expression. All rows for ""."""
+def matching(columns: Sequence[Texts], size: int, text: str) -> Bool | BadPattern:
+    """bool[size]: rows that have `text` in one of these columns; all rows for ""."""
     if not text:
         return np.ones(size, np.bool_)
-    matches = matcher(text)
-    if isinstance(matches, BadPattern):
-        return matches
     found = np.zeros(size, np.bool_)
     for column in columns:
-        hit = {each for each in set(column) if each and matches(each)}
-        if hit:
-            found |= np.fromiter((each in hit for each in column), np.bool_, size)
+        hits = column.matching(text)
+        if isinstance(hits, BadPattern):
+            return hits
+        found |= hits
     return found
