@@ -16,7 +16,6 @@ from tui.analysis.search import BadPattern
 from tui.analysis.table.groups import NotRecordedError
 from tui.analysis.table.profile import Profile
 from tui.analysis.table.scope import in_lane, in_range, in_step
-from tui.analysis.table.step_shares import step_shares
 from tui.analysis.table.table import By, Column, Table
 from tui.trace.loader import load
 from tui.trace.trace import Trace
@@ -200,11 +199,3 @@ def test_sorting_and_filtering() -> None:
     assert found.tolist() == [True, True, False]
     assert np.asarray(table.matching("")).all()
     assert isinstance(table.matching("/(/"), BadPattern)
-
-
-def test_what_each_steps_gpu_time_went_to() -> None:
-    found = step_shares(Profile(trace(*STEPS, kernel("ampere_sgemm_128x64_tn", 75, 4), header=NEW)))
-    assert [step.number for step in found.steps] == [4, 5]
-    assert [each.label for each in found.classes] == ["other", "gemm"]
-    assert found.ns.tolist() == [[10_000, 0], [0, 4_000]]
-    assert step_shares(Profile(trace(kernel("k", 0, 5)))).ns.shape == (0, 0)
