@@ -178,18 +178,18 @@ class TorchprofApp(App[None]):
         if asked is None:
             self.notify("nothing says how this trace was recorded; R records a run", markup=False)
         else:
-            self.push_screen(self._running(*asked))
+            self.push_screen(self._screen_of(*asked))
 
     def on_start_screen_record_asked(self) -> None:
         self.action_record()
 
     def on_run_screen_asked(self, message: RunScreen.Asked) -> None:
-        self.switch_screen(self._running(message.request, message.cwd))
+        self.switch_screen(self._screen_of(message.request, message.cwd))
 
     def on_running_screen_again(self, message: RunningScreen.Again) -> None:
-        self.switch_screen(self._running(message.request, message.cwd))
+        self.switch_screen(self._screen_of(message.request, message.cwd))
 
-    def _running(self, request: Request, cwd: str) -> RunningScreen:
+    def _screen_of(self, request: Request, cwd: str) -> RunningScreen:
         from tui.screens.running import RunningScreen
 
         return RunningScreen(request, cwd, self._environment)

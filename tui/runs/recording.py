@@ -125,7 +125,7 @@ class Recording:
 
     @property
     def ended(self) -> bool:
-        """It has, and the next `look` has the last that it printed."""
+        """It has, and the `look` that found out had the last that it printed."""
         return self._status is not None
 
     @property

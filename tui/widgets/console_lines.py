@@ -56,11 +56,12 @@ _ATTRIBUTES: dict[int, dict[str, bool]] = {
 class Line:
     """Cells and their styles. The second cell of a wide character is empty, so joined they are the text."""
 
-    __slots__ = ("cells", "styles")
+    __slots__ = ("cells", "goes_on", "styles")
 
     def __init__(self) -> None:
         self.cells: list[str] = []
         self.styles: list[Style] = []
+        self.goes_on = False  # on the next one, as it was too long for one
 
     @property
     def text(self) -> str:
@@ -90,7 +91,10 @@ class ConsoleLines:
 
     @property
     def text(self) -> str:
-        return "".join(f"{line.text}\n" for line in self.lines).rstrip("\n") + "\n"
+        """All that is kept, with long lines whole again."""
+        ends = ("" if line.goes_on else "\n" for line in self.lines)
+        whole = ("".join(line.cells) if line.goes_on else line.text for line in self.lines)
+        return "".join(f"{text}{end}" for text, end in zip(whole, ends, strict=True)).rstrip("\n") + "\n"
 
     def skip(self, lines: int) -> None:
         """So many lines were printed that nobody saw: what follows begins a line of its own."""
@@ -141,6 +145,7 @@ class ConsoleLines:
         while place < len(cells):
             room = self.width - self._column
             if room < 1 or (room == 1 and place + 1 < len(cells) and not cells[place + 1]):
+                self.lines[self._row].goes_on = True
                 self._new_line()
                 self._column, room = 0, max(self.width, 2)
             end = min(place + room, len(cells))
@@ -202,20 +207,25 @@ class ConsoleLines:
         if which == 0:
             _mend(line.cells, self._column, self._column)
             del line.cells[self._column :], line.styles[self._column :]
+            line.goes_on = False
         elif which == 1:
             end = min(self._column + 1, len(line.cells))
             _mend(line.cells, 0, end)
             line.cells[:end], line.styles[:end] = [" "] * end, [PLAIN] * end
         else:
-            line.cells.clear()
-            line.styles.clear()
+            self._clear(line)
+
+    @staticmethod
+    def _clear(line: Line) -> None:
+        line.cells.clear()
+        line.styles.clear()
+        line.goes_on = False
 
     def _erase_screen(self, which: int, top: int) -> None:
         self._erase_line(which)
         rows = range(self._row + 1, len(self.lines)) if which == 0 else range(top, self._row)
         for row in rows if which < 2 else range(top, len(self.lines)):
-            self.lines[row].cells.clear()
-            self.lines[row].styles.clear()
+            self._clear(self.lines[row])
 
 
 def _mend(cells: list[str], start: int, end: int) -> None:
