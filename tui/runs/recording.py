@@ -27,7 +27,15 @@ from tui.runs.request import Request
 from tui.runs.result import Result, read_result
 
 KEPT_BYTES = 64 * 1024
-"""Of what was printed since the last look: some 40 screens of it, and no more than a look can take in."""
+"""Of what was printed since the last look: some 20 screens of it, and no more than a look can take in."""
+
+FLOOD_BYTES = 16 * 1024
+"""… and where it was more than that, which nobody reads while it goes on: the end of it has KEPT_BYTES again."""
+
+SWITCH_SECONDS = 0.0005
+"""How long the reader may wait for a thread that computes. A terminal holds 4 KB, and then the program waits for us,
+which would be seen in its trace: at Python's own 5 ms that is at less than a megabyte a second.
+"""
 
 GIVE_UP_SECONDS = 3.0
 """After a second ctrl+c, until the run is killed."""
@@ -107,7 +115,7 @@ class Recording:
             self._remembered = True
             remember(self._channel.folder, self.request, self.cwd)
         self._see_end()
-        return self._output.take() if self._output is not None else (b"", 0)
+        return self._output.take(last=self.ended) if self._output is not None else (b"", 0)
 
     def _see_end(self) -> None:
         if self._process is None or self._status is not None:
@@ -204,6 +212,8 @@ class _Output:
         self._kept = bytearray()
         self._dropped = 0
         self.over = False
+        self._switched = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._thread = threading.Thread(target=self._read, name="run-output", daemon=True)
         self._thread.start()
 
@@ -222,20 +232,21 @@ class _Output:
             with self._lock:
                 self._kept += chunk
                 if len(self._kept) > 2 * KEPT_BYTES:
-                    self._trim()
+                    self._trim(KEPT_BYTES)
 
-    def _trim(self) -> None:
-        """To KEPT_BYTES, from the beginning of a line on."""
-        excess = len(self._kept) - KEPT_BYTES
+    def _trim(self, size: int) -> None:
+        """To so many bytes, from the beginning of a line on."""
+        excess = len(self._kept) - size
         if excess > 0:
             cut = self._kept.find(b"\n", excess) + 1 or excess
             self._dropped += self._kept.count(b"\n", 0, cut)
             del self._kept[:cut]
 
-    def take(self) -> tuple[bytes, int]:
+    def take(self, last: bool) -> tuple[bytes, int]:
         """(what was printed since the last time, lines dropped before it)."""
         with self._lock:
-            self._trim()
+            flood = len(self._kept) > KEPT_BYTES or self._dropped
+            self._trim(FLOOD_BYTES if flood and not last else KEPT_BYTES)
             taken = bytes(self._kept), self._dropped
             self._kept.clear()
             self._dropped = 0
@@ -244,5 +255,6 @@ class _Output:
     def close(self) -> None:
         os.write(self._told, b"x")
         self._thread.join()
+        sys.setswitchinterval(self._switched)
         os.close(self._heard)
         os.close(self._told)

@@ -210,12 +210,12 @@ class RunScreen(Screen[None]):
         self._explain()
 
     def on_input_changed(self) -> None:
-        self._show()
         self._explain()
+        self._show()
 
     def on_run_options_changed(self) -> None:
-        self._show()
         self._explain()
+        self._show()
 
     def on_input_submitted(self) -> None:
         self.action_start()

@@ -27,12 +27,23 @@ class Console(ScrollView):
     def __init__(self, *, id: str) -> None:  # noqa: A002  (textual's own word)
         super().__init__(id=id)
         self.shown = ConsoleLines()
+        self._follows = True  # what is printed, until somebody scrolls back
 
     def on_resize(self, event: events.Resize) -> None:
         columns, lines = self.columns, self.size.height
         if columns > 0 and lines > 0:
             self.shown.width, self.shown.height = columns, lines
             self.post_message(self.Resized(columns, lines))
+            self._keep_up()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._follows = new_value >= self.max_scroll_y
+
+    def _keep_up(self) -> None:
+        if self._follows:
+            # Forced, as before its first layout with so many lines it does not know that it can be scrolled.
+            self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True, force=True)
 
     @property
     def columns(self) -> int:
@@ -40,13 +51,14 @@ class Console(ScrollView):
         return self.container_size.width - 1
 
     def feed(self, data: bytes, dropped: int = 0) -> None:
-        at_end, cut = self.is_vertical_scroll_end, self.shown.cut
+        follows, cut = self._follows, self.shown.cut
         if dropped:
             self.shown.skip(dropped)
         self.shown.feed(data)
         self.virtual_size = Size(self.columns, len(self.shown.lines))
-        if at_end:
-            self.scroll_end(animate=False, immediate=True)
+        if follows:
+            self._follows = True  # a list that was cut is shorter, not scrolled
+            self._keep_up()
         elif gone := self.shown.cut - cut - dropped:
             self.scroll_to(y=self.scroll_y - gone, animate=False, immediate=True)
         self.refresh()

@@ -97,11 +97,10 @@ class ConsoleLines:
         return "".join(f"{text}{end}" for text, end in zip(whole, ends, strict=True)).rstrip("\n") + "\n"
 
     def skip(self, lines: int) -> None:
-        """So many lines were printed that nobody saw: what follows begins a line of its own."""
+        """So many lines were printed that nobody saw, the last one that is here to its end among them."""
         self.cut += lines
         self._row, self._column, self._style, self._rest = len(self.lines) - 1, 0, PLAIN, ""
-        if self.lines[-1].cells:
-            self._new_line()
+        self._clear(self.lines[-1])
 
     def feed(self, data: bytes) -> None:
         text = self._rest + self._decode(data)

@@ -33,6 +33,7 @@ class RunOptions(OptionList):
 
     def on_mount(self) -> None:
         self.add_options([Row(self._line(option), id=flag) for flag, option in self._options_known.items()])
+        self.highlighted = 0
 
     @property
     def current(self) -> Option | None:
