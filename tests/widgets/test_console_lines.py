@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 
 import pyte
@@ -48,7 +49,7 @@ def test_it_does_not_matter_where_a_read_ends(tokens: list[str], cuts: list[int]
     whole, pieces = ConsoleLines(WIDTH, HEIGHT), ConsoleLines(WIDTH, HEIGHT)
     whole.feed(data)
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         pieces.feed(data[start:end])
     assert [line.runs() for line in pieces.lines] == [line.runs() for line in whole.lines]
 

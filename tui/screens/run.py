@@ -148,7 +148,7 @@ class RunScreen(Screen[None]):
         field = self.query_one("#run-command", Input)
         field.value = text
         field.cursor_position = len(text)
-        field.focus()
+        self.set_focus(field)
 
     def action_start(self) -> None:
         try:
@@ -236,7 +236,7 @@ class RunScreen(Screen[None]):
         field = self.query_one("#run-command", Input)
         if field.has_focus and event.key == "down":
             event.stop()
-            self.query_one("#run-list").focus()
+            self.set_focus(self.query_one("#run-list"))
         elif event.is_printable and event.character and not field.has_focus:
             event.stop()
             self._type(field.value + event.character)
@@ -250,7 +250,8 @@ class RunScreen(Screen[None]):
     def _turn(self, direction: int) -> None:
         order = ("run-command", "run-list", "run-options")
         place = order.index(self.focused.id) if self.focused is not None and self.focused.id in order else 0
-        self.query_one(f"#{order[(place + direction) % len(order)]}").focus()
+        # At once, unlike Widget.focus: the next key may be here already.
+        self.set_focus(self.query_one(f"#{order[(place + direction) % len(order)]}"))
 
     def action_back(self) -> None:
         self.post_message(self.Left())

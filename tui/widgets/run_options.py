@@ -62,6 +62,12 @@ class RunOptions(OptionList):
             self.replace_option_prompt(flag, self._line(option))
 
     def on_key(self, event: events.Key) -> None:
+        if event.key in ("up", "down"):
+            # Here and not as a binding, which is looked at after the keys that were typed in one breath with it.
+            event.stop()
+            event.prevent_default()
+            self.action_cursor_down() if event.key == "down" else self.action_cursor_up()
+            return
         option = self.current
         if option is None:
             return
