@@ -19,7 +19,7 @@ from a training step down to the GPU kernel that it became.
   [b]m[/b]       mark a range: what happened in it
   [b]?[/b]       every key      [b]ctrl+p[/b]  every command
 
-[b]Record a trace of your own[/b]
+[b]Record a trace of your own:[/b] [b]R[/b], or in your own code
   from torch.profiler import profile, schedule
   with profile(schedule=schedule(wait=1, warmup=1, active=3),
                with_stack=True) as prof:
