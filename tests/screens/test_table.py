@@ -12,8 +12,11 @@ from textual.pilot import Pilot
 from tests.screens.explorer_app import SAMPLES, event_of, explorer, settled, two_steps, until
 from tui.screens.explorer import ExplorerScreen
 from tui.screens.table import TableScreen
+from tui.screens.terminal import palette_for
 from tui.trace.loader import load
 from tui.trace.trace import Trace
+from tui.widgets.painted import Painted
+from tui.widgets.sheet_rows import layout
 
 
 def text(screen: TableScreen) -> str:
@@ -177,3 +180,26 @@ async def test_every_tab_and_group_of_a_real_trace(size: tuple[int, int]) -> Non
         assert "GPT2Block" in "".join(seen) or size[1] < 40  # further down on a small screen
         for part in ("by shape", "by class", "[memory]", "[copies]", "peak"):
             assert any(part in said for said in seen), part
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+async def test_no_share_stands_without_the_column_that_it_is_of(width: int) -> None:
+    async with explorer(two_steps(), (width, 30)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        assert table._made is not None
+        for sort in ("self_gpu", "calls", "gpu"):
+            kept = [field.key for field in layout(table._made.sheet, width, sort).fields]
+            assert sort in kept
+            assert [key for key in kept if key.endswith("_share") and key.removesuffix("_share") not in kept] == []
+
+
+async def test_another_theme_reaches_the_table_and_the_tree() -> None:
+    for key in "tT":
+        async with explorer(two_steps(), (120, 40)) as (screen, pilot):
+            await settled(pilot)
+            await pilot.press(key)
+            shown = screen.app.screen
+            assert shown is not screen
+            screen.app.theme = "textual-light"
+            await pilot.pause()
+            assert {widget.palette for widget in shown.query(Painted)} == {palette_for(screen.app)}
