@@ -15,9 +15,12 @@ from tui.analysis.table.profile import Profile
 from tui.analysis.table.shares import shares
 from tui.screens.explorer import ExplorerScreen
 from tui.screens.table import TableScreen
+from tui.screens.terminal import palette_for
 from tui.trace.kinds import GPU_WORK
 from tui.trace.loader import load
 from tui.trace.trace import Trace
+from tui.widgets.painted import Painted
+from tui.widgets.sheet_rows import layout
 
 
 def text(screen: TableScreen) -> str:
@@ -216,3 +219,26 @@ def test_the_shares_add_up() -> None:
             if each.start <= int(shown.start[shown.links.launch_of[event]]) < each.start + each.duration
         ]
         assert int(found.of_step[place].sum()) == sum(launched)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+async def test_no_share_stands_without_the_column_that_it_is_of(width: int) -> None:
+    async with explorer(two_steps(), (width, 30)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        assert table._made is not None
+        for sort in ("self_gpu", "calls", "gpu"):
+            kept = [field.key for field in layout(table._made.sheet, width, sort).fields]
+            assert sort in kept
+            assert [key for key in kept if key.endswith("_share") and key.removesuffix("_share") not in kept] == []
+
+
+async def test_another_theme_reaches_the_table_and_the_tree() -> None:
+    for key in "tT":
+        async with explorer(two_steps(), (120, 40)) as (screen, pilot):
+            await settled(pilot)
+            await pilot.press(key)
+            shown = screen.app.screen
+            assert shown is not screen
+            screen.app.theme = "textual-light"
+            await pilot.pause()
+            assert {widget.palette for widget in shown.query(Painted)} == {palette_for(screen.app)}

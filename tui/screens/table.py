@@ -143,12 +143,17 @@ class TableScreen(Screen[int | None]):
         yield self._prompt
 
     def on_mount(self) -> None:
-        palette = palette_for(self.app)
-        for widget in self.query(Painted):
-            widget.palette = palette
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._repaint())
+        self._repaint()
         self._tabs.show(self._tab)
         self._status.keys(HINTS)
         self._ask()
+
+    def _repaint(self) -> None:
+        """All our colours anew: the theme has changed."""
+        palette = palette_for(self.app)
+        for widget in self.query(Painted):
+            widget.palette = palette
 
     def on_resize(self) -> None:
         height = self.size.height

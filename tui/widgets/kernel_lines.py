@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from tui.analysis.footprint import Footprint
 from tui.analysis.instances import Instances
 from tui.analysis.kernel_facts import KernelFacts
 from tui.analysis.transfer import Transfer
 from tui.palette import Palette
 from tui.trace.ruler import format_duration
-from tui.widgets.names import clean
+from tui.widgets.names import clean, cut, short
 from tui.widgets.painted import Run
 from tui.widgets.strip_chart import strip
 from tui.widgets.text_panel import Lines, wrap
@@ -21,12 +23,17 @@ _WORDS = {"shared_memory": "shared memory"}
 
 
 def kernel_lines(facts: KernelFacts, palette: Palette, width: int) -> Lines:
-    """Everything, in one column of `width` cells."""
+    """Everything, in one column of `width` cells. A name that needs more than a line stands in full at the end."""
     found = facts.footprint
-    name = found.kernel.name if found is not None else ""
     lines: Lines = []
+    full: Lines = []
     if found is not None:
-        lines += wrap(clean(name), width, palette.strong)
+        name = clean(found.kernel.name)
+        if cell_len(name) <= width:
+            lines.append([(name, palette.strong)])
+        else:
+            lines.append([(cut(short(name), width), palette.strong)])
+            full = _row("name", name, palette, width)
         if found.kernel.known:
             lines += _row("is", clean(found.kernel.summary), palette, width)
         lines += _takes(found, palette, width) + _occupancy(found, palette, width)
@@ -34,7 +41,7 @@ def kernel_lines(facts: KernelFacts, palette: Palette, width: int) -> Lines:
             lines += _row("note", note, palette, width)
     if facts.transfer is not None:
         lines += _transfer(facts.transfer, palette, width)
-    return lines + _runs(facts.instances, palette, width)
+    return lines + _runs(facts.instances, palette, width) + full
 
 
 def brief_lines(facts: KernelFacts, palette: Palette, width: int) -> Lines:
