@@ -63,7 +63,8 @@ class Details(TextPanel):
         name = wrap(clean(event.name) or "(no name)", width - 2, palette.strong)
         swatch: Run = ("▌ ", palette.ink(event.kind))
         lines: Lines = [[swatch, *runs] for runs in name]
-        lines.append([swatch, (word, palette.ink(event.kind)), (cut(f": {sentence}", width - 2 - len(word)), palette.muted)])
+        rest = cut(f": {sentence}", width - 2 - len(word))
+        lines.append([swatch, (word, palette.ink(event.kind)), (rest, palette.muted)])
         return lines
 
     def _about(self, event: Event, width: int) -> Lines:
