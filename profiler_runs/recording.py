@@ -140,7 +140,7 @@ class Recorder:
                 self._give_up(error)
                 return
         if self._state == RECORD and plan.counted:
-            mark = torch.autograd.profiler.record_function(f"ProfilerStep#{self.step_number}")
+            mark: Any = torch.autograd.profiler.record_function(f"ProfilerStep#{self.step_number}")
             with self._held():  # a signal that ends the run here would find it half open
                 mark.__enter__()
                 self._mark = mark

@@ -22,6 +22,7 @@ from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from tui.recent import remember
 from tui.screens.loading import LoadingScreen
@@ -256,8 +257,11 @@ class TorchprofApp(App[None]):
             super()._print_error_renderables()
             return
         if self._exit_renderables and self._exception is not None:
-            log = self._keep_log("".join(traceback.format_exception(self._exception)))
-            name = type(self._exception).__name__
+            error: BaseException = self._exception
+            if isinstance(error, WorkerFailed):  # which says that a worker failed, but not where
+                error = error.error
+            log = self._keep_log("".join(traceback.format_exception(error)))
+            name = type(error).__name__
             print(f"torchprof-tui: stopped by a bug of its own ({name}); the details are in {log}", file=sys.stderr)
         self._exit_renderables.clear()
 

@@ -25,12 +25,12 @@ from tui.widgets.title import short_label
 from tui.widgets.units import format_share
 
 HINTS = (
-    ("↑↓", "move"),
-    ("→ ←", "open, close"),
-    ("+ -", "open, close all"),
-    ("enter", "show on the lanes"),
-    ("letters", "filter"),
     ("esc", "back"),
+    ("→ ←", "open, close"),
+    ("enter", "on the lanes"),
+    ("letters", "filter"),
+    ("+ -", "open, close all"),
+    ("↑↓", "move"),
 )
 NUMBER_CELLS = 54
 DEEPEST_INDENT = 40

@@ -14,7 +14,7 @@ from tui.trace.kinds import GPU_WORK
 from tui.trace.ruler import format_duration, format_time
 from tui.trace.trace import Event, Trace
 from tui.widgets.kind_words import KIND_WORDS
-from tui.widgets.names import clean
+from tui.widgets.names import clean, cut
 from tui.widgets.painted import Run
 from tui.widgets.text_panel import Lines, TextPanel, columns, wrap
 from tui.widgets.units import format_share, format_value, ordinal
@@ -66,7 +66,8 @@ class Details(TextPanel):
         name = wrap(clean(event.name) or "(no name)", width - 2, palette.strong)
         swatch: Run = ("▌ ", palette.ink(event.kind))
         lines: Lines = [[swatch, *runs] for runs in name]
-        lines.append([swatch, (word, palette.ink(event.kind)), *wrap(f": {sentence}", 10**6, palette.muted)[0]])
+        rest = cut(f": {sentence}", width - 2 - len(word))
+        lines.append([swatch, (word, palette.ink(event.kind)), (rest, palette.muted)])
         return lines
 
     def _about(self, event: Event, width: int) -> Lines:
