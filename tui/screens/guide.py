@@ -16,7 +16,7 @@ from a training step down to the GPU kernel that it became.
   [b]} {[/b]     next, previous step
   [b]f[/b]       fit the event on screen, [b]0[/b] everything
   [b]/[/b]       search, then [b]n N[/b]
-  [b]m[/b]       mark a range: what happened in it
+  [b]c l k t[/b] cheatsheet, chain, kernel, table
   [b]?[/b]       every key      [b]ctrl+p[/b]  every command
 
 [b]Record a trace of your own:[/b] [b]R[/b], or in your own code

@@ -87,7 +87,7 @@ class StartScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield Static(
             Content.from_markup(
-                "[b]torchprof-tui[/b] $version   read a torch.profiler trace in the terminal where it was made",
+                "[b]torchprof-tui[/b] $version   record a torch.profiler trace and read it here",
                 version=__version__,
             ),
             id="start-title",
@@ -105,7 +105,7 @@ class StartScreen(Screen[None]):
         self._fill([], [])
         back = "   esc back" if self._over else ""
         self.query_one("#start-keys", Static).update(
-            f"↑ ↓ choose   enter open   o type a path   R record a run{back}   ctrl+p commands   q quit"
+            f"↑ ↓ choose   enter open   o type a path   R record{back}   ctrl+p commands   q quit"
         )
         self._look_around()
 

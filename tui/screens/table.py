@@ -109,6 +109,7 @@ class TableScreen(Screen[int | None]):
         Binding("J", "panel(1)", show=False),
         Binding("K", "panel(-1)", show=False),
         Binding("escape,t", "back", show=False),
+        Binding("?", "help", show=False),
     ]
 
     def __init__(self, profile: Profile, walk: Walk) -> None:
@@ -356,6 +357,10 @@ class TableScreen(Screen[int | None]):
     def action_show(self) -> None:
         if self._tab != PICTURES and self._panel.event >= 0:
             self.dismiss(self._panel.event)
+
+    def action_help(self) -> None:
+        """The last line's keys, all of them, however narrow the terminal is."""
+        self.notify(" · ".join(f"{key} {what}" for key, what in HINTS), title="keys", markup=False)
 
     def action_back(self) -> None:
         if self._filter:

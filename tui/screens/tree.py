@@ -56,6 +56,7 @@ class TreeScreen(Screen[int | None]):
         Binding("enter", "show", show=False),
         Binding("escape", "back", show=False),
         Binding("backspace", "erase", show=False),
+        Binding("ctrl+q", "app.quit", show=False),
         Binding("T", "leave", show=False, priority=True),
     ]
 
