@@ -116,6 +116,7 @@ class Sshd:
         socket_path = self._sockets / "s"
         config += [
             self._host("shared", key, f"ControlMaster auto\n ControlPath {socket_path}\n ControlPersist 60"),
+            self._host("locked", self._locked()),
             self._host("behind", key, "ProxyJump box"),
             self._host("nokey", folder / "stranger.key"),
             self._host("unknown", key, "UserKnownHostsFile /dev/null"),
@@ -138,6 +139,14 @@ class Sshd:
         client = folder / "bin" / "ssh"
         client.write_text(f'#!/bin/sh\nexec {SSH} -F {folder}/ssh_config "$@"\n')
         client.chmod(0o755)
+
+    def _locked(self) -> Path:
+        """The key that everybody has, behind a passphrase."""
+        key = self.folder / "locked.key"
+        shutil.copy(self.folder / "box.key", key)
+        change = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", str(key)]
+        subprocess.run(change, check=True, stdout=subprocess.DEVNULL)
+        return key
 
     def _host(self, name: str, key: Path | None = None, first: str = "") -> str:
         """The first of several values counts, so what is special about a host stands first."""

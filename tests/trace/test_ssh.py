@@ -9,6 +9,7 @@ import lzma
 import os
 import random
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import zstandard
 from textual.widgets import OptionList
 
 from tests import sshd
+from tests.terminal import Terminal
 from tui.app import TorchprofApp
 from tui.cli import main
 from tui.screens.start import StartScreen
@@ -255,6 +257,28 @@ async def test_giving_up_ends_ssh_even_where_nothing_moves(server: sshd.Sshd, ca
         await task
     assert not set(server.clients()) - set(others)
     assert list(cache_home.iterdir()) == []
+
+
+def test_what_is_no_trace_is_left_at_once(server: sshd.Sshd) -> None:
+    """Though more of it is on its way, and does not come."""
+    (server.home / "prose.gz").write_bytes(
+        gzip.compress(b"no trace at all " + random.Random(1).randbytes(600_000).hex().encode())
+    )
+    others = server.clients()
+    with pytest.raises(TraceError, match="not a trace, but text that begins with: no trace at all"):
+        load_place(f"stuck:{server.home}/prose.gz")
+    assert not set(server.clients()) - set(others)
+
+
+def test_what_ssh_asks_is_asked_before_the_screen_is_drawn(server: sshd.Sshd) -> None:
+    assert "let nobody in" in refusal(f"locked:{server.home}/trace.json.gz")
+    program = [sys.executable, "-m", "tui", f"locked:{server.home}/trace.json.gz"]
+    with Terminal(program, folder=Path(__file__).parents[2]) as terminal:
+        terminal.wait_for("Enter passphrase for key")
+        terminal.send("open sesame\r")
+        terminal.wait_for("12,000 events", "CPU 1")
+        terminal.send("q")
+        assert terminal.wait_for_end() == 0
 
 
 @pytest.fixture

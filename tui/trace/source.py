@@ -12,7 +12,7 @@ import queue
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -71,6 +71,7 @@ class Source:
     that is known of something that is no local file.
 
     `packed_on_the_way`: it is stored as plain text, and only its way here is compressed; `consumed` counts the text.
+    `stop`: makes a read that another thread waits in come back.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Source:
         *,
         packed_on_the_way: bool = False,
         identity: str | None = None,
+        stop: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
         self.total = total
@@ -89,6 +91,7 @@ class Source:
         self.identity = identity
         self._stream = stream
         self._packed_on_the_way = packed_on_the_way
+        self._stop = stop
         self._cut = ""
         self._tally = Tally()
         self._head = self._peek()
@@ -107,7 +110,7 @@ class Source:
 
         What is cut short or damaged ends early, with a problem. Raises TraceError where reading itself fails.
         """
-        return iter(_Ahead(self._inflated())) if self.compression else self._stored(_PLAIN_BLOCK)
+        return iter(_Ahead(self._inflated(), self._stop)) if self.compression else self._stored(_PLAIN_BLOCK)
 
     @property
     def cut(self) -> bool:
@@ -245,8 +248,9 @@ def _folder(spec: str, path: Path) -> str:
 class _Ahead:
     """A thread that runs an iterator of blocks ahead of who takes them, by a few blocks."""
 
-    def __init__(self, blocks: Iterator[bytes]) -> None:
+    def __init__(self, blocks: Iterator[bytes], stop: Callable[[], None] | None = None) -> None:
         self._blocks = blocks
+        self._stop = stop
         self._queue: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inflate", daemon=True)
@@ -260,6 +264,8 @@ class _Ahead:
                 yield item
         finally:
             self._stopped.set()
+            if self._stop is not None:
+                self._stop()
             self._thread.join()
 
     def _run(self) -> None:

@@ -96,7 +96,8 @@ def open_remote(remote: Remote, ask: bool = False) -> Source:
         identity = None
         if len(known) > 2:  # the size alone tells too little
             identity = "\0".join(("ssh", remote.host, str(remote.port or ""), remote.path, *known))
-        return Source(remote.spec, stream, size, packed_on_the_way=way != "cat", identity=identity)
+        packed = way != "cat"
+        return Source(remote.spec, stream, size, packed_on_the_way=packed, identity=identity, stop=stream.stop)
     except BaseException:
         stream.close()
         raise
@@ -124,8 +125,7 @@ class _SshStream:
         self._remote = remote
         self._asked = ask
         self._held = b""
-        self._closing = False
-        self._lock = threading.Lock()
+        self._stopped = False
         self._errors: IO[bytes] = tempfile.TemporaryFile(prefix="torchprof-tui-")  # noqa: SIM115  (open as long as ssh runs)
         try:
             # stderr is a file: a master connection that ssh leaves behind would hold a pipe open.
@@ -165,18 +165,21 @@ class _SshStream:
             part, self._held = self._held[:size], self._held[size:]
             return part
         part = self._pipe.read(size) or b""
-        if not part and not self._closing:
+        if not part and not self._stopped:
             status = self._process.wait()
             if status:
                 raise CutError(f"the connection to {self._remote.name} ended early: {self._last_words(status)}")
         return part
 
-    def close(self) -> None:
-        with self._lock:
-            if self._closing:
-                return
-            self._closing = True
+    def stop(self) -> None:
+        """End ssh, if it still runs: nobody wants more. A read that waits in another thread then comes back."""
+        self._stopped = True
         self._end()
+
+    def close(self) -> None:
+        if self._pipe.closed:
+            return
+        self.stop()
         self._pipe.close()
         self._errors.close()
         self._restore()

@@ -74,7 +74,8 @@ def open_url(spec: str) -> Source:
         raise TraceError(f"{spec}: the file is empty")
     marks = [f"{mark}={facts[mark]}" for mark in _MARKS if facts.get(mark)]
     identity = "\0".join(("url", spec, str(size), *marks)) if size and marks else None
-    return Source(spec, _UrlStream(stream), size if isinstance(size, int) else None, identity=identity)
+    reader = _UrlStream(stream, files)
+    return Source(spec, reader, size if isinstance(size, int) else None, identity=identity, stop=reader.close)
 
 
 def _file_system(spec: str) -> tuple[Any, str]:
@@ -132,10 +133,14 @@ def _modified(entry: dict[str, Any]) -> float:
 
 
 class _UrlStream:
-    """A file of fsspec's, whose failures in mid-stream leave what has come."""
+    """A file of fsspec's, whose failures in mid-stream leave what has come.
 
-    def __init__(self, file: Any) -> None:
+    `files`: where it lies, held because some file systems close their files when nobody has them any more.
+    """
+
+    def __init__(self, file: Any, files: Any) -> None:
         self._file = file
+        self._files = files
 
     def read(self, size: int, /) -> bytes:
         try:
