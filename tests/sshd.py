@@ -101,6 +101,7 @@ class Sshd:
             # Long enough for the answer that precedes the file, and no longer.
             "nothing": f"{ASKED} | (head -n 2; sleep 0.2; kill -9 $PPID)",
             "stuck": f"{ASKED} | (head -c 400000; exec tail -f --pid=$PPID /dev/null)",
+            "drip": f"{ASKED} | (head -c 40000; exec tail -f --pid=$PPID /dev/null)",
             "nobody": f"{as_nobody}{ASKED}",
             "sftponly": "echo This service allows sftp connections only.; exit 1",
             "no_zstd": f"export PATH={tools['no_zstd']}; {ASKED}",

@@ -260,13 +260,13 @@ async def test_giving_up_ends_ssh_even_where_nothing_moves(server: sshd.Sshd, ca
 
 
 def test_what_is_no_trace_is_left_at_once(server: sshd.Sshd) -> None:
-    """Though more of it is on its way, and does not come."""
+    """Though more of it is on its way, does not come, and is waited for in a thread."""
     (server.home / "prose.gz").write_bytes(
         gzip.compress(b"no trace at all " + random.Random(1).randbytes(600_000).hex().encode())
     )
     others = server.clients()
     with pytest.raises(TraceError, match="not a trace, but text that begins with: no trace at all"):
-        load_place(f"stuck:{server.home}/prose.gz")
+        load_place(f"drip:{server.home}/prose.gz")
     assert not set(server.clients()) - set(others)
 
 

@@ -53,6 +53,7 @@ class Opening:
         """Block until nothing more is asked on the terminal, or Ctrl-C."""
         if self._child is not None:
             self._child.wait_for_word()
+        self._ask = False
 
     async def trace(self, report: Report) -> Trace:
         """The trace, when it is there. Raises LoadError with a line for the user.

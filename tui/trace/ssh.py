@@ -38,6 +38,8 @@ _LISTED = 200
 """Traces of a folder, at most: the newest."""
 
 _END_SECONDS = 2.0
+_HURRY_SECONDS = 1.0
+"""How long ssh may take to end; the shorter one where somebody waits for this process to end too."""
 
 _ENTRY = re.compile(r"(\d+):(\d+):\./(.+\.json(?:\.gz|\.zst|\.xz)?)")
 
@@ -141,7 +143,7 @@ class _SshStream:
             if isinstance(error, FileNotFoundError):
                 raise TraceError(f"{remote.spec}: needs ssh, OpenSSH's client, which is not here") from error
             raise TraceError(f"{remote.spec}: ssh cannot be started: {error.strerror}") from error
-        self._restore = _on_sigterm(self._process.kill)
+        self._restore = _on_sigterm(lambda: self._end(_HURRY_SECONDS))
         assert self._process.stdout is not None
         self._pipe = self._process.stdout
 
@@ -184,11 +186,12 @@ class _SshStream:
         self._errors.close()
         self._restore()
 
-    def _end(self) -> None:
+    def _end(self, patience: float = _END_SECONDS) -> None:
+        """First politely: ssh may have turned the terminal's echo off to ask for a password."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(_END_SECONDS)
+                self._process.wait(patience)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
