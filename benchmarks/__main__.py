@@ -22,6 +22,7 @@ from pathlib import Path
 from benchmarks import drawing, generate, opening, perfetto
 from benchmarks.measure import median
 from benchmarks.responsiveness import longest_pause
+from benchmarks.table import table_times
 
 MB = 1e6
 
@@ -130,6 +131,15 @@ def _target_rows(targets: list[Target]) -> list[str]:
     return [*rows, ""]
 
 
+def _table_rows(trace: Path, runs: int, targets: list[Target]) -> list[str]:
+    times = table_times(trace, runs)
+    targets.append(Target("profiler table of a loaded trace, ms", times[0].seconds * 1000, 300))
+    slowest = max(times[1:], key=lambda each: each.seconds if each.on_a_key else 0.0)
+    targets.append(Target(f"the table again ({slowest.name}), ms", slowest.seconds * 1000, 50))
+    rows = ["### The profiler's table", "", "| | median ms |", "|---|---|"]
+    return [*rows, *(f"| {each.name} | {each.seconds * 1000:.1f} |" for each in times), ""]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trace", type=Path)
@@ -143,6 +153,7 @@ def main() -> None:
         lambda: _opening_rows(trace, runs, targets, 400 * MB, 0.5),
         lambda: _opening_rows(_packed(trace), runs, targets, 400 * MB, 0.5),
         lambda: _drawing_rows(trace, targets),
+        lambda: _table_rows(trace, runs, targets),
         lambda: _pause_rows(trace, targets),
     ]
     if options.large:

@@ -11,15 +11,17 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 
 PICTURES = {
-    # the kernel that the second step's matmul became, with the chain above it lit
+    # the heaviest kernel beneath a search's hit: the chain above it lit, the cheatsheet beside the chain
     "explorer": [
         "sample:matmul_add_64_cold_eager",
         "--size",
-        "140x36",
+        "172x40",
         "--keys",
-        "slash,a,t,e,n,colon,colon,m,m,enter",
+        "slash,a,t,e,n,colon,colon,m,m,enter,l",
     ],
-    "training": ["sample:gpt2", "--size", "140x44"],
+    "kernel": ["sample:attention_flash", "--size", "140x44", "--keys", "slash,f,l,a,s,h,enter,l,down,down,k"],
+    "cheatsheet": ["sample:resnet18_starved_dataloader", "--size", "140x42", "--keys", "c,down,enter"],
+    "table": ["sample:gpt2_train_stack_memory", "--size", "140x40", "--keys", "t,down,down"],
     "start": ["--size", "140x36"],
 }
 """Picture → arguments of `torchprof-tui snapshot`."""

@@ -140,8 +140,10 @@ class Recorder:
                 self._give_up(error)
                 return
         if self._state == RECORD and plan.counted:
-            self._mark = torch.autograd.profiler.record_function(f"ProfilerStep#{self.step_number}")
-            self._mark.__enter__()
+            mark: Any = torch.autograd.profiler.record_function(f"ProfilerStep#{self.step_number}")
+            with self._held():  # a signal that ends the run here would find it half open
+                mark.__enter__()
+                self._mark = mark
 
     def _advance(self, wanted: str) -> None:
         """Bring the profiler from doing less to doing `wanted`."""
@@ -192,6 +194,7 @@ class Recorder:
         self._listeners.fail(error)
 
     def _close_mark(self) -> None:
-        mark, self._mark = self._mark, None
-        if mark is not None:
-            mark.__exit__(None, None, None)
+        if self._mark is not None:
+            with self._held():
+                mark, self._mark = self._mark, None
+                mark.__exit__(None, None, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,13 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("untimed"), max_examples=15)  # --hypothesis-profile=quick
 settings.load_profile("untimed")
+
+
+# Started in the background (`&`, nohup, some CI), we ignore ctrl+c and hang-ups, and so would every program that a test
+# ends with them.
+for _sign, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_sign) is signal.SIG_IGN:
+        signal.signal(_sign, _usual)
 
 
 @pytest.fixture(autouse=True, scope="session")

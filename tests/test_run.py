@@ -153,3 +153,45 @@ def test_an_interpreter_without_torch(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert err.startswith("torchprof-tui: no torch in ")
     assert "--python" in err
     assert not (tmp_path / "runs").exists()
+
+
+@needs_torch
+def test_from_the_start_screen_to_the_lanes_and_once_more(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tui"]
+    with Terminal(command, folder=tmp_path, PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1") as terminal:
+        terminal.wait_for("Record a run")
+        terminal.send("R")
+        terminal.wait_for("Workloads", "train_gpt")
+        terminal.send("\r")
+        terminal.wait_for("$ torchprof-tui run matmul_add")
+        terminal.send(" --size 8\r")
+        terminal.wait_for("1 cell", "ProfilerStep#3", "matmul")
+        terminal.send("r")
+        terminal.wait_for("Recording matmul_add --size 8")
+        terminal.wait_for("1 cell", "ProfilerStep#3", "matmul")
+        terminal.send("q")
+        assert terminal.wait_for_end() == 0
+    past = past_runs(str(tmp_path / "torchprof_runs"))
+    assert [each.request.command for each in past] == [("matmul_add", "--size", "8")] * 2
+    assert all("matmul_add (8, 8)" in Path(each.result.folder or "", "output.txt").read_text() for each in past)
+
+
+@needs_torch
+def test_a_hangup_in_a_run_saves_it_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ENDLESS)
+    with Terminal([sys.executable, "-m", "tui"], folder=tmp_path, PYTHONPATH=str(ROOT)) as terminal:
+        terminal.wait_for("Record a run")
+        terminal.send("R")
+        terminal.wait_for("Workloads")
+        terminal.send("train.py")
+        terminal.wait_for("run -- train.py")
+        terminal.send("\t\t0\x1b[B0\x1b[B100000")
+        terminal.wait_for("--active 100000")
+        terminal.send("\x12")
+        terminal.wait_for("step 5", "recording, step")
+        os.kill(terminal.pid, signal.SIGHUP)
+        terminal.wait_for_end()
+    wait_until(lambda: any(past.result.traces for past in past_runs(str(tmp_path / "torchprof_runs"))), tmp_path)
+    (past,) = past_runs(str(tmp_path / "torchprof_runs"))
+    assert past.result.ended in ("KeyboardInterrupt", "interrupted", "SIGTERM", "SIGHUP")
+    assert load(past.result.traces[0]).steps

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tui.cli import main
+from tui.commands.snapshot import is_key
 
 SAMPLE = "sample:matmul_add_64_cold_eager"
 
@@ -31,6 +32,14 @@ def test_keys_are_pressed(tmp_path: Path) -> None:
     screen = taken(tmp_path / "out.txt", SAMPLE, "--size", "120x40", "--keys", "slash,t,r,i,x,enter")
     assert screen != taken(tmp_path / "plain.txt", SAMPLE, "--size", "120x40")
     assert "trix" in screen
+
+
+def test_a_key_that_there_is_not_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["snapshot", SAMPLE, "--keys", "w,rihgt", "-o", str(tmp_path / "out.txt")]) == 2
+    assert capsys.readouterr().err.startswith("torchprof-tui: --keys: no key is called 'rihgt'")
+    named = ["right", "f5", "full_stop", "left_square_bracket", "escape", "pagedown", "question_mark", "space"]
+    keys = ["w", "A", "1", "]", "ctrl+p", "shift+tab", *named]
+    assert [key for key in keys if not is_key(key)] == []
 
 
 def test_svg_needs_nothing_from_anywhere(tmp_path: Path) -> None:

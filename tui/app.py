@@ -22,6 +22,7 @@ from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from tui.recent import remember
 from tui.screens.loading import LoadingScreen
@@ -32,7 +33,10 @@ from tui.trace.cache import prune
 from tui.trace.opening import Opening
 
 if TYPE_CHECKING:
+    from tui.runs.request import Request
     from tui.screens.explorer import ExplorerScreen
+    from tui.screens.run import RunScreen
+    from tui.screens.running import RunningScreen
 
 YOUNG_OBJECTS = 2_000
 """New objects after which a frame is followed by a small collection: a painted frame makes some thousands in cycles,
@@ -47,6 +51,8 @@ class TorchprofApp(App[None]):
         Binding("q", "quit", "quit", id="program.quit", tooltip="quit"),
         Binding("ctrl+c", "quit", "quit", show=False, system=True),
         Binding("o", "open_another", "open", id="program.open", tooltip="open another trace", show=False),
+        Binding("R", "record", "record", id="program.record", tooltip="record a run, and open its trace", show=False),
+        Binding("r", "again", "run again", id="program.again", tooltip="run again what this trace is of", show=False),
     ]
 
     def __init__(
@@ -69,6 +75,7 @@ class TorchprofApp(App[None]):
         self._cache = cache
         self._at = at
         self._debug_errors = debug
+        self._environment = dict(os.environ)  # what a run is to find: we set some of it for ourselves
 
     def on_mount(self) -> None:
         # Over the app's own empty screen, which always stays at the bottom: a screen that was not pushed cannot be
@@ -83,7 +90,7 @@ class TorchprofApp(App[None]):
     # -- opening -------------------------------------------------------------------------------------------
 
     def action_open_another(self) -> None:
-        if not isinstance(self.screen, StartScreen):
+        if not self._busy() and not isinstance(self.screen, StartScreen):
             self.push_screen(StartScreen(over=self._shown is not None))
 
     def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
@@ -146,6 +153,63 @@ class TorchprofApp(App[None]):
         else:
             await self.switch_screen(StartScreen())
 
+    # -- recording -----------------------------------------------------------------------------------------
+
+    def _busy(self) -> bool:
+        """Whether a run goes on, which must not be left by the way; then it is said how."""
+        busy: bool = getattr(self.screen, "busy", False)
+        if busy:
+            self.notify("a run goes on: ctrl+c stops it and keeps what it recorded", markup=False)
+        return busy
+
+    def action_record(self) -> None:
+        from tui.screens.run import RunScreen
+        from tui.screens.running import RunningScreen
+
+        if self._busy() or isinstance(self.screen, (RunScreen, LoadingScreen)):
+            return
+        if isinstance(self.screen, RunningScreen):
+            self.switch_screen(RunScreen(self.screen.request, self.screen.cwd))
+        else:
+            self.push_screen(RunScreen())
+
+    def action_again(self) -> None:
+        """On the lanes of a trace that was recorded here. It stays below, until the new one is there."""
+        if self._shown is None or self.screen.TITLE != "explorer":
+            return
+        from tui.runs.past import asked_for
+
+        asked = asked_for(self._shown.spec)
+        if asked is None:
+            self.notify("nothing says how this trace was recorded; R records a run", markup=False)
+        else:
+            self.push_screen(self._screen_of(*asked))
+
+    def on_start_screen_record_asked(self) -> None:
+        self.action_record()
+
+    def on_run_screen_asked(self, message: RunScreen.Asked) -> None:
+        self.switch_screen(self._screen_of(message.request, message.cwd))
+
+    def on_running_screen_again(self, message: RunningScreen.Again) -> None:
+        self.switch_screen(self._screen_of(message.request, message.cwd))
+
+    def _screen_of(self, request: Request, cwd: str) -> RunningScreen:
+        from tui.screens.running import RunningScreen
+
+        return RunningScreen(request, cwd, self._environment)
+
+    def on_running_screen_recorded(self, message: RunningScreen.Recorded) -> None:
+        if message.traces > 1:
+            self.notify(f"the first of {message.traces} traces; o lists the others", markup=False)
+        self._open(message.trace)
+
+    def on_run_screen_left(self) -> None:
+        self.pop_screen()
+
+    def on_running_screen_left(self) -> None:
+        self.pop_screen()
+
     # -- garbage -------------------------------------------------------------------------------------------
 
     def _settle(self, screen: ExplorerScreen) -> None:
@@ -179,6 +243,7 @@ class TorchprofApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         yield SystemCommand("Open another trace", "recent ones, this folder's, samples: o", self.action_open_another)
+        yield SystemCommand("Record a run", "a workload, or a command of your own: R", self.action_record)
         other = "light" if self.current_theme.dark else "dark"
         yield SystemCommand(f"{other.capitalize()} theme", "change all colours", partial(self._use_theme, other))
         yield SystemCommand("Quit", "key: q", self.action_quit)
@@ -196,8 +261,11 @@ class TorchprofApp(App[None]):
             super()._print_error_renderables()
             return
         if self._exit_renderables and self._exception is not None:
-            log = self._keep_log("".join(traceback.format_exception(self._exception)))
-            name = type(self._exception).__name__
+            error: BaseException = self._exception
+            if isinstance(error, WorkerFailed):  # which says that a worker failed, but not where
+                error = error.error
+            log = self._keep_log("".join(traceback.format_exception(error)))
+            name = type(error).__name__
             print(f"torchprof-tui: stopped by a bug of its own ({name}); the details are in {log}", file=sys.stderr)
         self._exit_renderables.clear()
 

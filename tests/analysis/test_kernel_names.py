@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.analysis.kernel_names import KernelClass, class_of_names, decode
+from tui.analysis.kernel_names import KernelClass, decode
+from tui.analysis.kernel_names.classes import class_of_names
 from tui.analysis.kernel_names.syntax import dtype, function, number, qualified
 from tui.analysis.kernel_names.triton import split_operations
 

@@ -87,7 +87,7 @@ async def test_a_real_kernel_and_what_limits_it(size: tuple[int, int]) -> None:
         for part in (
             "grid 4×2×1 = 8 blocks",
             "168 registers a thread",
-            "19 %",
+            "18.8 %",
             "registers and shared memory",
             "3 of this name",
         ):
@@ -140,3 +140,51 @@ async def test_the_tree_opens_filters_and_leads_back() -> None:
         await pilot.press("T", "escape")
         assert screen.app.screen is screen
         assert not screen.query_one(Input).has_focus
+
+
+async def test_the_trees_shares_are_of_all_gpu_time() -> None:
+    """Two threads that launch: neither has all of it."""
+    shown = trace(
+        runtime("cudaLaunchKernel", 0, 10, corr=1),
+        kernel("gemm", 20, 30, corr=1),
+        runtime("cudaLaunchKernel", 60, 10, corr=2, thread=2),
+        kernel("add", 80, 10, corr=2),
+    )
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await pilot.press("T")
+        tree = screen.app.screen
+        assert isinstance(tree, TreeScreen)
+        await until(pilot, lambda: tree.nodes is not None)
+        await pilot.pause()
+        lines = [strip.text for strip in tree._compositor.render_strips()]
+        shares = [line.split()[-2] for line in lines if "CPU" in line]
+        assert shares == ["75", "25"]
+
+
+async def test_beside_the_chain_stands_the_gpu_work_that_is_selected() -> None:
+    shown = trace(
+        cpu("op", 0, 100),
+        *(runtime("cudaLaunchKernel", 10 * k, 5, corr=k) for k in (1, 2)),
+        *(kernel(f"kernel_{k}", 100 * k, 40 - 10 * k, corr=k) for k in (1, 2)),
+    )
+    async with explorer(shown, (160, 48)) as (screen, pilot):
+        select(screen, event_of(shown, "op"))
+        await pilot.press("l")
+        await until(pilot, lambda: "launch latency 90.0 µs" in text_of(screen))
+        await pilot.press("down", "down", "down")
+        assert screen.walk.selected == event_of(shown, "kernel_2")
+        await until(pilot, lambda: "launch latency 180.0 µs" in text_of(screen))
+        assert screen._inspection.chain.text().split("\n")[0].endswith(" kernel_2")
+        await pilot.press("up", "up")
+        assert shown.event(screen.walk.selected).name == "cudaLaunchKernel"
+        await until(pilot, lambda: "launch latency 90.0 µs" in text_of(screen))
+
+
+async def test_a_long_name_leaves_room_for_what_is_said_of_it() -> None:
+    name = "void " + "".join(f"space_{k}::" for k in range(60)) + "kernel<int>(int)"
+    shown = trace(kernel(name, 0, 10, grid=[4, 1, 1], block=[64, 1, 1]))
+    async with explorer(shown, (80, 24)) as (screen, pilot):
+        select(screen, event_of(shown, name))
+        await pilot.press("k")
+        await until(pilot, lambda: "grid 4×1×1" in text_of(screen))
+        assert "".join(screen._inspection.kernel.text().split()).count("space_59::kernel") == 1

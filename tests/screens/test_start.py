@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
 from sample_traces import SAMPLES, find
 from tui import nearby, recent
 from tui.app import TorchprofApp
+from tui.screens.guide import GUIDE
 from tui.screens.loading import LoadingScreen, bar, numbers
 from tui.screens.start import StartScreen, ago
 from tui.trace import cache
@@ -236,3 +240,10 @@ def test_a_damaged_list_is_an_empty_one(stored: str) -> None:
     assert recent.recent() == []
     recent.remember("host:a.json")
     assert [entry.spec for entry in recent.recent()] == ["host:a.json"]
+
+
+def test_the_guides_lines_fit_beside_the_list_and_its_code_is_python() -> None:
+    lines = GUIDE.plain.split("\n")
+    assert max(map(cell_len, lines)) <= 60
+    code = lines[lines.index("Record a trace of your own") + 1 : lines.index("Without this screen") - 1]
+    ast.parse(textwrap.dedent("\n".join(code)))

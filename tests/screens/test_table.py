@@ -6,14 +6,21 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from textual.pilot import Pilot
 
 from tests.screens.explorer_app import SAMPLES, event_of, explorer, settled, two_steps, until
+from tui.analysis.table.profile import Profile
+from tui.analysis.table.shares import shares
 from tui.screens.explorer import ExplorerScreen
 from tui.screens.table import TableScreen
+from tui.screens.terminal import palette_for
+from tui.trace.kinds import GPU_WORK
 from tui.trace.loader import load
 from tui.trace.trace import Trace
+from tui.widgets.painted import Painted
+from tui.widgets.sheet_rows import layout
 
 
 def text(screen: TableScreen) -> str:
@@ -177,3 +184,61 @@ async def test_every_tab_and_group_of_a_real_trace(size: tuple[int, int]) -> Non
         assert "GPT2Block" in "".join(seen) or size[1] < 40  # further down on a small screen
         for part in ("by shape", "by class", "[memory]", "[copies]", "peak"):
             assert any(part in said for said in seen), part
+
+
+async def test_pictures_of_where_gpu_time_goes() -> None:
+    shown = load(str(SAMPLES / "gpt2_train_stack_memory.pt.trace.json.gz"), cache=False)
+    async with explorer(shown, (120, 44)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        await pilot.press("shift+tab")
+        await until(pilot, lambda: "GPU time by kernel class" in text(table))
+        said = text(table)
+        assert "elementwise" in said
+        assert "ProfilerStep#3" in said
+        shares = [float(line.split("%")[0].split()[-1]) for line in said.split("\n")[2:12]]
+        assert shares == sorted(shares, reverse=True)
+        await pilot.press("J", "down", "left", "r", "enter", "e", "y")
+        assert table.app.screen is table
+        await pilot.press("tab")
+        await until(pilot, lambda: "[profiler table]" in text(table) and len(listed(table)) > 100)
+
+
+def test_the_shares_add_up() -> None:
+    shown = load(str(SAMPLES / "gpt2_train_stack_memory.pt.trace.json.gz"), cache=False)
+    found = shares(Profile(shown))
+    work = np.isin(shown.kind, [int(kind) for kind in GPU_WORK])
+    whole = int(shown.duration[work].sum())
+    assert sum(each.time for each in found.classes) == whole
+    assert sum(each.share for each in found.classes) == pytest.approx(1)
+    assert sum(each.time for each in found.modules) == whole
+    assert int(found.of_step.sum()) <= whole
+    for place, each in enumerate(shown.steps):
+        launched = [
+            int(shown.duration[event])
+            for event in np.flatnonzero(work).tolist()
+            if each.start <= int(shown.start[shown.links.launch_of[event]]) < each.start + each.duration
+        ]
+        assert int(found.of_step[place].sum()) == sum(launched)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+async def test_no_share_stands_without_the_column_that_it_is_of(width: int) -> None:
+    async with explorer(two_steps(), (width, 30)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        assert table._made is not None
+        for sort in ("self_gpu", "calls", "gpu"):
+            kept = [field.key for field in layout(table._made.sheet, width, sort).fields]
+            assert sort in kept
+            assert [key for key in kept if key.endswith("_share") and key.removesuffix("_share") not in kept] == []
+
+
+async def test_another_theme_reaches_the_table_and_the_tree() -> None:
+    for key in "tT":
+        async with explorer(two_steps(), (120, 40)) as (screen, pilot):
+            await settled(pilot)
+            await pilot.press(key)
+            shown = screen.app.screen
+            assert shown is not screen
+            screen.app.theme = "textual-light"
+            await pilot.pause()
+            assert {widget.palette for widget in shown.query(Painted)} == {palette_for(screen.app)}

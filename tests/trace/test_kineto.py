@@ -454,7 +454,7 @@ NO_TRACES = {
     b'"traceEvents"': "the JSON value",
     b"{}": "an empty object",
     b'{"a": 1}': "without traceEvents (keys: a)",
-    b'{"traceEvents": 5}': "without traceEvents",
+    b'{"traceEvents": 5}': "whose traceEvents is no list",
     b"{nothing of interest": "text that begins with",
     bytes(range(256)) * 64: "binary data",
     b"\x7fELF\2\1\1\0\0\0": "binary data",

@@ -64,6 +64,18 @@ def test_without_the_cache_nothing_is_kept(home: Path) -> None:
     assert not loaded.place.folder.exists()
 
 
+def test_args_that_are_no_object_are_shown_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "odd.json"
+    given: list[Any] = [[1, 2], "text", 5, None, [], {"a": 1}]
+    entries = [
+        {"ph": "X", "name": "x", "ts": k, "dur": 1, "pid": 1, "tid": 1, "args": args} for k, args in enumerate(given)
+    ]
+    path.write_text(json.dumps(entries), encoding="utf-8")
+    trace = load(str(path), cache=False)
+    found = [trace.event(event).args() for event in range(len(trace))]
+    assert found == [{"args": [1, 2]}, {"args": "text"}, {"args": 5}, {}, {}, {"a": 1}]
+
+
 def test_a_damaged_cache_is_built_again() -> None:
     first = load_place(SAMPLE)
     for file in first.place.folder.iterdir():

@@ -106,6 +106,17 @@ def test_damaged_gzip_is_no_error(tmp_path: Path) -> None:
     assert kinds(source) == [DAMAGED_COMPRESSION]
 
 
+def test_a_small_damaged_gzip_is_read_up_to_the_damage(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(TEXT))
+    where = len(packed) // 2
+    packed[where : where + 200] = os.urandom(200)
+    source = open_source(write(tmp_path, bytes(packed)))
+    text = text_of(source)
+    assert kinds(source) == [DAMAGED_COMPRESSION]
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(text, TEXT, strict=False)))
+    assert same > len(TEXT) // 3
+
+
 def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(TEXT, mtime=0))))
     source = open_source("-")

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
+from textual.app import App, ComposeResult
 
 from tui.widgets.names import clean
 from tui.widgets.painted import line
-from tui.widgets.text_panel import columns, wrap
+from tui.widgets.text_panel import Lines, TextPanel, columns, wrap
 
 PLAIN, BOLD = Style(), Style(bold=True)
 
@@ -43,3 +44,23 @@ def test_a_line_is_exact_and_merged(runs: list[tuple[str, Style]], width: int) -
     segments = list(strip)
     assert cell_len(strip.text) == width
     assert all(left.style is not right.style for left, right in itertools.pairwise(segments))
+
+
+class Numbers(TextPanel):
+    """Twenty lines that end in a number at the panel's right edge."""
+
+    def content(self, width: int) -> Lines:
+        return [[(f"{number:>{width}}", PLAIN)] for number in range(1000, 1020)]
+
+
+class NumbersApp(App[None]):
+    def compose(self) -> ComposeResult:
+        yield Numbers()
+
+
+async def test_how_much_lies_below_covers_no_text() -> None:
+    app = NumbersApp()
+    async with app.run_test(size=(30, 5)) as pilot:
+        await pilot.pause()
+        lines = [strip.text.split() for strip in app.screen._compositor.render_strips()]
+        assert lines == [["1000"], ["1001"], ["1002"], ["1003"], ["1004", "▾15"]]

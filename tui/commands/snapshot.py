@@ -41,12 +41,24 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("-: a snapshot needs a file")
     os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"  # whatever terminal this is called from
     keys = [key for key in options.keys.split(",") if key]
+    for key in keys:
+        if not is_key(key):
+            raise UsageError(f"--keys: no key is called {key!r}; letters and names such as right, enter, space, slash")
     picture = asyncio.run(_taken(options, (int(size[1]), int(size[2])), keys, output.suffix == ".svg"))
     try:
         output.write_text(picture, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"-o: {options.output}: {error.strerror}") from error
     return 0
+
+
+def is_key(key: str) -> bool:
+    """Whether Textual knows a key by this name, modifiers before it or not: `w`, `right`, `ctrl+p`, `full_stop`."""
+    from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
+
+    name = key.rpartition("+")[2]
+    named = {*Keys, *KEY_NAME_REPLACEMENTS.values()}
+    return len(name) == 1 or name in named or key_to_character(name) is not None
 
 
 async def _taken(options: argparse.Namespace, size: tuple[int, int], keys: list[str], svg: bool) -> str:

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sort",
         metavar="COLUMN",
-        help="self_gpu, gpu, self_cpu, cpu, gpu_avg, cpu_avg, calls, name; default: GPU time for people, else as torch",
+        help="self_gpu, gpu, self_cpu, cpu, gpu_avg, cpu_avg, calls, name (what took most; JSON, CSV: torch's order)",
     )
     parser.add_argument("--limit", metavar="N", type=_rows, help=f"so many rows (0: all; for people {ROWS}, else all)")
     parser.add_argument("--by", choices=BY, default="name", help="what makes a row (name)")
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     profile = Profile(loaded.trace)
     sheet = _sheet(profile, options)
     for_people = not (options.json or options.csv or options.markdown)
-    key = _sort_key(sheet, options.sort, for_people or options.markdown)
+    key = _sort_key(sheet, options.sort, for_people or options.markdown or options.of != "calls")
     order = sheet.order(key).tolist() if key else list(range(len(sheet)))
     limit = ROWS if options.limit is None and for_people else options.limit or None
     _print(options, sheet, order[:limit], len(order))

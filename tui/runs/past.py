@@ -25,10 +25,13 @@ class Past:
     result: Result
 
 
-def remember(folder: str, request: Request) -> None:
-    """Leave `request` in the run's folder. A folder that cannot be written costs the repeating of this run alone."""
+def remember(folder: str, request: Request, cwd: str | None = None) -> None:
+    """Leave `request`, made in `cwd` (None: here), in the run's folder. One that cannot be written costs the repeating
+    of this run alone.
+    """
+    cwd = cwd or os.getcwd()
     with contextlib.suppress(OSError), open(os.path.join(folder, ASKED), "w", encoding="utf-8") as file:
-        json.dump({**asdict(request), "output": os.path.abspath(request.output), "cwd": os.getcwd()}, file, indent=1)
+        json.dump({**asdict(request), "output": os.path.join(cwd, request.output), "cwd": cwd}, file, indent=1)
 
 
 def asked_for(trace: str) -> tuple[Request, str] | None:

@@ -450,6 +450,7 @@ class ExplorerScreen(Screen[None]):
 
     def on_panel_picked(self, message: PanelPicked) -> None:
         self._dock.show(message.panel)
+        self._inspection.light()
 
 
 def _cpu_time(trace: Trace) -> Intervals:

@@ -19,15 +19,16 @@ from a training step down to the GPU kernel that it became.
   [b]m[/b]       mark a range: what happened in it
   [b]?[/b]       every key      [b]ctrl+p[/b]  every command
 
-[b]Record a trace of your own[/b]
+[b]Record a trace of your own:[/b] [b]R[/b], or in your own code
   from torch.profiler import profile, schedule
-  with profile(schedule=schedule(wait=1, warmup=1, active=3),
-               with_stack=True) as prof:
+  steps = schedule(wait=1, warmup=1, active=3)
+  with profile(schedule=steps, with_stack=True) as prof:
       for batch in loader:
           train_step(batch); prof.step()
   prof.export_chrome_trace("trace.json.gz")
 
 [b]Without this screen[/b]
   torchprof-tui info trace.json.gz --json
+  torchprof-tui check trace.json.gz
   torchprof-tui snapshot trace.json.gz -o picture.svg
 """)

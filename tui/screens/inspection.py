@@ -211,6 +211,8 @@ class Inspection:
             return
         if self.chain.wants(message.chain.event):
             self.chain.learn(message.chain, message.kernel)
+        else:
+            self.chain.learn_end(message.chain, message.kernel)
         self.kernel.learn(message.chain, message.kernel)
         if self.follows is Follows.SELECTION:
             self._recheck()

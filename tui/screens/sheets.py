@@ -16,7 +16,8 @@ from tui.trace.arrays import Bool
 from tui.trace.ruler import format_time
 from tui.widgets.units import format_value
 
-TABS = ("profiler table", "kernels", "copies", "collectives", "memory")
+PICTURES = "pictures"
+TABS = ("profiler table", "kernels", "copies", "collectives", "memory", PICTURES)
 SORT = {
     "profiler table": "self_gpu",
     "kernels": "total",

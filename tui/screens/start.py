@@ -36,6 +36,11 @@ RECENT_SHOWN, NEARBY_SHOWN = 8, 12
 
 NAME_CELLS = 34
 
+RECORD_HINT = "runs it under torch.profiler, shows what it prints, then opens the trace"
+
+RECORD = "\0record"
+"""The line that opens no trace; no path is called so."""
+
 WIDE = 118
 """From this width on the guide has room beside the list."""
 
@@ -67,6 +72,9 @@ class StartScreen(Screen[None]):
         """Open this."""
 
         spec: str
+
+    class RecordAsked(Message):
+        """Record a run."""
 
     class Left(Message):
         """Esc, where there is something to go back to."""
@@ -101,7 +109,7 @@ class StartScreen(Screen[None]):
         self._fill([], [])
         back = "   esc back" if self._over else ""
         self.query_one("#start-keys", Static).update(
-            f"↑ ↓ choose   enter open   o type a path{back}   ctrl+p commands   q quit"
+            f"↑ ↓ choose   enter open   o type a path   R record a run{back}   ctrl+p commands   q quit"
         )
         self._look_around()
 
@@ -120,6 +128,7 @@ class StartScreen(Screen[None]):
         touched = current is not None and current != self._first
         sections = [
             *self._elsewhere_section(),
+            ("New", [Row(RECORD, "Record a run", "a workload, or a command of your own: R", RECORD_HINT)]),
             ("Recent", [_recent_row(entry) for entry in known[:RECENT_SHOWN]]),
             (f"In this folder, {clean(str(self._folder.absolute()))}", self._nearby_rows(found)),
             (f"Samples ({ORIGIN})", [Row(f"sample:{s.name}", s.name, s.ran, s.look) for s in SAMPLES]),
@@ -136,12 +145,13 @@ class StartScreen(Screen[None]):
             listing.add_options(options)
             if current is not None and touched and current in self._rows:
                 listing.highlighted = listing.get_option_index(current)
-            else:
-                listing.action_first()
+            elif self._first is not None:
+                listing.highlighted = listing.get_option_index(self._first)
 
     @property
     def _first(self) -> str | None:
-        return next(iter(self._rows), None)
+        """The first trace."""
+        return next((spec for spec in self._rows if spec != RECORD), None)
 
     def _elsewhere_section(self) -> list[tuple[str, list[Row]]]:
         if self._elsewhere is None:
@@ -170,7 +180,9 @@ class StartScreen(Screen[None]):
         self.query_one("#start-hint", Static).update(Content(clean(row.hint) if row else ""))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        if event.option_id is not None:
+        if event.option_id == RECORD:
+            self.post_message(self.RecordAsked())
+        elif event.option_id is not None:
             self.post_message(self.Chosen(event.option_id))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

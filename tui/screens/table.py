@@ -18,11 +18,12 @@ from tui.analysis.table.groups import NotRecordedError
 from tui.analysis.table.profile import Profile
 from tui.analysis.table.row_detail import RowDetail, row_detail, row_of_event
 from tui.analysis.table.scope import in_lane, in_range, in_step
+from tui.analysis.table.shares import Shares, shares
 from tui.analysis.table.sheets import Sheet
 from tui.analysis.table.table import By
 from tui.messages import PromptChanged, PromptClosed, PromptSubmitted
 from tui.screens.reading import Reading
-from tui.screens.sheets import SORT, TABS, Made, foot, make
+from tui.screens.sheets import PICTURES, SORT, TABS, Made, foot, make
 from tui.screens.terminal import palette_for
 from tui.screens.walk import Walk
 from tui.trace.arrays import I64, Bool
@@ -30,6 +31,7 @@ from tui.widgets import sheet_rows
 from tui.widgets.dock import Tabs
 from tui.widgets.names import clean
 from tui.widgets.painted import Painted, Run
+from tui.widgets.pictures import Pictures
 from tui.widgets.prompt import Prompt
 from tui.widgets.row_list import RowList, RowPicked
 from tui.widgets.row_panel import RowPanel
@@ -60,6 +62,14 @@ class SheetMade(Message):
     def __init__(self, asked: tuple[object, ...], made: Made | None, problem: str) -> None:
         super().__init__()
         self.asked, self.made, self.problem = asked, made, problem
+
+
+class SharesMade(Message):
+    """What the pictures are drawn from."""
+
+    def __init__(self, found: Shares) -> None:
+        super().__init__()
+        self.shares = found
 
 
 class RowRead(Message):
@@ -119,6 +129,7 @@ class TableScreen(Screen[int | None]):
         self._tabs = Tabs([(tab, tab) for tab in TABS])
         self._list = RowList(self._row, self._head, id="rows")
         self._panel = RowPanel(id="row-panel")
+        self._pictures = Pictures(id="pictures")
         self._status = Status(id="table-status")
         self._prompt = Prompt(id="prompt")
         self._reading = Reading(self)
@@ -127,16 +138,22 @@ class TableScreen(Screen[int | None]):
         yield self._tabs
         yield self._list
         yield self._panel
+        yield self._pictures
         yield self._status
         yield self._prompt
 
     def on_mount(self) -> None:
-        palette = palette_for(self.app)
-        for widget in self.query(Painted):
-            widget.palette = palette
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._repaint())
+        self._repaint()
         self._tabs.show(self._tab)
         self._status.keys(HINTS)
         self._ask()
+
+    def _repaint(self) -> None:
+        """All our colours anew: the theme has changed."""
+        palette = palette_for(self.app)
+        for widget in self.query(Painted):
+            widget.palette = palette
 
     def on_resize(self) -> None:
         height = self.size.height
@@ -152,6 +169,10 @@ class TableScreen(Screen[int | None]):
 
     def _ask(self) -> None:
         self._status.say("adding up …")
+        self.set_class(self._tab == PICTURES, "drawn")
+        if self._tab == PICTURES:
+            self._reading.ask("sheet", lambda: SharesMade(shares(self.profile)))
+            return
         self._reading.ask("sheet", partial(self._make, self._asked))
 
     def _make(self, asked: tuple[object, ...]) -> SheetMade:
@@ -166,6 +187,11 @@ class TableScreen(Screen[int | None]):
             return SheetMade(asked, None, str(error))
         except (OSError, LookupError) as error:
             return SheetMade(asked, None, f"the trace file cannot be read any more: {error}")
+
+    def on_shares_made(self, message: SharesMade) -> None:
+        self._pictures.learn(message.shares)
+        if self._tab == PICTURES:
+            self._status.say("whole trace · J K scroll")
 
     def on_sheet_made(self, message: SheetMade) -> None:
         if message.asked != self._asked:
@@ -274,6 +300,9 @@ class TableScreen(Screen[int | None]):
     # -- keys ----------------------------------------------------------------------------------------------
 
     def action_move(self, rows: int) -> None:
+        if self._tab == PICTURES:
+            self._pictures.scroll_lines(rows)
+            return
         self._list.by(rows)
         self._moved()
 
@@ -285,15 +314,16 @@ class TableScreen(Screen[int | None]):
         self._moved()
 
     def action_sort(self, direction: int) -> None:
-        if self._made is not None:
+        if self._made is not None and self._tab != PICTURES:
             keys = [field.key for field in self._made.sheet.fields]
             self._sort[self._tab] = keys[(keys.index(self._sort[self._tab]) + direction) % len(keys)]
             self._descending = True
             self._relist()
 
     def action_reverse(self) -> None:
-        self._descending = not self._descending
-        self._relist()
+        if self._tab != PICTURES:
+            self._descending = not self._descending
+            self._relist()
 
     def action_tab(self, direction: int) -> None:
         self._tab = TABS[(TABS.index(self._tab) + direction) % len(TABS)]
@@ -320,10 +350,11 @@ class TableScreen(Screen[int | None]):
         self._panel.move(distance)
 
     def action_panel(self, direction: int) -> None:
-        self._panel.scroll_lines(direction * max(1, self._panel.size.height - 1))
+        panel = self._pictures if self._tab == PICTURES else self._panel
+        panel.scroll_lines(direction * max(1, panel.size.height - 1))
 
     def action_show(self) -> None:
-        if self._panel.event >= 0:
+        if self._tab != PICTURES and self._panel.event >= 0:
             self.dismiss(self._panel.event)
 
     def action_back(self) -> None:
@@ -345,7 +376,7 @@ class TableScreen(Screen[int | None]):
         self._open_prompt(EXPORT, ".csv, .json or .md", "table.csv")
 
     def _open_prompt(self, purpose: str, hint: str, text: str) -> None:
-        if self._made is not None:
+        if self._made is not None and self._tab != PICTURES:
             self.add_class("asking")
             self._prompt.ask(purpose, hint, text)
 
@@ -400,7 +431,7 @@ class TableScreen(Screen[int | None]):
         return self._made.sheet
 
     def action_copy(self) -> None:
-        if self._made is not None:
+        if self._made is not None and self._tab != PICTURES:
             self.app.copy_to_clipboard(export.to_markdown(self._sheet, self._order.tolist(), clean))
             self._status.say(f"copied {len(self._order):,} rows as Markdown")
 

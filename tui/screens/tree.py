@@ -21,15 +21,16 @@ from tui.widgets.names import clean, cut, short
 from tui.widgets.painted import Painted, Run
 from tui.widgets.row_list import RowList, RowPicked
 from tui.widgets.status import Status
+from tui.widgets.title import short_label
 from tui.widgets.units import format_share
 
 HINTS = (
-    ("↑↓", "move"),
-    ("→ ←", "open, close"),
-    ("+ -", "open, close all"),
-    ("enter", "show on the lanes"),
-    ("letters", "filter"),
     ("esc", "back"),
+    ("→ ←", "open, close"),
+    ("enter", "on the lanes"),
+    ("letters", "filter"),
+    ("+ -", "open, close all"),
+    ("↑↓", "move"),
 )
 NUMBER_CELLS = 54
 DEEPEST_INDENT = 40
@@ -66,7 +67,7 @@ class TreeScreen(Screen[int | None]):
         self._shut: Bool = np.zeros(0, np.bool_)
         self._shown: I32 = np.zeros(0, np.int32)
         self._names: list[str] = []
-        self._most_gpu = 1
+        self._all_gpu = 1
         self._list = RowList(self._row, self._head, id="tree")
         self._status = Status(id="tree-status")
 
@@ -75,12 +76,17 @@ class TreeScreen(Screen[int | None]):
         yield self._status
 
     def on_mount(self) -> None:
-        palette = palette_for(self.app)
-        for widget in self.query(Painted):
-            widget.palette = palette
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._repaint())
+        self._repaint()
         self._status.keys(HINTS)
         self._status.say("putting the tree together …")
         self._grow()
+
+    def _repaint(self) -> None:
+        """All our colours anew: the theme has changed."""
+        palette = palette_for(self.app)
+        for widget in self.query(Painted):
+            widget.palette = palette
 
     @work(thread=True)
     def _grow(self) -> None:
@@ -91,7 +97,7 @@ class TreeScreen(Screen[int | None]):
         self.nodes = tree
         self._names = [name.lower() for name in self.trace.names]
         self._shut = tree.first_look()
-        self._most_gpu = max(int(tree.gpu.max(initial=0)), 1)
+        self._all_gpu = max(sum(int(tree.gpu[root]) for root in tree.roots), 1)
         self._relist(0)
 
     # -- what is listed ------------------------------------------------------------------------------------
@@ -126,7 +132,7 @@ class TreeScreen(Screen[int | None]):
     def _head(self, width: int) -> list[Run]:
         palette = self._list.palette
         room = max(width - NUMBER_CELLS, 12)
-        title = f" dispatch tree · {clean(self.trace.label)}"
+        title = f" dispatch tree · {short_label(self.trace.label)}"
         numbers = f"{'calls':>9} {'total':>11} {'self':>11} {'GPU':>11} {'':>9}"
         return [(cut(title, room).ljust(room), palette.strong), (numbers, palette.muted)]
 
@@ -153,7 +159,7 @@ class TreeScreen(Screen[int | None]):
             (text, _style(palette, chosen, node in tree.roots)),
             (" " * max(room - 2 - len(lead) - cell_len(text), 0), palette.text),
             (numbers, palette.active if chosen else palette.text),
-            (f"{format_share(gpu / self._most_gpu):>7}" if gpu else " " * 7, palette.muted),
+            (f"{format_share(gpu / self._all_gpu):>7}" if gpu else " " * 7, palette.muted),
         ]
 
     def _label(self, node: int, room: int) -> str:

@@ -72,6 +72,8 @@ class Document:
         if not self._lists:
             if not self._keys:
                 raise self.refused("an empty object")
+            if "traceEvents" in self._keys:
+                raise self.refused("a JSON object whose traceEvents is no list")
             raise self.refused(f"a JSON object without traceEvents (keys: {excerpt(', '.join(self._keys))})")
 
     def _next(self) -> bytes:

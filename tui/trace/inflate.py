@@ -8,6 +8,12 @@ from typing import Any, Protocol
 BLOCK = 4 << 20
 """Most bytes that one call inflates (zstd: about). The thread asks for the interpreter once a block, so it is large."""
 
+SMALL_BLOCK = 1 << 10
+"""Most bytes lost before damaged ones near a stream's beginning."""
+
+KEPT = 1 << 20
+"""Most packed bytes from a stream's beginning that are kept, for when they turn out to be damaged."""
+
 
 class DamagedError(Exception):
     """The compressed bytes are wrong; `str()` is the library's own word for it."""
@@ -57,15 +63,40 @@ class _Library:
 
 
 class _Gzip(_Library):
+    """A call that meets damage yields nothing of its block, and a small trace is one block: what was packed is kept
+    while it is little, and then inflated again in small steps, as far as it goes."""
+
     def __init__(self) -> None:
         from isal import isal_zlib
 
         super().__init__(isal_zlib.decompressobj(wbits=31), isal_zlib.error)  # type: ignore[arg-type]  # its stub says an instance
+        self._again: Any = isal_zlib.decompressobj(wbits=31)
+        self._kept: bytearray | None = bytearray()
+        self._given = 0
 
     def _feed(self, packed: bytes) -> Iterator[bytes]:
-        while packed and not self.ended:
-            yield self._inflater.decompress(packed, BLOCK)
-            packed = self._inflater.unconsumed_tail
+        if self._kept is not None:
+            self._kept += packed
+            if len(self._kept) > KEPT:
+                self._kept = None
+        try:
+            while packed and not self.ended:
+                text = self._inflater.decompress(packed, BLOCK)
+                self._given += len(text)
+                yield text
+                packed = self._inflater.unconsumed_tail
+        except self._errors:
+            yield from self._up_to_the_damage()
+            raise
+
+    def _up_to_the_damage(self) -> Iterator[bytes]:
+        """What the block held before it; raises where that ends."""
+        packed, known = bytes(self._kept or b""), self._given
+        while packed and not self._again.eof:
+            text = self._again.decompress(packed, SMALL_BLOCK)
+            packed = self._again.unconsumed_tail
+            yield text[known:]
+            known = max(known - len(text), 0)
 
 
 class _Xz(_Library):

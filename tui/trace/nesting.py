@@ -135,6 +135,20 @@ def _none() -> I32:
     return np.zeros(0, np.int32)
 
 
+def containers(first: I64, start: I64, duration: I64) -> I32:
+    """int32[n]: the parent of every event by the module's rule, and nothing else: half the work of `nest`.
+
+    No lane is flat. Worth it where events are known to cross, as then `nest` would go through them twice.
+    """
+    if not len(start):
+        return np.zeros(0, np.int32)
+    begin, end = _one_axis(first, start, duration)
+    crossed, crossing = _cuts(begin, end)
+    end[crossed] = begin[crossing]
+    _, above = _clean_nesting(begin, end)
+    return np.where(above == np.arange(len(above), dtype=np.int32), np.int32(-1), above).astype(np.int32)
+
+
 def _one_axis(first: I64, start: I64, duration: I64) -> tuple[I64, I64]:
     """Starts and ends with the lanes laid end to end, a zero duration counting as 1 ns."""
     end = start + np.maximum(duration, 1)

@@ -286,9 +286,17 @@ class Event:
     def args(self) -> dict[str, Any]:
         """All args, parsed now from the file; those of the closing E of a pair are merged in."""
         trace = self.trace
-        found = dict(trace.entry(int(trace.ordinal[self.index])).get("args") or {})
+        found = dict(_args_of(trace.entry(int(trace.ordinal[self.index]))))
         ends = trace.args.get("end_ordinal")
         end = ends.get(self.index) if ends is not None else None
         if end is not None:
-            found.update(trace.entry(int(end)).get("args") or {})
+            found.update(_args_of(trace.entry(int(end))))
         return found
+
+
+def _args_of(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry's args; what is no object there, and there are writers of that, stands under `args`."""
+    args = entry.get("args")
+    if isinstance(args, dict):
+        return args
+    return {"args": args} if args else {}

@@ -7,6 +7,7 @@ from rich.cells import cell_len
 
 from tui.analysis.chain import Chain, Hop, Role, Work
 from tui.analysis.kernel_facts import KernelFacts
+from tui.trace.kinds import GPU_WORK
 from tui.trace.ruler import format_duration
 from tui.trace.trace import Trace
 from tui.widgets.kernel_lines import brief_lines, kernel_lines
@@ -35,6 +36,8 @@ class ChainPanel(TextPanel):
         self._selected = -1
         self._chain: Chain | None = None
         self._kernel: KernelFacts | None = None
+        self._end: Chain | None = None
+        self._end_kernel: KernelFacts | None = None
         self._stops: list[int] = []
         self._line_of: dict[int, int] = {}
 
@@ -49,6 +52,7 @@ class ChainPanel(TextPanel):
         self._selected = event
         if event not in self._stops:
             self._chain, self._kernel, self._stops = None, None, []
+        self._end, self._end_kernel = self._chain, self._kernel
         self.renew(top=False)
 
     def wants(self, event: int) -> bool:
@@ -58,10 +62,16 @@ class ChainPanel(TextPanel):
     def learn(self, chain: Chain, kernel: KernelFacts | None) -> None:
         if chain.event != self._selected:
             return
-        self._chain, self._kernel = chain, kernel
+        self._chain, self._kernel = self._end, self._end_kernel = chain, kernel
         hops = [hop.event for hop in chain.hops]
         self._stops = hops + [work.event for work in chain.work[:WORK_SHOWN] if work.event not in hops]
         self.renew(top=True)
+
+    def learn_end(self, chain: Chain, kernel: KernelFacts | None) -> None:
+        """GPU work other than the chain's end is selected: how long it waited and what it takes are said of it."""
+        if chain.event == self._selected and int(self._trace.kind[chain.event]) in GPU_WORK:
+            self._end, self._end_kernel = chain, kernel
+            self.renew(top=False)
 
     def neighbour(self, distance: int) -> int:
         """The event so many stops down (up where negative) from the selected one; -1 where the chain ends."""
@@ -85,19 +95,21 @@ class ChainPanel(TextPanel):
                 return [[("…", palette.muted)]]
             hint = "No event is selected. From either end: an op shows what it launched, a kernel who did it."
             return wrap(hint, width, palette.muted)
-        beside = width >= BESIDE and self._kernel is not None
+        beside = width >= BESIDE and self._end_kernel is not None
         left = width * 3 // 5 - 2 if beside else width
-        lines = self._waits(chain, left) + self._hops(chain, left)
-        if self._kernel is not None and not beside:
-            lines += brief_lines(self._kernel, palette, width)
+        lines = self._waits(left) + self._hops(chain, left)
+        if self._end_kernel is not None and not beside:
+            lines += brief_lines(self._end_kernel, palette, width)
         lines += self._work(chain, left, len(lines)) + self._partners(chain, left)
-        if beside and self._kernel is not None:
-            return columns(lines, kernel_lines(self._kernel, palette, width - left - 2), left + 2, palette.text)
+        if beside and self._end_kernel is not None:
+            return columns(lines, kernel_lines(self._end_kernel, palette, width - left - 2), left + 2, palette.text)
         return lines
 
-    def _waits(self, chain: Chain, width: int) -> Lines:
+    def _waits(self, width: int) -> Lines:
         """How long the GPU work waited, or what is missing."""
-        palette = self.palette
+        palette, chain = self.palette, self._end
+        if chain is None:
+            return []
         if chain.note:
             return wrap(chain.note, width, palette.warning)
         if chain.launch_latency is None or chain.queue_delay is None:
@@ -121,7 +133,7 @@ class ChainPanel(TextPanel):
                 (f"{'after':>10} {'total':>11}{'self':>11}", palette.muted),
             ]
         ]
-        first = 1 if not chain.note and chain.launch_latency is None else len(self._waits(chain, width)) + 1
+        first = len(self._waits(width)) + 1
         for depth, hop in enumerate(chain.hops):
             self._line_of[hop.event] = first + depth
             lines.append(self._hop(hop, depth, width))

@@ -8,10 +8,13 @@ from typing import Any
 from rich.cells import cell_len
 
 from tui.analysis.event_facts import Facts
+from tui.analysis.kernel_names import decode
+from tui.analysis.patterns.labels import overhead_says
+from tui.trace.kinds import GPU_WORK
 from tui.trace.ruler import format_duration, format_time
 from tui.trace.trace import Event, Trace
 from tui.widgets.kind_words import KIND_WORDS
-from tui.widgets.names import clean
+from tui.widgets.names import clean, cut
 from tui.widgets.painted import Run
 from tui.widgets.text_panel import Lines, TextPanel, columns, wrap
 from tui.widgets.units import format_share, format_value, ordinal
@@ -63,7 +66,8 @@ class Details(TextPanel):
         name = wrap(clean(event.name) or "(no name)", width - 2, palette.strong)
         swatch: Run = ("▌ ", palette.ink(event.kind))
         lines: Lines = [[swatch, *runs] for runs in name]
-        lines.append([swatch, (word, palette.ink(event.kind)), *wrap(f": {sentence}", 10**6, palette.muted)[0]])
+        rest = cut(f": {sentence}", width - 2 - len(word))
+        lines.append([swatch, (word, palette.ink(event.kind)), (rest, palette.muted)])
         return lines
 
     def _about(self, event: Event, width: int) -> Lines:
@@ -94,6 +98,9 @@ class Details(TextPanel):
                 pairs.append(("", spread))
             else:
                 pairs.append(("alike", "the only one of this name"))
+        says = overhead_says(event.name) or (decode(event.name).summary if event.kind in GPU_WORK else "")
+        if says:
+            pairs.insert(0, ("is", says))
         link = self._link(event)
         if link:
             pairs.append(("link", link))

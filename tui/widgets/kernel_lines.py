@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from tui.analysis.footprint import Footprint
 from tui.analysis.instances import Instances
 from tui.analysis.kernel_facts import KernelFacts
 from tui.analysis.transfer import Transfer
 from tui.palette import Palette
 from tui.trace.ruler import format_duration
-from tui.widgets.names import clean
+from tui.widgets.names import clean, cut, short
 from tui.widgets.painted import Run
 from tui.widgets.strip_chart import strip
 from tui.widgets.text_panel import Lines, wrap
@@ -21,12 +23,17 @@ _WORDS = {"shared_memory": "shared memory"}
 
 
 def kernel_lines(facts: KernelFacts, palette: Palette, width: int) -> Lines:
-    """Everything, in one column of `width` cells."""
+    """Everything, in one column of `width` cells. A name that needs more than a line stands in full at the end."""
     found = facts.footprint
-    name = found.kernel.name if found is not None else ""
     lines: Lines = []
+    full: Lines = []
     if found is not None:
-        lines += wrap(clean(name), width, palette.strong)
+        name = clean(found.kernel.name)
+        if cell_len(name) <= width:
+            lines.append([(name, palette.strong)])
+        else:
+            lines.append([(cut(short(name), width), palette.strong)])
+            full = _row("name", name, palette, width)
         if found.kernel.known:
             lines += _row("is", clean(found.kernel.summary), palette, width)
         lines += _takes(found, palette, width) + _occupancy(found, palette, width)
@@ -34,7 +41,7 @@ def kernel_lines(facts: KernelFacts, palette: Palette, width: int) -> Lines:
             lines += _row("note", note, palette, width)
     if facts.transfer is not None:
         lines += _transfer(facts.transfer, palette, width)
-    return lines + _runs(facts.instances, palette, width)
+    return lines + _runs(facts.instances, palette, width) + full
 
 
 def brief_lines(facts: KernelFacts, palette: Palette, width: int) -> Lines:
@@ -45,7 +52,7 @@ def brief_lines(facts: KernelFacts, palette: Palette, width: int) -> Lines:
     parts = [_launch(found), _resources(found)]
     theory = found.occupancy
     if theory is not None and theory.occupancy is not None:
-        parts.append(f"occupancy {format_share(theory.occupancy)}, limited by {_limits(theory.limited_by)}")
+        parts.append(f"occupancy {_percent(theory.occupancy)}, limited by {_limits(theory.limited_by)}")
     return _row("kernel", " · ".join(part for part in parts if part) + " (k: all of it)", palette, width)
 
 
@@ -92,7 +99,7 @@ def _occupancy(found: Footprint, palette: Palette, width: int) -> Lines:
             [
                 (f"{'occupancy':<{LABEL_CELLS}}", palette.muted),
                 (_bar(theory.occupancy), palette.accent),
-                (f" {format_share(theory.occupancy)}", palette.strong),
+                (f" {_percent(theory.occupancy)}", palette.strong),
                 (f"  {blocks}, {of} per SM", palette.text),
             ]
         )
@@ -116,7 +123,7 @@ def _occupancy(found: Footprint, palette: Palette, width: int) -> Lines:
         lines += _row("grid", " · ".join(parts), palette, width)
     for change in found.changes:
         text = f"{change.what.replace('_', ' ')} {change.before} → {change.after}: "
-        text += f"{change.active_blocks} blocks per SM, {format_share(change.occupancy)}"
+        text += f"{change.active_blocks} blocks per SM, {_percent(change.occupancy)}"
         lines += _row("what if", text, palette, width)
     if found.reported.occupancy is not None:
         lines += _row("trace says", f"est. achieved occupancy {found.reported.occupancy:g} %", palette, width)
@@ -176,6 +183,11 @@ def _row(label: str, text: str, palette: Palette, width: int, strong: bool = Fal
 def _bar(share: float) -> str:
     full = min(max(round(share * BAR_CELLS), 1 if share > 0 else 0), BAR_CELLS)
     return "█" * full + "░" * (BAR_CELLS - full)
+
+
+def _percent(share: float) -> str:
+    """Occupancies are fractions of 64 warps or so: 12.5 % is not 12 %."""
+    return f"{100 * share:.3g} %"
 
 
 def _limits(names: tuple[str, ...]) -> str:

@@ -78,7 +78,7 @@ class RangeStats(TextPanel):
             for device, busy in found.gpu_busy.items()
         ]
         if found.steps:
-            facts.append(f"{len(found.steps)} steps touched, {found.whole_steps} whole")
+            facts.append(f"{len(found.steps)} step{'s' * (len(found.steps) != 1)} touched, {found.whole_steps} whole")
         return wrap(" · ".join(facts), width, palette.text)
 
     def _lanes(self, found: RangeTime, width: int) -> Lines:

@@ -42,11 +42,16 @@ def layout(sheet: Sheet, width: int, sort: str) -> Layout:
     first, *others = sheet.fields
     wanted = {field.key: _cells(field) for field in others}
     room = width - 2 - NAME_LEAST - wanted.get(sort, 0)
-    kept = []
+    kept: list[Field] = []
+    left_out = set()
     for field in others:
+        if field.key.removesuffix("_share") in left_out and field.key != sort:
+            continue  # a % says nothing without the column that it is of
         if field.key == sort or wanted[field.key] <= room:
             kept.append(field)
             room -= 0 if field.key == sort else wanted[field.key]
+        else:
+            left_out.add(field.key)
     used = sum(wanted[field.key] for field in kept)
     return Layout((first, *kept), (max(width - 2 - used, 8), *(wanted[field.key] for field in kept)))
 

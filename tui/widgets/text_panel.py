@@ -52,6 +52,8 @@ class TextPanel(Painted):
 
     def prepare(self, size: Size) -> None:
         self._content = self.content(max(size.width - 2, 1))
+        if len(self._content) > size.height:  # then `paint` says how much lies below, and no number may end under that
+            self._content = self.content(max(size.width - 2 - (1 + len(str(len(self._content)))), 1))
         self._top = min(self._top, max(0, len(self._content) - size.height))
 
     def paint(self, y: int, width: int) -> Strip:

@@ -59,15 +59,18 @@ def rows(entries: list[dict[str, Any]], main: Any) -> list[tuple[Key, Sums]]:
             inside = [op for op in calls if op.category == "cpu_op" and op.thread == main]
             inside = [op for op in inside if op.start <= call.start < op.end]
             call.id = sorted(inside, key=lambda op: (op.start, -op.end))[-1].id if inside else 0
+    linked: dict[int, list[Call]] = {}
     for call in calls:
+        if call.linked:
+            linked.setdefault(call.linked, []).append(call)
+    for call in sorted(calls, key=lambda call: call.start):  # the order of torch's records: the last one decides
         if call.on_gpu or call.linked:
             continue
-        for other in calls:
-            if other.linked and other.linked == call.id:
-                if other.on_gpu:
-                    call.own_gpu += other.duration
-                else:
-                    other.thread = call.thread
+        for other in linked.get(call.id, []):
+            if other.on_gpu:
+                call.own_gpu += other.duration
+            else:
+                other.thread = call.thread
     calls.sort(key=lambda call: (call.start, -call.end))
     for thread in {call.thread for call in calls if not call.on_gpu}:
         _nest([call for call in calls if call.thread == thread and not call.on_gpu])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.build import (
     annotation,
@@ -22,6 +24,8 @@ from tests.build import (
 from tui.analysis.table.containment import folded, innermost_at, nearest, subtree_sums
 from tui.analysis.table.profile import Profile
 from tui.analysis.table.table import Table
+from tui.analysis.table.texts import Texts
+from tui.trace.nesting import containers, nest
 
 NEW = {"baseTimeNanoseconds": 1}
 
@@ -159,3 +163,21 @@ def test_the_innermost_under_way_among_thousands() -> None:
         None,
         "outer",
     ]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 9)), max_size=25))
+def test_containers_are_the_parents_that_nesting_finds(drawn: list[tuple[int, int, int]]) -> None:
+    drawn.sort(key=lambda each: (each[0], each[1], -each[2]))
+    lane, start, duration = (np.array([each[k] for each in drawn], np.int64) for k in range(3))
+    first = np.searchsorted(lane, np.arange(4)).astype(np.int64)
+    flat = np.zeros(3, np.bool_)
+    assert containers(first, start, duration).tolist() == nest(first, flat, start, duration).parent.tolist()
+
+
+@given(st.lists(st.text("aAbB \u00df", max_size=4), max_size=12))
+def test_ranks_sort_as_people_do(texts: list[str]) -> None:
+    found = [texts[place] for place in np.argsort(Texts(texts).ranks, kind="stable").tolist()]
+    assert [text.casefold() for text in found] == sorted(text.casefold() for text in texts)
+    assert sorted(found) == sorted(texts)
+    assert found == [text for _, text in sorted((text.casefold(), text) for text in texts)]
+    assert len(set(Texts(texts).ranks.tolist())) == len(set(texts))

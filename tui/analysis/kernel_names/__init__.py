@@ -6,10 +6,7 @@ them reads is returned as it is with `known=False`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-
-import numpy as np
 
 from tui.analysis.kernel_names import (
     amd_gemm,
@@ -24,9 +21,8 @@ from tui.analysis.kernel_names import (
 )
 from tui.analysis.kernel_names.model import KernelClass, KernelName
 from tui.analysis.kernel_names.syntax import function
-from tui.trace.arrays import U8
 
-__all__ = ["KernelClass", "KernelName", "class_of_names", "decode"]
+__all__ = ["KernelClass", "KernelName", "decode"]
 
 _FAMILIES = (
     memory.decode,
@@ -57,8 +53,3 @@ def decode(name: str) -> KernelName:
     return KernelName(
         name, display=base if len(base) <= _SHORT else base[: _SHORT - 1] + "…", summary="name not decoded"
     )
-
-
-def class_of_names(names: Sequence[str]) -> U8:
-    """uint8[n]: the `KernelClass` of each name, for colours. Pass the distinct names of GPU events only."""
-    return np.fromiter((decode(name).kernel_class for name in names), dtype=np.uint8, count=len(names))

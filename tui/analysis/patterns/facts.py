@@ -15,7 +15,8 @@ import numpy as np
 
 from tui.analysis.gpu_time import UNKNOWN_DEVICE, work_mask
 from tui.analysis.intervals import Intervals, union
-from tui.analysis.kernel_names import KernelClass, class_of_names, decode
+from tui.analysis.kernel_names import KernelClass, decode
+from tui.analysis.kernel_names.classes import class_of_names
 from tui.trace.arrays import I32, I64, U8, Bool
 from tui.trace.kinds import Kind
 from tui.trace.trace import Role, Trace

@@ -163,7 +163,10 @@ class View:
     def per_step(self, count: int) -> str:
         """ " (3 a step)" where steps are in the scope."""
         steps = len(self.steps)
-        return f" ({count / steps:.3g} a step)" if steps else ""
+        if not steps:
+            return ""
+        each = count / steps
+        return f" ({each:,.0f} a step)" if each >= 100 else f" ({each:.3g} a step)"
 
 
 def us(ns: float) -> str:

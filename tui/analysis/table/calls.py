@@ -12,10 +12,11 @@ enough for (torch 2.11, `torch/autograd/profiler.py::_parse_kineto_results`, `pr
 * A call that is its parent's only child and has its name is folded into it, and hands it its children and its GPU work.
 * The GPU work of a call is what carries its External id. Totals add that of its children.
 
-Three things follow that surprise and are kept, for the table is to be the one that torch prints: overhead has the id
-of the operator it interrupts, so the operator's GPU work counts for both; a runtime call without an operator has its
-correlation for an id, which may be some operator's; and where a call is folded, what its parent launched itself is
-dropped. Older traces (External ids that are no operators') get their GPU work by containment of the launch.
+Some things follow that surprise and are kept, for the table is to be the one that torch prints: overhead has the id of
+the operator it interrupts, so the operator's GPU work counts for both; a runtime call without an operator has its
+correlation for an id, which may be some operator's, whose GPU work then counts there too, its runtime calls on that
+thread; where a call is folded, what its parent launched itself is dropped; where overhead crosses annotations, the self
+time around them may be negative. Older traces, whose External ids are no operators', get their GPU work by containment.
 """
 
 from __future__ import annotations
@@ -225,9 +226,9 @@ class _Linked:
             runtime = on_cpu[is_call]
             linked_to = id_of[runtime]
             op = _lookup(known, op_of_id, linked_to)
-            self._lane[runtime[op >= 0]] = trace.lane[op[op >= 0]]
             unlinked = runtime[linked_to <= 0]
             self._lane[unlinked] = main
+            self._lane[runtime[op >= 0]] = self._lane_of_op(known, op_of_id, unlinked, main)[op[op >= 0]]
             interrupted = innermost_at(trace, ops[trace.lane[ops] == main], np.asarray(trace.start[overhead]))
             interrupted_id = np.where(interrupted >= 0, id_of[interrupted], 0)
             id_of[runtime] = 0
@@ -239,6 +240,20 @@ class _Linked:
             good = (trace.links.launch_of[work] >= 0) & (op >= 0)
             self._spent = _Table(op[good].astype(np.int64), np.asarray(trace.duration[work[good]]))
             self._key = np.arange(len(trace), dtype=np.int64)
+
+    def _lane_of_op(self, known: I64, ops: I32, unlinked: I32, main: int) -> I32:
+        """int32[n]: the lane that the runtime calls of each operator count on: its own, mostly.
+
+        Where a later runtime call has the operator's id for its correlation, torch takes that one for the operator.
+        """
+        trace = self._trace
+        lane: I32 = trace.lane.copy()
+        taken = _lookup(known, ops, trace.correlation[unlinked])
+        op, by = taken[taken >= 0], unlinked[taken >= 0]
+        same = trace.start[by] == trace.start[op]
+        later = (trace.start[by] > trace.start[op]) | (same & (trace.ordinal[by] > trace.ordinal[op]))
+        lane[op[later]] = main
+        return lane
 
     def lane(self, events: I32) -> I32:
         """int32[k]: the lane of the thread that a CPU call counts on."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from tui.trace.arrays import I32, I64, Bool
-from tui.trace.nesting import nest
+from tui.trace.nesting import containers
 from tui.trace.trace import Trace
 
 
@@ -18,8 +18,8 @@ def parents(first: I64, start: I64, duration: I64) -> I32:
     `first` int64[threads + 1] bounds the threads; on each, calls are sorted by start, longest first. Nothing is inside
     a call without a duration, nor begins in one at its end.
     """
-    above = nest(first, np.zeros(len(first) - 1, np.bool_), start, duration).parent
-    while True:  # `nest` counts no duration as 1 ns, so two such calls at one time are parent and child there
+    above = containers(first, start, duration)
+    while True:  # `containers` counts no duration as 1 ns, so two such calls at one time are parent and child there
         empty = np.flatnonzero((above >= 0) & (duration[above] == 0))
         if not len(empty):
             return above

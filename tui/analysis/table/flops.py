@@ -17,7 +17,7 @@ from tui.analysis.table.calls import Calls
 from tui.analysis.table.flop_formulas import covered, flops
 from tui.analysis.table.op_args import Inputs, OpArgs
 from tui.analysis.table.peaks import peak_tflops, short_type
-from tui.analysis.table.table import Table
+from tui.analysis.table.table import By, Table
 from tui.trace.arrays import F64, I32, I64, Bool
 from tui.trace.trace import Trace
 
@@ -79,7 +79,7 @@ def row_flops(table: Table, calls: Calls, known: Flops) -> RowFlops:
     member = table.members
     # A row of many names holds operators inside operators, and their kernels: only the innermost count there.
     counts = known.count[member] > 0
-    if not table.per_name:
+    if not table.per_name and table.by is not By.CLASS:
         counts &= known.innermost[member]
     above = np.maximum(calls.parent[member], 0)
     inner = counts & (calls.parent[member] >= 0) & (calls.name[above] == calls.name[member])

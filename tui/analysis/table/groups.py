@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tui.analysis.kernel_names import KernelClass, class_of_names
+from tui.analysis.kernel_names import KernelClass
+from tui.analysis.kernel_names.classes import class_of_names
 from tui.analysis.table.calls import Calls
 from tui.analysis.table.op_args import OpArgs
 from tui.analysis.table.sites import Sites

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 
-from tui.analysis.search import BadPattern, matcher
+from tui.analysis.search import BadPattern
+from tui.analysis.table.texts import Texts, matching
 from tui.trace.arrays import F64, I32, I64, Bool
 
 
@@ -60,9 +62,9 @@ class Sheet:
 
     def field(self, key: str) -> Field:
         """Raises KeyError for a column that there is none of."""
-        for field in self.fields:
-            if field.key == key:
-                return field
+        for each in self.fields:
+            if each.key == key:
+                return each
         raise KeyError(key)
 
     def order(self, key: str, descending: bool | None = None) -> I64:
@@ -72,22 +74,17 @@ class Sheet:
         """
         column = self.columns[self.field(key).key]
         if not isinstance(column, np.ndarray):
-            places = sorted(range(len(self)), key=lambda row: column[row].casefold(), reverse=bool(descending))
-            return np.array(places, np.int64)
+            column = self._texts[key].ranks
+            descending = bool(descending)
         return np.argsort(column if descending is False else -column, kind="stable").astype(np.int64)
 
     def matching(self, text: str) -> Bool | BadPattern:
         """bool[k]: rows in which a text holds `text`; `/text/` is a regular expression. All rows for ""."""
-        if not text:
-            return np.ones(len(self), np.bool_)
-        matches = matcher(text)
-        if isinstance(matches, BadPattern):
-            return matches
-        found = np.zeros(len(self), np.bool_)
-        for column in self.columns.values():
-            if not isinstance(column, np.ndarray):
-                found |= np.fromiter((each != "" and matches(each) for each in column), np.bool_, len(self))
-        return found
+        return matching(list(self._texts.values()), len(self), text)
+
+    @cached_property
+    def _texts(self) -> dict[str, Texts]:
+        return {key: Texts(column) for key, column in self.columns.items() if not isinstance(column, np.ndarray)}
 
 
 NAME = Field("name", "name", Unit.TEXT)

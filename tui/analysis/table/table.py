@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 
-from tui.analysis.search import BadPattern, matcher
+from tui.analysis.search import BadPattern
 from tui.analysis.table.calls import Calls
+from tui.analysis.table.texts import Texts, matching
 from tui.trace.arrays import F64, I32, I64, Bool
 
 
@@ -139,9 +141,8 @@ class Table:
     def order(self, column: Column, descending: bool | None = None) -> I64:
         """int64[k]: rows sorted; numbers largest first and names first to last unless told. Ties stay as they were."""
         if column is Column.NAME:
-            places = sorted(range(len(self)), key=lambda row: (self.names[row].casefold(), self.details[row]))
-            order = np.array(places, np.int64)
-            return order[::-1] if descending else order
+            ranks = self._texts[0].ranks
+            return np.argsort(-ranks if descending else ranks, kind="stable")
         value = self.value(column)
         return np.argsort(value if descending is False else -value, kind="stable")
 
@@ -166,13 +167,11 @@ class Table:
 
     def matching(self, text: str) -> Bool | BadPattern:
         """bool[k]: rows whose name or detail holds `text`; `/text/` is a regular expression. All rows for ""."""
-        if not text:
-            return np.ones(len(self), np.bool_)
-        matches = matcher(text)
-        if isinstance(matches, BadPattern):
-            return matches
-        both = zip(self.names, self.details, strict=True)
-        return np.fromiter((matches(name) or (detail != "" and matches(detail)) for name, detail in both), np.bool_)
+        return matching(self._texts, len(self), text)
+
+    @cached_property
+    def _texts(self) -> tuple[Texts, Texts]:
+        return Texts(self.names), Texts(self.details)
 
 
 def summed(calls: Calls, groups: Groups, counted: Bool | None = None) -> Table:

@@ -1,0 +1,174 @@
+"""FLOPs by the textbook, by torch's own count, and as a rate."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.build import cpu, kernel, runtime
+from tui.analysis.table.flop_formulas import flops
+from tui.analysis.table.flops import row_flops
+from tui.analysis.table.peaks import peak_tflops, short_type
+from tui.analysis.table.profile import Profile
+from tui.analysis.table.table import By
+from tui.trace.loader import load
+from tui.trace.trace import Trace
+
+TRACES = Path(__file__).resolve().parents[3] / "../shared/traces"
+H200 = {"baseTimeNanoseconds": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}
+
+
+def by_hand(a: list[int], b: list[int]) -> int:
+    """Multiply two matrices of such sizes, counting."""
+    return sum(2 for _ in product(range(a[0]), range(a[1]), range(b[1])))
+
+
+def convolved(data: list[int], weight: list[int], stride: int, padding: int, dilation: int) -> int:
+    """Run a 2-d convolution, counting each multiplication and addition, those with the padding too."""
+    (batch, _, height, width), (out, into, *kernel_size) = data, weight
+    count = 0
+    for y in range(-padding, height + padding, stride):
+        for x in range(-padding, width + padding, stride):
+            if y + dilation * (kernel_size[0] - 1) < height + padding and (
+                x + dilation * (kernel_size[1] - 1) < width + padding
+            ):
+                count += 2 * kernel_size[0] * kernel_size[1]
+    return count * batch * out * into
+
+
+CONV = ["", "", "", "[2, 2]", "[1, 1]", "[2, 2]", "False", "[0, 0]", "2"]
+Q = [2, 3, 5, 7]
+
+COUNTS: list[tuple[str, list[Any], list[Any], int]] = [
+    ("aten::mm", [[3, 4], [4, 5]], [], by_hand([3, 4], [4, 5])),
+    ("aten::addmm", [[5], [3, 4], [4, 5], [], []], ["", "", "", "1", "1"], by_hand([3, 4], [4, 5])),
+    ("aten::bmm", [[6, 3, 4], [6, 4, 5]], [], 6 * by_hand([3, 4], [4, 5])),
+    ("aten::baddbmm", [[1], [6, 3, 4], [6, 4, 5]], [], 6 * by_hand([3, 4], [4, 5])),
+    ("aten::linear", [[2, 3, 4], [5, 4], [5]], [], 2 * by_hand([3, 4], [4, 5])),
+    ("aten::matmul", [[2, 1, 3, 4], [6, 4, 5]], [], 12 * by_hand([3, 4], [4, 5])),
+    ("aten::matmul", [[4], [4, 5]], [], by_hand([1, 4], [4, 5])),
+    ("aten::matmul", [[3, 4], [4]], [], by_hand([3, 4], [4, 1])),
+    ("aten::convolution", [[2, 4, 9, 8], [6, 2, 3, 2], [6]], CONV, convolved([2, 4, 9, 8], [6, 2, 3, 2], 2, 1, 2)),
+    (
+        "aten::cudnn_convolution",
+        [[2, 4, 9, 8], [6, 4, 3, 2]],
+        ["", "", "[1, 1]", "[2, 2]", "[2, 2]", "1"],
+        convolved([2, 4, 9, 8], [6, 4, 3, 2], 2, 1, 2),
+    ),
+    ("aten::conv_transpose2d", [[2, 4, 9, 8], [4, 6, 3, 2]], [], 2 * 2 * 4 * 9 * 8 * 6 * 3 * 2),
+    ("aten::scaled_dot_product_attention", [Q, Q, Q], [], 2 * 3 * (by_hand([5, 7], [7, 5]) + by_hand([5, 5], [5, 7]))),
+    ("aten::_flash_attention_forward", [[2, 5, 3, 7]] * 3, [], 2 * 3 * 2 * by_hand([5, 7], [7, 5])),
+    ("aten::_scaled_dot_product_flash_attention_backward", [Q] * 6, [], 2 * 3 * 5 * by_hand([5, 7], [7, 5])),
+]
+
+
+@pytest.mark.parametrize(("name", "dims", "concrete", "count"), COUNTS, ids=[case[0] for case in COUNTS])
+def test_formulas_count_what_is_multiplied_and_added(
+    name: str, dims: list[Any], concrete: list[Any], count: int
+) -> None:
+    assert flops(name, dims, concrete) == count
+    for place in range(min(len(dims), 2)):  # what does not fit has no count, and never raises
+        for odd in ([], [1], None, [[1, 2]], [0.5, "x"], [97] * len(dims[place])):
+            got = flops(name, [*dims[:place], odd, *dims[place + 1 :]], concrete)
+            assert got is None or got >= 0
+
+
+def test_the_gradients_of_a_convolution() -> None:
+    dims = [[2, 6, 4, 4], [2, 4, 9, 8], [6, 4, 3, 2]]
+    whole = ["", "", "", "[6]", "[2, 2]", "[1, 1]", "[2, 2]", "False", "[0, 0]", "1", "[True, True, False]"]
+    forward = 2 * 2 * 6 * 4 * 4 * 4 * 3 * 2
+    assert flops("aten::convolution_backward", dims, whole) == 2 * forward
+    assert flops("aten::convolution_backward", dims, [*whole[:10], "[False, True, True]"]) == forward
+    assert flops("aten::relu", dims, whole) is None
+
+
+def written(folder: Path, *entries: Any, header: dict[str, Any] | None = None) -> Trace:
+    path = folder / "trace.json"
+    path.write_text(json.dumps({**(H200 if header is None else header), "traceEvents": list(entries)}))
+    return load(str(path), cache=False)
+
+
+def product_of(size: int, number: int, start: float, took: float, kind: str, name: str = "gemm") -> list[Any]:
+    """`linear` in fp32 around `mm` of this type, as autocast has it, and its kernels."""
+    dims = {"Input Dims": [[size, size], [size, size]]}
+    link = {"External id": number}
+    return [
+        cpu("aten::linear", start, 20, **{"External id": 100 + number, "Input type": ["float", "float"]}, **dims),
+        cpu("aten::mm", start + 5, 10, **link, **{"Input type": [kind, kind]}, **dims),
+        runtime("cudaLaunchKernel", start + 6, 1, corr=number, **link),
+        runtime("cudaLaunchKernel", start + 8, 1, corr=50 + number, **link),
+        kernel("prepare", start + 100, took / 4, corr=50 + number, **link),
+        kernel(name, start + 200, took * 3 / 4, corr=number, **link),
+    ]
+
+
+def test_rates_and_shares_of_the_peak(tmp_path: Path) -> None:
+    made = written(tmp_path, *product_of(1024, 1, 0, 8, "c10::BFloat16"), *product_of(1024, 2, 500, 16, "c10::Half"))
+    profile = Profile(made)
+    table = profile.table()
+    found = row_flops(table, profile.calls, profile.flops())
+    done = 2 * 2 * 1024**3
+    for name, ns in (("aten::mm", 24_000), ("aten::linear", 24_000), ("gemm", 18_000)):
+        row = table.names.index(name)
+        assert found.flops[row] == done
+        assert found.tflops[row] == pytest.approx(done / ns / 1e3)
+        assert found.share[row] == pytest.approx(done / ns / 1e3 / 989.4)
+    assert np.isnan(found.flops[table.names.index("prepare")])
+    assert np.isnan(found.tflops[table.names.index("cudaLaunchKernel")])
+    whole = row_flops(profile.table(By.CLASS), profile.calls, profile.flops())
+    assert np.nansum(whole.flops) == done  # in an operator, in the one around it, in its kernel: counted once
+
+
+def test_what_the_device_could_do_is_not_guessed(tmp_path: Path) -> None:
+    nobody = {"baseTimeNanoseconds": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA Tomorrow"}]}
+    profile = Profile(written(tmp_path, *product_of(64, 1, 0, 8, "c10::BFloat16"), header=nobody))
+    table = profile.table()
+    found = row_flops(table, profile.calls, profile.flops())
+    row = table.names.index("aten::mm")
+    assert found.tflops[row] > 0
+    assert np.isnan(found.share[row])
+    assert peak_tflops("NVIDIA H200", "int4") is None
+    assert short_type("long int") is None
+
+
+def test_tf32_is_told_by_the_kernel(tmp_path: Path) -> None:
+    name = "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_stage4_warpsize2x2x1_tensor16x8x8_kernel"
+    profile = Profile(written(tmp_path, *product_of(512, 1, 0, 8, "float", name)))
+    table = profile.table()
+    found = row_flops(table, profile.calls, profile.flops())
+    row = table.names.index("aten::mm")
+    assert found.share[row] == pytest.approx(found.tflops[row] / 494.7)
+
+
+def test_peaks_are_what_data_sheets_say() -> None:
+    assert peak_tflops("NVIDIA H200", "bf16") == 989.4
+    assert peak_tflops("NVIDIA H100 80GB HBM3", "fp8") == 1978.9
+    assert peak_tflops("NVIDIA H100 PCIe", "tf32") == 378
+    assert peak_tflops("NVIDIA H100 NVL", "bf16") == peak_tflops("NVIDIA H200 NVL", "bf16") == 835.5
+    assert peak_tflops("NVIDIA A100-SXM4-80GB", "fp16") == 312
+    assert peak_tflops("Tesla V100-SXM2-16GB", "bf16") is None
+    assert peak_tflops("NVIDIA A10G", "bf16") is None
+    assert peak_tflops("AMD Instinct MI250X", "fp16") == 191.5
+    assert peak_tflops("AMD Instinct MI300X", "bf16") == 1307.4
+
+
+@pytest.mark.skipif(not TRACES.exists(), reason="needs the shared traces")
+def test_torchs_own_count_of_a_training_run() -> None:
+    """`with_flops` printed these for the same run. Where `addmm` calls itself to cast, torch counts it twice."""
+    name = "gpt2_train_modules_flops"
+    profile = Profile(load(str(TRACES / f"{name}.pt.trace.json.gz"), cache=False))
+    table = profile.table()
+    found = row_flops(table, profile.calls, profile.flops())
+    printed = (TRACES / f"{name}.table.txt").read_text()
+    twice = {"aten::mm": 1, "aten::addmm": 2}
+    for op, times in twice.items():
+        line = re.search(rf"^ *{op} .*?([0-9.]+) *$", printed, re.MULTILINE)
+        assert line is not None
+        assert math.isclose(times * found.flops[table.names.index(op)] / 1e6, float(line[1]), rel_tol=1e-9)

@@ -1,0 +1,160 @@
+"""Kernels, copies, collectives and memory as sheets; sheets as JSON, CSV, Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sample_traces import find
+from tests.build import cpu, kernel, memcpy, memory, memset, trace
+from tui.analysis.search import BadPattern
+from tui.analysis.table.export import rows, to_csv, to_json, to_markdown
+from tui.analysis.table.gpu_sheets import collectives, copies, kernels
+from tui.analysis.table.memory_sheet import memory_by_op, peaks
+from tui.analysis.table.profile import Profile
+from tui.analysis.table.scope import in_range
+from tui.analysis.table.sheets import Sheet
+from tui.analysis.table.table_sheet import COLUMNS, table_sheet
+from tui.trace.kinds import Kind
+from tui.trace.loader import load
+from tui.widgets.names import clean
+
+
+def told(sheet: Sheet) -> list[dict[str, object]]:
+    return rows(sheet, range(len(sheet)))
+
+
+def test_kernels_by_name() -> None:
+    made = trace(
+        kernel("ampere_sgemm_128x64_tn", 0, 3),
+        kernel("other", 10, 8),
+        *(kernel("ampere_sgemm_128x64_tn", 20 + k, d) for k, d in enumerate((0.5, 0.25))),
+        memcpy("Memcpy HtoD (Pageable -> Device)", 40, 5),
+    )
+    sheet = kernels(made)
+    first, second = told(sheet)
+    assert first == {
+        "name": "ampere_sgemm_128x64_tn",
+        "class": "gemm",
+        "calls": 3,
+        "total_us": 3.75,
+        "share": 3.75 / 11.75,
+        "avg_us": 1.25,
+        "median_us": 0.5,
+        "min_us": 0.25,
+        "max_us": 3.0,
+    }
+    assert second["share"] == 8 / 11.75
+    assert [made.names[made.name[event]] for event in sheet.members_of(0).tolist()] == ["ampere_sgemm_128x64_tn"] * 3
+    assert told(kernels(made, in_range(made, 0, 5_000)))[0]["calls"] == 1
+    assert [sheet.columns["name"][k] for k in sheet.order("total").tolist()] == ["other", "ampere_sgemm_128x64_tn"]
+
+
+def test_copies_have_bytes_and_speed() -> None:
+    made = trace(
+        memcpy("Memcpy HtoD (Pinned -> Device)", 0, 2, bytes=50_000),
+        memcpy("Memcpy HtoD (Pinned -> Device)", 10, 1, bytes=50_000),
+        memcpy("Memcpy DtoD (Device -> Device)", 20, 1),
+        memset("Memset (Device)", 30, 0, bytes=16),
+    )
+    to_device, inside, fill = sorted(told(copies(made)), key=lambda row: -float(str(row["total_us"])))
+    assert (to_device["bytes"], to_device["gb_s"], to_device["max_gb_s"]) == (100_000, pytest.approx(100 / 3), 50.0)
+    assert (inside["bytes"], inside["gb_s"]) == (None, None)
+    assert (fill["bytes"], fill["gb_s"]) == (16, None)  # no time, no speed
+
+
+def test_collectives_by_what_they_are(tmp_path: Path) -> None:
+    args = {"dtype": "BFloat16", "Group size": 4, "Process Group Description": "dp"}
+    entries = [
+        kernel("ncclDevKernel_AllGather_RING_LL(x)", 0, 2, **args, **{"Collective name": "allgather"}),
+        kernel("ncclDevKernel_AllGather_RING_LL(x)", 10, 4, **args, **{"Collective name": "allgather"}),
+        kernel("ncclDevKernel_SendRecv(x)", 20, 1),
+    ]
+    for entry in entries[:2]:
+        entry["args"] |= {"In msg nelems": 1_000, "Out msg nelems": 4_000}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": entries}))
+    gather, other = told(collectives(load(str(path), cache=False)))
+    assert (gather["name"], gather["dtype"], gather["group"], gather["calls"]) == ("allgather", "BFloat16", "dp × 4", 2)
+    assert (gather["bytes"], gather["gb_s"], gather["max_gb_s"]) == (16_000, pytest.approx(16 / 6), 4.0)
+    assert (other["name"], other["bytes"]) == ("ncclDevKernel_SendRecv(x)", None)
+
+
+def test_memory_belongs_to_the_innermost_operator() -> None:
+    made = trace(
+        cpu("outer", 0, 20),
+        cpu("aten::empty", 5, 5),
+        memory(6, 512, 512, device=0, reserved=2048),
+        memory(8, 256, 768, device=0, reserved=2048),
+        memory(15, -512, 256, device=0, reserved=1024),
+        memory(9, 64, 64),
+        memory(40, 32, 96),
+    )
+    calls = Profile(made).calls
+    sheet = memory_by_op(made, calls)
+    found = {(row["name"], row["device"]): row for row in told(sheet)}
+    assert {key: (row["allocations"], row["allocated"], row["freed"], row["net"]) for key, row in found.items()} == {
+        ("aten::empty", "GPU 0"): (2, 768, 0, 768),
+        ("aten::empty", "CPU"): (1, 64, 0, 64),
+        ("outer", "GPU 0"): (0, 0, 512, -512),
+        ("(outside of all calls)", "CPU"): (1, 32, 0, 32),
+    }
+    assert found["aten::empty", "GPU 0"]["largest"] == 512
+    for row in range(len(sheet)):
+        events = sheet.members_of(row).tolist()
+        assert {made.names[made.name[event]] for event in events} <= {sheet.columns["name"][row]}
+    cpu_peak, gpu_peak = peaks(made)
+    assert (cpu_peak.device, cpu_peak.allocated, cpu_peak.allocated_at) == ("CPU", 96, 40_000)
+    assert (gpu_peak.device, gpu_peak.allocated, gpu_peak.reserved) == ("GPU 0", 768, 2048)
+    assert len(memory_by_op(made, calls, in_range(made, 0, 4_000))) == 1
+    nothing = trace(cpu("a", 0, 1))
+    assert len(memory_by_op(nothing, Profile(nothing).calls)) == 0
+    assert peaks(nothing) == []
+
+
+def test_sheets_of_samples_lose_nothing() -> None:
+    made = load(str(find("gpt2_train_stack_memory").path), cache=False)
+    kinds = Counter(made.kind.tolist())
+    assert int(np.sum(kernels(made).columns["calls"])) == kinds[Kind.KERNEL]
+    assert int(np.sum(copies(made).columns["calls"])) == kinds[Kind.COPY] + kinds[Kind.MEMSET]
+    assert len(collectives(made)) == 0
+    sheet = memory_by_op(made, Profile(made).calls)
+    assert made.memory is not None
+    assert int(np.sum(sheet.columns["net"])) == int(made.memory.bytes.sum())
+    assert int(np.sum(sheet.columns["allocations"])) == int((made.memory.bytes > 0).sum())
+
+
+def test_the_tables_sheet_sorts_and_filters() -> None:
+    profile = Profile(load(str(find("matmul_add_64_cold_eager").path), cache=False))
+    sheet = table_sheet(profile.table(), profile.calls)
+    assert sheet.totals == ("Self CPU time total: 318.899us", "Self GPU time total: 8.384us")
+    assert {field.key for field in sheet.fields} == {*COLUMNS, "device"}
+    for key in COLUMNS:
+        assert sorted(sheet.order(key).tolist()) == list(range(len(sheet)))
+    longest = int(sheet.order("cpu")[0])
+    assert sheet.columns["name"][longest] == "ProfilerStep*"
+    found = sheet.matching("aten::")
+    assert not isinstance(found, BadPattern)
+    assert {str(sheet.columns["name"][row]) for row in np.flatnonzero(found).tolist()} >= {"aten::mm", "aten::add"}
+    with pytest.raises(KeyError):
+        sheet.order("colour")
+
+
+def test_files() -> None:
+    profile = Profile(trace(cpu("a|b\n\x1b[31m", 0, 1.5), cpu("=c", 2, 1), kernel("k<1>", 5, 0.25)))
+    sheet = table_sheet(profile.table(), profile.calls)
+    assert [row["name"] for row in json.loads(to_json(sheet, [1, 0]))] == ["=c", "a|b\n\x1b[31m"]
+    lines = list(csv.DictReader(io.StringIO(to_csv(sheet, range(3), clean))))
+    assert [line["self_cpu_us"] for line in lines] == ["1.5", "1.0", "0.0"]
+    assert lines[0]["name"] == "a|b··[31m"
+    text = to_markdown(sheet, range(3), clean)
+    assert "\x1b" not in text
+    head, rule, first, *_ = text.splitlines()
+    assert head.count("|") == rule.count("|") == first.replace("\\|", "").count("|")
+    assert text.endswith("Self CPU time total: 2.500us  \nSelf GPU time total: 0.250us\n")
