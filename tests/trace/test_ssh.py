@@ -130,7 +130,6 @@ def test_names_that_a_shell_would_read_otherwise(server: sshd.Sshd) -> None:
 
 def test_where_a_session_begins_and_what_its_login_prints(server: sshd.Sshd) -> None:
     assert read(open_source("home:trace.json.gz")) == TEXT
-    assert read(open_source("home:./trace.json.gz")) == TEXT
 
 
 def test_an_address_with_user_and_port(server: sshd.Sshd) -> None:
