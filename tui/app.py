@@ -135,6 +135,10 @@ class TorchprofApp(App[None]):
         screen.call_after_refresh(self._settle, screen)
         self.run_worker(asyncio.to_thread(_keep_house, message.opening.spec), group="house")
 
+    async def on_loading_screen_folder_found(self, message: LoadingScreen.FolderFound) -> None:
+        await self.switch_screen(StartScreen(over=self._shown is not None, elsewhere=(message.name, message.found)))
+        self.explored.set()
+
     def on_loading_screen_failed(self, message: LoadingScreen.Failed) -> None:
         if self._shown is None:
             self.failure = message.line

@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tui.trace.remote import is_url
+
 KEPT = 20
 """More than fits the start screen at once; older ones are forgotten."""
 
@@ -36,8 +38,8 @@ def state_file() -> Path:
 
 
 def remember(spec: str) -> None:
-    """Put a trace first. Pipes are not remembered: they cannot be opened again."""
-    if spec == "-":
+    """Put a trace first. Not remembered: pipes, which cannot be opened again, and URLs that may hold a secret."""
+    if spec == "-" or _secretive(spec):
         return
     if os.path.exists(spec):
         spec = os.path.abspath(spec)
@@ -57,6 +59,14 @@ def recent() -> list[Recent]:
     """The traces opened lately, newest first; local files that have gone are left out."""
     found = [Recent(spec, opened, _size(spec)) for spec, opened in _read()]
     return [entry for entry in found if not (entry.gone and os.path.isabs(entry.spec))]
+
+
+def _secretive(spec: str) -> bool:
+    """Whether it is a URL with a password in it, or signed: what follows a `?` lets anybody in."""
+    if not is_url(spec):
+        return False
+    where, _, query = spec.partition("?")
+    return bool(query) or "@" in where
 
 
 def _read() -> list[tuple[str, float]]:

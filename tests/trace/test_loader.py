@@ -204,7 +204,7 @@ def test_as_a_program_it_speaks_json_lines(tmp_path: Path) -> None:
         [sys.executable, "-m", "tui.trace.loader", SAMPLE, str(tmp_path)], capture_output=True, text=True, check=False
     )
     lines = [json.loads(line) for line in run.stdout.splitlines()]
-    assert lines[-1] == {"done": True}
+    assert lines[-1] == {"done": True, "identity": None, "kept": False}
     assert {line["phase"] for line in lines[:-1]} >= {"arranging", "storing"}
     assert run.returncode == 0
     assert (tmp_path / "meta.json").exists()

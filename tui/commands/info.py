@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trace", metavar="TRACE", help="a trace, sample:NAME, or - for stdin")
+    parser.add_argument(
+        "trace",
+        metavar="TRACE",
+        help="a trace, host:path, a URL, sample:NAME, - for stdin; or host:folder/ for the traces in it",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
 
@@ -25,10 +29,18 @@ def run(options: argparse.Namespace) -> int:
     from tui.commands.progress_line import ProgressLine
     from tui.trace import cache
     from tui.trace.loader import load_place
+    from tui.trace.source import FolderError
 
     told = ProgressLine(sys.stderr)
     try:
         loaded = load_place(path, told, cache=not options.no_cache)
+    except FolderError as folder:
+        if not folder.found:
+            raise
+        from tui.commands.listing import show_folder
+
+        show_folder(folder, options.json)
+        return 0
     finally:
         told.clear()
     answer = summary(loaded)

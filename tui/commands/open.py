@@ -8,6 +8,7 @@ import os
 
 from tui.commands import UsageError
 from tui.specs import check, resolve
+from tui.trace.remote import remote
 
 COLORS = {"auto": "auto", "truecolor": "truecolor", "256": "256", "16": "standard"}
 """What `--color` says, in textual's words."""
@@ -18,7 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "trace",
         nargs="*",
         metavar="TRACE",
-        help="a trace (.json, .json.gz, .xz, .zst), sample:NAME, or - for stdin; with none, the start screen",
+        help="a trace (.json, .json.gz, .xz, .zst), host:path, a URL, sample:NAME, or - for stdin; "
+        "with none, the start screen",
     )
     parser.add_argument("--at", metavar="TIME|STEP", help="where to look first: 12.5ms, 300us, or step3")
     parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
@@ -56,11 +58,13 @@ def run(options: argparse.Namespace) -> int:
         from tui.trace.opening import Opening
 
         stdin = _hand_over_stdin() if spec == "-" else None
-        opening = Opening(path, spec, cache=not options.no_cache, stdin=stdin)
+        opening = Opening(path, spec, cache=not options.no_cache, stdin=stdin, ask=True)
         opening.start()
     try:
         from tui.app import TorchprofApp
 
+        if opening is not None and path is not None and remote(path):
+            opening.wait_until_connected()  # ssh may ask for a password, and no screen must be in its way
         app = TorchprofApp(opening, theme=options.theme, cache=not options.no_cache, at=options.at, debug=options.debug)
         app.run(mouse=not options.no_mouse)
     finally:

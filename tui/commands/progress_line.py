@@ -24,7 +24,7 @@ class ProgressLine:
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
-        if not self._heard or now < self._next:
+        if not self._heard or now < self._next or progress.phase == "connecting":
             return
         self._next = now + REDRAW_SECONDS
         self._shown = True

@@ -19,6 +19,7 @@ from textual.widgets import Static
 from tui.trace.child import LoadError
 from tui.trace.loader import Progress
 from tui.trace.opening import Opening
+from tui.trace.remote import Listed
 from tui.widgets.names import clean
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ BAR_CELLS = 40
 
 PHASES = {
     "starting": "starting",
+    "connecting": "connecting",
     "reading": "reading",
     "arranging": "nesting events, joining launches to kernels",
     "storing": "keeping the columns, so that the next opening is instant",
@@ -61,6 +63,13 @@ class LoadingScreen(Screen[None]):
 
         line: str
         detail: str
+
+    @dataclass
+    class FolderFound(Message):
+        """It is a folder elsewhere, with traces in it."""
+
+        name: str
+        found: list[Listed]
 
     class Left(Message):
         """Esc: while it loaded, or at the error."""
@@ -95,6 +104,9 @@ class LoadingScreen(Screen[None]):
         try:
             trace = await self.opening.trace(self._heard)
         except LoadError as error:
+            if error.found:
+                self.post_message(self.FolderFound(self.opening.label, error.found))
+                return
             self._show_failure(str(error))
             self.post_message(self.Failed(str(error), error.detail))
             return
@@ -124,7 +136,7 @@ class LoadingScreen(Screen[None]):
 
 def bar(progress: Progress) -> Content:
     """How much of the file has been read, as a bar; of a pipe nobody knows."""
-    if progress.phase == "starting":
+    if progress.phase in ("starting", "connecting"):
         share = 0.0
     elif progress.phase != "reading":
         share = 1.0

@@ -26,6 +26,7 @@ from tui import __version__
 from tui.nearby import Found, find_traces
 from tui.recent import Recent, recent
 from tui.screens.guide import GUIDE
+from tui.trace.remote import Listed
 from tui.widgets.names import clean, cut
 from tui.widgets.path_input import PathInput
 from tui.widgets.units import format_value
@@ -55,7 +56,7 @@ class Row:
 
 
 class StartScreen(Screen[None]):
-    """`over`: something lies beneath that esc goes back to."""
+    """`over`: something lies beneath that esc goes back to. `elsewhere`: a folder on another host and its traces."""
 
     CSS_PATH = "../styles/start.tcss"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
@@ -78,8 +79,11 @@ class StartScreen(Screen[None]):
     class Left(Message):
         """Esc, where there is something to go back to."""
 
-    def __init__(self, over: bool = False, folder: Path | None = None) -> None:
+    def __init__(
+        self, over: bool = False, folder: Path | None = None, elsewhere: tuple[str, list[Listed]] | None = None
+    ) -> None:
         super().__init__()
+        self._elsewhere = elsewhere
         self._over = over
         self._folder = folder or Path()
         self._rows: dict[str, Row] = {}
@@ -92,7 +96,7 @@ class StartScreen(Screen[None]):
             ),
             id="start-title",
         )
-        yield PathInput(placeholder="path of a trace: o or / to type, tab completes", id="start-path")
+        yield PathInput(placeholder="path of a trace, host:path or URL: o or / to type, tab completes", id="start-path")
         with Horizontal(id="start-body"):
             with Vertical(id="start-left"):
                 yield OptionList(id="start-list", markup=False)
@@ -123,6 +127,7 @@ class StartScreen(Screen[None]):
         current = listing.highlighted_option.id if listing.highlighted_option is not None else None
         touched = current is not None and current != self._first
         sections = [
+            *self._elsewhere_section(),
             ("New", [Row(RECORD, "Record a run", "a workload, or a command of your own: R", RECORD_HINT)]),
             ("Recent", [_recent_row(entry) for entry in known[:RECENT_SHOWN]]),
             (f"In this folder, {clean(str(self._folder.absolute()))}", self._nearby_rows(found)),
@@ -147,6 +152,19 @@ class StartScreen(Screen[None]):
     def _first(self) -> str | None:
         """The first trace."""
         return next((spec for spec in self._rows if spec != RECORD), None)
+
+    def _elsewhere_section(self) -> list[tuple[str, list[Row]]]:
+        if self._elsewhere is None:
+            return []
+        folder, found = self._elsewhere
+        rows = []
+        for each in found:
+            age = f"  {ago(time.time() - each.modified)}" if each.modified else ""
+            about = f"{format_value(each.size, 'bytes'):>9}{age}"
+            # All of them lie below one folder: what tells them apart is what follows it.
+            name = each.spec.removeprefix(folder).lstrip("/")
+            rows.append(Row(each.spec, name, about, each.spec))
+        return [(clean(folder), rows)]
 
     def _nearby_rows(self, found: list[Found]) -> list[Row]:
         rows = []

@@ -43,8 +43,9 @@ _LOCK = "lock"
 class Place:
     """One trace's folder: where its columns lie (`ready`), or where they are to be written.
 
-    `key` is None for what cannot be recognised again (a pipe, a URL), for a cache that is turned off and for one
-    that cannot be written: the folder then lives as long as this object, or the process.
+    `key` is None for what cannot be recognised before it is opened (a pipe, another host, a URL), for a cache that is
+    turned off and for one that cannot be written: the folder then lives as long as this object, or the process, unless
+    it is published under an identity.
     """
 
     spec: str
@@ -53,11 +54,16 @@ class Place:
     ready: bool = False
     lock: int | None = None
 
-    def publish(self) -> None:
-        """Call when the folder is whole: later openings find it."""
-        if self.ready or self.key is None or _key(self.spec) != self.key:
+    def publish(self, identity: str | None = None) -> None:
+        """Call when the folder is whole: later openings find it. `identity`: of what is no local file, where known."""
+        key = self.key
+        if key is not None and _key(self.spec) != key:
             return  # a file that changed while it was read serves this session and no other
-        final = cache_folder() / self.key
+        if key is None and identity is not None and shared(self.folder):
+            key = _digest(identity)
+        if self.ready or key is None:
+            return
+        final = cache_folder() / key
         try:
             self.folder.rename(final)
         except OSError:
@@ -111,6 +117,23 @@ def find(spec: str, cache: bool = True) -> Place:
         if lock is not None:
             return _keep(Place(spec, folder, key, ready=True, lock=lock))
     return draft(spec, key, cache)
+
+
+def find_identity(spec: str, identity: str) -> Place | None:
+    """As `find`, for what is no local file and told by `identity`; None where it is not kept."""
+    folder = cache_folder() / _digest(identity)
+    lock = _hold(folder)
+    return None if lock is None else _keep(Place(spec, folder, folder.name, ready=True, lock=lock))
+
+
+def kept(identity: str) -> bool:
+    """Whether `find_identity` would find it now."""
+    return (cache_folder() / _digest(identity) / _LOCK).exists()
+
+
+def shared(folder: Path) -> bool:
+    """Whether a folder to fill lies where later openings look."""
+    return folder.parent == cache_folder()
 
 
 def draft(spec: str, key: str | None = None, cache: bool = True) -> Place:
@@ -239,5 +262,9 @@ def _key(spec: str) -> str | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         return None
-    parts = (path, status.st_size, status.st_mtime_ns, FORMAT, __version__)
-    return hashlib.blake2b("\0".join(map(str, parts)).encode(errors="surrogateescape"), digest_size=12).hexdigest()
+    return _digest(f"{path}\0{status.st_size}\0{status.st_mtime_ns}")
+
+
+def _digest(identity: str) -> str:
+    text = f"{identity}\0{FORMAT}\0{__version__}"
+    return hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=12).hexdigest()

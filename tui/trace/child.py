@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import IO
 
-from tui.trace.loader import Progress
+from tui.trace.loader import ASK, Built, Progress
+from tui.trace.remote import Listed
 
 # The user's folder may hold a `random.py` or a `tui/`: isolated mode keeps it off the path, and ours is handed over.
 _START = "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); from tui.trace.loader import main; main()"
@@ -28,34 +30,50 @@ TERMINATE_SECONDS = 2.0
 
 
 class LoadError(Exception):
-    """The load failed. `str()` is one line for the user, `detail` a traceback or what the child printed."""
+    """The load failed. `str()` is one line for the user, `detail` a traceback or what the child printed.
 
-    def __init__(self, line: str, detail: str = "") -> None:
+    `found`: it is a folder elsewhere, and these traces are in it.
+    """
+
+    def __init__(self, line: str, detail: str = "", found: list[Listed] | None = None) -> None:
         super().__init__(line)
         self.detail = detail
+        self.found = found
 
 
 class LoaderProcess:
-    """`python -m tui.trace.loader SPEC FOLDER`, running. `stdin` is a pipe to read the trace from, for `-`."""
+    """`python -m tui.trace.loader SPEC FOLDER`, running. `stdin` is a pipe to read the trace from, for `-`.
 
-    def __init__(self, spec: str, folder: Path, stdin: int | None = None) -> None:
+    `ask`: ssh may ask on the terminal, which nobody draws on yet. `built`: what it made, when `progress` has ended.
+    """
+
+    def __init__(self, spec: str, folder: Path, stdin: int | None = None, ask: bool = False) -> None:
         self.spec = spec
         self.folder = folder
+        self.built = Built()
         self._stdin = stdin
+        self._options = [ASK] if ask else []
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
 
     def start(self) -> None:
         """Start reading. Raises OSError where no process can be started."""
         self._errors = tempfile.TemporaryFile(prefix="torchprof-tui-")  # noqa: SIM115  (open as long as the child runs)
+        arguments = [json.dumps(sys.path), self.spec, os.fspath(self.folder), *self._options]
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _START, json.dumps(sys.path), self.spec, os.fspath(self.folder)],
+            [sys.executable, "-I", "-c", _START, *arguments],
             stdin=subprocess.DEVNULL if self._stdin is None else self._stdin,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             # One thread of BLAS is plenty for a program that multiplies nothing, and 64 cost memory.
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
+
+    def wait_for_word(self) -> None:
+        """Block until it has something to tell, or has ended: what is asked on the terminal is answered by then."""
+        assert self._process is not None, "start() comes first"
+        if self._process.stdout is not None:
+            select.select([self._process.stdout], [], [])
 
     async def progress(self) -> AsyncIterator[Progress]:
         """How far it is, until the folder is filled. Raises LoadError where it will not be."""
@@ -69,9 +87,12 @@ class LoaderProcess:
             async for line in reader:
                 message = json.loads(line)
                 if "done" in message:
+                    self.built = Built(message["identity"], message["kept"])
                     return
                 if "error" in message:
-                    raise LoadError(message["error"], message.get("detail", ""))
+                    found = message.get("found")
+                    listed = None if found is None else [Listed(**each) for each in found]
+                    raise LoadError(message["error"], message.get("detail", ""), listed)
                 yield Progress(**message)
         finally:
             transport.close()

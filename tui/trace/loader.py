@@ -5,7 +5,8 @@
     python -m tui.trace.loader SPEC FOLDER
 
 fills FOLDER in a process of its own and says on stdout how far it is, one JSON object a line; the last one is
-`{"done": true}` or `{"error": "one line", "detail": "a traceback, for --debug"}`. `child.py` reads the other end.
+`{"done": true, "identity": …, "kept": …}` or `{"error": "one line", "detail": "a traceback, for --debug"}`, with
+`"found"` for a folder elsewhere. `child.py` reads the other end.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui.trace.cache import Place, find
+from tui.trace.cache import Place, find, find_identity, kept, shared
+from tui.trace.remote import elsewhere
 
 if TYPE_CHECKING:
     from tui.trace.trace import Trace
@@ -34,12 +36,18 @@ REPORT_SECONDS = 0.05
 DETAIL_BYTES = 20_000
 """Of a traceback: the parent reads lines of at most 64 KB."""
 
+FOUND_BYTES = 30_000
+"""Of a folder's listing, for the same reason."""
+
+ASK = "--ask"
+"""Third argument of the program: ssh may ask for a password on the terminal."""
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a load is. `bytes` of `total` are counted as they lie in the file; `total` is None for a pipe."""
 
-    phase: str  # "reading", "arranging", "storing"
+    phase: str  # "connecting", "reading", "arranging", "storing"
     bytes: int = 0
     total: int | None = None
     events: int = 0
@@ -73,13 +81,19 @@ def load_place(spec: str, progress: Report | None = None, cache: bool = True) ->
             return Loaded(trace, place, True, time.perf_counter() - began)
         place = find(spec, cache)
     try:
-        build(spec, place.folder, progress or _silent)
-        place.publish()
-        trace = map_place(place, spec)
+        built = build(spec, place.folder, progress or _silent, ask=sys.stderr.isatty())
+        if not built.kept:
+            place.publish(built.identity)
+            return Loaded(map_place(place, spec), place, False, time.perf_counter() - began)
     except BaseException:
         place.discard()
         raise
-    return Loaded(trace, place, False, time.perf_counter() - began)
+    place.discard()
+    there = find_identity(spec, built.identity or "")
+    known = None if there is None else open_place(there, spec)
+    if there is not None and known is not None:
+        return Loaded(known, there, True, time.perf_counter() - began)
+    return load_place(spec, progress, cache=False)  # what is kept is of no use
 
 
 def open_place(place: Place, label: str) -> Trace | None:
@@ -99,14 +113,30 @@ def map_place(place: Place, label: str) -> Trace:
     return replace(open_trace(place.folder), label=label)
 
 
-def build(spec: str, folder: Path, report: Report) -> None:
-    """Decode, assemble and store a trace. Raises TraceError, OSError, MemoryError."""
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What `build` made. `identity`: under which it may be published, of what is no local file.
+
+    `kept`: the cache has that identity already, and nothing was read.
+    """
+
+    identity: str | None = None
+    kept: bool = False
+
+
+def build(spec: str, folder: Path, report: Report, ask: bool = False) -> Built:
+    """Decode, assemble and store a trace. `ask`: ssh may ask on the terminal.
+
+    Raises TraceError, OSError, MemoryError.
+    """
     from tui.trace.assemble import assemble
     from tui.trace.kineto import read
     from tui.trace.source import open_source
     from tui.trace.store import save
 
     latest = Progress("reading")
+    if elsewhere(spec) and not ask:
+        report(Progress("connecting"))
 
     def reading(done: int, total: int | None, events: int) -> None:
         nonlocal latest
@@ -114,13 +144,18 @@ def build(spec: str, folder: Path, report: Report) -> None:
         report(latest)
 
     with _collector_off():
-        source = open_source(spec)
+        source = open_source(spec, ask)
+        report(latest)
+        if source.identity is not None and shared(folder) and kept(source.identity):
+            source.close()
+            return Built(source.identity, kept=True)
         decoded = read(source, folder, reading)
         report(replace(latest, phase="arranging"))
         trace = assemble(decoded, spec)
         del decoded
         report(replace(latest, phase="storing"))
         save(trace, folder)
+    return Built(None if source.cut else source.identity)
 
 
 @contextmanager
@@ -164,19 +199,37 @@ def _say(out: int, message: dict[str, object]) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """The child. Never returns: leaving at once spares the parent the time of freeing what was read."""
-    spec, folder = sys.argv[1:] if arguments is None else arguments
+    spec, folder, *options = sys.argv[1:] if arguments is None else arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     # What a library prints must not be taken for progress, nor reach the screen.
     out = os.dup(1)
     os.dup2(2, 1)
     try:
-        build(spec, Path(folder), _reporter(out))
-        _say(out, {"done": True})
+        built = build(spec, Path(folder), _reporter(out), ASK in options)
+        _say(out, {"done": True, **asdict(built)})
     except Exception as error:
-        _say(out, {"error": describe(error), "detail": traceback.format_exc()[-DETAIL_BYTES:]})
+        detail = traceback.format_exc()[-DETAIL_BYTES:]
+        _say(out, {"error": describe(error), "detail": detail, **_found(error)})
         os._exit(2)
     sys.stderr.flush()
     os._exit(0)
+
+
+def _found(error: Exception) -> dict[str, object]:
+    """What a folder elsewhere has in it, as far as it fits a line."""
+    from tui.trace.source import FolderError
+
+    if not isinstance(error, FolderError):
+        return {}
+    found: list[dict[str, object]] = []
+    room = FOUND_BYTES
+    for each in error.found:
+        entry = asdict(each)
+        room -= len(json.dumps(entry))
+        if room < 0:
+            break
+        found.append(entry)
+    return {"found": found}
 
 
 def describe(error: BaseException) -> str:

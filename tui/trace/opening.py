@@ -12,9 +12,9 @@ import stat
 import traceback
 from typing import TYPE_CHECKING
 
-from tui.trace.cache import Place, find
+from tui.trace.cache import Place, find, find_identity
 from tui.trace.child import LoaderProcess, LoadError
-from tui.trace.loader import Report, describe, map_place, open_place
+from tui.trace.loader import Built, Report, describe, map_place, open_place
 
 if TYPE_CHECKING:
     from tui.trace.trace import Trace
@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 class Opening:
     """One trace being opened. `spec` is what will be read, `label` what the user called it.
 
-    `stdin`: the pipe to read, where `spec` is `-`.
+    `stdin`: the pipe to read, where `spec` is `-`. `ask`: ssh may ask on the terminal until `wait_until_connected`
+    returns.
     """
 
-    def __init__(self, spec: str, label: str | None = None, cache: bool = True, stdin: int | None = None) -> None:
+    def __init__(
+        self, spec: str, label: str | None = None, cache: bool = True, stdin: int | None = None, ask: bool = False
+    ) -> None:
         self.spec = spec
         self.label = label or spec
         self._cache = cache
         self._stdin = stdin
+        self._ask = ask
         self._place: Place | None = None
         self._child: LoaderProcess | None = None
 
@@ -44,6 +48,12 @@ class Opening:
         self._place = find(self.spec, self._cache)
         if not self._place.ready:
             self._start_child(self._place)
+
+    def wait_until_connected(self) -> None:
+        """Block until nothing more is asked on the terminal, or Ctrl-C."""
+        if self._child is not None:
+            self._child.wait_for_word()
+        self._ask = False
 
     async def trace(self, report: Report) -> Trace:
         """The trace, when it is there. Raises LoadError with a line for the user.
@@ -75,11 +85,29 @@ class Opening:
             if found is not None:
                 return found
             self.start()
-        if self._child is not None:
-            async for progress in self._child.progress():
-                report(progress)
-        self._place.publish()
+        built = await self._read(report)
+        if built.kept and built.identity is not None:
+            found = await asyncio.to_thread(self._map_kept, built.identity)
+            if found is not None:
+                return found
+            self._cache = False  # what is kept is of no use
+            self.start()
+            built = await self._read(report)
+        self._place.publish(built.identity)
         return await asyncio.to_thread(map_place, self._place, self.label)
+
+    async def _read(self, report: Report) -> Built:
+        if self._child is None:
+            return Built()
+        async for progress in self._child.progress():
+            report(progress)
+        return self._child.built
+
+    def _map_kept(self, identity: str) -> Trace | None:
+        """What was kept of it, in place of the folder that was to be filled."""
+        self.cancel()
+        self._place = find_identity(self.spec, identity)
+        return None if self._place is None else open_place(self._place, self.label)
 
     def cancel(self) -> None:
         """Stop reading and remove what was written. Waits for the child to be gone: not for the event loop."""
@@ -102,7 +130,7 @@ class Opening:
             stdin = opened = os.open(spec, os.O_RDONLY)
             spec = "-"
         try:
-            self._child = LoaderProcess(spec, place.folder, stdin)
+            self._child = LoaderProcess(spec, place.folder, stdin, self._ask)
             self._child.start()
         except BaseException:
             self._child = None

@@ -1,7 +1,7 @@
 """What the user named, as a stream of decompressed blocks that says how far it is.
 
-`open_source` knows files and stdin. Whatever else yields bytes (a pipe from another host, a URL) becomes a
-`Source` by handing it a stream with `read(n)`: compression is told by content, never by name.
+`open_source` knows files, stdin, other hosts (`ssh.py`) and URLs (`urls.py`). Whatever yields bytes becomes a `Source`
+by handing it a stream with `read(n)`: compression is told by content, never by name.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import queue
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 from tui.trace.inflate import INFLATERS, MAGIC_BYTES, DamagedError, Inflater, compression
 from tui.trace.problems import CUT_SHORT, DAMAGED_COMPRESSION, Tally
 from tui.trace.raw import Problem
+from tui.trace.remote import Listed, is_url, remote
 
 _PLAIN_BLOCK = 1 << 20
 """Bytes a read of plain text: large enough that reads are few, small enough to stay in the processor's cache."""
@@ -34,8 +35,27 @@ class TraceError(ValueError):
     """This is no trace, or cannot be read at all. `str()` is one clear line for the user."""
 
 
+class FolderError(TraceError):
+    """This is a folder on another host; `found` are the traces in it, newest first."""
+
+    def __init__(self, spec: str, found: list[Listed]) -> None:
+        self.spec = spec
+        self.found = found
+        if found:
+            super().__init__(f"{spec}: a folder; name a file in it, such as {found[0].spec}")
+        else:
+            super().__init__(f"{spec}: a folder, with no .json or .json.gz file in it")
+
+
+class CutError(Exception):
+    """The bytes stopped before their end, for a reason that `str()` says; what came before is good."""
+
+
 class Stream(Protocol):
-    """What a source reads from: `read` gives at most n bytes, perhaps fewer, and none only at the end."""
+    """What a source reads from: `read` gives at most n bytes, perhaps fewer, and none only at the end.
+
+    Raises CutError, or OSError.
+    """
 
     def read(self, n: int, /) -> bytes | None: ...
 
@@ -47,16 +67,36 @@ class Source:
 
     `name`: what the user called it. `total`: bytes as stored, None where nobody knows. `consumed`: how many of
     them have been read. `compression`: "gzip", "xz", "zstd" or "". `plain_path`: where the text can be read again
-    in place, None for everything but a plain local file.
+    in place, None for everything but a plain local file. `identity`: what tells this content from any other, where
+    that is known of something that is no local file.
+
+    `packed_on_the_way`: it is stored as plain text, and only its way here is compressed; `consumed` counts the text.
+    `stop`: makes a read that another thread waits in come back.
     """
 
-    def __init__(self, name: str, stream: Stream, total: int | None = None, path: Path | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        stream: Stream,
+        total: int | None = None,
+        path: Path | None = None,
+        *,
+        packed_on_the_way: bool = False,
+        identity: str | None = None,
+        stop: Callable[[], None] | None = None,
+    ) -> None:
         self.name = name
         self.total = total
         self.consumed = 0
+        self.identity = identity
         self._stream = stream
+        self._packed_on_the_way = packed_on_the_way
+        self._stop = stop
+        self._cut = ""
         self._tally = Tally()
         self._head = self._peek()
+        if self._cut and not self._head:
+            raise TraceError(f"{name}: {self._cut}, before anything arrived")
         self.compression = compression(self._head)
         self.plain_path = None if self.compression else path
 
@@ -70,7 +110,12 @@ class Source:
 
         What is cut short or damaged ends early, with a problem. Raises TraceError where reading itself fails.
         """
-        return iter(_Ahead(self._inflated())) if self.compression else self._stored(_PLAIN_BLOCK)
+        return iter(_Ahead(self._inflated(), self._stop)) if self.compression else self._stored(_PLAIN_BLOCK)
+
+    @property
+    def cut(self) -> bool:
+        """Whether the other end went away, so that what came is not what lies there."""
+        return bool(self._cut)
 
     def close(self) -> None:
         self._stream.close()
@@ -87,6 +132,9 @@ class Source:
     def _some(self, size: int) -> bytes:
         try:
             return self._stream.read(size) or b""
+        except CutError as error:
+            self._cut = str(error)
+            return b""
         except OSError as error:
             raise TraceError(f"{self.name}: cannot be read: {error.strerror or error}") from error
 
@@ -94,9 +142,13 @@ class Source:
         """The bytes as they are stored."""
         block, self._head = self._head, b""
         while block:
-            self.consumed += len(block)
+            if not self._packed_on_the_way:
+                self.consumed += len(block)
             yield block
             block = self._some(size)
+        if self._cut:
+            of = f" of {self.total:,}" if self.total else ""
+            self._tally.add(CUT_SHORT, f"{self._cut} ({self.consumed:,}{of} bytes arrived)")
 
     def _inflated(self) -> Iterator[bytes]:
         """All members, streams or frames, one after the other."""
@@ -114,6 +166,8 @@ class Source:
                     for text in inflater.feed(packed):
                         if text:
                             fresh = False
+                            if self._packed_on_the_way:
+                                self.consumed += len(text)
                             yield text
                 except DamagedError as error:
                     what = "something else follows it" if members and fresh else str(error)
@@ -124,17 +178,32 @@ class Source:
                     break
                 packed, inflater = inflater.rest, None
                 members += 1
-        if inflater is not None:
+        if inflater is not None and not self._cut:
             where = f"the {self.compression} data stops at byte {self.consumed}, before its end mark"
             self._tally.add(CUT_SHORT, where)
 
 
-def open_source(spec: str) -> Source:
-    """The file of that name, or stdin for `-`. Raises TraceError where there is nothing to read."""
+def open_source(spec: str, ask: bool = False) -> Source:
+    """The file of that name, here or elsewhere; stdin for `-`. `ask`: ssh may ask for a password on the terminal.
+
+    Raises TraceError where there is nothing to read.
+    """
     if spec == "-":
         if sys.stdin.isatty():
             raise TraceError("-: stdin is the terminal; pipe a trace into it")
         return Source("stdin", sys.stdin.buffer)
+    try:
+        there = remote(spec)
+    except ValueError as error:
+        raise TraceError(str(error)) from error
+    if there is not None:
+        from tui.trace.ssh import open_remote
+
+        return open_remote(there, ask)
+    if is_url(spec):
+        from tui.trace.urls import open_url
+
+        return open_url(spec)
     path = Path(spec).expanduser()
     try:
         found = path.stat()
@@ -179,8 +248,9 @@ def _folder(spec: str, path: Path) -> str:
 class _Ahead:
     """A thread that runs an iterator of blocks ahead of who takes them, by a few blocks."""
 
-    def __init__(self, blocks: Iterator[bytes]) -> None:
+    def __init__(self, blocks: Iterator[bytes], stop: Callable[[], None] | None = None) -> None:
         self._blocks = blocks
+        self._stop = stop
         self._queue: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inflate", daemon=True)
@@ -194,6 +264,8 @@ class _Ahead:
                 yield item
         finally:
             self._stopped.set()
+            if self._stop is not None:
+                self._stop()
             self._thread.join()
 
     def _run(self) -> None:

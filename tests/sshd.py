@@ -1,0 +1,186 @@
+"""A real sshd on loopback, for the length of a test module, and a real ssh that knows it under several names.
+
+Nothing of the user's is read or written: the client gets a configuration of its own through a two-line script
+called `ssh` that stands first in PATH. What a name does is decided by its key, as an administrator would decide it.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SSHD = shutil.which("sshd", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin")))
+SSH = shutil.which("ssh")
+
+TOOLS = ("sh", "cat", "gzip", "stat", "od", "tr", "ls", "find", "head", "wc")
+
+ASKED = 'sh -c "$SSH_ORIGINAL_COMMAND"'
+
+
+class Sshd:
+    """`port` it listens on; `home`, the folder in which the sessions of the host `home` begin; `folder` of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.port = _free_port()
+        self.user = getpass.getuser()
+        self._log = folder / "sshd.log"
+        self._sockets = Path(tempfile.mkdtemp(prefix="tt", dir="/tmp"))  # a socket's path is short, or ssh refuses
+        self._write()
+
+    def start(self) -> None:
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)  # sshd started by root refuses to run without it
+        assert SSHD is not None
+        self._process = subprocess.Popen(
+            [SSHD, "-D", "-E", str(self._log), "-f", str(self.folder / "sshd_config")], stderr=subprocess.DEVNULL
+        )
+        until = time.monotonic() + 20
+        while self._process.poll() is None and time.monotonic() < until:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.02)
+        raise RuntimeError(f"sshd did not start: {self.log}")
+
+    def stop(self) -> None:
+        subprocess.run([self.folder / "bin" / "ssh", "-q", "-O", "exit", "shared"], check=False, capture_output=True)
+        self._process.terminate()
+        self._process.wait()
+        shutil.rmtree(self._sockets)
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text() if self._log.exists() else ""
+
+    @property
+    def logins(self) -> int:
+        return self.log.count("Accepted publickey")
+
+    def clients(self) -> list[int]:
+        """The ssh clients of ours that run now."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = entry.read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if os.fsencode(self.folder / "ssh_config") in words:
+                found.append(int(entry.parent.name))
+        return found
+
+    def _write(self) -> None:
+        folder = self.folder
+        for name in ("host_key", "other_host_key", "stranger"):
+            _key(folder / name)
+        tools = {}
+        for name, programs in (("no_zstd", TOOLS), ("no_packer", [tool for tool in TOOLS if tool != "gzip"])):
+            tools[name] = folder / name
+            tools[name].mkdir()
+            for tool in programs:
+                found = shutil.which(tool)
+                assert found is not None
+                (tools[name] / tool).symlink_to(found)
+        as_nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups " if os.geteuid() == 0 else ""
+        commands = {
+            "box": "",
+            "home": f"cd {shlex.quote(str(self.home))}; echo welcome to this host; {ASKED}",
+            # The session's own server process goes, as when a network does.
+            "cut": f"{ASKED} | (head -c 100000; sleep 0.2; kill -9 $PPID)",
+            # Long enough for the answer that precedes the file, and no longer.
+            "nothing": f"{ASKED} | (head -n 2; sleep 0.2; kill -9 $PPID)",
+            "stuck": f"{ASKED} | (head -c 400000; exec tail -f --pid=$PPID /dev/null)",
+            "drip": f"{ASKED} | (head -c 40000; exec tail -f --pid=$PPID /dev/null)",
+            "nobody": f"{as_nobody}{ASKED}",
+            "sftponly": "echo This service allows sftp connections only.; exit 1",
+            "no_zstd": f"export PATH={tools['no_zstd']}; {ASKED}",
+            "no_packer": f"export PATH={tools['no_packer']}; {ASKED}",
+        }
+        authorized, config = [], []
+        for name, command in commands.items():
+            public = _key(folder / name)
+            quoted = command.replace('"', '\\"')
+            authorized.append(f'command="{quoted}" {public}' if command else public)
+            config.append(self._host(name))
+        key = folder / "box.key"
+        socket_path = self._sockets / "s"
+        config += [
+            self._host("shared", key, f"ControlMaster auto\n ControlPath {socket_path}\n ControlPersist 60"),
+            self._host("locked", self._locked()),
+            self._host("behind", key, "ProxyJump box"),
+            self._host("nokey", folder / "stranger.key"),
+            self._host("unknown", key, "UserKnownHostsFile /dev/null"),
+            self._host("changed", key, f"UserKnownHostsFile {folder / 'other_known'}"),
+            self._host("refusing", key, f"Port {_free_port()}"),
+            self._host("otherport", key, "Port 1"),
+            self._host("configured", key, "RemoteCommand echo mine\n LocalForward 1 localhost:1\n RequestTTY force"),
+        ]
+        (folder / "authorized").write_text("\n".join(authorized) + "\n")
+        (folder / "ssh_config").write_text("\n".join(config))
+        for known, key_name in (("known", "host_key"), ("other_known", "other_host_key")):
+            public = " ".join((folder / f"{key_name}.key.pub").read_text().split()[:2])
+            (folder / known).write_text(f"[127.0.0.1]:{self.port} {public}\n")
+        (folder / "sshd_config").write_text(
+            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {folder}/host_key.key\n"
+            f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\nPidFile none\n"
+            "PasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100\n"
+        )
+        (folder / "bin").mkdir()
+        client = folder / "bin" / "ssh"
+        client.write_text(f'#!/bin/sh\nexec {SSH} -F {folder}/ssh_config "$@"\n')
+        client.chmod(0o755)
+
+    def _locked(self) -> Path:
+        """The key that everybody has, behind a passphrase."""
+        key = self.folder / "locked.key"
+        shutil.copy(self.folder / "box.key", key)
+        change = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", str(key)]
+        subprocess.run(change, check=True, stdout=subprocess.DEVNULL)
+        return key
+
+    def _host(self, name: str, key: Path | None = None, first: str = "") -> str:
+        """The first of several values counts, so what is special about a host stands first."""
+        return (
+            f"Host {name}\n {first}\n HostName 127.0.0.1\n Port {self.port}\n User {self.user}\n"
+            f" IdentityFile {key or self.folder / f'{name}.key'}\n IdentitiesOnly yes\n IdentityAgent none\n"
+            f" UserKnownHostsFile {self.folder}/known\n GlobalKnownHostsFile /dev/null\n"
+        )
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Sshd]:
+    """A server, and its ssh first in PATH."""
+    server = Sshd(folder)
+    server.start()
+    before = os.environ["PATH"]
+    os.environ["PATH"] = f"{folder / 'bin'}{os.pathsep}{before}"
+    try:
+        yield server
+    finally:
+        os.environ["PATH"] = before
+        server.stop()
+
+
+def _key(path: Path) -> str:
+    """A new key in PATH.key; returns its public half."""
+    file = path.with_name(f"{path.name}.key")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(file)], check=True)
+    return file.with_suffix(".key.pub").read_text().strip()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

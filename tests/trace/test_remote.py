@@ -1,0 +1,142 @@
+"""Which names mean another host, and what is asked of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tui.recent import recent, remember
+from tui.specs import check, resolve
+from tui.trace.remote import Remote, elsewhere, is_url, remote
+from tui.trace.source import TraceError, open_source
+from tui.trace.ssh_failures import connection_failure
+
+
+@pytest.mark.parametrize(
+    ("spec", "host", "port", "path"),
+    [
+        ("gpu-box:runs/trace.json.gz", "gpu-box", None, "runs/trace.json.gz"),
+        ("me@gpu-box:/data/a:b.json", "me@gpu-box", None, "/data/a:b.json"),
+        ("box:", "box", None, ""),
+        ("[2001:db8::1]:t.json", "2001:db8::1", None, "t.json"),
+        ("me@[fe80::1%eth0]:t.json", "me@fe80::1%eth0", None, "t.json"),
+        ("10.0.0.7:~/runs/t.json", "10.0.0.7", None, "~/runs/t.json"),
+        ("ssh://box/data/t.json", "box", None, "/data/t.json"),
+        ("ssh://me@GPU-Box:2222/data/a%20b.json", "me@GPU-Box", 2222, "/data/a b.json"),
+        ("ssh://box/~/t.json", "box", None, "~/t.json"),
+        ("ssh://me@[::1]:22/t.json", "me@::1", 22, "/t.json"),
+        ("SSH://box/t.json", "box", None, "/t.json"),
+    ],
+)
+def test_names_of_other_hosts(spec: str, host: str, port: int | None, path: str) -> None:
+    assert remote(spec) == Remote(spec, host, port, path)
+    assert elsewhere(spec)
+    assert not is_url(spec)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *("trace.json", "./a:b.json", "/data/a:b.json", "runs/a:b.json", r"C:\runs\t.json", "C:/runs/t.json"),
+        *("-", "~/a:b", "-oProxyCommand=touch x:y", ":t.json", "a\0b:c"),
+    ],
+)
+def test_names_that_mean_something_here(spec: str) -> None:
+    assert remote(spec) is None
+    assert not elsewhere(spec)
+
+
+@pytest.mark.parametrize(
+    "spec", ["https://x.org/t.json", "s3://bucket/t.json.gz", "hf://datasets/a/b.json", "zip://a.json::https://x/y.zip"]
+)
+def test_urls(spec: str) -> None:
+    assert is_url(spec)
+    assert elsewhere(spec)
+    assert remote(spec) is None
+
+
+def test_a_file_of_that_name_is_meant_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert remote("rank0:trace.json") is not None
+    Path("rank0:trace.json").write_bytes(b'[{"ph": "X"}]')
+    assert remote("rank0:trace.json") is None
+    source = open_source("rank0:trace.json")
+    assert source.plain_path == tmp_path / "rank0:trace.json"
+    source.close()
+
+
+@pytest.mark.parametrize("spec", ["ssh://", "ssh:///t.json", "ssh://box:port/t.json", "ssh://-oProxyCommand=x/t.json"])
+def test_an_address_that_is_none(spec: str) -> None:
+    for look in (check, open_source):
+        with pytest.raises(TraceError, match=r"no host|not an address"):
+            look(spec)
+
+
+def test_a_url_of_a_file_is_the_file() -> None:
+    assert resolve("file:///data/a%20b.json") == "/data/a b.json"
+
+
+def test_what_lies_in_a_folder_is_named_as_the_user_would() -> None:
+    for spec, below in (
+        ("box:", "box:a/t.json"),
+        ("box:runs", "box:runs/a/t.json"),
+        ("box:runs/", "box:runs/a/t.json"),
+    ):
+        there = remote(spec)
+        assert there is not None
+        assert there.child("a/t.json") == below
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("a b.json", "./a b.json"),
+        ('it\'s $(touch x) `y` "z".json', './it\'s $(touch x) `y` "z".json'),
+        ("-n", "./-n"),
+        ("*", "./*"),
+        ("a\nb", "./a\nb"),
+        ("/abs/t.json", "/abs/t.json"),
+        ("~/runs/t.json", "./runs/t.json"),
+        ("~", "./."),
+        ("", "./."),
+        ("~root/x y", os.path.expanduser("~root/x y")),
+        ("~$(x)/y", "./~$(x)/y"),
+    ],
+)
+def test_a_path_is_one_word_to_a_shell(shell: str, path: str, meant: str) -> None:
+    word = Remote("", "box", None, path).quoted()
+    got = subprocess.run([shell, "-c", f'printf "%s\\0" {word}'], capture_output=True, check=True).stdout
+    assert got == f"{meant}\0".encode()
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("ssh: Could not resolve hostname box: Name or service not known\r\n", "no host box, nor a file of that name"),
+        ("ssh: connect to host box port 22: Connection refused\r\n", "box (port 22) refused the connection"),
+        ("ssh: connect to host box port 22: No route to host\r\n", "no route to it"),
+        ("ssh: connect to host box port 22: Network is unreachable\r\n", "no network"),
+        ("ssh: connect to host box port 22: Connection timed out\r\n", "timed out"),
+        ("ssh: connect to host box port 22: Operation timed out\r\n", "timed out"),
+        ("me@box: Permission denied (publickey,password).\r\n", "it takes: publickey, password"),
+        ("kex_exchange_identification: read: Connection reset by peer\r\n", "Connection reset by peer"),
+        ("", "it did not say why"),
+        ("\x1b[31mbad\x07\n", "[31mbad"),
+    ],
+)
+def test_failures_are_said_in_words(said: str, meaning: str) -> None:
+    line = connection_failure(Remote("box:t", "me@box", None, "t"), said, asked=False)
+    assert meaning in line
+    assert line.isprintable()
+
+
+def test_urls_with_secrets_in_them_are_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    kept = ["box:t.json", "https://x.org/t.json"]
+    for spec in [*kept, "https://x.org/t.json?X-Amz-Signature=1", "https://me:secret@x.org/t.json"]:
+        remember(spec)
+    assert [entry.spec for entry in recent()] == kept[::-1]

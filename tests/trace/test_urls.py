@@ -1,0 +1,220 @@
+"""Traces behind URLs: a real HTTP server, and fsspec's own file systems."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tui.cli import main
+from tui.specs import check
+from tui.trace.loader import Progress, load_place
+from tui.trace.opening import Opening
+from tui.trace.problems import CUT_SHORT
+from tui.trace.source import FolderError, Source, TraceError, open_source
+
+fsspec = pytest.importorskip("fsspec")
+pytest.importorskip("aiohttp")
+
+EVENTS = 20_000
+TEXT = json.dumps(
+    {
+        "traceEvents": [
+            {
+                "ph": "X",
+                "cat": "cpu_op",
+                "name": f"op {k % 50}",
+                "pid": 1,
+                "tid": 1,
+                "ts": 10 * k,
+                "dur": 5,
+                "args": {"k": k},
+            }
+            for k in range(EVENTS)
+        ]
+    }
+).encode()
+
+
+class Server(SimpleHTTPRequestHandler):
+    """Files of a folder; below /cut half of them, below /forbidden none, below /packed as nginx packs them."""
+
+    asked: list[str] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        kind, _, name = self.path.lstrip("/").partition("/")
+        if kind == "forbidden":
+            self.send_error(403)
+        elif kind == "cut":
+            data = (Path(self.directory) / name).read_bytes()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.send_header("ETag", '"1"')
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(data[: len(data) // 2])
+                time.sleep(0.1)  # aiohttp throws away what nobody has taken when the connection ends
+        elif kind == "packed":
+            data = gzip.compress((Path(self.directory) / name).read_bytes(), 1)
+            self.send_response(200)
+            self.send_header("Content-Encoding", "gzip")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(data)
+        else:
+            super().do_GET()
+
+    def do_HEAD(self) -> None:
+        if self.path.split("/")[1] in ("forbidden", "cut", "packed"):
+            self.do_GET()
+            self.asked.pop()
+        else:
+            super().do_HEAD()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class's own word)
+        """Silent."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "trace.json").write_bytes(TEXT)
+    (folder / "trace.json.gz").write_bytes(gzip.compress(TEXT, 1))
+    (folder / "stored.json.gz").write_bytes(gzip.compress(TEXT, 0))
+    (folder / "empty.json").touch()
+    (folder / "below").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
+    Server.asked.clear()
+    return tmp_path / "cache"
+
+
+def read(source: Source) -> bytes:
+    try:
+        return b"".join(source.blocks())
+    finally:
+        source.close()
+
+
+def refusal(spec: str) -> str:
+    with pytest.raises(TraceError) as caught:
+        open_source(spec)
+    line = str(caught.value)
+    assert "\n" not in line
+    assert line.startswith(f"{spec}: ")
+    return line.removeprefix(f"{spec}: ")
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_what_arrives_is_what_lies_there(site: str, folder: Path, name: str) -> None:
+    source = open_source(f"{site}/{name}")
+    assert source.plain_path is None
+    assert source.total == (folder / name).stat().st_size
+    assert read(source) == TEXT
+    assert source.consumed == source.total
+    assert source.problems == []
+    assert Server.asked == [f"/{name}"]  # one request for all of it
+
+
+def test_what_the_server_packs_is_unpacked(site: str) -> None:
+    assert read(open_source(f"{site}/packed/trace.json")) == TEXT
+
+
+async def test_opened_again_it_is_not_sent_again(site: str, folder: Path) -> None:
+    told: list[Progress] = []
+    opening = Opening(f"{site}/trace.json.gz")
+    opening.start()
+    trace = await opening.trace(told.append)
+    assert told[0].phase == "connecting"
+    size = (folder / "trace.json.gz").stat().st_size
+    assert (told[-1].bytes, told[-1].total, told[-1].events) == (size, size, EVENTS)
+    assert trace.event(7).args() == {"k": 7}
+    assert load_place(f"{site}/trace.json.gz").cached
+    opening.close()
+
+
+@pytest.mark.parametrize("name", ["trace.json", "stored.json.gz"])
+def test_a_download_that_is_cut_shows_what_arrived(site: str, name: str, cache_home: Path) -> None:
+    loaded = load_place(f"{site}/cut/{name}")
+    assert EVENTS * 0.05 < loaded.trace.counts.drawn < EVENTS * 0.7
+    cut = next(problem for problem in loaded.trace.problems if problem.kind == CUT_SHORT)
+    assert cut.example.startswith("the download ended early: ")
+    loaded.place.close()
+    assert list(cache_home.iterdir()) == []
+
+
+def test_what_cannot_be_had(site: str) -> None:
+    assert refusal(f"{site}/none.json") == "no such file there"
+    assert refusal(f"{site}/forbidden/trace.json") == "the server answered 403 Forbidden"
+    assert refusal(f"{site}/empty.json") == "the file is empty"
+    assert refusal("http://127.0.0.1:9/t.json") == "the server refused the connection"
+    assert refusal("http://nowhere.invalid/t.json") == "there is no host nowhere.invalid"
+
+
+def test_a_page_is_no_trace(site: str) -> None:
+    with pytest.raises(TraceError, match="not a trace, but a page of HTML"):
+        load_place(f"{site}/below/")
+
+
+def test_file_systems_of_all_kinds(tmp_path: Path) -> None:
+    files = fsspec.filesystem("memory")
+    files.pipe("/runs/trace.json.gz", gzip.compress(TEXT, 1))
+    files.pipe("/runs/notes.txt", b"-")
+    assert read(open_source("memory://runs/trace.json.gz")) == TEXT
+    with pytest.raises(FolderError) as caught:
+        open_source("memory://runs")
+    assert [each.spec for each in caught.value.found] == ["memory:///runs/trace.json.gz"]
+    assert read(open_source(caught.value.found[0].spec)) == TEXT
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("trace.json", TEXT)
+    assert read(open_source(f"zip://trace.json::file://{tmp_path}/a.zip")) == TEXT
+
+
+def test_a_missing_backend_is_named() -> None:
+    for spec, module in (("s3://bucket/t.json", "s3fs"), ("gs://bucket/t.json", "gcsfs"), ("abfs://x/t.json", "adlfs")):
+        if importlib.util.find_spec(module) is None:
+            assert refusal(spec) == f"{spec.split(':')[0]}:// needs {module}: pip install {module}"
+    assert refusal("nonsense://x/t.json") == "fsspec knows no nonsense://, and there is no file of that name"
+
+
+def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)  # as where it is not installed
+    assert main(["info", "https://x.org/t.json"]) == 2
+    said = capsys.readouterr().err
+    assert said == "torchprof-tui: https://x.org/t.json: a URL needs fsspec: pip install 'torchprof-tui[remote]'\n"
+
+
+def test_the_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "https", raising=False)
+    for name in [name for name in sys.modules if name.startswith("fsspec.implementations.http")]:
+        monkeypatch.delitem(sys.modules, name)
+    check("https://x.org/t.json")
+    assert refusal("https://x.org/t.json") == "https:// needs aiohttp: pip install aiohttp"

@@ -1,0 +1,108 @@
+"""Which names mean a trace elsewhere: `host:path` and `ssh://user@host:port/path`, or a URL.
+
+Only names are looked at here, nothing is connected to. Read on the way to the first frame: standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(://|::)")
+_HOST_PATH = re.compile(r"(?P<host>(?:[^/:@\[\]]+@)?(?:\[[0-9A-Za-z:.%_-]+\]|[^/:@\[\]\s]+)):(?P<path>.*)", re.DOTALL)
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+_HOME = re.compile(r"~([A-Za-z0-9_.-]*)(?:/|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A trace in a folder elsewhere: `spec` opens it; `size` in bytes, `modified` in seconds since the epoch."""
+
+    spec: str
+    size: int
+    modified: float
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A file or folder that the user's ssh reaches.
+
+    `host`: as ssh is to be told it, `user@` and all. `port`: None for what the user's configuration says. `path`: as
+    the host knows it, relative to the home folder there unless it begins with a slash; `~` and `~name` are homes.
+    `spec`: what the user typed.
+    """
+
+    spec: str
+    host: str
+    port: int | None
+    path: str
+
+    @property
+    def name(self) -> str:
+        """The host as people say it."""
+        return self.host.rpartition("@")[2]
+
+    def child(self, below: str) -> str:
+        """How the user would name what lies below this folder."""
+        return f"{self.spec}{'' if self.spec.endswith((':', '/')) else '/'}{below}"
+
+    def quoted(self) -> str:
+        """The path as one word for the host's shell, whichever that is."""
+        path = self.path or "."
+        home = _HOME.match(path)
+        if home and home[1]:
+            # Only a shell knows where somebody else's home is, and only unquoted.
+            rest = path[home.end() :]
+            return f"~{home[1]}/{_quote(rest)}" if rest else f"~{home[1]}"
+        if home:
+            path = path[home.end() :].lstrip("/") or "."  # where ssh begins anyway
+        return _quote(path if path.startswith("/") else f"./{path}")
+
+
+def remote(spec: str) -> Remote | None:
+    """What is meant, where it is something behind ssh; None for everything else.
+
+    A file of that very name here is meant before any host, and so is whatever has a slash before its first colon.
+    Raises ValueError, with one line, for an ssh:// that names no host.
+    """
+    if spec.lower().startswith("ssh://"):
+        return _from_url(spec)
+    if _URL.match(spec) or _DRIVE.match(spec) or "\0" in spec:
+        return None
+    found = _HOST_PATH.fullmatch(spec)
+    if found is None or found["host"].startswith("-") or os.path.lexists(spec):
+        return None
+    host = found["host"].replace("[", "").replace("]", "")
+    return Remote(spec, host, None, found["path"])
+
+
+def is_url(spec: str) -> bool:
+    """Whether it is for fsspec: `https://…`, `s3://…`, also its chains, such as `zip://a.json::https://…`."""
+    return _URL.match(spec) is not None and not spec.lower().startswith("ssh://") and not os.path.lexists(spec)
+
+
+def elsewhere(spec: str) -> bool:
+    """Whether opening it means talking to another machine."""
+    return is_url(spec) or remote(spec) is not None
+
+
+def _from_url(spec: str) -> Remote:
+    try:
+        parts = urlsplit(spec)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"{spec}: not an address ({error})") from error
+    if not host or host.startswith("-") or (parts.username or "").startswith("-"):
+        raise ValueError(f"{spec}: names no host; ssh://user@host:port/path is the form")
+    user = f"{unquote(parts.username)}@" if parts.username else ""
+    # urlsplit lowers the host's case; aliases in the user's configuration have theirs.
+    where = parts.netloc.lower().rindex(host)
+    host = parts.netloc[where : where + len(host)]
+    path = unquote(spec.split("://", 1)[1].partition("/")[2])
+    return Remote(spec, f"{user}{host}", port, path if path.startswith("~") else f"/{path}")
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "'\"'\"'") + "'"
