@@ -245,5 +245,6 @@ def test_a_damaged_list_is_an_empty_one(stored: str) -> None:
 def test_the_guides_lines_fit_beside_the_list_and_its_code_is_python() -> None:
     lines = GUIDE.plain.split("\n")
     assert max(map(cell_len, lines)) <= 60
-    code = lines[lines.index("Record a trace of your own: R, or in your own code") + 1 : lines.index("Without this screen") - 1]
+    begin = lines.index("Record a trace of your own: R, or in your own code") + 1
+    code = lines[begin : lines.index("Without this screen") - 1]
     ast.parse(textwrap.dedent("\n".join(code)))
