@@ -12,8 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
+
+from tui.trace.arrays import I64
 from tui.trace.repair import readable
 from tui.trace.salvage import Salvage, cut_after, lead_of, salvage
 from tui.trace.scan import scan
@@ -26,6 +29,12 @@ _MAY_BE_WHOLE = 1 << 20
 
 LARGEST_ENTRY = 64 << 20
 """An entry longer than this is given up: text without an end must not fill the memory."""
+
+_TOGETHER = 4
+"""Chunks that are offered to a taker at once: it works on arrays, and longer ones cost less a byte."""
+
+_LONGEST_PAUSE = 64
+"""Chunks after which a taker that keeps refusing is asked again, at the most."""
 
 
 class Window:
@@ -74,6 +83,26 @@ class Chunk:
     salvage: Salvage | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A chunk that a `Taker` has read: how many entries it held."""
+
+    offset: int
+    text: memoryview
+    entries: int
+
+
+class Taker(Protocol):
+    """Reads plain chunks itself, and faster."""
+
+    def take(self, text: memoryview, between: bytes) -> I64 | None:
+        """Take whole entries, `between` between two of them. Where they begin in the text; None: refused.
+
+        What is taken would have parsed; what is refused has changed nothing.
+        """
+        ...
+
+
 class Entries:
     """The entries of the array that begins at the window's place, chunk by chunk; then the window stands behind it.
 
@@ -81,19 +110,25 @@ class Entries:
     `partial` where an entry begins that the file does not finish (-1 for none).
     """
 
-    def __init__(self, window: Window, size: int = CHUNK) -> None:
+    def __init__(self, window: Window, size: int = CHUNK, taker: Taker | None = None) -> None:
         self.closed = False
         self.comma = False
         self.partial = -1
         self._window = window
         self._size = size
+        self._taker = taker
+        self._refused = 0  # how often in a row the taker refused
+        self._pause = 0  # for how many chunks it is not asked
         self._inside = False  # whether the last scan met no end of an entry: it may be a large one
         self._between = b""  # what stands between two entries, as far as it is known
         self._some = False  # whether an entry has been met: a comma alone is no comma too many
 
-    def __iter__(self) -> Iterator[Chunk]:
+    def __iter__(self) -> Iterator[Chunk | Taken]:
         window, size = self._window, self._size
         while True:
+            for taken in self._taken(size):
+                self._some = True
+                yield taken
             window.fill(size + 1)
             chunk = self._guessed(size) or self._scanned(size) or self._damaged(size)
             if chunk is not None:
@@ -105,6 +140,49 @@ class Entries:
                 return
             if chunk is None:
                 size *= 2  # a large entry
+
+    def _taken(self, size: int) -> Iterator[Taken]:
+        """The chunks that the taker takes, from here on, cut exactly where `_guessed` would have cut them."""
+        window = self._window
+        while self._taker is not None and self._between and size == self._size:
+            if self._pause:
+                self._pause -= 1
+                return
+            window.fill(_TOGETHER * size + 1)
+            cuts = self._cuts(size)
+            begins = self._offer(cuts)
+            if begins is None and len(cuts) > 1:
+                cuts = cuts[:1]  # one of them is not plain: the first may be, alone
+                begins = self._offer(cuts)
+            if begins is None:
+                self._pause = min((1 << self._refused) - 1, _LONGEST_PAUSE)
+                self._refused += 1
+                return
+            self._refused = 0
+            base, first = window.at, 0
+            for cut in cuts:
+                last = int(np.searchsorted(begins, cut - base))
+                taken = Taken(window.offset, memoryview(window.text)[window.at : cut], last - first)
+                window.at, first = cut + 1, last
+                yield taken
+
+    def _offer(self, cuts: list[int]) -> I64 | None:
+        if not cuts or self._taker is None:
+            return None
+        return self._taker.take(memoryview(self._window.text)[self._window.at : cuts[-1]], self._between)
+
+    def _cuts(self, size: int) -> list[int]:
+        """Where the next few chunks would end by a guess."""
+        window = self._window
+        at = window.at
+        cuts: list[int] = []
+        while len(cuts) < _TOGETHER:
+            cut = window.text.rfind(self._between, at, at + size)
+            if cut <= at:
+                break
+            cuts.append(cut)
+            at = cut + 1
+        return cuts
 
     def _guessed(self, size: int) -> Chunk | None:
         window = self._window

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import compress
 from operator import itemgetter
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from tui.trace.arrays import I32, I64
+from tui.trace.arrays import I32, I64, Array
 from tui.trace.grown import Grown
 from tui.trace.intern import (
     COUNTER,
@@ -42,6 +43,17 @@ _MOST_GROUPS = 24
 """Categories in a chunk that are looked at one by one: entries of one category have the same args. Beyond, together."""
 
 _CORE = itemgetter("ph", "cat", "pid", "tid")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What n entries hold, as columns. `ids`, `args`: (places, ascending; values), int64[k], args also [k, 3]."""
+
+    time: I64
+    duration: I64
+    ids: tuple[I64, I64]
+    correlation: I64
+    args: dict[str, tuple[I64, Array]]
 
 
 class Columns:
@@ -87,6 +99,23 @@ class Columns:
         self._add_args(entries, self._shapes.groups()[shape])
         self._count += len(entries)
 
+    def intern(self, entry: Entry) -> tuple[int, int]:
+        """The shape and the name of an entry, as `put` takes them, numbered in the order of these calls."""
+        return self._shapes[_core(entry)], self._names[entry["name"]]
+
+    def put(self, shape: I32, name: I32, found: Found) -> None:
+        """The next n entries of the file, read already."""
+        self._shape.extend(shape)
+        self._name.extend(name)
+        self._time.extend(found.time)
+        self._duration.extend(found.duration)
+        places, values = found.ids
+        identity = np.full(len(shape), -1, np.int32)
+        identity[places] = np.fromiter(map(self._ids.__getitem__, values.tolist()), np.int32, len(values))
+        self._id.extend(identity)
+        self._put_args(found.correlation, found.args)
+        self._count += len(shape)
+
     def _objects(self, entries: list[Any]) -> list[Entry]:
         objects = [entry for entry in entries if type(entry) is dict]
         missing = len(entries) - len(objects)
@@ -131,8 +160,11 @@ class Columns:
                 self._add_group(group, args, places, chunk)
             except (AttributeError, TypeError):  # an entry without args, or with something else under that name
                 self._add_group(group, *only_objects(args, places), chunk)
-        self._correlation.extend(chunk.correlation())
-        for name, (places, values) in chunk.sparse().items():
+        self._put_args(chunk.correlation(), chunk.sparse())
+
+    def _put_args(self, correlation: I64, sparse: dict[str, tuple[I64, Array]]) -> None:
+        self._correlation.extend(correlation)
+        for name, (places, values) in sparse.items():
             columns = self._args.get(name)
             if columns is None:
                 columns = self._args[name] = (Grown(np.int32), Grown(np.int64))

@@ -52,7 +52,8 @@ class Texts(dict[Any, int]):
 
     def finish(self, codes: I32) -> tuple[I32, list[str]]:
         """The column, and the text of each of its numbers, every text once. -1 in the column stays."""
-        texts = [key if type(key) is str else text_of(key) for key in self]
+        # Ids are integers, and as many as there are launches.
+        texts = [key if type(key) is str else str(key) if type(key) is int else text_of(key) for key in self]
         self.clear()
         unique = dict.fromkeys(texts)
         if len(unique) == len(texts):
@@ -94,7 +95,7 @@ class Shapes(dict[tuple[Any, Any, Any, Any], int]):
         self.category.append(category)
         self.track.append(self.tracks.setdefault(track_of(pid, tid), len(self.tracks)))
         self._with_id.append(known_phase and ph in WITH_ID)
-        self._groups.append(_group(ph, text, category))
+        self._groups.append(group_of(ph, text, category))
         return code
 
     def groups(self) -> I32:
@@ -110,7 +111,8 @@ class Shapes(dict[tuple[Any, Any, Any, Any], int]):
         return self._with_id_column
 
 
-def _group(ph: Any, category: str, code: int) -> int:
+def group_of(ph: Any, category: str, code: int = 0) -> int:
+    """Which args are looked for in entries of this phase and category, the number of which is `code`."""
     if ph == "M":
         return METADATA
     if ph == "C":

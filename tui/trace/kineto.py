@@ -1,7 +1,8 @@
 """The general reader: the text of any trace-event file, in any layout, decoded into columns.
 
 Text comes in blocks (`source.py`), is cut into chunks of whole entries (`chunks.py`), decoded by orjson, and each
-chunk's dicts become columns (`columns.py`) before the next are made: no object an event outlives its chunk.
+chunk's dicts become columns (`columns.py`) before the next are made: no object an event outlives its chunk. In large
+files, chunks of plain entries in Kineto's own layout become columns without dicts (`byte_scan.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tui.trace.chunks import CHUNK, Chunk, Entries, Window
+from tui.trace.byte_scan import ByteScan
+from tui.trace.chunks import CHUNK, Chunk, Entries, Taken, Window
 from tui.trace.columns import Columns
 from tui.trace.document import Document
 from tui.trace.problems import CUT_SHORT, REPAIRED_COMMA, UNREADABLE_ENTRY, Tally, excerpt
@@ -30,6 +32,12 @@ Progress = Callable[[int, int | None, int], None]
 
 TEXT_FILE = "text.blocks"
 
+_SCAN_BYTES = 16 << 20
+"""Text from which on the byte scan pays: it has some hundred skeletons to learn first, which takes about 50 ms."""
+
+_USUAL_RATIO = 12
+"""How much shorter compressed traces are, about."""
+
 _SWITCH_SECONDS = 0.0005
 """While others inflate and compress beside the decoder: how long they may wait for the interpreter."""
 
@@ -38,14 +46,22 @@ _KINETO_CATEGORIES = frozenset(("cpu_op", "Operator"))
 _KINETO_TOGETHER = frozenset(("kernel", "cuda_runtime"))
 
 
-def read(source: Source, text_dir: Path, progress: Progress | None = None, *, chunk_size: int = CHUNK) -> Decoded:
+def read(
+    source: Source,
+    text_dir: Path,
+    progress: Progress | None = None,
+    *,
+    chunk_size: int = CHUNK,
+    scan: bool | None = None,
+) -> Decoded:
     """Decode all of a source. The text of what is no plain file is kept in `text_dir`.
 
     Raises TraceError where this is no trace, OSError where the text cannot be kept. Damage is never an error: it is
-    mended, or counted, and told in `problems`.
+    mended, or counted, and told in `problems`. `scan`: whether plain chunks in Kineto's own layout
+    go to the byte scan, which gives the same columns, faster; None: where the file is large enough for it to pay.
     """
     with _decoding(threads=source.plain_path is None):
-        reader = _Reader(source, text_dir, progress, chunk_size)
+        reader = _Reader(source, text_dir, progress, chunk_size, scan)
         try:
             return reader.run()
         finally:
@@ -63,7 +79,9 @@ def parse_chunk(text: bytes) -> list[dict[str, Any]]:
 class _Reader:
     """One reading of one source."""
 
-    def __init__(self, source: Source, text_dir: Path, progress: Progress | None, chunk_size: int) -> None:
+    def __init__(
+        self, source: Source, text_dir: Path, progress: Progress | None, chunk_size: int, scan: bool | None
+    ) -> None:
         self._source = source
         self._progress = progress
         self._chunk_size = chunk_size
@@ -71,6 +89,8 @@ class _Reader:
         self._blocks = source.blocks()
         self._window = Window(self._blocks)
         self._columns = Columns(self._tally)
+        self._scan = ByteScan(self._columns) if (_pays(source) if scan is None else scan) else None
+        self._entries = 0
         self._unreadable = 0
         self._first: list[int] = []
         self._offset: list[int] = []
@@ -110,7 +130,7 @@ class _Reader:
         )
 
     def _read_list(self, document: Document) -> None:
-        entries = Entries(self._window, self._chunk_size)
+        entries = Entries(self._window, self._chunk_size, self._scan)
         for chunk in entries:
             self._add(chunk)
         if entries.comma:
@@ -122,17 +142,21 @@ class _Reader:
         elif not entries.closed and not document.bare:
             self._tally.add(CUT_SHORT, f"the file ends at byte {self._window.offset}, before traceEvents does")
 
-    def _add(self, chunk: Chunk) -> None:
-        if chunk.salvage is not None:
+    def _add(self, chunk: Chunk | Taken) -> None:
+        if isinstance(chunk, Chunk) and chunk.salvage is not None:
             self._tell(chunk)
-        self._first.append(len(self._columns))
+        self._first.append(self._entries)
         self._offset.append(chunk.offset)
         self._length.append(len(chunk.text))
         if self._writer is not None:
-            self._writer.put(chunk.text)
-        self._columns.add(chunk.entries, chunk.text)
+            self._writer.put(bytes(chunk.text))
+        if isinstance(chunk, Taken):
+            self._entries += chunk.entries
+        else:
+            self._columns.add(chunk.entries, chunk.text)
+            self._entries = len(self._columns)
         if self._progress is not None:
-            self._progress(self._source.consumed, self._source.total, len(self._columns))
+            self._progress(self._source.consumed, self._source.total, self._entries)
 
     def _tell(self, chunk: Chunk) -> None:
         assert chunk.salvage is not None
@@ -156,6 +180,11 @@ class _Reader:
             offset=np.array(offset, np.int64),
             length=np.array(length, np.int64),
         )
+
+
+def _pays(source: Source) -> bool:
+    """Whether the byte scan is worth its beginning; of a pipe nobody knows, and the large ones matter."""
+    return source.total is None or source.total * (_USUAL_RATIO if source.compression else 1) >= _SCAN_BYTES
 
 
 def _place(chunk: Chunk, start: int) -> str:

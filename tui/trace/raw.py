@@ -1,6 +1,6 @@
 """What a reader hands over: the entries of `traceEvents` as columns, in file order, nothing decided yet.
 
-Every reader (the general one in `kineto.py`; later a faster one for Kineto's own layout) fills this and
+Every reader (the general one in `kineto.py`; the faster one for Kineto's own layout in `byte_scan.py`) fills this and
 nothing else. `assemble.py` turns it into a `Trace`. That seam is what lets readers be compared column
 by column.
 """
