@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyte
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 240.0
 """How long a screen may take on a busy machine before a test gives up; no test is about time."""
 
 _UNKNOWN = re.compile(rb"\x1b\[[<=>][0-9;]*[a-zA-Z]|\x1b\[\?[0-9;]*\$p|\x1b\[\?u|\x1bP[^\x1b]*\x1b\\")

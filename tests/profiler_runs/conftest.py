@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 HARNESS = Path(__file__).resolve().parents[2] / "profiler_runs" / "harness.py"
-PATIENCE = 60.0  # seconds: only a run that hangs takes longer
+PATIENCE = 300.0  # seconds: only a run that hangs takes longer
 
 # A training loop as small as they come; each step prints its number.
 TRAIN = """

@@ -70,6 +70,6 @@ def test_the_guard_speaks_once_when_memory_has_grown(monkeypatch: pytest.MonkeyP
 
     guard = MemoryGuard(150, full)
     guard.start()
-    assert spoken.wait(30)
+    assert spoken.wait(200)
     guard.stop()
     assert said == [151]

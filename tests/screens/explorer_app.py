@@ -41,7 +41,7 @@ async def explorer(
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     """Wait for what a thread finds out, or a later frame shows."""
-    for _ in range(2000):
+    for _ in range(12_000):
         if condition():
             return
         await pilot.pause(0.01)

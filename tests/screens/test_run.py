@@ -46,7 +46,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
-    for _ in range(3000):
+    for _ in range(12_000):
         if holds():
             return
         await pilot.pause(0.01)

@@ -42,7 +42,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
-    for _ in range(2000):
+    for _ in range(12_000):
         if holds():
             return
         await pilot.pause(0.01)
