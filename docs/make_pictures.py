@@ -11,6 +11,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 
 PICTURES = {
+    "start": ["--size", "140x36"],  # first: before any trace is among the recent ones
     # the heaviest kernel beneath a search's hit: the chain above it lit, the cheatsheet beside the chain
     "explorer": [
         "sample:matmul_add_64_cold_eager",
@@ -22,7 +23,6 @@ PICTURES = {
     "kernel": ["sample:attention_flash", "--size", "140x44", "--keys", "slash,f,l,a,s,h,enter,l,down,down,k"],
     "cheatsheet": ["sample:resnet18_starved_dataloader", "--size", "140x42", "--keys", "c,down,enter"],
     "table": ["sample:gpt2_train_stack_memory", "--size", "140x40", "--keys", "t,down,down"],
-    "start": ["--size", "140x36"],
 }
 """Picture → arguments of `torchprof-tui snapshot`."""
 
