@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import itertools
+import json
 import lzma
 import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -14,8 +16,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from tui.trace import fast_gzip
 from tui.trace.problems import CUT_SHORT, DAMAGED_COMPRESSION
 from tui.trace.source import Source, TraceError, open_source
+from tui.trace.text import BlockWriter
 
 TEXT = b"".join(b'{"ph": "X", "name": "op %d", "ts": %d},\n' % (k % 97, k * k) for k in range(40_000))
 
@@ -213,3 +217,40 @@ def test_the_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("HOME", str(tmp_path))
     write(tmp_path, TEXT)
     assert text_of(open_source("~/trace.json")) == TEXT
+
+
+def test_without_isal_pythons_own_zlib_reads_and_keeps_the_same(tmp_path: Path) -> None:
+    """A machine that has no wheel of it. In a process of its own, where it cannot be imported."""
+    path = tmp_path / "trace.json.gz"
+    text = json.dumps({"traceEvents": [{"ph": "X", "name": f"e{k}", "ts": k, "dur": 1} for k in range(5000)]}).encode()
+    path.write_bytes(gzip.compress(text)[:-900])  # cut short, too
+    code = (
+        "import sys; sys.modules['isal'] = None\n"
+        "from tui.cli import main; sys.exit(main(['info', sys.argv[1], '--json', '--no-cache']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    told = json.loads(done.stdout)
+    with_isal = subprocess.run(
+        [sys.executable, "-m", "tui", "info", str(path), "--json", "--no-cache"], capture_output=True, check=False
+    )
+    theirs = json.loads(with_isal.stdout)
+    del told["seconds"], theirs["seconds"]
+    assert told == theirs
+    assert 1000 < told["drawn"] < 5000
+
+
+def test_a_text_writer_that_fails_says_so_and_lets_nobody_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: bytes) -> bytes:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(fast_gzip, "compress", refuse)
+    writer = BlockWriter(tmp_path / "text")
+
+    def write() -> None:
+        for _ in range(100):  # more than wait in its queue
+            writer.put(b"x" * 100)
+        writer.close()
+
+    with pytest.raises(MemoryError):
+        write()

@@ -67,10 +67,10 @@ class _Gzip(_Library):
     while it is little, and then inflated again in small steps, as far as it goes."""
 
     def __init__(self) -> None:
-        from isal import isal_zlib
+        from tui.trace import fast_gzip
 
-        super().__init__(isal_zlib.decompressobj(wbits=31), isal_zlib.error)  # type: ignore[arg-type]  # its stub says an instance
-        self._again: Any = isal_zlib.decompressobj(wbits=31)
+        super().__init__(fast_gzip.decompressor(), *fast_gzip.errors())
+        self._again: Any = fast_gzip.decompressor()
         self._kept: bytearray | None = bytearray()
         self._given = 0
 

@@ -27,7 +27,7 @@ class TextIndex:
     """Chunks of the file's text. c chunks, in file order; all arrays int64[c].
 
     `first`: ordinal of the chunk's first readable entry (a chunk without any repeats the next one's).
-    `offset`, `length`: where its bytes lie in `path`; stored bytes are igzip'ed where `compressed`.
+    `offset`, `length`: where its bytes lie in `path`; stored bytes are gzip members where `compressed`.
     """
 
     path: Path
@@ -54,9 +54,6 @@ class TextIndex:
         return entries[place]
 
 
-_LEVEL = 0
-"""igzip's fastest: 338 MB of trace become 30 MB in about half a second of a second core."""
-
 _WAITING = 16
 """Chunks that wait to be written, at most: 4 MB. The writer is faster than the decoder, so they rarely do."""
 
@@ -70,20 +67,20 @@ class BlockWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lengths: list[int] = []
-        self._error: OSError | None = None
+        self._error: Exception | None = None
         self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING)
         self._file = path.open("wb")
         self._thread = threading.Thread(target=self._run, name="text", daemon=True)
         self._thread.start()
 
     def put(self, text: bytes) -> None:
-        """Raises OSError where an earlier block could not be written."""
+        """Raises what went wrong with an earlier block: OSError where it could not be written."""
         if self._error is not None:
             raise self._error
         self._queue.put(text)
 
     def close(self) -> None:
-        """Wait until all is written. Raises OSError where something could not be."""
+        """Wait until all is written. Raises what went wrong, OSError where something could not be written."""
         self._queue.put(None)
         self._thread.join()
         self._file.close()
@@ -91,22 +88,21 @@ class BlockWriter:
             raise self._error
 
     def _run(self) -> None:
-        from isal import igzip
-
         while (text := self._queue.get()) is not None:
             if self._error is not None:
                 continue  # keep taking, or who puts would wait for ever
             try:
-                block = igzip.compress(text, _LEVEL)
+                from tui.trace import fast_gzip
+
+                block = fast_gzip.compress(text)
                 self._file.write(block)
                 self.lengths.append(len(block))
-            except OSError as error:
+            except Exception as error:  # it belongs to who puts the text: a dead thread would let them wait for ever
                 self._error = error
 
 
 def inflate(block: bytes) -> bytes:
     """The text of one stored block."""
-    from isal import igzip
+    from tui.trace import fast_gzip
 
-    text: bytes = igzip.decompress(block)  # type: ignore[no-untyped-call]
-    return text
+    return fast_gzip.decompress(block)
