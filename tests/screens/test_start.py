@@ -248,3 +248,25 @@ def test_the_guides_lines_fit_beside_the_list_and_its_code_is_python() -> None:
     begin = lines.index("Record a trace of your own: R, or in your own code") + 1
     code = lines[begin : lines.index("Without this screen") - 1]
     ast.parse(textwrap.dedent("\n".join(code)))
+
+
+async def test_on_a_narrow_screen_the_guide_is_one_key_away() -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: len(options(app)) > len(SAMPLES))
+
+        def text() -> str:
+            return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+        assert "? guide" in text()
+        assert "What this does" not in text()
+        await pilot.press("?")
+        await until(pilot, lambda: "What this does" in text())
+        for _ in range(20):
+            await pilot.press("down")
+        await until(pilot, lambda: "Without this screen" in text())
+        await pilot.press("escape")
+        await until(pilot, lambda: "What this does" not in text())
+        before = app.screen.query_one(OptionList).highlighted
+        await pilot.press("down")
+        assert app.screen.query_one(OptionList).highlighted != before  # the list has its arrows back

@@ -65,6 +65,11 @@ class StartScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "type_path('')", "type a path", id="start.path", tooltip="type the path of a trace", show=False),
         Binding("escape", "back", "back", id="start.back", tooltip="back to the list, or to the trace", show=False),
+        Binding(
+            "?", "guide", "guide", id="start.guide", tooltip="what this does, and the keys to begin with", show=False
+        ),
+        Binding("up", "scroll_guide(-1)", show=False),
+        Binding("down", "scroll_guide(1)", show=False),
     ]
 
     @dataclass
@@ -109,7 +114,7 @@ class StartScreen(Screen[None]):
         self._fill([], [])
         back = "   esc back" if self._over else ""
         self.query_one("#start-keys", Static).update(
-            f"↑ ↓ choose   enter open   o type a path   R record{back}   ctrl+p commands   q quit"
+            f"↑ ↓ choose   enter open   o type a path   R record{back}   ? guide   q quit"
         )
         self._look_around()
 
@@ -201,7 +206,20 @@ class StartScreen(Screen[None]):
         field.cursor_position = len(start)
         field.focus()
 
+    def action_guide(self) -> None:
+        """Where it has no room beside the list: instead of it."""
+        self.toggle_class("guided")
+        if not self.has_class("guided"):
+            self.query_one("#start-list").focus()
+
+    def action_scroll_guide(self, direction: int) -> None:
+        """Arrows come here only while the list, which has them otherwise, is out of sight."""
+        self.query_one("#start-guide").scroll_relative(y=direction, animate=False)
+
     def action_back(self) -> None:
+        if self.has_class("guided"):
+            self.action_guide()
+            return
         if self.query_one(PathInput).has_focus:
             self.query_one(OptionList).focus()
         elif self._over:
