@@ -87,7 +87,7 @@ async def test_from_an_event_to_its_row_and_from_an_instance_to_the_lanes() -> N
     async with explorer(shown, (160, 40)) as (screen, pilot):
         screen.walk.select(event_of(shown, "aten::mm"))
         table = await opened(screen, pilot)
-        await until(pilot, lambda: listed(table)[table._list.cursor] == "aten::mm")
+        await until(pilot, lambda: listed(table)[table.rows.cursor] == "aten::mm")
         await until(pilot, lambda: "2 instances" in text(table))
         assert "40.0 µs at 20" in text(table)
         await pilot.press("n", "enter")

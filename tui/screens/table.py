@@ -10,7 +10,6 @@ import numpy as np
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.message import Message
-from textual.screen import Screen
 
 from tui.analysis.search import BadPattern
 from tui.analysis.table import export
@@ -22,6 +21,7 @@ from tui.analysis.table.shares import Shares, shares
 from tui.analysis.table.sheets import Sheet
 from tui.analysis.table.table import By
 from tui.messages import PromptChanged, PromptClosed, PromptSubmitted
+from tui.screens.list_keys import LIST_BINDINGS, ListScreen
 from tui.screens.reading import Reading
 from tui.screens.sheets import PICTURES, SORT, TABS, Made, foot, make
 from tui.screens.terminal import palette_for
@@ -80,18 +80,13 @@ class RowRead(Message):
         self.row, self.name_shown, self.detail = row, name, detail
 
 
-class TableScreen(Screen[int | None]):
+class TableScreen(ListScreen):
     """Ends with the event to show on the lanes, None for none. `profile` outlives the screen: it is costly to make."""
 
     CSS_PATH = "../styles/table.tcss"
     AUTO_FOCUS = ""
     BINDINGS = [
-        Binding("up", "move(-1)", show=False),
-        Binding("down", "move(1)", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown", "page(1)", show=False),
-        Binding("home", "edge(False)", show=False),
-        Binding("end", "edge(True)", show=False),
+        *LIST_BINDINGS,
         Binding("left", "sort(-1)", show=False),
         Binding("right", "sort(1)", show=False),
         Binding("r", "reverse", show=False),
@@ -128,7 +123,7 @@ class TableScreen(Screen[int | None]):
         self._layout: sheet_rows.Layout | None = None
         self._find = walk.selected
         self._tabs = Tabs([(tab, tab) for tab in TABS])
-        self._list = RowList(self._row, self._head, id="rows")
+        self.rows = RowList(self._row, self._head, id="rows")
         self._panel = RowPanel(id="row-panel")
         self._pictures = Pictures(id="pictures")
         self._status = Status(id="table-status")
@@ -137,7 +132,7 @@ class TableScreen(Screen[int | None]):
 
     def compose(self) -> ComposeResult:
         yield self._tabs
-        yield self._list
+        yield self.rows
         yield self._panel
         yield self._pictures
         yield self._status
@@ -200,7 +195,7 @@ class TableScreen(Screen[int | None]):
         if message.made is None:
             self._made = None
             self._order = np.zeros(0, np.int64)
-            self._list.show(0)
+            self.rows.show(0)
             self._panel.learn("", None)
             self._status.say(message.problem, alarm=True)
             return
@@ -214,8 +209,8 @@ class TableScreen(Screen[int | None]):
             place = np.flatnonzero(self._order == row)
             self._find = -1
             if len(place):
-                self._list.to(int(place[0]))
-                self._moved()
+                self.rows.to(int(place[0]))
+                self.moved()
 
     def _relist(self) -> None:
         """Sort and filter anew."""
@@ -233,9 +228,9 @@ class TableScreen(Screen[int | None]):
             order = order[matching[order]]
         self._order = order
         self._layout = None
-        self._list.show(len(order), 0)
+        self.rows.show(len(order), 0)
         self._say(problem)
-        self._moved()
+        self.moved()
 
     def _say(self, problem: str = "") -> None:
         if problem:
@@ -259,21 +254,21 @@ class TableScreen(Screen[int | None]):
     def _head(self, width: int) -> list[Run]:
         if self._made is None:
             return []
-        return sheet_rows.head(self._shown(width), self._sort[self._tab], self._descending, self._list.palette)
+        return sheet_rows.head(self._shown(width), self._sort[self._tab], self._descending, self.rows.palette)
 
     def _row(self, place: int, width: int, chosen: bool) -> list[Run]:
         assert self._made is not None
         row = int(self._order[place])
-        return sheet_rows.line(self._made.sheet, row, self._shown(width), self._list.palette, chosen)
+        return sheet_rows.line(self._made.sheet, row, self._shown(width), self.rows.palette, chosen)
 
     # -- the row under the cursor --------------------------------------------------------------------------
 
     @property
     def _cursor(self) -> int:
         """The row of the sheet, -1 in an empty one."""
-        return int(self._order[self._list.cursor]) if len(self._order) else -1
+        return int(self._order[self.rows.cursor]) if len(self._order) else -1
 
-    def _moved(self) -> None:
+    def moved(self) -> None:
         """Another row is under the cursor: what is behind it follows."""
         row = self._cursor
         if row < 0 or self._made is None:
@@ -300,19 +295,11 @@ class TableScreen(Screen[int | None]):
 
     # -- keys ----------------------------------------------------------------------------------------------
 
-    def action_move(self, rows: int) -> None:
+    def action_move(self, distance: int) -> None:
         if self._tab == PICTURES:
-            self._pictures.scroll_lines(rows)
+            self._pictures.scroll_lines(distance)
             return
-        self._list.by(rows)
-        self._moved()
-
-    def action_page(self, pages: int) -> None:
-        self.action_move(pages * self._list.page)
-
-    def action_edge(self, last: bool) -> None:
-        self._list.to(len(self._order) if last else 0)
-        self._moved()
+        super().action_move(distance)
 
     def action_sort(self, direction: int) -> None:
         if self._made is not None and self._tab != PICTURES:
@@ -370,7 +357,7 @@ class TableScreen(Screen[int | None]):
             self.dismiss(None)
 
     def on_row_picked(self, message: RowPicked) -> None:
-        self._moved()
+        self.moved()
 
     # -- typing --------------------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ from rich.style import Style
 from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.screen import Screen
 
 from tui.analysis.dispatch_tree import DispatchTree, dispatch_tree
 from tui.palette import Palette
+from tui.screens.list_keys import LIST_BINDINGS, ListScreen
 from tui.screens.terminal import palette_for
 from tui.trace.arrays import I32, Bool
 from tui.trace.kinds import GPU_WORK, Kind
@@ -36,18 +36,13 @@ NUMBER_CELLS = 54
 DEEPEST_INDENT = 40
 
 
-class TreeScreen(Screen[int | None]):
+class TreeScreen(ListScreen):
     """Ends with the event to show on the lanes: the longest of the node, None for none."""
 
     CSS_PATH = "../styles/tree.tcss"
     AUTO_FOCUS = ""
     BINDINGS = [
-        Binding("up", "move(-1)", show=False),
-        Binding("down", "move(1)", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown", "page(1)", show=False),
-        Binding("home", "end(False)", show=False),
-        Binding("end", "end(True)", show=False),
+        *LIST_BINDINGS,
         Binding("right", "open", show=False),
         Binding("left", "close", show=False),
         Binding("space", "open_close", show=False),
@@ -69,11 +64,11 @@ class TreeScreen(Screen[int | None]):
         self._shown: I32 = np.zeros(0, np.int32)
         self._names: list[str] = []
         self._all_gpu = 1
-        self._list = RowList(self._row, self._head, id="tree")
+        self.rows = RowList(self._row, self._head, id="tree")
         self._status = Status(id="tree-status")
 
     def compose(self) -> ComposeResult:
-        yield self._list
+        yield self.rows
         yield self._status
 
     def on_mount(self) -> None:
@@ -111,7 +106,7 @@ class TreeScreen(Screen[int | None]):
         matching = self._matching() if self.filter else None
         self._shown = tree.visible(self._shut, matching)
         place = int(np.searchsorted(self._shown, node, side="right")) - 1
-        self._list.show(len(self._shown), place)
+        self.rows.show(len(self._shown), place)
         if matching is not None:
             found = int(np.count_nonzero(matching))
             self._status.say(f"filter: {self.filter}▏ {found:,} of {len(tree):,} nodes")
@@ -126,19 +121,19 @@ class TreeScreen(Screen[int | None]):
 
     @property
     def _node(self) -> int:
-        return int(self._shown[self._list.cursor]) if len(self._shown) else -1
+        return int(self._shown[self.rows.cursor]) if len(self._shown) else -1
 
     # -- painting ------------------------------------------------------------------------------------------
 
     def _head(self, width: int) -> list[Run]:
-        palette = self._list.palette
+        palette = self.rows.palette
         room = max(width - NUMBER_CELLS, 12)
         title = f" dispatch tree · {short_label(self.trace.label)}"
         numbers = f"{'calls':>9} {'total':>11} {'self':>11} {'GPU':>11} {'':>9}"
         return [(cut(title, room).ljust(room), palette.strong), (numbers, palette.muted)]
 
     def _row(self, place: int, width: int, chosen: bool) -> list[Run]:
-        tree, palette = self.nodes, self._list.palette
+        tree, palette = self.nodes, self.rows.palette
         assert tree is not None
         node = int(self._shown[place])
         room = max(width - NUMBER_CELLS, 12)
@@ -174,15 +169,6 @@ class TreeScreen(Screen[int | None]):
 
     # -- keys ----------------------------------------------------------------------------------------------
 
-    def action_move(self, rows: int) -> None:
-        self._list.by(rows)
-
-    def action_page(self, pages: int) -> None:
-        self._list.by(pages * self._list.page)
-
-    def action_end(self, last: bool) -> None:
-        self._list.to(len(self._shown) if last else 0)
-
     def action_open(self) -> None:
         """Open the node; an open one: to its first child."""
         node = self._node
@@ -192,7 +178,7 @@ class TreeScreen(Screen[int | None]):
             self._unfold(node)
             self._relist(node)
         elif self.nodes.size[node] > 1:
-            self._list.by(1)
+            self.rows.by(1)
 
     def _unfold(self, node: int) -> None:
         """Open a node, and below it as long as there is but one way on: frames of Python that only call the next."""
@@ -212,7 +198,7 @@ class TreeScreen(Screen[int | None]):
             self._shut[node] = True
             self._relist(node)
         elif self.nodes.parent[node] >= 0:
-            self._list.to(int(np.searchsorted(self._shown, self.nodes.parent[node])))
+            self.rows.to(int(np.searchsorted(self._shown, self.nodes.parent[node])))
 
     def action_open_close(self) -> None:
         node = self._node

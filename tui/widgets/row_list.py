@@ -50,6 +50,11 @@ class RowList(Painted):
         """How many rows fit on the screen."""
         return max(self.size.height - 1, 1)
 
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return self._count
+
     def show(self, count: int, cursor: int = 0) -> None:
         """There are other rows now."""
         self._count = count
