@@ -12,7 +12,7 @@ import pytest
 from .conftest import HARNESS, Start
 
 FOLDER = HARNESS.parent
-NAMES = ("matmul_add", "linear", "mlp", "attention", "train_gpt")
+NAMES = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
 SMALL_GPT = ("--layers", "1", "--width", "16", "--heads", "2", "--length", "8", "--batch", "2", "--dtype", "float32")
 SMALL_MLP = ("--batch", "2", "--length", "4", "--width", "8", "--hidden", "16", "--dtype", "float32")
 

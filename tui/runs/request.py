@@ -18,7 +18,7 @@ from typing import Literal
 FOLDER = Path(__file__).resolve().parents[2] / "profiler_runs"
 HARNESS = FOLDER / "harness.py"
 
-WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt")
+WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
 """The built-in ones, from the simplest on."""
 
 DEFAULT_OUTPUT = "torchprof_runs"
