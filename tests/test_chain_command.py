@@ -74,24 +74,24 @@ def test_the_contract_on_a_real_trace(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_backwards_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "sample:gpt2_train_stack_memory", "--event", "AddmmBackward0")
+    found = answer(capsys, "sample:train_gpt_stack_memory", "--event", "AddmmBackward0")
     assert found["backward_of"] == "aten::addmm"
     assert found["gpu_work"]["count"] == len(found["gpu_work"]["heaviest"]) == 2
     assert sum(piece["share"] for piece in found["gpu_work"]["heaviest"]) == pytest.approx(1)
     assert "it runs in the backward of addmm" in told(
-        capsys, "sample:gpt2_train_stack_memory", "--event", "AddmmBackward0"
+        capsys, "sample:train_gpt_stack_memory", "--event", "AddmmBackward0"
     )
 
 
 def test_a_copy_has_no_footprint_but_a_transfer(capsys: pytest.CaptureFixture[str]) -> None:
     name = "Memcpy HtoD (Pageable -> Device)"
-    found = answer(capsys, "sample:resnet18_starved_dataloader", "--event", name)
+    found = answer(capsys, "sample:train_gpt_starved", "--event", name)
     assert found["footprint"] is None
     assert found["transfer"]["pinned"] is False
     assert found["transfer"]["bandwidth_gb_s"] == pytest.approx(
         found["transfer"]["bytes"] / found["chain"][-1]["duration_ns"]
     )
-    assert "pageable" in told(capsys, "sample:resnet18_starved_dataloader", "--event", name)
+    assert "pageable" in told(capsys, "sample:train_gpt_starved", "--event", name)
 
 
 @pytest.fixture

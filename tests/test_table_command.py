@@ -20,7 +20,7 @@ from tests.test_cli import answer, refused, run
 from tui.cli import main
 
 SAMPLE = find("matmul_add_64_cold_eager").path
-STACKED = find("gpt2_train_stack_memory").path
+STACKED = find("train_gpt_stack_memory").path
 ORACLE = json.loads((Path(__file__).parent / "fixtures/key_averages.json").read_text())
 
 

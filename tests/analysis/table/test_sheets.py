@@ -119,7 +119,7 @@ def test_memory_belongs_to_the_innermost_operator() -> None:
 
 
 def test_sheets_of_samples_lose_nothing() -> None:
-    made = load(str(find("gpt2_train_stack_memory").path), cache=False)
+    made = load(str(find("train_gpt_stack_memory").path), cache=False)
     kinds = Counter(made.kind.tolist())
     assert int(np.sum(kernels(made).columns["calls"])) == kinds[Kind.KERNEL]
     assert int(np.sum(copies(made).columns["calls"])) == kinds[Kind.COPY] + kinds[Kind.MEMSET]
