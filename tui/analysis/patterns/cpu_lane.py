@@ -255,25 +255,28 @@ def last_sync(view: View) -> int:
     meaning="an op copied its input first: a bias that seeds addmm, an out-of-place op, a layout that had to change",
     action="look at the op that is named: its in-place variant, a contiguous input, or a fused op avoids the copy",
     code="scores.masked_fill_(mask, float('-inf'))  # in place: no clone",
-    decided="A device-to-device copy whose outermost operator is not copy_, clone or to.",
+    decided="A device-to-device copy, or a kernel that copies for aten::clone, whose outermost operator is not copy_, "
+    "clone or to: another operator, or a library such as DDP's reducer, wanted it. Casts do not count.",
     weight=Weight.PROBLEM,
 )
 def hidden_copy(view: View) -> Answer:
     if missing := view.missing_gpu():
         return cannot_tell(missing)
-    copies = device_copies(view)
-    if not copies.any():
+    memory = device_copies(view)
+    copies = np.flatnonzero(memory | _layout_copies(view))
+    if not len(copies):
         return absent("no device-to-device copy")
-    outer = view.outer_op
-    known = copies & (outer >= 0)
+    outer = view.facts.outermost(np.maximum(view.work.launch[copies], 0), view.facts.calling)
+    known = (view.work.launch[copies] >= 0) & (outer >= 0)
     if not known.any():
         return cannot_tell("device-to-device copies ran, but no op is known to have launched them")
-    names = np.array([view.facts.name(int(op)) not in OWN_COPIES for op in outer[known]])
-    place = np.flatnonzero(known)[names]
+    copies, outer = copies[known], outer[known]
+    names = np.array([view.facts.name(int(op)) not in OWN_COPIES for op in outer])
+    place, outer = copies[names], outer[names]
     if not len(place):
         return absent("all device-to-device copies were asked for")
     rows = view.work.rows.where(place)
-    by = [view.facts.name(int(op)) for op in outer[place]]
+    by = [view.facts.name(int(op)) for op in outer]
     who = max(sorted(set(by)), key=by.count)
     time = view.covered(rows)
     return fired(
@@ -289,6 +292,16 @@ def device_copies(view: View) -> Bool:
     copy = work.kind == Kind.COPY
     rows = view.facts.names_that(work.rows.where(copy), _within_a_device)
     found: Bool = copy & np.isin(work.rows.row, rows.row)
+    return found
+
+
+def _layout_copies(view: View) -> Bool:
+    """bool[work]: kernels by which `aten::clone` copies, as for `.contiguous()` and `reshape`: a copy into another
+    layout is a kernel, where one of dense memory is a Memcpy. Casts (`_to_copy`) call no clone."""
+    facts, work = view.facts, view.work
+    found: Bool = work.is_class(KernelClass.COPY) & (work.kind == Kind.KERNEL) & (work.launch >= 0)
+    place = np.flatnonzero(found)
+    found[place] = facts.outermost(work.launch[place], facts.cloning) >= 0
     return found
 
 

@@ -49,8 +49,9 @@ def buffer_request(view: View) -> Answer:
     "A gap in one step only",
     meaning="something outside your code, most likely the profiler or the system: the other steps do not have it",
     action="record more steps before you believe it",
-    decided="The gap before a piece of work against the median of the gaps at the same position of the other steps, "
-    "which launched the same work; in one step alone (else it recurs: idle-gap).",
+    decided="The gap before a piece of work, in which no stream of its GPU worked, against the median of the gaps at "
+    "the same position (by stream) of the other steps, which launched the same work; in one step alone (else it "
+    "recurs: idle-gap).",
     thresholds=(limits.ONE_OFF_RATIO, limits.ONE_OFF_MIN, limits.OTHERS),
     weight=Weight.ARTEFACT,
 )
@@ -66,7 +67,7 @@ def one_off_gap(view: View) -> Answer:
     found = one_off_gaps(repeats)
     inside = view.touches(found.begins, found.ends)
     if not inside.any():
-        return absent(f"{len(repeats.steps)} steps of {repeats.work.shape[1]:,} pieces of work compared")
+        return absent(f"{len(repeats.steps)} steps of {repeats.rows.shape[1]:,} pieces of work compared")
     after = repeats.rows[found.step[inside], found.place[inside]]
     gap, usual = (found.ends - found.begins)[inside], found.usual[inside]
     worst = int(gap.argmax())
@@ -75,7 +76,7 @@ def one_off_gap(view: View) -> Answer:
     return fired(
         f"{several(len(after), 'gap')}, the longest in step #{number}: {us(int(gap[worst]))} before "
         f"{facts.short(int(after[worst]))}, elsewhere {us(float(usual[worst]))}",
-        _overlapping(view, np.sort(after), np.sort(repeats.rows[found.step[inside], found.place[inside] - 1])),
+        _overlapping(view, np.sort(after), np.sort(repeats.before[found.step[inside], found.place[inside]])),
     )
 
 
