@@ -1,4 +1,4 @@
-"""Real traces: what each must say (expected.py), what no answer may do, and the same facts read by hand from JSON."""
+"""Real traces: what each must say (expectations/), what no answer may do, and the same facts read by hand from JSON."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.analysis.patterns.expected import EXPECTED, OTHERS
+from tests.analysis.patterns.other_peoples import OTHERS
+from tests.analysis.patterns.read_expectations import expectations
 from tui.analysis.patterns import PATTERNS, Checker, Finding, Scope, State, scopes
 from tui.trace.loader import load
 
+EXPECTED = expectations()
 TRACES = Path(__file__).resolve().parents[3] / "../shared/traces"
 SMALL = 500_000
 """Bytes of a file that is looked at in all kinds of scopes: a test must not take a minute."""
@@ -52,9 +54,22 @@ def test_says_what_reading_it_says(name: str) -> None:
     checker = checker_of(name)
     findings = checker.check()
     expected = EXPECTED[name]
-    assert named(findings, State.FIRED) == set(expected.fired.split())
-    assert named(findings, State.CANNOT_TELL) == set(expected.cannot_tell.split())
+    says = {found.id: found.state for found in findings}
+    differ = [
+        f"{one}: {says.get(one)}, not {state} ({expected.why[one]})"
+        for one, state in expected.states.items()
+        if says.get(one) is not state
+    ]
+    assert not differ, "\n".join(differ)
     assert checker.verdict(findings=findings).regime.value == expected.regime
+
+
+def test_every_trace_has_its_expectation_and_every_expectation_all_patterns() -> None:
+    assert all(set(one.states) == set(PATTERNS) for one in EXPECTED.values())
+    if TRACES.exists():
+        ending = ".pt.trace.json.gz"
+        files = [*TRACES.glob(f"*{ending}"), *TRACES.glob(f"*_4ranks/*{ending}")]
+        assert {str(path.relative_to(TRACES)).removesuffix(ending) for path in files} == set(EXPECTED)
 
 
 @pytest.mark.parametrize("name", OTHERS)
