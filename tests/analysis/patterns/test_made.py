@@ -545,3 +545,11 @@ def test_ranges_alone_tell_where_their_cost_lies() -> None:
     deep = trace(annotated("epoch", 0, 100), annotated("replay", 5, 90), *calls)
     assert find(deep, "cost-in-children").answer.seen.startswith("epoch: 100.0 µs in all, 10.0 µs of its own")
     assert find(trace(annotated("replay", 5, 90), *calls), "cost-in-children").state is State.ABSENT
+
+
+def test_a_range_inside_a_one_off_gap_has_evidence_too() -> None:
+    """Neither piece of work around the gap has a part in it; the step has."""
+    made = trace(*one_off(2, 400, 2, 3))
+    found = find(made, "one-off-gap", scopes.time_range(1_200_000, 1_201_000))
+    assert found.fired
+    assert [made.names[made.name[row]] for row in found.answer.events] == ["ProfilerStep#1"]

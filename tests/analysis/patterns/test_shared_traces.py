@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -27,9 +28,7 @@ SMALL = 500_000
 
 _NOT_TRACES = (".md", ".tsv", ".txt", ".key_averages.json", ".xz")
 PUBLIC = sorted(
-    path
-    for path in (TRACES / "public").rglob("*")
-    if path.is_file() and not path.name.endswith(_NOT_TRACES) and path.stat().st_size < SMALL
+    path for path in (TRACES / "public").rglob("*") if path.is_file() and not path.name.endswith(_NOT_TRACES)
 )
 
 
@@ -117,17 +116,33 @@ def scopes_of(checker: Checker) -> list[Scope]:
     return found
 
 
+def random_scopes(checker: Checker, name: str, count: int) -> list[Scope]:
+    """Ranges of every length, from a microsecond up to more than the trace, that begin anywhere near it: the same in
+    each run, others for each trace."""
+    draw = random.Random(name)
+    first, last = checker.trace.span
+    span = max(last - first, 1000)
+    found = []
+    for _ in range(count):
+        length = int(1000 * (1.2 * span / 1000) ** draw.random())
+        t0 = first + int(draw.uniform(-0.1, 1.05) * span)
+        found.append(scopes.time_range(t0, t0 + max(length, 1)))
+    return found
+
+
 @pytest.mark.parametrize("name", EXPECTED)
 def test_holds_together_in_every_scope(name: str) -> None:
     checker = checker_of(name)
-    for scope in scopes_of(checker):
+    for scope in [*scopes_of(checker), *random_scopes(checker, name, 12)]:
         holds_together(checker, scope)
 
 
 @pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.name)
 def test_no_pattern_stumbles_over_other_peoples_traces(path: Path) -> None:
     checker = Checker(load(str(path), cache=False))
-    for scope in scopes_of(checker):
+    small = path.stat().st_size < SMALL
+    fixed = scopes_of(checker) if small else [checker.whole]
+    for scope in [*fixed, *random_scopes(checker, path.name, 12 if small else 4)]:
         holds_together(checker, scope)
 
 
