@@ -133,7 +133,7 @@ def random_scopes(checker: Checker, name: str, count: int) -> list[Scope]:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_holds_together_in_every_scope(name: str) -> None:
     checker = checker_of(name)
-    for scope in [*scopes_of(checker), *random_scopes(checker, name, 12)]:
+    for scope in [*scopes_of(checker), *random_scopes(checker, name, 8)]:
         holds_together(checker, scope)
 
 
@@ -142,7 +142,7 @@ def test_no_pattern_stumbles_over_other_peoples_traces(path: Path) -> None:
     checker = Checker(load(str(path), cache=False))
     small = path.stat().st_size < SMALL
     fixed = scopes_of(checker) if small else [checker.whole]
-    for scope in [*fixed, *random_scopes(checker, path.name, 12 if small else 4)]:
+    for scope in [*fixed, *random_scopes(checker, path.name, 8 if small else 3)]:
         holds_together(checker, scope)
 
 

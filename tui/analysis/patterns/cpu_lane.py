@@ -221,15 +221,34 @@ def trailing_sync(view: View) -> Answer:
     sync = facts.rows(np.array([last]))
     if not len(view.cut(sync)):
         return absent("it is not in this range")
-    t0, t1 = int(sync.start[0]), int(sync.end[0])
-    covers = max((facts.busy(device).within(t0, t1) for device in facts.devices), default=0)
-    taken = t1 - t0
-    idle = 1 - covers / taken if taken else 0.0
+    taken = int(sync.duration[0])
+    covers = covered_by(facts, sync)
     return fired(
         f"{facts.name(last)} waits {us(taken)} after the last {'step' if len(facts.steps) else 'launch'} and covers "
-        f"{us(covers)} of GPU work: {percent(idle)} idle",
+        f"{us(covers)} of GPU work: {_idle(covers, taken)} idle",
         sync.row,
     )
+
+
+def covered_by(facts: Facts, sync: Rows) -> int:
+    """ns of GPU work during a wait, of the device that had most."""
+    t0, t1 = int(sync.start[0]), int(sync.end[0])
+    return max((facts.busy(device).within(t0, t1) for device in facts.devices), default=0)
+
+
+def _idle(covers: int, taken: int) -> str:
+    return percent(1 - covers / taken if taken else 0.0)
+
+
+def sync_note(view: View) -> dict[int, str]:
+    """What the wait that ends the recording covered, by its event; empty where none does."""
+    facts = view.facts
+    last = last_sync(view) if len(facts.calls) and len(facts.work) else -1
+    if last < 0:
+        return {}
+    sync = facts.rows(np.array([last]))
+    covers = covered_by(facts, sync)
+    return {last: f"covers {us(covers)} of GPU work: {_idle(covers, int(sync.duration[0]))} idle"}
 
 
 def last_sync(view: View) -> int:
