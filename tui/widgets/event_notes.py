@@ -42,9 +42,11 @@ class EventNotes:
             return before, after
         base = np.array([lane.row_base for lane in trace.lanes], dtype=np.int64)
         row = base[trace.lane[events]] + trace.row[events]
-        place_of = np.empty(len(index.order), dtype=np.int64)
-        place_of[index.order] = np.arange(len(index.order))
-        here = place_of[events]
+        here = np.empty(len(events), dtype=np.int64)
+        for one in np.unique(row).tolist():  # the profiler's rows and that of the trailing sync: a few
+            mine = row == one
+            first, last = int(index.first[one]), int(index.first[one + 1])
+            here[mine] = first + index.starts[first:last].searchsorted(self._start[mine])
         follows, leads = here > index.first[row], here + 1 < index.first[row + 1]
         other = index.order[here[follows] - 1]
         before[follows] = trace.start[other] + np.maximum(trace.duration[other], 1)
