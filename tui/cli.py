@@ -24,6 +24,7 @@ COMMANDS = {
     "table": "what takes the most: the profiler's table, as prof.key_averages() has it",
     "check": "what is slow and why: the cheatsheet's patterns, as a list or as JSON",
     "chain": "what led to an event: steps, ops, the launch, the kernel and what it takes of the GPU",
+    "slice": "a range of a trace as a small trace of its own, links kept whole",
     "snapshot": "what the screen shows after some keys, as SVG or text",
     "cache": "what is kept of opened traces, and how to remove it",
 }

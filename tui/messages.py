@@ -168,3 +168,11 @@ class RangeRead(Message):
     """The statistics of a marked range."""
 
     range: RangeTime
+
+
+@dataclass
+class SliceWritten(Message):
+    """A slice of the trace was written, or was not: the line that says so."""
+
+    line: str
+    failed: bool

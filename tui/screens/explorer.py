@@ -36,9 +36,11 @@ from tui.messages import (
     RangeRead,
     ScopeChecked,
     ScrollAsked,
+    SliceWritten,
     TraceChecked,
     ZoomAsked,
 )
+from tui.screens import slicing
 from tui.screens.commands import ExplorerCommands
 from tui.screens.guess import GuessScreen
 from tui.screens.help import HelpScreen
@@ -81,7 +83,7 @@ VERDICT_FROM = 20
 BRIEF_FROM = 170
 """Screen widths from which the cheatsheet stands beside the panels all the time."""
 
-SEARCH, GO_TO = "search", "go to"
+SEARCH, GO_TO, SLICE = "search", "go to", "write slice to"
 
 
 class ExplorerScreen(Screen[None]):
@@ -317,6 +319,18 @@ class ExplorerScreen(Screen[None]):
     def action_go_to(self) -> None:
         self._ask(GO_TO, "12ms, 1.5s, or #3 for a step")
 
+    def action_slice(self) -> None:
+        t0, t1, what = self.walk.subject()
+        self._ask(SLICE, f"{what} · ends in .json or .json.gz", slicing.suggested(self.trace, t0, t1))
+
+    def _slice(self, name: str) -> None:
+        t0, t1, _ = self.walk.subject()
+        self._close_prompt(f"writing {name} …")
+        self._reading.ask("slice", partial(slicing.write, self.trace, t0, t1, name))
+
+    def on_slice_written(self, message: SliceWritten) -> None:
+        self._status.say(message.line, alarm=message.failed)
+
     def action_next_panel(self, direction: int) -> None:
         self.details_open = True
         self._dock.cycle(direction)
@@ -401,7 +415,12 @@ class ExplorerScreen(Screen[None]):
         self._show()
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
-        if message.purpose == GO_TO:
+        if message.purpose == SLICE and message.text:
+            self._slice(message.text)
+            return
+        if message.purpose == SLICE:
+            problem = ""
+        elif message.purpose == GO_TO:
             problem = self.walk.go_to(message.text)
         else:
             problem = self.walk.search(message.text)

@@ -106,10 +106,18 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         tooltip="guess, then look: which kernels do you expect in the marked range, or the selected event?",
         show=False,
     ),
+    Binding(
+        "e",
+        "slice",
+        "slice",
+        id="find.slice",
+        tooltip="write the marked range (or the selected event, or what is on screen) as a small trace of its own",
+        show=False,
+    ),
     Binding("?", "help", "help", id="program.help", tooltip="all keys, and how to read the lanes"),
 ]
 
-OPENS_PROMPT = {"slash": "search", "g": "go_to"}
+OPENS_PROMPT = {"slash": "search", "g": "go_to", "e": "slice"}
 """Keys after which text is typed, and their actions."""
 
 HINTS = (
