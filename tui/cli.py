@@ -30,6 +30,9 @@ COMMANDS = {
 }
 """Each is a module of `tui.commands` with `add_arguments(parser)` and `run(options) -> exit status`."""
 
+UNPACKING = frozenset(("open", "info", "table", "check", "chain", "slice", "snapshot"))
+"""Commands that read a trace."""
+
 EPILOG = f"""\
 commands:
 {chr(10).join(f"  {name:<10} {does}   ({PROGRAM} {name} --help)" for name, does in COMMANDS.items())}
@@ -91,7 +94,11 @@ def _run(words: list[str]) -> int:
     parser = _parser(name)
     command.add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    if name in UNPACKING:
+        parser.add_argument("--unpack-all", action="store_true", help="also what unpacks to over 200 times its size")
     options = parser.parse_args(rest)
+    if getattr(options, "unpack_all", False):
+        os.environ["TORCHPROF_TUI_UNPACK_ALL"] = "1"  # for the process that decodes, too
     if name == "open":
         _no_stray_command(options.trace)  # behind options, where the first look could not tell
     status: int = command.run(options)
