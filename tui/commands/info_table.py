@@ -33,6 +33,13 @@ CATEGORIES = {
 }
 """What the categories mean, for somebody who meets them here."""
 
+DOCTOR = {
+    "lost": "Problems: lost",
+    "repaired": "Problems: repaired",
+    "odd": "Odd, but valid",
+    "not recorded": "Not recorded",
+}
+
 
 def show(name: str, answer: dict[str, Any]) -> None:
     """Print the summary on stdout: with colour and at the terminal's width there, plain into a pipe."""
@@ -43,8 +50,7 @@ def show(name: str, answer: dict[str, Any]) -> None:
     if answer["steps"]:
         parts.append(_steps(answer))
     parts += [_categories(answer), _lanes(answer)]
-    if answer["problems"]:
-        parts.append(_problems(answer))
+    parts += _doctor(answer)
     console.print(Group(*_spaced(parts)))
 
 
@@ -130,12 +136,28 @@ def _lanes(answer: dict[str, Any]) -> Table:
     return _rest(table, len(lanes) - LANES)
 
 
-def _problems(answer: dict[str, Any]) -> Table:
-    table = _table("Problems", ("times", "right"), ("what", "left"), ("for example", "left"))
-    for problem in answer["problems"]:
-        example = Text(clean(problem["example"]), overflow="ellipsis")
-        table.add_row(f"{problem['count']:,}", clean(problem["kind"]), example)
-    return table
+def _doctor(answer: dict[str, Any]) -> list[RenderableType]:
+    """A table for each section that has anything; what was not recorded comes with the option that records it."""
+    found: list[RenderableType] = []
+    for section, title in DOCTOR.items():
+        remarks = [remark for remark in answer["doctor"] if remark["section"] == section]
+        if not remarks:
+            continue
+        missing = section == "not recorded"
+        columns = (("what", "left"), ("to record it", "left")) if missing else (
+            ("times", "right"), ("what", "left"), ("for example", "left"),
+        )  # fmt: skip
+        table = _table(title, *columns)
+        table.columns[-2].min_width = min(max(len(remark["kind"]) for remark in remarks), NAME_CELLS)
+        if not missing:
+            table.columns[0].min_width = max(len(f"{remark['count']:,}") for remark in remarks)
+        for remark in remarks:
+            kind = clean(remark["kind"])
+            said = clean(remark["action"] if missing else remark["example"] or remark["meaning"])
+            cells = [] if missing else [f"{remark['count']:,}"]
+            table.add_row(*cells, kind, Text(said, overflow="ellipsis"))
+        found.append(table)
+    return found
 
 
 def _rest(table: Table, more: int) -> Table:

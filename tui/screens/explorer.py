@@ -16,11 +16,13 @@ from textual.reactive import var
 from textual.screen import Screen
 from textual.widgets import Static
 
+from tui.analysis.doctor.reading import lost_in_a_line
 from tui.analysis.gpu_time import busy_by_device
 from tui.analysis.intervals import Intervals, union
 from tui.analysis.table.profile import Profile
 from tui.messages import (
     ChainRead,
+    Diagnosed,
     EventPicked,
     FactsRead,
     JumpAsked,
@@ -116,6 +118,7 @@ class ExplorerScreen(Screen[None]):
         self._profile = Profile(trace)
         self._left = self._gutter.width_wanted(80)
         self._settled = False
+        self._lost = lost_in_a_line(trace)
 
     def compose(self) -> ComposeResult:
         yield Static("", id="too-small", markup=False)
@@ -205,7 +208,8 @@ class ExplorerScreen(Screen[None]):
         self._overview.show(walk.viewport, self._left)
         self._title.show(walk.viewport)
         self._inspection.show()
-        self._status.say(message or self._standing())
+        said = message or self._standing()
+        self._status.say(said or self._lost, alarm=not said)
 
     def _standing(self) -> str:
         """What the status line says when nothing has just happened."""
@@ -223,6 +227,9 @@ class ExplorerScreen(Screen[None]):
 
     def on_chain_read(self, message: ChainRead) -> None:
         self._inspection.chain_read(message)
+
+    def on_diagnosed(self, message: Diagnosed) -> None:
+        self._inspection.diagnosed(message)
 
     def on_range_read(self, message: RangeRead) -> None:
         self._inspection.range_read(message)

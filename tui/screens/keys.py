@@ -89,6 +89,14 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding(
         "x", "labels", "labels", id="panels.labels", tooltip="show or hide why the GPU was idle in its gaps", show=False
     ),
+    Binding(
+        "!",
+        "panel('doctor')",
+        "doctor",
+        id="panels.doctor",
+        tooltip="show or hide the trace doctor: what is lost, repaired, odd, not recorded; ↑ ↓ choose, enter goes",
+        show=False,
+    ),
     Binding("T", "tree", "tree", id="panels.tree", tooltip="dispatch tree: all calls by their path, heaviest first"),
     Binding("enter", "jump", "jump", id="panels.jump", tooltip="fit what the panel points at to the lanes", show=False),
     Binding("J", "scroll_panel(1)", "panel down", id="panels.down", tooltip="scroll the panel down", show=False),
@@ -161,6 +169,7 @@ _SYMBOLS = {
     "left_curly_bracket": "{",
     "right_curly_bracket": "}",
     "slash": "/",
+    "exclamation_mark": "!",
     "question_mark": "?",
     "escape": "esc",
     "pageup": "page up",

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tui.analysis.slicing.writing import SliceError, write_slice
 from tui.messages import SliceWritten
 from tui.trace.trace import Trace
-from tui.widgets.slice_words import words
 
 _ENDING = re.compile(r"(\.pt)?(\.trace)?\.json(\.\w+)?$")
 _UNUSUAL = re.compile(r"[^\w.+-]+")
@@ -23,6 +21,9 @@ def suggested(trace: Trace, t0: int, t1: int) -> str:
 
 def write(trace: Trace, t0: int, t1: int, name: str) -> SliceWritten:
     """Never over a file that is there already. For a thread: a large trace takes seconds."""
+    from tui.analysis.slicing.writing import SliceError, write_slice  # the reader, which the app does without
+    from tui.widgets.slice_words import words
+
     out = Path(name).expanduser()
     if out.exists():
         return SliceWritten(f"{out} is there already; nothing was overwritten", failed=True)
