@@ -132,5 +132,7 @@ def _no_stray_command(words: list[str]) -> None:
 
 
 def _fail(line: str) -> int:
-    print(f"{PROGRAM}: {' '.join(line.split())}", file=sys.stderr)
+    # A file's name, or what stands in it, may hold what a terminal would act on.
+    shown = "".join(c if c.isprintable() else "·" for c in " ".join(line.split()))
+    print(f"{PROGRAM}: {shown}", file=sys.stderr)
     return 2

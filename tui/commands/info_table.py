@@ -88,10 +88,12 @@ def _facts(answer: dict[str, Any]) -> Table:
     table.add_row("entries", entries)
     for reason, number in answer["not_drawn"].items():
         table.add_row("", Text(f"not drawn: {number:,} {clean(reason)}", style="dim"))
-    for device, busy in answer["gpu_busy_ns"].items():
+    for device, busy in list(answer["gpu_busy_ns"].items())[:LANES]:
         share = f" ({busy / duration:.1%} of the trace)" if duration else ""
         label = f"GPU {device} busy" if device != "-1" else "GPU busy"
         table.add_row(label, f"{format_duration(busy)}{share}")
+    if len(answer["gpu_busy_ns"]) > LANES:
+        table.add_row("", Text(f"and {len(answer['gpu_busy_ns']) - LANES:,} more devices", style="dim"))
     links = answer["links"]
     if links["gpu_events"]:
         linked = f"{links['linked_gpu_events']:,} of {links['gpu_events']:,} GPU events joined to their launch"

@@ -49,6 +49,7 @@ _NOT_DRAWN = {
     "end without begin": "ends whose begin is not in the file",
     "async end without begin": "ends of async events whose begin is not in the file",
     "counter without a number": "counter entries with no number in their args",
+    "counter beyond the 10,000th": "so many different counters that no screen shows them",
     "object snapshot": "objects' life and snapshots (N, O, D): no time on a lane",
     "sample": "stack samples (P): no duration",
     "memory dump": "memory dumps (v, V)",
