@@ -205,7 +205,7 @@ def test_a_missing_backend_is_named(protocol: str, module: str, monkeypatch: pyt
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(fsspec.registry._registry, protocol, raising=False)
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, protocol, raising=False)
     assert refusal(f"{protocol}://bucket/t.json") == f"{protocol}:// needs {module}: pip install {module}"
 
 
