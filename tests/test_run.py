@@ -45,6 +45,8 @@ def started(folder: Path, *words: str) -> subprocess.Popen[str]:
             stderr=err,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            # Whoever runs the tests in the background may have ctrl+c ignored, which children inherit.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
     wait_until(lambda: "step 5" in said(folder), folder)
     return process
@@ -59,6 +61,19 @@ def wait_until(holds: object, folder: Path) -> None:
     while not holds():  # type: ignore[operator]
         assert time.monotonic() < deadline, said(folder)
         time.sleep(0.05)
+
+
+@needs_torch
+def test_options_after_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What a workload has no option for is ours; --active is its own, and still says how many steps are recorded."""
+    words = ["--size", "8", "--json", "--active", "2", "--device", "cpu", "--no-table", "-o", str(tmp_path / "runs")]
+    assert main(["run", "--python", sys.executable, "matmul_add", *words]) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert result["table"] is None
+    assert Path(result["folder"]).parent == tmp_path / "runs"
+    assert [step.number for step in load(result["traces"][0], cache=False).steps] == [2, 3]
+    (past,) = past_runs(str(tmp_path / "runs"))
+    assert past.request.command == ("matmul_add", "--size", "8", "--active", "2", "--device", "cpu")
 
 
 @needs_torch
@@ -168,6 +183,7 @@ def test_from_the_start_screen_to_the_lanes_and_once_more(tmp_path: Path) -> Non
         terminal.wait_for("1 cell", "ProfilerStep#3", "matmul")
         terminal.send("r")
         terminal.wait_for("Recording matmul_add --size 8")
+        terminal.wait_for("1 cell", gone=True)  # a frame arrives in pieces: the lanes of before
         terminal.wait_for("1 cell", "ProfilerStep#3", "matmul")
         terminal.send("q")
         assert terminal.wait_for_end() == 0

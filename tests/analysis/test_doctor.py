@@ -166,10 +166,10 @@ def test_every_problem_and_every_reason_has_words() -> None:
 NAMES = (
     "attention_flash",
     "cuda_graph_replay",
-    "gpt2_train_stack_memory",
+    "train_gpt_stack_memory",
     "matmul_add_64_cold_eager",
     "multi_stream_overlap",
-    "resnet18_starved_dataloader",
+    "train_gpt_starved",
 )
 
 
