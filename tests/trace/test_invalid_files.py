@@ -16,6 +16,10 @@ import pytest
 from tui.cli import main
 from tui.trace import problems
 
+BACKSLASH, QUOTE = problems.REPAIRED_BACKSLASH, problems.REPAIRED_QUOTE
+CONTROL, ENCODING = problems.REPAIRED_CONTROL, problems.REPAIRED_ENCODING
+NUMBER, COMMA = problems.REPAIRED_NUMBER, problems.REPAIRED_COMMA
+
 EVENTS = 60
 ENTRIES = [
     f'  {{\n    "ph": "X", "cat": "cpu_op", "name": "aten::op{k}", "pid": 7, "tid": 7,\n'
@@ -30,45 +34,45 @@ MENDED: dict[str, tuple[bytes, str, str]] = {
     # what is wrong: the file, the problem that tells it, the name that is read
     "Windows backslashes (pytorch#98432)": (
         TEXT.replace(NAME, rb'"C:\Users\new\x.py(3): f"'),
-        problems.REPAIRED_BACKSLASH,
+        BACKSLASH,
         "C:\\Users\\new\\x.py(3): f",
     ),
     "backslashes in the header (kineto#336)": (
         TEXT.replace(b"{\n", b'{\n  "traceName": "D:\\users\\x.json",\n', 1),
-        problems.REPAIRED_BACKSLASH,
+        BACKSLASH,
         "aten::op30",
     ),
-    "bare quotes (pytorch#146900)": (TEXT.replace(NAME, b'"f(\'a\', "b")"'), problems.REPAIRED_QUOTE, "f('a', \"b\")"),
-    "bare quotes around it all (kineto#1459)": (TEXT.replace(NAME, b'""quoted""'), problems.REPAIRED_QUOTE, '"quoted"'),
+    "bare quotes (pytorch#146900)": (TEXT.replace(NAME, b'"f(\'a\', "b")"'), QUOTE, "f('a', \"b\")"),
+    "bare quotes around it all (kineto#1459)": (TEXT.replace(NAME, b'""quoted""'), QUOTE, '"quoted"'),
     "control bytes (pytorch#136180)": (
         TEXT.replace(NAME, b'"a\x01\x1b[2J"'),
-        problems.REPAIRED_CONTROL,
+        CONTROL,
         "a\x01\x1b[2J",
     ),
     "bytes that are not UTF-8 (pytorch#136180)": (
         TEXT.replace(NAME, b'"caf\xe9"'),
-        problems.REPAIRED_ENCODING,
+        ENCODING,
         "caf\\xe9",
     ),
     "a missing quote before tid (pytorch#33961)": (
         TEXT.replace(NAME + b', "pid": 7, "tid"', NAME + b', "pid": 7, tid"'),
-        problems.REPAIRED_QUOTE,
+        QUOTE,
         "aten::op30",
     ),
     "NaN": (
         TEXT.replace(b'"ts": 300.125, "dur": 5', b'"ts": 300.125, "dur": NaN'),
-        problems.REPAIRED_NUMBER,
+        NUMBER,
         "aten::op30",
     ),
     "Infinity": (
         TEXT.replace(b'"External id": 30', b'"External id": -Infinity'),
-        problems.REPAIRED_NUMBER,
+        NUMBER,
         "aten::op30",
     ),
-    "a trailing comma in the list": (TEXT.replace(b"\n  ]", b",\n  ]"), problems.REPAIRED_COMMA, "aten::op30"),
+    "a trailing comma in the list": (TEXT.replace(b"\n  ]", b",\n  ]"), COMMA, "aten::op30"),
     "a trailing comma in args": (
         TEXT.replace(b'"External id": 30\n', b'"External id": 30,\n'),
-        problems.REPAIRED_COMMA,
+        COMMA,
         "aten::op30",
     ),
 }
