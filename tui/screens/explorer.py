@@ -16,11 +16,13 @@ from textual.reactive import var
 from textual.screen import Screen
 from textual.widgets import Static
 
+from tui.analysis.doctor.reading import lost_in_a_line
 from tui.analysis.gpu_time import busy_by_device
 from tui.analysis.intervals import Intervals, union
 from tui.analysis.table.profile import Profile
 from tui.messages import (
     ChainRead,
+    Diagnosed,
     EventPicked,
     FactsRead,
     JumpAsked,
@@ -36,9 +38,11 @@ from tui.messages import (
     RangeRead,
     ScopeChecked,
     ScrollAsked,
+    SliceWritten,
     TraceChecked,
     ZoomAsked,
 )
+from tui.screens import slicing
 from tui.screens.commands import ExplorerCommands
 from tui.screens.guess import GuessScreen
 from tui.screens.help import HelpScreen
@@ -81,7 +85,7 @@ VERDICT_FROM = 20
 BRIEF_FROM = 170
 """Screen widths from which the cheatsheet stands beside the panels all the time."""
 
-SEARCH, GO_TO = "search", "go to"
+SEARCH, GO_TO, SLICE = "search", "go to", "write slice to"
 
 
 class ExplorerScreen(Screen[None]):
@@ -114,6 +118,7 @@ class ExplorerScreen(Screen[None]):
         self._profile = Profile(trace)
         self._left = self._gutter.width_wanted(80)
         self._settled = False
+        self._lost = lost_in_a_line(trace)
 
     def compose(self) -> ComposeResult:
         yield Static("", id="too-small", markup=False)
@@ -203,7 +208,8 @@ class ExplorerScreen(Screen[None]):
         self._overview.show(walk.viewport, self._left)
         self._title.show(walk.viewport)
         self._inspection.show()
-        self._status.say(message or self._standing())
+        said = message or self._standing()
+        self._status.say(said or self._lost, alarm=not said)
 
     def _standing(self) -> str:
         """What the status line says when nothing has just happened."""
@@ -221,6 +227,9 @@ class ExplorerScreen(Screen[None]):
 
     def on_chain_read(self, message: ChainRead) -> None:
         self._inspection.chain_read(message)
+
+    def on_diagnosed(self, message: Diagnosed) -> None:
+        self._inspection.diagnosed(message)
 
     def on_range_read(self, message: RangeRead) -> None:
         self._inspection.range_read(message)
@@ -317,6 +326,18 @@ class ExplorerScreen(Screen[None]):
     def action_go_to(self) -> None:
         self._ask(GO_TO, "12ms, 1.5s, or #3 for a step")
 
+    def action_slice(self) -> None:
+        t0, t1, what = self.walk.subject()
+        self._ask(SLICE, f"{what} · ends in .json or .json.gz", slicing.suggested(self.trace, t0, t1))
+
+    def _slice(self, name: str) -> None:
+        t0, t1, _ = self.walk.subject()
+        self._close_prompt(f"writing {name} …")
+        self._reading.ask("slice", partial(slicing.write, self.trace, t0, t1, name))
+
+    def on_slice_written(self, message: SliceWritten) -> None:
+        self._status.say(message.line, alarm=message.failed)
+
     def action_next_panel(self, direction: int) -> None:
         self.details_open = True
         self._dock.cycle(direction)
@@ -401,7 +422,12 @@ class ExplorerScreen(Screen[None]):
         self._show()
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
-        if message.purpose == GO_TO:
+        if message.purpose == SLICE and message.text:
+            self._slice(message.text)
+            return
+        if message.purpose == SLICE:
+            problem = ""
+        elif message.purpose == GO_TO:
             problem = self.walk.go_to(message.text)
         else:
             problem = self.walk.search(message.text)

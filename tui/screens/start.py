@@ -165,7 +165,8 @@ class StartScreen(Screen[None]):
         rows = []
         for each in found:
             age = f"  {ago(time.time() - each.modified)}" if each.modified else ""
-            about = f"{format_value(each.size, 'bytes'):>9}{age}"
+            rank = f"  rank {each.rank}" if each.rank is not None else ""
+            about = f"{format_value(each.size, 'bytes'):>9}{age}{rank}"
             # All of them lie below one folder: what tells them apart is what follows it.
             name = each.spec.removeprefix(folder).lstrip("/")
             rows.append(Row(each.spec, name, about, each.spec))

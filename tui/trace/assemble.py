@@ -37,8 +37,9 @@ def assemble(decoded: Decoded, label: str) -> Trace:
     ordinals = np.flatnonzero(drawing.drawn).astype(np.int32)
     kind = _kinds(events, ordinals, drawing, declared)
     settle_times(events, ordinals, kind, drawing, ledger)
-    series, points = counters.counter_series(events, declared.process)
-    ledger.skip("counter without a number", drawing.points - points)
+    series, points, beyond = counters.counter_series(events, declared.process)
+    ledger.skip("counter without a number", drawing.points - points - beyond)
+    ledger.skip("counter beyond the 10,000th", beyond)
     drawing.entries += points
 
     places, lane, launch = _lane_of_each(events, ordinals, kind, drawing, declared)

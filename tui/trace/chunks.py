@@ -27,7 +27,7 @@ CHUNK = 256 * 1024
 _MAY_BE_WHOLE = 1 << 20
 """Bytes without an end of an entry that may still be one whole entry; real ones are below a few hundred KB."""
 
-LARGEST_ENTRY = 64 << 20
+LARGEST_ENTRY = 16 << 20
 """An entry longer than this is given up: text without an end must not fill the memory."""
 
 _TOGETHER = 4

@@ -28,6 +28,11 @@ class Grown:
         self._data[self._size : size] = values
         self._size = size
 
+    @property
+    def so_far(self) -> npt.NDArray[Any]:
+        """A view of what was appended; good until the next `extend`, so take what you need at once."""
+        return self._data[: self._size]
+
     def finish(self) -> npt.NDArray[Any]:
         """The array itself; nothing can be appended any more."""
         self._data.resize(self._size, refcheck=False)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tui.trace.inflate import INFLATERS, MAGIC_BYTES, DamagedError, Inflater, compression
+from tui.trace.packed import Packed
 from tui.trace.problems import CUT_SHORT, DAMAGED_COMPRESSION, Tally
 from tui.trace.raw import Problem
 from tui.trace.remote import Listed, is_url, remote
@@ -29,6 +30,14 @@ _PACKED_BLOCK = 1 << 18
 
 _AHEAD = 3
 """Inflated blocks that wait for the decoder, at most: about 12 MB."""
+
+
+_BOMB_RATIO, _BOMB_BYTES = 200, 256 << 20
+"""Text of more than so many bytes, and so many times as long as what it was packed in, is no trace: those pack to a
+tenth, the most repetitive ones to a fiftieth. deflate reaches a thousandth, and a few MB of it fill any memory."""
+
+UNPACK_ALL = "TORCHPROF_TUI_UNPACK_ALL"
+"""Set in the environment (`--unpack-all` does it): unpack whatever comes."""
 
 
 class TraceError(ValueError):
@@ -99,6 +108,7 @@ class Source:
             raise TraceError(f"{name}: {self._cut}, before anything arrived")
         self.compression = compression(self._head)
         self.plain_path = None if self.compression else path
+        self._path = path
 
     @property
     def problems(self) -> list[Problem]:
@@ -153,19 +163,23 @@ class Source:
     def _inflated(self) -> Iterator[bytes]:
         """All members, streams or frames, one after the other."""
         inflater: Inflater | None = None
-        members = 0
+        members = taken = given = 0
         fresh = True  # nothing has come out of this member yet
         for packed in self._stored(_PACKED_BLOCK):
+            taken += len(packed)
             while packed:
                 if inflater is None:
                     packed = packed.lstrip(b"\0")  # some writers pad the end with zeros
                     if not packed:
                         break
-                    inflater, fresh = INFLATERS[self.compression](), True
+                    kept = Packed(self._path, self.consumed - len(packed))
+                    inflater, fresh = INFLATERS[self.compression](kept), True
                 try:
                     for text in inflater.feed(packed):
                         if text:
                             fresh = False
+                            given += len(text)
+                            self._refuse_bomb(taken, given)
                             if self._packed_on_the_way:
                                 self.consumed += len(text)
                             yield text
@@ -181,6 +195,13 @@ class Source:
         if inflater is not None and not self._cut:
             where = f"the {self.compression} data stops at byte {self.consumed}, before its end mark"
             self._tally.add(CUT_SHORT, where)
+
+    def _refuse_bomb(self, packed: int, text: int) -> None:
+        if text > _BOMB_BYTES and text > _BOMB_RATIO * packed and not os.environ.get(UNPACK_ALL):
+            times = (
+                f"more than {text // packed:,} times its size ({text / 1e6:,.0f} MB from {packed / 1e6:,.1f} MB so far)"
+            )
+            raise TraceError(f"{self.name}: unpacks to {times}; if that is meant: --unpack-all")
 
 
 def open_source(spec: str, ask: bool = False) -> Source:
