@@ -32,10 +32,10 @@ from tui.trace.patterns import COLUMNS, DURATION, ID, TIME, three
 from tui.trace.raw import ARGS, NO_DURATION
 from tui.trace.sparse_args import CORRELATION
 
-_BETWEEN = b',\n  {\n    "'
+BETWEEN = b',\n  {\n    "'
 """What stands between two entries in the files that torch writes, from the first Kineto on."""
 
-_LEAD = _BETWEEN[1:]
+_LEAD = BETWEEN[1:]
 
 _CUT = _LEAD[:5]
 """By this the outline is cut: five bytes, as of six on Python looks for them in a way that takes twice as long."""
@@ -61,7 +61,7 @@ class ByteScan:
 
     def take(self, text: memoryview, between: bytes) -> I64 | None:
         """Take in whole entries, `between` between two of them. Where they begin, in this text; None: refused."""
-        if between != _BETWEEN or text[: len(_LEAD)] != _LEAD:
+        if between != BETWEEN or text[: len(_LEAD)] != _LEAD:
             return None
         self._digits.load(text)
         text_outline, zeros = self._digits.outline()

@@ -51,7 +51,9 @@ class Digits:
         """The text with every digit replaced by a 0; and the offsets of every 0 that begins a run of several digits,
         those behind a point left out. A text's first byte is not looked at for the latter."""
         outline = self._outline[: len(self._data)]
-        zeros = [self._outline_block(begin, outline[begin : begin + _BLOCK]) for begin in range(0, len(outline), _BLOCK)]
+        zeros = [
+            self._outline_block(begin, outline[begin : begin + _BLOCK]) for begin in range(0, len(outline), _BLOCK)
+        ]
         before = np.concatenate(zeros)
         return outline.tobytes(), before[self._data[before] != _POINT] + 1
 

@@ -73,7 +73,7 @@ class Pattern:
 
 
 def learn(skeleton: bytes) -> Pattern | None:
-    """What there is to know of entries whose text is a brace and this, runs put back, up to the comma that it ends with.
+    """What there is to know of entries whose text is a brace and this, runs put back, up to the comma at its end.
 
     None: not understood.
     """
