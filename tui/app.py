@@ -74,6 +74,7 @@ class TorchprofApp(App[None]):
         self._shown: Opening | None = None
         self._cache = cache
         self._at = at
+        self._replaced = False  # whether there was a trace before the one that is shown
         self._debug_errors = debug
         self._environment = dict(os.environ)  # what a run is to find: we set some of it for ourselves
 
@@ -123,6 +124,8 @@ class TorchprofApp(App[None]):
     async def on_loading_screen_opened(self, message: LoadingScreen.Opened) -> None:
         before, self._shown = self._shown, message.opening
         self.failure = None
+        if before is None:
+            gc.freeze()  # what lives now is the program, which the collector need never look at
         from tui.screens.explorer import ExplorerScreen
 
         screen = ExplorerScreen(message.trace)
@@ -130,6 +133,7 @@ class TorchprofApp(App[None]):
             while len(self.screen_stack) > 2:
                 await self.pop_screen()
             await self.switch_screen(screen)
+        self._replaced = before is not None
         if before is not None:
             before.close()
         screen.call_after_refresh(self._settle, screen)
@@ -213,7 +217,7 @@ class TorchprofApp(App[None]):
     # -- garbage -------------------------------------------------------------------------------------------
 
     def _settle(self, screen: ExplorerScreen) -> None:
-        """Lanes are on screen. What lives now lives long: the collector never looks at it again."""
+        """Lanes are on screen. From here on garbage is collected where it disturbs nobody: `post_display_hook`."""
         if self._at is not None:
             from tui.messages import PromptClosed
 
@@ -222,10 +226,9 @@ class TorchprofApp(App[None]):
             if problem:
                 self.notify(problem, title="--at", severity="warning", markup=False)
             screen.post_message(PromptClosed("go to"))  # and it shows where it is now
-        gc.unfreeze()  # the trace before this one may go
-        gc.collect()
-        gc.freeze()
         gc.disable()
+        if self._replaced:
+            gc.collect()  # the trace before this one may go; a tenth of what it takes with the program itself
         self.explored.set()
 
     def on_unmount(self) -> None:
@@ -277,6 +280,8 @@ class TorchprofApp(App[None]):
 
 def _keep_house(spec: str) -> None:
     """What nobody waits for, and what a slow home folder may take its time for."""
+    for screen in ("table", "tree", "guess", "help"):  # where a key of the explorer leads to
+        importlib.import_module(f"tui.screens.{screen}")
     remember(spec)
     prune()
 

@@ -1,7 +1,8 @@
 """The explorer: the lanes of one trace, and the keys that walk them.
 
 Every key changes the `Walk` (where somebody is) and then `_show` hands the new state to the widgets, which is
-cheap; what a frame costs is paid when it is painted. So keys held down never queue frames.
+cheap; what a frame costs is paid when it is painted. So keys held down never queue frames. The screens that a key
+leads to are imported behind the first frame (`app.py`), not before it.
 """
 
 from __future__ import annotations
@@ -40,14 +41,10 @@ from tui.messages import (
     ZoomAsked,
 )
 from tui.screens.commands import ExplorerCommands
-from tui.screens.guess import GuessScreen
-from tui.screens.help import HelpScreen
 from tui.screens.inspection import Inspection
 from tui.screens.keys import BINDINGS, OPENS_PROMPT, key_hints, sections
 from tui.screens.reading import Reading
-from tui.screens.table import TableScreen
 from tui.screens.terminal import palette_for
-from tui.screens.tree import TreeScreen
 from tui.screens.walk import Walk
 from tui.trace.kinds import Kind
 from tui.trace.ruler import format_duration
@@ -331,13 +328,19 @@ class ExplorerScreen(Screen[None]):
         self._inspection.light()
 
     def action_guess(self) -> None:
+        from tui.screens.guess import GuessScreen
+
         t0, t1, what = self.walk.subject()
         self.app.push_screen(GuessScreen(self.trace, t0, t1, what))
 
     def action_table(self) -> None:
+        from tui.screens.table import TableScreen
+
         self.app.push_screen(TableScreen(self._profile, self.walk), self._come_back)
 
     def action_tree(self) -> None:
+        from tui.screens.tree import TreeScreen
+
         self.app.push_screen(TreeScreen(self.trace), self._come_back)
 
     def _come_back(self, event: int | None) -> None:
@@ -362,6 +365,8 @@ class ExplorerScreen(Screen[None]):
         self._show(f"copied: {what}")
 
     def action_help(self) -> None:
+        from tui.screens.help import HelpScreen
+
         self.app.push_screen(HelpScreen(sections(self.active_bindings.values()), palette_for(self.app)))
 
     def watch_details_open(self, is_open: bool) -> None:

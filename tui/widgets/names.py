@@ -10,8 +10,6 @@ import unicodedata
 
 from rich.cells import cell_len, get_character_cell_size
 
-from tui.analysis.kernel_names import decode
-
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Me"})
 """Categories that draw nothing, or draw outside their own cell: controls, direction marks, combining marks."""
 
@@ -58,6 +56,8 @@ def short(name: str) -> str:
     if name.startswith("<built-in "):
         return name[1:].partition(" object at ")[0].rstrip(">")
     if name.startswith("void ") or ("<" in name and "::" in name):
+        from tui.analysis.kernel_names import decode  # not on the way to the first frame
+
         decoded = decode(name)
         if decoded.known and decoded.display:
             return decoded.display
