@@ -8,7 +8,8 @@ leads to are imported behind the first frame (`app.py`), not before it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
@@ -19,7 +20,6 @@ from textual.widgets import Static
 
 from tui.analysis.gpu_time import busy_by_device
 from tui.analysis.intervals import Intervals, union
-from tui.analysis.table.profile import Profile
 from tui.messages import (
     ChainRead,
     EventPicked,
@@ -59,6 +59,9 @@ from tui.widgets.ruler import Ruler
 from tui.widgets.status import Status
 from tui.widgets.timeline import Timeline
 from tui.widgets.title import Title
+
+if TYPE_CHECKING:
+    from tui.analysis.table.profile import Profile
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 10
 """Below this there is no room for labels and lanes side by side."""
@@ -108,7 +111,6 @@ class ExplorerScreen(Screen[None]):
         self._status = Status(id="status")
         self._prompt = Prompt(id="prompt")
         self._reading = Reading(self)
-        self._profile = Profile(trace)
         self._left = self._gutter.width_wanted(80)
         self._settled = False
 
@@ -332,6 +334,12 @@ class ExplorerScreen(Screen[None]):
 
         t0, t1, what = self.walk.subject()
         self.app.push_screen(GuessScreen(self.trace, t0, t1, what))
+
+    @cached_property
+    def _profile(self) -> Profile:
+        from tui.analysis.table.profile import Profile
+
+        return Profile(self.trace)
 
     def action_table(self) -> None:
         from tui.screens.table import TableScreen
