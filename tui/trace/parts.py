@@ -130,9 +130,10 @@ class Crew:
         self._alive, alive = os.pipe()  # ends when we do, and then they end as well
         self._hands: list[_Hand] = []
         for number, cut in enumerate([self.cut, *others]):
-            blocks = folder / f"part-{number}.blocks" if source.compression else None
             until = others[number] if number < len(others) else None
-            self._hands.append(_Hand(source, cut, until, blocks, chunk_size, self._alive, alive))
+            self._hands.append(
+                _Hand(source, cut, until, folder / f"part-{number}.blocks", chunk_size, self._alive, alive)
+            )
         os.close(self._alive)
         self._alive = alive
 
@@ -171,12 +172,12 @@ class _Hand:
     """One process, and its part."""
 
     def __init__(
-        self, source: Source, cut: Cut, until: Cut | None, blocks: Path | None, chunk_size: int, alive: int, ours: int
+        self, source: Source, cut: Cut, until: Cut | None, blocks: Path, chunk_size: int, alive: int, ours: int
     ) -> None:
-        self.blocks = blocks
+        self.blocks = blocks if source.compression else None
         self._consumed = self._entries = 0
         self._ended = False
-        self._result: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (both processes' own, as long as they run)
+        self._result: IO[bytes] = tempfile.TemporaryFile(dir=blocks.parent)  # noqa: SIM115  (as long as both run)
         self._heard, out = os.pipe()
         self._process = os.fork()
         if not self._process:
@@ -186,7 +187,7 @@ class _Hand:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who forked us
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
-                _write(self._result, _read(source, cut, until, blocks, chunk_size, out))
+                _write(self._result, _read(source, cut, until, self.blocks, chunk_size, out))
             except BaseException:  # whatever it is, the other way of reading meets it again, and tells it
                 os._exit(1)
             os._exit(0)
