@@ -27,6 +27,6 @@ Needs torch alone and imports nothing of the viewer, so it runs under the interp
 `launcher`       several ranks: --nproc, torchrun
 ===============  ======================================================================================
 
-The other modules are the built-in workloads (`matmul_add`, `linear`, `mlp`, `attention`, `train_gpt`), each a script
-on its own, and `record_samples`, which records the sample traces with them.
+The other modules are the built-in workloads (`matmul_add`, `linear`, `mlp`, `attention`, `train_gpt`, `recompiles`,
+`streams`, `graph_replay`), each a script on its own, and `record_samples`, which records the sample traces with them.
 """

@@ -18,7 +18,7 @@ from typing import Any
 
 from .options import Options, UsageError
 
-WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt")
+WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
 WORKLOAD_STEP = "__main__:step"  # each workload's unit of work is its function `step`
 WORKLOAD_WAIT, WORKLOAD_WARMUP = 1, 1  # what a workload's loop runs before the steps that it is run for
 _DECORATOR = "__torchprof_step__"

@@ -12,6 +12,7 @@ What to expect in the trace:
 - ``--starve``: each sample takes 2 ms to load, in this very process: the GPU waits at the start of each step, under
   the DataLoader's name. ``--starve --workers 4`` loads ahead in other processes, and the wait is gone.
 - On several ranks (``--nproc 2``) gradients are averaged in buckets during backward: nccl or gloo ranges, all-reduce.
+  ``--late-rank 1``: that rank sleeps 3 ms before its backward, and all the others wait for it in the first collective.
 """
 
 # mypy: allow-subclassing-any, allow-untyped-calls
@@ -80,12 +81,18 @@ class GPT(torch.nn.Module):
 
 
 def train(
-    batches: Iterator[torch.Tensor], model: Callable[..., torch.Tensor], optimizer: torch.optim.Optimizer, device: str
+    batches: Iterator[torch.Tensor],
+    model: Callable[..., torch.Tensor],
+    optimizer: torch.optim.Optimizer,
+    device: str,
+    delay: float = 0.0,
 ) -> torch.Tensor:
-    """One iteration of the training loop."""
+    """One iteration of the training loop; it sleeps for `delay` seconds before backward."""
     batch = next(batches).to(device, non_blocking=True)
     with record_function("forward"):
         loss = model(batch[:, :-1], batch[:, 1:])
+    if delay:
+        time.sleep(delay)
     with record_function("backward"):
         loss.backward()
     optimizer.step()
@@ -99,9 +106,10 @@ def step(
     optimizer: torch.optim.Optimizer,
     device: str,
     item: bool,
+    delay: float = 0.0,
 ) -> float | None:
     """What is profiled, once a step."""
-    loss = train(batches, model, optimizer, device)
+    loss = train(batches, model, optimizer, device, delay)
     return loss.item() if item else None
 
 
@@ -115,6 +123,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=0, help="processes that load data; 0: this one loads")
     parser.add_argument("--starve", action="store_true", help="make each sample slow to load")
     parser.add_argument("--item", action="store_true", help="read the loss at each step")
+    parser.add_argument("--late-rank", type=int, help="the rank that comes late to each step's collectives")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16"))
     parser.add_argument("--warmup", type=int, default=3, help="training steps before the first that counts")
     parser.add_argument("--active", type=int, default=3, help="steps to look at, after two that come before")
@@ -123,6 +132,7 @@ def main() -> None:
     args = parser.parse_args()
 
     ranks, local = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("LOCAL_RANK", "0"))
+    delay = 0.003 if args.late_rank is not None and args.late_rank == int(os.environ.get("RANK", "0")) else 0.0
     device = args.device
     if device == "cuda":
         device = f"cuda:{local % torch.cuda.device_count()}"
@@ -145,7 +155,7 @@ def main() -> None:
         train(batches, model, optimizer, device)
     start = time.perf_counter()
     for _ in range(2 + args.active):
-        step(batches, model, optimizer, device, args.item)
+        step(batches, model, optimizer, device, args.item, delay)
     if args.device == "cuda":
         torch.cuda.synchronize()
     took = (time.perf_counter() - start) / (2 + args.active)

@@ -150,10 +150,11 @@ class ChainRead(Message):
 
 @dataclass
 class TraceChecked(Message):
-    """The cheatsheet of the whole trace, and why its GPUs were idle."""
+    """The cheatsheet of the whole trace, why its GPUs were idle, and what single events have to say, by event."""
 
     checked: Checked
     gaps: Gaps
+    notes: dict[int, str]
 
 
 @dataclass

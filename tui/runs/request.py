@@ -18,7 +18,7 @@ from typing import Literal
 FOLDER = Path(__file__).resolve().parents[2] / "profiler_runs"
 HARNESS = FOLDER / "harness.py"
 
-WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt")
+WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
 """The built-in ones, from the simplest on."""
 
 DEFAULT_OUTPUT = "torchprof_runs"
@@ -127,6 +127,18 @@ def summary(workload: str) -> str:
     """The first line of what a workload says about itself."""
     source = (FOLDER / f"{workload}.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+
+
+def own_flags(workload: str) -> set[str]:
+    """The options that a workload's own parser has, read from its source."""
+    tree = ast.parse((FOLDER / f"{workload}.py").read_text(encoding="utf-8"))
+    return {
+        flag.value
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+        for flag in call.args
+        if isinstance(flag, ast.Constant) and isinstance(flag.value, str)
+    }
 
 
 def default_python(environment: Mapping[str, str]) -> str:

@@ -21,6 +21,7 @@ from tui.widgets.chain_panel import ChainPanel
 from tui.widgets.cheatsheet import Cheatsheet, CheatsheetBrief
 from tui.widgets.details import Details
 from tui.widgets.dock import Dock
+from tui.widgets.event_notes import EventNotes
 from tui.widgets.gap_labels import GapLabels
 from tui.widgets.gutter import Gutter
 from tui.widgets.kernel_panel import KernelPanel
@@ -179,9 +180,9 @@ class Inspection:
         return f"the cheatsheet is about: {self.follows.value}"
 
     def toggle_labels(self) -> str:
-        """x: the reasons written into the GPU's gaps."""
+        """x: what is written on the lanes beside names: reasons in the GPU's gaps, classes, notes."""
         shown = self._timeline.toggle_labels()
-        return "gaps say why the GPU was idle" if shown else "gap labels hidden"
+        return "gaps, kernels and the profiler's own events say what they are" if shown else "names only"
 
     # -- what threads find out -----------------------------------------------------------------------------
 
@@ -196,8 +197,8 @@ class Inspection:
         return RangeRead(range_time(self._trace, start, end, self._busy))
 
     def _warm(self) -> TraceChecked:
-        checked, gaps = self._asking.warm()
-        return TraceChecked(checked, gaps)
+        checked, gaps, notes = self._asking.warm()
+        return TraceChecked(checked, gaps, notes)
 
     def _check(self, scope: Scope) -> ScopeChecked | None:
         checked = self._asking.check(scope)
@@ -225,7 +226,7 @@ class Inspection:
         """The whole trace has been looked through: the verdict, the gaps' reasons, and from now on any scope."""
         self.warmed = True
         self.verdict.learn(message.checked.verdict)
-        self._timeline.label_gaps(GapLabels(self._trace, message.gaps))
+        self._timeline.annotate(GapLabels(self._trace, message.gaps), EventNotes(self._trace, message.notes))
         self._learn(message.checked)
         self._recheck()
 

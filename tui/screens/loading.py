@@ -20,7 +20,7 @@ from tui.trace.child import LoadError
 from tui.trace.loader import Progress
 from tui.trace.opening import Opening
 from tui.trace.remote import Listed
-from tui.widgets.names import clean
+from tui.widgets.printable import clean
 
 if TYPE_CHECKING:
     from tui.trace.trace import Trace

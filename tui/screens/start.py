@@ -27,8 +27,8 @@ from tui.nearby import Found, find_traces
 from tui.recent import Recent, recent
 from tui.screens.guide import GUIDE
 from tui.trace.remote import Listed
-from tui.widgets.names import clean, cut
 from tui.widgets.path_input import PathInput
+from tui.widgets.printable import clean, cut
 from tui.widgets.units import format_value
 
 RECENT_SHOWN, NEARBY_SHOWN = 8, 12

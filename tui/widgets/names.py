@@ -1,44 +1,19 @@
-"""Names as a terminal may show them: escaped, shortened to what tells them apart, cut by cells.
-
-Names come from a file that somebody else wrote; a control character in one must not reach the terminal.
-"""
+"""Names as a terminal may show them: escaped, shortened to what tells them apart, cut by cells."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 
-from rich.cells import cell_len, get_character_cell_size
+from rich.cells import cell_len
 
-_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Me"})
-"""Categories that draw nothing, or draw outside their own cell: controls, direction marks, combining marks."""
+from tui.analysis.kernel_names import KernelClass, decode
+from tui.widgets.printable import clean as clean
+from tui.widgets.printable import cut as cut
 
 _FRAME = re.compile(r"^(?:.*[/\\])?([^/\\]+)\((\d+)\): (.+)$")
 """`path/to/file.py(12): function`, a Python frame of the profiler."""
 
 _NAMESPACES = re.compile(r"(?:\(anonymous namespace\)|[\w~]+)::")
-
-
-def clean(text: str) -> str:
-    """One line of printable characters: what cannot be shown is `·`, and ends of lines are too."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join("·" if unicodedata.category(character) in _UNPRINTABLE else character for character in text)
-
-
-def cut(text: str, width: int) -> str:
-    """At most `width` cells of cleaned text, ending in `…` where something is missing."""
-    if width <= 0:
-        return ""
-    if cell_len(text) <= width:
-        return text
-    kept, used = [], 0
-    for character in text:
-        used += get_character_cell_size(character)
-        if used > width - 1:
-            break
-        kept.append(character)
-    return "".join(kept) + "…"
 
 
 def short(name: str) -> str:
@@ -56,14 +31,22 @@ def short(name: str) -> str:
     if name.startswith("<built-in "):
         return name[1:].partition(" object at ")[0].rstrip(">")
     if name.startswith("void ") or ("<" in name and "::" in name):
-        from tui.analysis.kernel_names import decode  # not on the way to the first frame
-
         decoded = decode(name)
         if decoded.known and decoded.display:
             return decoded.display
         head = _NAMESPACES.sub("", name.removeprefix("void ").partition("<")[0])
         return head.partition("(")[0] or name
     return name
+
+
+_SILENT = (KernelClass.OTHER, KernelClass.MEMORY)
+"""Not known, and said by the name already."""
+
+
+def class_of(name: str) -> str:
+    """The class of a kernel in a word ("gemm", "elementwise"), "" where the name does not tell."""
+    found = decode(name).kernel_class
+    return "" if found in _SILENT else found.label
 
 
 class Names:
@@ -85,3 +68,19 @@ class Names:
         """The whole name where it fits, the short one cut to `width` cells where it does not."""
         whole, brief = self[number]
         return whole if cell_len(whole) <= width else cut(brief, width)
+
+    def classed(self, number: int, width: int) -> str:
+        """A kernel's name with its class before it; in a narrow bar the class says more than how a name begins."""
+        whole, brief = self[number]
+        word = class_of(self._names[number])
+        if not word:
+            return self.fitting(number, width)
+        decoded = decode(self._names[number])
+        brief = clean(decoded.display) if decoded.known and decoded.display else brief
+        told = brief if word in brief else f"{word} · {brief}"
+        for text in (whole if word in whole else f"{word} · {whole}", told):
+            if cell_len(text) <= width:
+                return text
+        if len(word) + 3 < width:
+            return cut(told, width)
+        return word if len(word) <= width else cut(brief, width)

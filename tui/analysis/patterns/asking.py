@@ -32,11 +32,12 @@ class Asking:
     def whole(self) -> Scope:
         return self._checker.whole
 
-    def warm(self) -> tuple[Checked, Gaps]:
-        """The whole trace, and why its GPUs were idle; what later questions share is computed on the way."""
+    def warm(self) -> tuple[Checked, Gaps, dict[int, str]]:
+        """The whole trace, why its GPUs were idle, and notes on single events; what later questions share is computed
+        on the way."""
         with self._lock:
             found = self._of_whole = self._check(self._checker.whole)
-            return found, self._checker.finder.gaps
+            return found, self._checker.finder.gaps, self._checker.notes()
 
     def check(self, scope: Scope) -> Checked | None:
         """None where another scope has been asked about since: nobody waits for this one any more."""
