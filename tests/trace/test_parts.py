@@ -171,13 +171,44 @@ def test_a_process_that_dies_costs_time_and_nothing_else(tmp_path: Path, monkeyp
     assert len(decoded.events) == 400
 
 
+def test_without_a_further_process_one_reads_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    fork = os.fork
+
+    def one_at_most() -> int:
+        if started:
+            raise BlockingIOError("no more processes")
+        started.append(fork())
+        return started[0]
+
+    path = put(tmp_path, plain(400))
+    open_files = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, "fork", one_at_most)
+    decoded = assert_same(path, 2000, counts=(3,))
+    assert isinstance(decoded, Decoded)
+    assert len(decoded.events) == 400
+    assert len(os.listdir("/proc/self/fd")) == open_files
+    with pytest.raises(ChildProcessError):
+        os.waitpid(started[0], 0)
+
+
+def test_a_file_that_was_replaced_is_not_the_same(tmp_path: Path) -> None:
+    path = put(tmp_path, plain(400))
+    source = open_source(str(path))
+    path.unlink()
+    put(tmp_path, plain(300))
+    with pytest.raises(TraceError, match="replaced"):
+        source.again()
+    source.close()
+
+
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_read", lambda *_: time.sleep(60))
     source = open_source(str(put(tmp_path, plain(400), packed=True)))
     crew = parts.Crew(source, tmp_path, 3, 2000)
     processes = [hand._process for hand in crew._hands]
     assert len(processes) == 2
-    os.close(crew._alive)
+    os.close(crew._alive)  # as the kernel does when we are killed
     crew._alive = os.open(os.devnull, os.O_RDONLY)
     assert [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes] == [1, 1]
     for hand in crew._hands:

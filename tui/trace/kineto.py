@@ -64,7 +64,9 @@ def read(
     scan = _pays(source) if scan is None else scan
     parts = (parts_for(source) if scan else 1) if parts is None else parts
     with _decoding(threads=source.plain_path is None):
-        crew = Crew(source, text_dir, parts, chunk_size) if parts > 1 else None
+        crew = None
+        with contextlib.suppress(OSError):  # no further process: then this one alone
+            crew = Crew(source, text_dir, parts, chunk_size) if parts > 1 else None
         reader = _Reader(source, text_dir, progress, chunk_size, scan, crew)
         try:
             return reader.run()

@@ -121,21 +121,27 @@ def parts_for(source: Source) -> int:
 
 
 class Crew:
-    """The processes that read all parts but the first, started at once. `cut`: where the first part ends."""
+    """The processes that read all parts but the first, started at once. `cut`: where the first part ends.
+
+    Raises OSError where no further process can be had.
+    """
 
     def __init__(self, source: Source, folder: Path, parts: int, chunk_size: int) -> None:
         size = source.text_size or 0
         self.cut, *others = [Cut(size * (k + 1) // parts) for k in range(parts - 1)]
         self.problems: list[Problem] = []
-        self._alive, alive = os.pipe()  # ends when we do, and then they end as well
         self._hands: list[_Hand] = []
-        for number, cut in enumerate([self.cut, *others]):
-            until = others[number] if number < len(others) else None
-            self._hands.append(
-                _Hand(source, cut, until, folder / f"part-{number}.blocks", chunk_size, self._alive, alive)
-            )
-        os.close(self._alive)
-        self._alive = alive
+        theirs, self._alive = os.pipe()  # ends when we do, and then they end as well
+        try:
+            for number, cut in enumerate([self.cut, *others]):
+                until = others[number] if number < len(others) else None
+                blocks = folder / f"part-{number}.blocks"
+                self._hands.append(_Hand(source, cut, until, blocks, chunk_size, theirs, self._alive))
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(theirs)
 
     def told(self) -> tuple[int, int]:
         """Bytes of the file that they have read so far, and entries, those left out that have been joined."""
@@ -159,6 +165,7 @@ class Crew:
             self.problems += result.source_problems
             window.jump(result.offset, result.rest)
             end = result.end
+            told(reader.entries)
         return end
 
     def close(self) -> None:
@@ -179,7 +186,13 @@ class _Hand:
         self._ended = False
         self._result: IO[bytes] = tempfile.TemporaryFile(dir=blocks.parent)  # noqa: SIM115  (as long as both run)
         self._heard, out = os.pipe()
-        self._process = os.fork()
+        try:
+            self._process = os.fork()
+        except OSError:
+            self._result.close()
+            os.close(self._heard)
+            os.close(out)
+            raise
         if not self._process:
             try:
                 os.close(ours)

@@ -7,6 +7,7 @@ by handing it a stream with `read(n)`: compression is told by content, never by 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import queue
 import stat
@@ -132,9 +133,12 @@ class Source:
             return int.from_bytes(file.read(), "little")
 
     def again(self, begin: int = 0) -> Source:
-        """The same local file, not yet read; plain text from byte `begin` on. Raises OSError."""
+        """The same local file, not yet read; plain text from byte `begin` on. Raises OSError, TraceError."""
         assert self._path is not None, "only a local file can be read twice"
         stream = self._path.open("rb", buffering=0)
+        if isinstance(self._stream, io.FileIO) and not os.path.sameopenfile(stream.fileno(), self._stream.fileno()):
+            stream.close()
+            raise TraceError(f"{self.name}: was replaced while it was read")
         source = Source(self.name, stream, self.total, self._path)
         if begin:
             source._head = b""
