@@ -26,7 +26,6 @@ from textual.worker import WorkerFailed
 
 from tui.recent import remember
 from tui.screens.loading import LoadingScreen
-from tui.screens.start import StartScreen
 from tui.specs import check, resolve
 from tui.themes import THEMES
 from tui.trace.cache import prune
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from tui.screens.explorer import ExplorerScreen
     from tui.screens.run import RunScreen
     from tui.screens.running import RunningScreen
+    from tui.screens.start import StartScreen
+    from tui.trace.remote import Listed
 
 YOUNG_OBJECTS = 2_000
 """New objects after which a frame is followed by a small collection: a painted frame makes some thousands in cycles,
@@ -81,7 +82,7 @@ class TorchprofApp(App[None]):
     def on_mount(self) -> None:
         # Over the app's own empty screen, which always stays at the bottom: a screen that was not pushed cannot be
         # switched away from.
-        self.push_screen(StartScreen() if self._first is None else self._loading(self._first))
+        self.push_screen(_start_screen() if self._first is None else self._loading(self._first))
         # A closed ssh connection or a kill must still put the terminal and our temporary folders in order.
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGHUP, signal.SIGTERM):
@@ -91,8 +92,8 @@ class TorchprofApp(App[None]):
     # -- opening -------------------------------------------------------------------------------------------
 
     def action_open_another(self) -> None:
-        if not self._busy() and not isinstance(self.screen, StartScreen):
-            self.push_screen(StartScreen(over=self._shown is not None))
+        if not self._busy() and self.screen.TITLE != "start":
+            self.push_screen(_start_screen(over=self._shown is not None))
 
     def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
         self._open(message.spec)
@@ -140,7 +141,7 @@ class TorchprofApp(App[None]):
         self.run_worker(asyncio.to_thread(_keep_house, message.opening.spec), group="house")
 
     async def on_loading_screen_folder_found(self, message: LoadingScreen.FolderFound) -> None:
-        await self.switch_screen(StartScreen(over=self._shown is not None, elsewhere=(message.name, message.found)))
+        await self.switch_screen(_start_screen(self._shown is not None, (message.name, message.found)))
         self.explored.set()
 
     def on_loading_screen_failed(self, message: LoadingScreen.Failed) -> None:
@@ -155,7 +156,7 @@ class TorchprofApp(App[None]):
         if len(self.screen_stack) > 2:
             await self.pop_screen()
         else:
-            await self.switch_screen(StartScreen())
+            await self.switch_screen(_start_screen())
 
     # -- recording -----------------------------------------------------------------------------------------
 
@@ -276,6 +277,12 @@ class TorchprofApp(App[None]):
         with tempfile.NamedTemporaryFile("w", prefix="torchprof-tui-", suffix=".log", delete=False) as log:
             log.write(text)
         return log.name
+
+
+def _start_screen(over: bool = False, elsewhere: tuple[str, list[Listed]] | None = None) -> StartScreen:
+    from tui.screens.start import StartScreen  # which a program that is started with a trace does not begin with
+
+    return StartScreen(over=over, elsewhere=elsewhere)
 
 
 def _keep_house(spec: str) -> None:

@@ -59,6 +59,7 @@ class StartScreen(Screen[None]):
     """`over`: something lies beneath that esc goes back to. `elsewhere`: a folder on another host and its traces."""
 
     CSS_PATH = "../styles/start.tcss"
+    TITLE = "start"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
     AUTO_FOCUS = "#start-list"
