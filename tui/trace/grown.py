@@ -33,7 +33,7 @@ class Grown:
 
     @property
     def so_far(self) -> npt.NDArray[Any]:
-        """A view of what was appended: good until the next `extend`, which may move it, so take what you need at once."""
+        """A view of what was appended: good until the next `extend`, which may move it."""
         return self._data[: self._size]
 
     def finish(self) -> npt.NDArray[Any]:
