@@ -7,6 +7,7 @@ Times are ns from the trace's first event, fractional where a pointer stands bet
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
@@ -16,6 +17,9 @@ from tui.analysis.kernel_facts import KernelFacts
 from tui.analysis.patterns import Gaps
 from tui.analysis.patterns.asking import Checked
 from tui.analysis.ranges import RangeTime
+
+if TYPE_CHECKING:
+    from tui.analysis.doctor.remarks import Diagnosis
 
 
 @dataclass
@@ -169,3 +173,18 @@ class RangeRead(Message):
     """The statistics of a marked range."""
 
     range: RangeTime
+
+
+@dataclass
+class Diagnosed(Message):
+    """What the trace doctor says."""
+
+    diagnosis: Diagnosis
+
+
+@dataclass
+class SliceWritten(Message):
+    """A slice of the trace was written, or was not: the line that says so."""
+
+    line: str
+    failed: bool

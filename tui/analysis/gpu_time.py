@@ -27,24 +27,20 @@ def work_mask(kinds: U8) -> Bool:
 
 def devices(trace: Trace) -> list[int]:
     """The devices that have streams, ascending."""
-    return sorted({_device(lane) for lane in trace.lanes if lane.role is Role.STREAM})
+    return sorted({_device(lane) for lane in _streams(trace)})
 
 
 def busy(trace: Trace, device: int) -> Intervals:
     """When the device worked. One pass over the events of its streams: keep the answer."""
-    starts, ends = [], []
-    for lane in trace.lanes:
-        if lane.role is Role.STREAM and _device(lane) == device:
-            start = trace.start[lane.first : lane.last]
-            work = work_mask(trace.kind[lane.first : lane.last])
-            starts.append(start[work])
-            ends.append((start + trace.duration[lane.first : lane.last])[work])
-    return union(np.concatenate(starts), np.concatenate(ends)) if starts else NOTHING
+    return _busy(trace, [lane for lane in _streams(trace) if _device(lane) == device])
 
 
 def busy_by_device(trace: Trace) -> dict[int, Intervals]:
     """`busy` of every device that has streams."""
-    return {device: busy(trace, device) for device in devices(trace)}
+    streams: dict[int, list[Lane]] = {device: [] for device in devices(trace)}
+    for lane in _streams(trace):
+        streams[_device(lane)].append(lane)
+    return {device: _busy(trace, lanes) for device, lanes in streams.items()}
 
 
 def busy_ns_by_device(trace: Trace) -> dict[int, int]:
@@ -62,6 +58,20 @@ def busy_fraction(worked: Intervals, t0: int, t1: int, width: int) -> F64:
     lower, upper = edges[:-1], np.maximum(edges[1:], edges[:-1] + 1)
     share: F64 = (worked.before(upper) - worked.before(lower)) / (upper - lower)
     return share
+
+
+def _streams(trace: Trace) -> list[Lane]:
+    return [lane for lane in trace.lanes if lane.role is Role.STREAM]
+
+
+def _busy(trace: Trace, lanes: list[Lane]) -> Intervals:
+    starts, ends = [], []
+    for lane in lanes:
+        start = trace.start[lane.first : lane.last]
+        work = work_mask(trace.kind[lane.first : lane.last])
+        starts.append(start[work])
+        ends.append((start + trace.duration[lane.first : lane.last])[work])
+    return union(np.concatenate(starts), np.concatenate(ends)) if starts else NOTHING
 
 
 def _device(lane: Lane) -> int:

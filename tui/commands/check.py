@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tui.commands import UsageError
+from tui.commands.time_range import times_of
 from tui.specs import check as check_spec
 from tui.specs import resolve
 
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     wanted = _wanted(options.fail_on)
-    times = _times(options.range)
+    times = None if options.range is None else times_of(options.range)
     path = resolve(options.trace)
     check_spec(path)
     from tui.analysis.patterns import Checker, scopes
@@ -77,24 +78,6 @@ def _wanted(fail_on: str | None) -> frozenset[str]:
             near = get_close_matches(word, PATTERNS, 1)
             raise UsageError(f"--fail-on {word}: no such pattern" + (f" (did you mean {near[0]}?)" if near else ""))
     return wanted
-
-
-def _times(text: str | None) -> tuple[int, int] | None:
-    """ns of "T0:T1". Raises UsageError."""
-    if text is None:
-        return None
-    from tui.trace.ruler import parse_time
-
-    first, colon, last = text.partition(":")
-    try:
-        if not colon:
-            raise ValueError("expected T0:T1")
-        times = parse_time(first), parse_time(last)
-    except ValueError as error:
-        raise UsageError(f"--range {text}: {error}") from error
-    if times[1] <= times[0]:
-        raise UsageError(f"--range {text}: it ends before it begins")
-    return times
 
 
 def fails(found: Finding, wanted: frozenset[str]) -> bool:

@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 def summary(loaded: Loaded) -> dict[str, Any]:
     """What `info --json` prints; times in ns from the trace's first event."""
+    from tui.analysis.doctor.examine import examined
     from tui.analysis.gpu_time import busy_ns_by_device
 
     trace = loaded.trace
@@ -97,6 +98,17 @@ def summary(loaded: Loaded) -> dict[str, Any]:
         },
         "problems": [
             {"kind": problem.kind, "count": problem.count, "example": problem.example} for problem in trace.problems
+        ],
+        "doctor": [
+            {
+                "section": remark.section.value,
+                "kind": remark.kind,
+                "count": remark.count,
+                "meaning": remark.meaning,
+                "example": remark.example,
+                "action": remark.action,
+            }
+            for remark in examined(trace).remarks
         ],
         "seconds": round(loaded.seconds, 4),
         "cached": loaded.cached,

@@ -33,6 +33,13 @@ CATEGORIES = {
 }
 """What the categories mean, for somebody who meets them here."""
 
+DOCTOR = {
+    "lost": "Problems: lost",
+    "repaired": "Problems: repaired",
+    "odd": "Odd, but valid",
+    "not recorded": "Not recorded",
+}
+
 
 def show(name: str, answer: dict[str, Any]) -> None:
     """Print the summary on stdout: with colour and at the terminal's width there, plain into a pipe."""
@@ -43,8 +50,7 @@ def show(name: str, answer: dict[str, Any]) -> None:
     if answer["steps"]:
         parts.append(_steps(answer))
     parts += [_categories(answer), _lanes(answer)]
-    if answer["problems"]:
-        parts.append(_problems(answer))
+    parts += _doctor(answer)
     console.print(Group(*_spaced(parts)))
 
 
@@ -82,10 +88,12 @@ def _facts(answer: dict[str, Any]) -> Table:
     table.add_row("entries", entries)
     for reason, number in answer["not_drawn"].items():
         table.add_row("", Text(f"not drawn: {number:,} {clean(reason)}", style="dim"))
-    for device, busy in answer["gpu_busy_ns"].items():
+    for device, busy in list(answer["gpu_busy_ns"].items())[:LANES]:
         share = f" ({busy / duration:.1%} of the trace)" if duration else ""
         label = f"GPU {device} busy" if device != "-1" else "GPU busy"
         table.add_row(label, f"{format_duration(busy)}{share}")
+    if len(answer["gpu_busy_ns"]) > LANES:
+        table.add_row("", Text(f"and {len(answer['gpu_busy_ns']) - LANES:,} more devices", style="dim"))
     links = answer["links"]
     if links["gpu_events"]:
         linked = f"{links['linked_gpu_events']:,} of {links['gpu_events']:,} GPU events joined to their launch"
@@ -130,12 +138,28 @@ def _lanes(answer: dict[str, Any]) -> Table:
     return _rest(table, len(lanes) - LANES)
 
 
-def _problems(answer: dict[str, Any]) -> Table:
-    table = _table("Problems", ("times", "right"), ("what", "left"), ("for example", "left"))
-    for problem in answer["problems"]:
-        example = Text(clean(problem["example"]), overflow="ellipsis")
-        table.add_row(f"{problem['count']:,}", clean(problem["kind"]), example)
-    return table
+def _doctor(answer: dict[str, Any]) -> list[RenderableType]:
+    """A table for each section that has anything; what was not recorded comes with the option that records it."""
+    found: list[RenderableType] = []
+    for section, title in DOCTOR.items():
+        remarks = [remark for remark in answer["doctor"] if remark["section"] == section]
+        if not remarks:
+            continue
+        missing = section == "not recorded"
+        columns = (("what", "left"), ("to record it", "left")) if missing else (
+            ("times", "right"), ("what", "left"), ("for example", "left"),
+        )  # fmt: skip
+        table = _table(title, *columns)
+        table.columns[-2].min_width = min(max(len(remark["kind"]) for remark in remarks), NAME_CELLS)
+        if not missing:
+            table.columns[0].min_width = max(len(f"{remark['count']:,}") for remark in remarks)
+        for remark in remarks:
+            kind = clean(remark["kind"])
+            said = clean(remark["action"] if missing else remark["example"] or remark["meaning"])
+            cells = [] if missing else [f"{remark['count']:,}"]
+            table.add_row(*cells, kind, Text(said, overflow="ellipsis"))
+        found.append(table)
+    return found
 
 
 def _rest(table: Table, more: int) -> Table:

@@ -14,13 +14,14 @@ from tui.analysis.kernel_facts import kernel_facts
 from tui.analysis.patterns import Finding, Scope, scopes
 from tui.analysis.patterns.asking import Asking, Checked
 from tui.analysis.ranges import range_time
-from tui.messages import ChainRead, FactsRead, RangeRead, ScopeChecked, TraceChecked
+from tui.messages import ChainRead, Diagnosed, FactsRead, RangeRead, ScopeChecked, TraceChecked
 from tui.screens.reading import Reading
 from tui.screens.walk import Walk
 from tui.widgets.chain_panel import ChainPanel
 from tui.widgets.cheatsheet import Cheatsheet, CheatsheetBrief
 from tui.widgets.details import Details
 from tui.widgets.dock import Dock
+from tui.widgets.doctor_panel import DoctorPanel
 from tui.widgets.event_notes import EventNotes
 from tui.widgets.gap_labels import GapLabels
 from tui.widgets.gutter import Gutter
@@ -66,6 +67,7 @@ class Inspection:
         self.kernel = KernelPanel(trace, id="kernel")
         self.cheatsheet = Cheatsheet(id="cheatsheet")
         self.range_stats = RangeStats(trace, id="range")
+        self.doctor = DoctorPanel(id="doctor")
         self.dock = Dock(
             [
                 ("details", "details", self.details),
@@ -73,6 +75,7 @@ class Inspection:
                 ("kernel", "kernel", self.kernel),
                 ("cheatsheet", "cheatsheet", self.cheatsheet),
                 ("range", "range", self.range_stats),
+                ("doctor", "doctor", self.doctor),
             ],
             id="dock",
         )
@@ -94,6 +97,7 @@ class Inspection:
         """Look through the whole trace, once the first frame is out."""
         if len(self._trace):
             self._reading.ask("warm", self._warm)
+        self._reading.ask("doctor", self._diagnose)
 
     def show(self) -> None:
         """Somebody moved. Cheap; what costs more than a frame is asked for and comes later."""
@@ -153,6 +157,8 @@ class Inspection:
             return ""
         if self.dock.active == "cheatsheet" and self.cheatsheet.finding is not None:
             return "" if self.cheatsheet.move(distance) else "no other pattern fires here; tab leaves the cheatsheet"
+        if self.dock.active == "doctor" and self.doctor.remark is not None:
+            return "" if self.doctor.move(distance) else "the doctor says no more; tab leaves the panel"
         return None
 
     def evidence(self, distance: int, is_open: bool) -> str | None:
@@ -167,6 +173,9 @@ class Inspection:
 
     def jump(self, is_open: bool) -> str:
         """enter: fit what the panel points at."""
+        remark = self.doctor.remark if is_open and self.dock.active == "doctor" else None
+        if remark is not None and remark.event >= 0:
+            self._walk.select(remark.event)
         said = self.evidence(1, is_open)
         if said is not None and self._walk.selected < 0:
             return said
@@ -203,6 +212,14 @@ class Inspection:
     def _check(self, scope: Scope) -> ScopeChecked | None:
         checked = self._asking.check(scope)
         return None if checked is None else ScopeChecked(checked)
+
+    def _diagnose(self) -> Diagnosed:
+        from tui.analysis.doctor.examine import examined
+
+        return Diagnosed(examined(self._trace))
+
+    def diagnosed(self, message: Diagnosed) -> None:
+        self.doctor.learn(message.diagnosis)
 
     def facts_read(self, message: FactsRead) -> None:
         self.details.learn(message.event, message.facts)

@@ -143,7 +143,7 @@ def build(spec: str, folder: Path, report: Report, ask: bool = False) -> Built:
         latest = Progress("reading", done, total, events)
         report(latest)
 
-    with _collector_off():
+    with collector_off():
         source = open_source(spec, ask)
         report(latest)
         if source.identity is not None and shared(folder) and kept(source.identity):
@@ -159,7 +159,7 @@ def build(spec: str, folder: Path, report: Report, ask: bool = False) -> Built:
 
 
 @contextmanager
-def _collector_off() -> Iterator[None]:
+def collector_off() -> Iterator[None]:
     """Decoding makes millions of short-lived dicts and no cycles: the collector would double its time."""
     was = gc.isenabled()
     gc.disable()
