@@ -14,7 +14,7 @@ import queue
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ class TextIndex:
     first: I64
     offset: I64
     length: I64
+    _parsed: tuple[bytes, list[dict[str, Any]]] = field(default=(b"", []), init=False, repr=False, compare=False)
+    """The chunk read last, as stored and parsed: who asks about one event mostly asks about its neighbours next."""
 
     def entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]]) -> dict[str, Any]:
         """The entry as it stands in the file. `parse` is the reader's own chunk parser, repairs included.
@@ -48,7 +50,10 @@ class TextIndex:
         with self.path.open("rb") as file:
             file.seek(int(self.offset[chunk]))
             stored = file.read(int(self.length[chunk]))
-        entries = parse(inflate(stored) if self.compressed else stored)
+        known, entries = self._parsed
+        if stored != known:  # read again each time, for a file that has changed must not be told from memory
+            entries = parse(inflate(stored) if self.compressed else stored)
+            self._parsed = stored, entries
         place = ordinal - int(self.first[chunk])
         if place >= len(entries):
             raise LookupError("the trace file has changed since it was opened")
