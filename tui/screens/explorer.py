@@ -1,13 +1,15 @@
 """The explorer: the lanes of one trace, and the keys that walk them.
 
 Every key changes the `Walk` (where somebody is) and then `_show` hands the new state to the widgets, which is
-cheap; what a frame costs is paid when it is painted. So keys held down never queue frames.
+cheap; what a frame costs is paid when it is painted. So keys held down never queue frames. The screens that a key
+leads to are imported behind the first frame (`app.py`), not before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
@@ -19,7 +21,6 @@ from textual.widgets import Static
 from tui.analysis.doctor.reading import lost_in_a_line
 from tui.analysis.gpu_time import busy_by_device
 from tui.analysis.intervals import Intervals, union
-from tui.analysis.table.profile import Profile
 from tui.messages import (
     ChainRead,
     Diagnosed,
@@ -44,14 +45,10 @@ from tui.messages import (
 )
 from tui.screens import slicing
 from tui.screens.commands import ExplorerCommands
-from tui.screens.guess import GuessScreen
-from tui.screens.help import HelpScreen
 from tui.screens.inspection import Inspection
 from tui.screens.keys import BINDINGS, OPENS_PROMPT, key_hints, sections
 from tui.screens.reading import Reading
-from tui.screens.table import TableScreen
 from tui.screens.terminal import palette_for
-from tui.screens.tree import TreeScreen
 from tui.screens.walk import Walk
 from tui.trace.kinds import Kind
 from tui.trace.ruler import format_duration
@@ -66,6 +63,9 @@ from tui.widgets.ruler import Ruler
 from tui.widgets.status import Status
 from tui.widgets.timeline import Timeline
 from tui.widgets.title import Title
+
+if TYPE_CHECKING:
+    from tui.analysis.table.profile import Profile
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 10
 """Below this there is no room for labels and lanes side by side."""
@@ -115,7 +115,6 @@ class ExplorerScreen(Screen[None]):
         self._status = Status(id="status")
         self._prompt = Prompt(id="prompt")
         self._reading = Reading(self)
-        self._profile = Profile(trace)
         self._left = self._gutter.width_wanted(80)
         self._settled = False
         self._lost = lost_in_a_line(trace)
@@ -352,13 +351,25 @@ class ExplorerScreen(Screen[None]):
         self._inspection.light()
 
     def action_guess(self) -> None:
+        from tui.screens.guess import GuessScreen
+
         t0, t1, what = self.walk.subject()
         self.app.push_screen(GuessScreen(self.trace, t0, t1, what))
 
+    @cached_property
+    def _profile(self) -> Profile:
+        from tui.analysis.table.profile import Profile
+
+        return Profile(self.trace)
+
     def action_table(self) -> None:
+        from tui.screens.table import TableScreen
+
         self.app.push_screen(TableScreen(self._profile, self.walk), self._come_back)
 
     def action_tree(self) -> None:
+        from tui.screens.tree import TreeScreen
+
         self.app.push_screen(TreeScreen(self.trace), self._come_back)
 
     def _come_back(self, event: int | None) -> None:
@@ -383,6 +394,8 @@ class ExplorerScreen(Screen[None]):
         self._show(f"copied: {what}")
 
     def action_help(self) -> None:
+        from tui.screens.help import HelpScreen
+
         self.app.push_screen(HelpScreen(sections(self.active_bindings.values()), palette_for(self.app)))
 
     def watch_details_open(self, is_open: bool) -> None:

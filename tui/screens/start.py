@@ -27,8 +27,8 @@ from tui.nearby import Found, find_traces
 from tui.recent import Recent, recent
 from tui.screens.guide import GUIDE
 from tui.trace.remote import Listed
-from tui.widgets.names import clean, cut
 from tui.widgets.path_input import PathInput
+from tui.widgets.printable import clean, cut
 from tui.widgets.units import format_value
 
 RECENT_SHOWN, NEARBY_SHOWN = 8, 12
@@ -59,6 +59,7 @@ class StartScreen(Screen[None]):
     """`over`: something lies beneath that esc goes back to. `elsewhere`: a folder on another host and its traces."""
 
     CSS_PATH = "../styles/start.tcss"
+    TITLE = "start"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
     AUTO_FOCUS = "#start-list"

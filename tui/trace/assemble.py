@@ -209,7 +209,8 @@ def _lane_of_each(
     )
     is_driver = np.array([name.lower().endswith("_driver") for name in events.categories] or [False])
     launch = links.launches(events.correlation[ordinals], kind == Kind.RUNTIME, is_driver[category], _is_work(kind))
-    launched = np.unique(launch[launch >= 0])
+    launched = np.zeros(len(slot), np.bool_)
+    launched[launch[launch >= 0]] = True
     for place, count in zip(places, np.bincount(slot[launched], minlength=len(places)).tolist(), strict=True):
         place.launches = count
     for k in np.unique(slot[kind == Kind.STEP]).tolist():

@@ -28,9 +28,12 @@ class Grown:
         self._data[self._size : size] = values
         self._size = size
 
+    def __len__(self) -> int:
+        return self._size
+
     @property
     def so_far(self) -> npt.NDArray[Any]:
-        """A view of what was appended; good until the next `extend`, so take what you need at once."""
+        """A view of what was appended: good until the next `extend`, which may move it."""
         return self._data[: self._size]
 
     def finish(self) -> npt.NDArray[Any]:

@@ -6,7 +6,6 @@ trace no longer calls `close`. Either leaves nothing behind.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 import traceback
@@ -60,6 +59,8 @@ class Opening:
 
         Where it fails or is cancelled, the child has gone and nothing is left behind.
         """
+        import asyncio  # not before the child has been started
+
         loop = asyncio.get_running_loop()
         gone_wrong = True
         try:
@@ -79,6 +80,8 @@ class Opening:
                 self._child = None
 
     async def _trace(self, report: Report) -> Trace:
+        import asyncio
+
         assert self._place is not None, "start() comes first"
         if self._child is None:
             found = await asyncio.to_thread(open_place, self._place, self.label)

@@ -7,6 +7,7 @@ by handing it a stream with `read(n)`: compression is told by content, never by 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import queue
 import stat
@@ -30,6 +31,8 @@ _PACKED_BLOCK = 1 << 18
 
 _AHEAD = 3
 """Inflated blocks that wait for the decoder, at most: about 12 MB."""
+
+_GZIP_SIZE = 4
 
 
 _BOMB_RATIO, _BOMB_BYTES = 200, 256 << 20
@@ -99,6 +102,7 @@ class Source:
         self.consumed = 0
         self.identity = identity
         self._stream = stream
+        self._path = path
         self._packed_on_the_way = packed_on_the_way
         self._stop = stop
         self._cut = ""
@@ -127,6 +131,30 @@ class Source:
         """Whether the other end went away, so that what came is not what lies there."""
         return bool(self._cut)
 
+    @property
+    def text_size(self) -> int | None:
+        """How long the text is, about; None where that is not known, or where it cannot be read `again`."""
+        if self._path is None or self.total is None or self.compression not in ("", "gzip"):
+            return None
+        if not self.compression:
+            return self.total
+        with self._path.open("rb") as file:  # a member ends with its size: wrong from 4 GB on, or of several members
+            file.seek(-min(_GZIP_SIZE, self.total), os.SEEK_END)
+            return int.from_bytes(file.read(), "little")
+
+    def again(self, begin: int = 0) -> Source:
+        """The same local file, not yet read; plain text from byte `begin` on. Raises OSError, TraceError."""
+        assert self._path is not None, "only a local file can be read twice"
+        stream = self._path.open("rb", buffering=0)
+        if isinstance(self._stream, io.FileIO) and not os.path.sameopenfile(stream.fileno(), self._stream.fileno()):
+            stream.close()
+            raise TraceError(f"{self.name}: was replaced while it was read")
+        source = Source(self.name, stream, self.total, self._path)
+        if begin:
+            source._head = b""
+            stream.seek(begin)
+        return source
+
     def close(self) -> None:
         self._stream.close()
 
@@ -150,7 +178,7 @@ class Source:
 
     def _stored(self, size: int) -> Iterator[bytes]:
         """The bytes as they are stored."""
-        block, self._head = self._head, b""
+        block, self._head = self._head or self._some(size), b""
         while block:
             if not self._packed_on_the_way:
                 self.consumed += len(block)
