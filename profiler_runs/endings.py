@@ -71,6 +71,8 @@ class Endings:
             yield
             return
         handlers = {signum: signal.getsignal(signum) for signum in _HELD}
+        # What the program does not hear (a job in the background has no Ctrl-C) is nothing to wait with either.
+        handlers = {signum: handler for signum, handler in handlers.items() if handler != signal.SIG_IGN}
         self._depth += 1
         for signum in handlers:
             signal.signal(signum, self._note)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import resource
 import shutil
 import tempfile
 import zlib
@@ -125,18 +127,25 @@ class Exporter:
             self._save_table(profile, kept)
         return kept
 
-    def measure(self, profile: Any) -> Counts:
-        """How big the trace of `profile` is; it is written, counted and removed."""
+    def measure(self, profile: Any) -> Counts | None:
+        """How big the trace of `profile` is; it is written, counted and removed. None where it cannot be written."""
         counts = Counts()
         raw = os.path.join(self._paths.path, f".preflight.{os.getpid()}.json")
-        with contextlib.suppress(OSError), removed(raw):  # a full disk is told when the trace itself is written
-            _export(profile, raw)
-            for _ in count_chunks(_chunks(raw), counts):
-                pass
-        return counts
+        with removed(raw):
+            try:
+                _export(profile, raw)
+                if _complete(raw):
+                    for _ in count_chunks(_chunks(raw), counts):
+                        pass
+                    return counts
+                why = explain(_refusal(raw))
+            except OSError as error:
+                why = explain(error)
+        self._log(f"not even one step's trace can be written here: {why}")
+        return None
 
     def _save_trace(self, profile: Any, cycle: Cycle, trace: str) -> Kept | None:
-        cut = None
+        cut, why = None, OSError(errno.ENOSPC, "")
         with contextlib.ExitStack() as raws:
             for folder in self._by_room():
                 raw = os.path.join(folder, f".{os.path.basename(trace)}.{os.getpid()}.json")
@@ -153,10 +162,15 @@ class Exporter:
                         self._log(f"torch could not write the trace: {error}")
                     break  # since torch 2.13 there is no second try
                 cut = raw if os.path.exists(raw) else cut
+                why = _refusal(raw)
+                if why.errno == errno.EFBIG:
+                    break  # it is no other on another disk
                 self._log(f"{folder} has no room for the trace ({_free(folder)} MB free)")
             if cut is not None:
                 try:
-                    return self._salvage(cut, cycle, trace)
+                    kept = self._salvage(cut, cycle, trace)
+                    self._log(f"the trace is cut short: {explain(why)}")
+                    return kept
                 except OSError as error:
                     self._log(f"cannot write {trace}: {explain(error)}")
         return None
@@ -174,11 +188,16 @@ class Exporter:
         try:
             size = write_whole(trace, compressed(count_chunks(_chunks(raw), counts)))
         except OSError as error:
-            trace = os.path.join(os.path.dirname(raw), os.path.basename(trace)[: -len(".gz")])
+            trace = os.path.join(self._own_folder_in(os.path.dirname(raw)), os.path.basename(trace)[: -len(".gz")])
             self._log(f"kept the trace uncompressed, {trace}: {explain(error)}")
             os.replace(raw, trace)
             size = os.path.getsize(trace)
         return Kept(trace, size, counts, cycle, partial=not cycle.whole)
+
+    def _own_folder_in(self, folder: str) -> str:
+        """`folder` if it is the run's; else a new one in it, since what another run left there is not overwritten."""
+        own = self._paths.path
+        return own if folder == own else tempfile.mkdtemp(prefix=f"{os.path.basename(own)}-", dir=folder)
 
     def _salvage(self, raw: str, cycle: Cycle, trace: str) -> Kept:
         """Keep the part of a trace that `raw` had room for: compressed it fits where the whole did not."""
@@ -186,7 +205,6 @@ class Exporter:
         part = list(compressed(count_chunks(_chunks(raw), counts)))
         os.remove(raw)
         size = write_whole(trace, part)
-        self._log("the trace is cut short where the disk was full: free some space, or name another disk with -o")
         return Kept(trace, size, counts, cycle, partial=True)
 
     def _save_table(self, profile: Any, kept: Kept) -> None:
@@ -209,6 +227,17 @@ class Exporter:
             self._log(f"cannot write {path}: {explain(error)}")
             return
         kept.table, kept.averages = written
+
+
+def _refusal(path: str) -> OSError:
+    """Why the file at `path` is cut short, which torch does not say: it is as large as a process may make one here, or
+    its disk is full.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    with contextlib.suppress(OSError):
+        if limit != resource.RLIM_INFINITY and os.path.getsize(path) >= limit:
+            return OSError(errno.EFBIG, "")
+    return OSError(errno.ENOSPC, "")
 
 
 def _free(folder: str) -> int:

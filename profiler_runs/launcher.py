@@ -153,7 +153,8 @@ class _Launch:
             self._reporter.log(f"cannot write a manifest: {explain(error)}")
         if state == "ended":
             self._reporter.phase("done", exit_status=status, launcher=True, folder=self._path)
-            self._reporter.log(f"{len(traces)} traces of {len(ranks)} ranks kept in {self._path}")
+            plural = "" if len(traces) == 1 else "s"
+            self._reporter.log(f"{len(traces)} trace{plural} of {len(ranks)} ranks kept in {self._path}")
 
 
 def _program(options: Options) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import devices
-from .options import DEFAULT_ACTIVE, DEFAULT_REPEAT, DEFAULT_WAIT, DEFAULT_WARMUP
+from .options import DEFAULT_ACTIVE, DEFAULT_REPEAT, DEFAULT_WAIT, DEFAULT_WARMUP, Options
 from .schedule import NONE, StepPlan, WholePlan
 from .stepping import FunctionSteps, OptimizerSteps
 from .window import TimeWindow
@@ -77,6 +78,10 @@ class Window(Whole):
 
     def why_nothing(self) -> str:
         lasted = time.monotonic() - self._started
+        if self._window.begun:
+            return "torch refused to record"
+        if lasted > self._window.after:
+            return "the program was in native code, or still loading torch, from --after on until its end"
         return f"the program ended after {lasted:.1f} s, before --after {self._window.after:g} was over"
 
     def _begin(self) -> None:
@@ -89,7 +94,8 @@ class Window(Whole):
 
     def _end(self) -> None:
         self.session.recorder.close()
-        self.session.recorded()
+        if not self.session.refused:
+            self.session.recorded()
 
 
 class Steps(Whole):
@@ -116,7 +122,7 @@ class Steps(Whole):
         if options.step in ("auto", "optimizer"):
             self._steps = OptimizerSteps(self._stepped, self._decide)
         else:
-            self._steps = FunctionSteps(options.step, self._stepped, session.notice)
+            self._steps = FunctionSteps(_as_main(options), self._stepped, session.notice)
 
     def decoration(self) -> tuple[str | None, Callable[..., Any] | None]:
         steps = self._steps
@@ -151,7 +157,7 @@ class Steps(Whole):
     def why_nothing(self) -> str:
         plan, seen = self.plan, self._steps.seen
         if seen == 0 and isinstance(self._steps, FunctionSteps):
-            return f"{self._steps.name} was never called, but from compiled code, which does not count"
+            return f"{self._steps.name} was never called (calls from compiled code do not count)"
         if seen == 0:
             return (
                 "no optimizer took a step: use --step MODULE:FUNCTION, --after and --for, or --step none for all of it"
@@ -186,3 +192,13 @@ class Steps(Whole):
         recorder.step()
         if self.plan.done(recorder.step_number):
             session.recorded()
+
+
+def _as_main(options: Options) -> str:
+    """--step MODULE:FUNCTION, with ``__main__`` for the name that the program itself has as a module: ``train`` for
+    ``train.py``, ``a.b`` for ``-m a.b``. It runs under the other name alone, and who says the first means it.
+    """
+    module, _, function = options.step.partition(":")
+    program = options.command[0]
+    own = program if options.module else os.path.basename(program).removesuffix(".py")
+    return f"__main__:{function}" if module == own else options.step

@@ -48,6 +48,8 @@ def advice(step: Counts, active: int, with_stack: bool, free_disk: int, free_mem
 
 
 def megabytes(count: int) -> str:
+    if count < 1_000_000:
+        return f"{max(1, round(count / 1e3)):,} kB"
     return f"{count / 1e6:,.1f} MB" if count < 10_000_000 else f"{count / 1e6:,.0f} MB"
 
 

@@ -106,6 +106,7 @@ class Session:
         self._finished = False
         self._recorded = False
         self._lost = False  # something was recorded that could not be kept, which has been told
+        self.refused = False  # by torch, which has been told
         self._stops = 0
         self.yielded = False  # the program profiles itself
         self.noticed: set[str] = set()
@@ -260,6 +261,8 @@ class Session:
         from .preflight import advice, available
 
         step = self.exporter.measure(profile)
+        if step is None:
+            return
         active = self.options.active or DEFAULT_ACTIVE
         disk = shutil.disk_usage(self.folder.path).free
         text, warning = advice(step, active, self.options.with_stack, disk, available())
@@ -272,6 +275,7 @@ class Session:
         self.log(text)
 
     def _refused(self, error: Exception) -> None:
+        self.refused = True
         self.log(f"torch refused to record: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
 
     def _yield_to(self, made: bool) -> None:
@@ -321,7 +325,7 @@ class Session:
         facts["script_traces"] = self.own_profiling.traces
         if facts["script_traces"]:
             self.log("the program wrote its own: " + ", ".join(facts["script_traces"]))
-        elif not facts["kept"] and not self.yielded and not self._lost:
+        elif not facts["kept"] and not (self.yielded or self._lost or self.refused):
             self.log(f"nothing was recorded: {self.mode.why_nothing()}")
         facts["environment"] = devices.describe(self.torch)
         self.manifest.end("ended", how, status)

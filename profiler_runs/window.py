@@ -5,12 +5,27 @@ from __future__ import annotations
 import collections
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 
 # The profiler must be started and stopped in the program's own thread; a signal is the way in. The last real-time
 # signals are hardly used by anyone; macOS has none, and there SIGINFO does nothing unless a program asks for it.
 _SIGNAL: int = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGINFO", signal.SIGUSR2)
+
+
+def loading_torch() -> bool:
+    """Whether a module of torch's is in the middle of being imported. torch imports some of itself late, as the program
+    makes its first optimizer, and a profiler that is started then needs modules that are there only in part.
+    """
+    return any(
+        getattr(getattr(module, "__spec__", None), "_initializing", False)
+        for name, module in list(sys.modules.items())
+        if name == "torch" or name.startswith("torch.")
+    )
+
+
+AGAIN = 0.02  # seconds until another try, while torch is loading
 
 
 class MainThread:
@@ -38,7 +53,11 @@ class MainThread:
 
 
 class TimeWindow:
-    """Calls `begin` after `after` seconds and `end` after `duration` more, each in the main thread."""
+    """Calls `begin` after `after` seconds and `end` after `duration` more, each in the main thread.
+
+    `begin` is put off while torch is loading, and while native code keeps the main thread; `duration` counts from when
+    it was called.
+    """
 
     def __init__(
         self,
@@ -51,11 +70,13 @@ class TimeWindow:
         self.after, self.duration = after, duration
         self._main, self._begin, self._end = main, begin, end
         self._cancelled = threading.Event()
+        self._tried = threading.Event()
+        self.begun = False
 
     def start(self) -> None:
         """Count from now."""
         if self.after == 0:
-            self._begin()
+            self._begin_now()
         if self.after > 0 or self.duration is not None:
             threading.Thread(target=self._wait, name="torchprof-window", daemon=True).start()
 
@@ -63,10 +84,20 @@ class TimeWindow:
         """Call nothing any more."""
         self._cancelled.set()
 
+    def _begin_now(self) -> None:
+        if not self._cancelled.is_set() and not loading_torch():
+            self.begun = True
+            self._begin()
+        self._tried.set()
+
     def _wait(self) -> None:
-        if self.after > 0:
-            if self._cancelled.wait(self.after):
+        wait = self.after
+        while not self.begun:
+            if self._cancelled.wait(wait):
                 return
-            self._main.call(self._begin)
+            self._tried.clear()
+            self._main.call(self._begin_now)
+            self._tried.wait()
+            wait = AGAIN
         if self.duration is not None and not self._cancelled.wait(self.duration):
             self._main.call(self._end)

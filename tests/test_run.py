@@ -123,6 +123,7 @@ def test_killed_we_leave_no_orphan_and_lose_nothing(tmp_path: Path) -> None:
     facts = json.loads(manifest.read_text())
     assert facts["ended"] == "SIGTERM"
     assert facts["kept"]
+    assert (manifest.parent / "request.json").exists()  # and it can be repeated
     wait_until(lambda: not os.path.exists(f"/proc/{facts['pid']}"), tmp_path)
 
 

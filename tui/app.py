@@ -207,6 +207,8 @@ class TorchprofApp(App[None]):
     def on_running_screen_recorded(self, message: RunningScreen.Recorded) -> None:
         if message.traces > 1:
             self.notify(f"the first of {message.traces} traces; o lists the others", markup=False)
+        elif self._shown is not None:  # whose lanes lie below, until the new ones are there
+            self.notify("the trace before this one is kept: o lists it, below this one", markup=False)
         self._open(message.trace)
 
     def on_run_screen_left(self) -> None:

@@ -204,9 +204,34 @@ def test_too_many_events_for_torchs_table(profile: Any, disk: Disk, monkeypatch:
 
 def test_measuring_leaves_nothing_behind(profile: Any, disk: Disk) -> None:
     counts = disk.exporter.measure(profile)
+    assert counts is not None
     assert counts.events >= 100
     assert counts.bytes > 10_000
     assert disk.names() == []
+
+
+def test_a_step_that_cannot_be_measured_is_not_taken_for_an_empty_one(
+    profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_short(profile, monkeypatch, ("run",))
+    assert disk.exporter.measure(profile) is None
+    assert disk.names() == []
+    assert len(disk.log) == 1
+    assert "the disk is full" in disk.log[0]
+
+
+def test_what_had_to_go_to_another_disk_overwrites_nothing_there(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(exporting, "_free", lambda folder: 0 if folder == str(disk.folder) else 500)
+    refuse(monkeypatch, ".gz")
+    first, second = disk.exporter.save(recorded(), CYCLE), disk.exporter.save(recorded(), CYCLE)
+    assert first is not None
+    assert second is not None
+    assert first.trace != second.trace
+    for kept in (first, second):
+        assert Path(kept.trace).is_relative_to(tmp_path / "tmp")
+        json.loads(Path(kept.trace).read_text())
 
 
 def test_written_whole_or_not_at_all(tmp_path: Path) -> None:

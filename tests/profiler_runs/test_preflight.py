@@ -43,6 +43,11 @@ def test_a_large_one_gets_a_better_schedule(
     assert says in text
 
 
+def test_small_sizes_are_told_as_well() -> None:
+    text, _ = advice(Counts(events=88, bytes=26_400), 3, False, 100 * GIGA, 100 * GIGA)
+    assert "88 events, 26 kB of trace: 3 steps make 79 kB (5 kB compressed)" in text
+
+
 def test_no_advice_from_an_empty_step() -> None:
     assert not advice(Counts(), 10**9, True, 0, 0)[1]
 

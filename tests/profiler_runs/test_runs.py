@@ -141,9 +141,12 @@ if __name__ == "__main__":
     steps = start(script, "--step", "__main__:Loop.step", "--active", "2")
     quick = start(script, "--step", "__main__:Loop.quick", "--active", "2")
     missing = start(script, "--step", "__main__:Loop.walk")
+    named = start(script, "--step", "script:Loop.step", "--active", "2")  # as one would import it
     assert steps.wait() == 0, steps.err
     assert steps.steps() == [3, 4]
     assert steps.names().count("aten::mul") == 6
+    assert named.wait() == 0, named.err
+    assert named.steps() == [3, 4]
     assert quick.wait() == 0, quick.err
     assert quick.names().count("aten::mul") == 6
     assert missing.wait() == 2
@@ -215,7 +218,7 @@ print("end")
     for run in (inner, outer, optimizer):
         assert run.wait() == 0, run.err
         assert run.out == "end\n"
-    assert "__main__:forward was never called, but from compiled code" in inner.err
+    assert "__main__:forward was never called (calls from compiled code" in inner.err
     assert outer.steps() == [3, 4, 5]
     # torch.compile runs an optimizer's own frame as it is, and has not a look at ours.
     assert optimizer.steps() == [3, 4, 5]
@@ -294,6 +297,43 @@ def test_windows_of_time(start: Start) -> None:
     assert steps[0] > 0
     assert to_the_end.steps()[-1] == 120
     assert not to_the_end.manifest["kept"][0]["partial"]
+
+
+def test_a_window_that_begins_while_torch_is_loading(start: Start) -> None:
+    """A profiler made just then finds half of torch: it is put off, and the window is as long as it was to be."""
+    script = """
+import importlib.machinery, importlib.util, sys, time, torch
+spec = importlib.util.find_spec("torch.utils.hooks")
+sys.modules["torch.slow"] = module = type(sys)("torch.slow")
+module.__spec__ = spec
+spec._initializing = True
+end = time.monotonic() + 1.0
+while time.monotonic() < end: torch.ones(2).sin()
+spec._initializing = False
+while True: torch.ones(2).cos()
+"""
+    run = start(script, "--after", "0.2", "--for", "0.5", "--no-table")
+    assert run.wait() == 0, run.err
+    names = run.names()
+    assert "aten::sin" not in names
+    assert "aten::cos" in names
+    assert run.manifest["kept"][0]["seconds"] >= 0.45
+
+
+def test_a_window_that_torch_refuses_does_not_stop_the_program(start: Start) -> None:
+    script = """
+import time, torch
+def refuse(*args, **kwargs): raise RuntimeError("not here")
+torch.profiler.profile.prepare_trace = refuse
+time.sleep(0.6)
+print("end")
+"""
+    run = start(script, "--after", "0.1", "--for", "0.1")
+    assert run.wait() == 0, run.err
+    assert run.out == "end\n"
+    assert "torch refused to record: RuntimeError: not here" in run.err
+    assert "recorded what was asked" not in run.err
+    assert "before --after" not in run.err
 
 
 def test_the_program_is_run_unchanged(start: Start) -> None:

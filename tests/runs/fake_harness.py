@@ -27,10 +27,10 @@ def tell(**facts: Any) -> None:
 def save(how: str, status: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tell(phase="exporting")
-    kept = []
+    kept, trace = [], f"{Path(script).stem}.pt.trace.json.gz"
     if variables.get("TRACES", 1):
-        shutil.copy(SAMPLE, folder / "fake.pt.trace.json.gz")
-        kept = [{"trace": "fake.pt.trace.json.gz"}]
+        shutil.copy(SAMPLE, folder / trace)
+        kept = [{"trace": trace}]
     facts = {"kept": kept, "ended": how, "exit_status": status, "seconds": 1.5}
     (folder / "manifest.json").write_text(json.dumps(facts))
     tell(log=f"ended: {how}")

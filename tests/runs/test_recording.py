@@ -133,7 +133,7 @@ def test_closing_ends_it_and_its_children_and_it_saves(record: Record) -> None:
     until(lambda: gone(int((folder / "child").read_text())))
     until(lambda: (folder / "manifest.json").exists())
     assert json.loads((folder / "manifest.json").read_text())["ended"] == "interrupted"
-    assert (folder / "fake.pt.trace.json.gz").exists()
+    assert (folder / "script.pt.trace.json.gz").exists()
 
 
 def test_closing_does_not_wait_for_one_that_will_not_end(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ def test_killing_this_program_ends_it_and_its_children_and_it_saves(tmp_path: Pa
     viewer.stdout.close()
     until(lambda: (folder / "manifest.json").exists())
     until(lambda: gone(int((folder / "child").read_text())))
-    assert (folder / "fake.pt.trace.json.gz").exists()
+    assert (folder / "script.pt.trace.json.gz").exists()
 
 
 def test_a_flood_is_counted_and_only_its_end_kept(record: Record) -> None:

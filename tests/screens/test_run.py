@@ -142,9 +142,20 @@ async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
         await pilot.press("r")
         await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-1" in app._shown.spec)
         assert len(app.screen_stack) == 2
+        assert [note.message for note in app._notifications] == [
+            "the trace before this one is kept: o lists it, below this one"
+        ]
         await pilot.press("R")
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and len(app.screen._past) == 2)
         await until(pilot, lambda: [Path(each.spec).parent.name for each in recent()] == ["script-1", "script-0"])
+        await pilot.press("escape", "o")
+        await until(
+            pilot, lambda: isinstance(app.screen, StartScreen) and app.screen.query_one(OptionList).option_count > 3
+        )
+        rows = [str(option.prompt).split()[0] for option in app.screen.query_one(OptionList).options if option.id]
+        assert rows[1:3] == ["script-1", "script-0"]
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-0" in app._shown.spec)
     words = json.loads((first / "words.json").read_text())
     assert words == ["--output", "torchprof_runs", "script.py"]
 

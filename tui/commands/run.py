@@ -111,7 +111,6 @@ def _request(options: argparse.Namespace) -> Request:
 
 def _recorded(request: Request, argv: list[str], channel: Channel, quiet: bool) -> Result:
     """Run it to its end. `quiet`: what the program prints goes to stderr."""
-    from tui.runs.past import remember
     from tui.runs.result import read_result
 
     # With a terminal the program shares it, with its keys too: a ctrl+c there reaches both of us. Without one it gets
@@ -129,16 +128,20 @@ def _recorded(request: Request, argv: list[str], channel: Channel, quiet: bool) 
         except OSError as error:
             raise UsageError(f"{argv[0]}: {error.strerror or error}") from error
         signals.process = process
-        _relay(process, channel)
+        _relay(process, channel, request)
         status = process.wait()
         signals.finish()
-    if channel.folder is not None:
-        remember(channel.folder, request)
     return read_result(channel.folder, status, time.monotonic() - started, request.command)
 
 
-def _relay(process: subprocess.Popen[bytes], channel: Channel) -> None:
-    """Until the run ends: a line on stderr for each phase that takes its time. Its log lines it writes itself."""
+def _relay(process: subprocess.Popen[bytes], channel: Channel, request: Request) -> None:
+    """Until the run ends: a line on stderr for each phase that takes its time. Its log lines it writes itself.
+
+    What was asked for is left in its folder as soon as there is one: where we are killed it can be repeated too.
+    """
+    from tui.runs.past import remember
+
+    remembered = False
     latest: Said | None = None
     since = 0.0
     while process.poll() is None:
@@ -149,11 +152,16 @@ def _relay(process: subprocess.Popen[bytes], channel: Channel) -> None:
                 since = now
             if said.phase and said.rank == 0:
                 latest = said
+        if channel.folder is not None and not remembered:
+            remembered = True
+            remember(channel.folder, request)
         if latest is not None and since and now - since > PATIENCE_SECONDS:
             since = 0.0
             if latest.phase not in ("starting", "done", "running on"):
                 _say(latest.text)
     channel.read()  # where its folder is, if it was that quick
+    if channel.folder is not None and not remembered:
+        remember(channel.folder, request)
 
 
 class _Signals:

@@ -231,8 +231,14 @@ class StartScreen(Screen[None]):
 def _recent_row(entry: Recent) -> Row:
     path = Path(entry.spec)
     size = f"{format_value(entry.size, 'bytes'):>9}  " if entry.size is not None else " " * 11
-    shown = path.name if entry.size is not None else entry.spec
+    shown = _run_name(path) or path.name if entry.size is not None else entry.spec
     return Row(entry.spec, shown, f"{size}opened {ago(time.time() - entry.opened)}", entry.spec)
+
+
+def _run_name(path: Path) -> str:
+    """``train-20260101-120000 rank1`` for what `run` kept, where every run of one program has the same file names."""
+    stem, *parts = path.name.partition(".pt.trace.json")[0].split(".")
+    return " ".join([path.parent.name, *parts]) if path.parent.name.startswith(f"{stem}-") else ""
 
 
 def _line(row: Row) -> Content:
