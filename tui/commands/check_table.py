@@ -17,15 +17,23 @@ _SIGNS = {Weight.PROBLEM: ("●", "bold red"), Weight.NOTICE: ("○", "cyan"), W
 _INDENT = 2
 
 
-def show(name: str, scope: Scope, findings: list[Finding], verdict: Verdict) -> None:
+def show(name: str, scope: Scope, findings: list[Finding], verdicts: list[Verdict], ranks: list[str]) -> None:
     """Print on stdout: with colour and at the terminal's width there, plain and not wrapped into a pipe."""
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = 10_000  # a line each: made for grep
     title = Text(clean(name), style="bold")
     where = "" if scope.whole else f"  {format_time(scope.t0)} to {format_time(scope.t1)}"
-    title.append(f"{where}  {clean(verdict.line)}", style="default")
+    if not ranks:
+        where += f"  {clean(verdicts[0].line)}"
+    title.append(where, style="default")
     console.print(title)
+    # Ranks mostly have the same to say: a line for all that say it.
+    said: dict[str, list[str]] = {}
+    for rank, verdict in zip(ranks, verdicts, strict=False):
+        said.setdefault(verdict.line, []).append(rank.removeprefix("rank "))
+    for verdict_line, those in said.items():
+        console.print(Text(f"{'rank' if len(those) == 1 else 'ranks'} {', '.join(those)}: {clean(verdict_line)}"))
     console.print()
     for found in findings:
         if found.fired:

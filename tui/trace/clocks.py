@@ -40,7 +40,8 @@ def align(traces: Sequence[Trace], meetings: Meetings) -> list[Clock]:
         settled = _agreeing(ends + shift, known)
     elif known.any():
         shift, how = nowhere, [Aligned.NONE] * len(traces)
-        settled = np.arange(len(traces)) == int(known.sum(axis=0).argmax())
+        settled = np.zeros(len(traces), np.bool_)
+        settled[int(known.sum(axis=0).argmax())] = True
         how[int(settled.argmax())] = Aligned.COLLECTIVES
     else:
         shift, each = (wall, Aligned.WALL) if of_one_run and by_epoch else (nowhere, Aligned.NONE)
@@ -83,7 +84,7 @@ def _agreeing(ends: F64, known: Bool) -> Bool:
     for rank in range(len(agrees)):
         mine = known[:, rank]
         if mine.any():
-            agrees[rank] = abs(np.median(ends[mine, rank] - consensus[mine])) <= AGREE
+            agrees[rank] = abs(float(np.median(ends[mine, rank] - consensus[mine]))) <= AGREE
     return agrees
 
 
@@ -97,7 +98,8 @@ def _median(values: F64, known: Bool) -> F64:
 
 def _next(settled: Bool, known: Bool) -> int:
     """The rank that has most collectives in common with those settled."""
-    common = (known & known[:, settled].any(axis=1)[:, None]).sum(axis=0)
+    met = np.count_nonzero(known[:, settled], axis=1) > 0
+    common: I64 = np.count_nonzero(known[met], axis=0)
     common[settled] = -1
     return int(common.argmax())
 

@@ -99,9 +99,9 @@ def kept(folder: Path) -> Collectives | None:
         document = json.loads((folder / FILE).read_text(encoding="ascii"))
         if document["version"] != VERSION:
             return None
-        small = [np.array(column, np.int32) for column in document["columns"][:4]]
-        large = [np.array(column, np.int64) for column in document["columns"][4:]]
-        return Collectives(*small, *large, document["texts"], document["before"])
+        events, group, operation, dtype = (np.array(column, np.int32) for column in document["columns"][:4])
+        received, sent = (np.array(column, np.int64) for column in document["columns"][4:])
+        return Collectives(events, group, operation, dtype, received, sent, document["texts"], document["before"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

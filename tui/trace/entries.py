@@ -26,7 +26,7 @@ def entries(trace: Trace, events: I32 | I64, tell: Tell | None = None) -> Iterat
     from tui.trace.kineto import parse_chunk
 
     if trace.ranks is not None:
-        yield from _of_ranks(trace.ranks, np.asarray(events), tell)
+        yield from _of_ranks(trace.ranks, events, tell)
         return
     index = trace.text
     assert isinstance(index, TextIndex)

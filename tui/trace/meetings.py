@@ -169,8 +169,8 @@ def pair(signs: I64, others: I64, ends: I64, their_ends: I64) -> I64:
         return place
     if not len(others):
         return np.zeros(0, np.int64)
-    place = _lacking(signs, others, ends, their_ends)
-    return _shifted(signs, others, ends, their_ends) if place is None else place
+    found = _lacking(signs, others, ends, their_ends)
+    return _shifted(signs, others, ends, their_ends) if found is None else found
 
 
 def _lacking(signs: I64, others: I64, ends: I64, their_ends: I64) -> I64 | None:
@@ -238,7 +238,8 @@ def _described(
     row = np.arange(len(places))
 
     def of_first(values: I64) -> I64:
-        return values[row, first]
+        found: I64 = values[row, first]
+        return found
 
     group, operation, dtype = column("group"), column("operation"), column("dtype")
     elements = np.maximum(column("received"), column("sent"))

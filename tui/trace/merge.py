@@ -21,7 +21,7 @@ from tui.trace.problems import Tally
 from tui.trace.ranks import Clock, Rank, Ranks
 from tui.trace.raw import Problem
 from tui.trace.text import RankTexts, TextIndex
-from tui.trace.trace import Counter, Counts, Lane, Links, Memory, Role, Sparse, Trace
+from tui.trace.trace import Counts, Lane, Links, Memory, Role, Sparse, Trace
 
 _IDENTITIES = frozenset({"external_id", "sequence", "python_id", "python_parent"})
 """Args that mean something within one process alone: apart from rank to rank, as correlations are."""
@@ -63,11 +63,11 @@ def merge(given: Sequence[Given], label: str) -> Trace:
     names, name = _interned([(trace.names, trace.name) for trace in traces])
     categories, category = _interned([(trace.categories, trace.category) for trace in traces])
 
-    def joined(column: str, offsets: Sequence[int], missing: bool = False) -> Array:
+    def joined(column: str, offsets: Sequence[int], missing: bool = False) -> Any:
         """A column of numbers of something; `missing`: -1 stays -1."""
-        parts = []
+        parts: list[Array] = []
         for trace, offset in zip(traces, offsets, strict=True):
-            values = np.asarray(getattr(trace, column))
+            values: Any = getattr(trace, column)
             moved = values + values.dtype.type(offset)
             parts.append(np.where(values < 0, values, moved) if missing else moved)
         return np.concatenate(parts)
@@ -94,7 +94,9 @@ def merge(given: Sequence[Given], label: str) -> Trace:
         categories=categories,
         lanes=lanes,
         counters=[
-            replace(counter, lane=counter.lane + rank.first_lane) for rank in ranks.all for counter in rank.trace.counters
+            replace(counter, lane=counter.lane + rank.first_lane)
+            for rank in ranks.all
+            for counter in rank.trace.counters
         ],
         steps=ranks.all[0].steps,
         span=(min(trace.span[0] for trace in shifted), max(trace.span[1] for trace in shifted)),
@@ -138,21 +140,23 @@ def _lanes(ranks: Ranks) -> tuple[list[Lane], int]:
     lanes: list[Lane] = []
     below = 0
     for rank in ranks.all:
-        lanes.append(Lane(Role.RANK, "", "", rank.label, rank.label, rank.first, rank.first, 1, below, rank=rank.number))
-        below += 1
-        for lane in rank.trace.lanes:
-            lanes.append(
-                replace(
-                    lane,
-                    group=f"{rank.label} {lane.group}",
-                    first=lane.first + rank.first,
-                    last=lane.last + rank.first,
-                    row_base=lane.row_base + below,
-                    rank=rank.number,
-                )
-            )
-        below += rank.trace.total_rows
+        lanes.append(
+            Lane(Role.RANK, "", "", rank.label, rank.label, rank.first, rank.first, 1, below, rank=rank.number)
+        )
+        lanes += [_of_rank(lane, rank, below + 1) for lane in rank.trace.lanes]
+        below += 1 + rank.trace.total_rows
     return lanes, below
+
+
+def _of_rank(lane: Lane, rank: Rank, below: int) -> Lane:
+    return replace(
+        lane,
+        group=f"{rank.label} {lane.group}",
+        first=lane.first + rank.first,
+        last=lane.last + rank.first,
+        row_base=lane.row_base + below,
+        rank=rank.number,
+    )
 
 
 def _row_order(
@@ -209,7 +213,8 @@ def _args(traces: Sequence[Trace], first: list[int]) -> dict[str, Sparse]:
                 continue
             events.append(arg.events + np.int32(first[k]))
             offset = k << _APART if key in _IDENTITIES else ordinals[k] if key == "end_ordinal" else 0
-            values.append(np.where(arg.values < 0, arg.values, arg.values + offset) if offset else arg.values)
+            own: Any = arg.values
+            values.append(np.where(own < 0, own, own + offset) if offset else own)
         found[key] = Sparse(np.concatenate(events).astype(np.int32), np.concatenate(values))
     return found
 
@@ -256,7 +261,9 @@ def _memory(ranks: Ranks) -> Memory | None:
     columns["ordinal"] = np.concatenate([memory.ordinal + before for _, memory, before in told])
     order = np.argsort(columns["time"], kind="stable")
     small = ("lane", "ordinal")
-    return Memory(**{key: column[order].astype(np.int32 if key in small else np.int64) for key, column in columns.items()})
+    return Memory(
+        **{key: column[order].astype(np.int32 if key in small else np.int64) for key, column in columns.items()}
+    )
 
 
 def _problems(ranks: Ranks) -> list[Problem]:
@@ -266,5 +273,3 @@ def _problems(ranks: Ranks) -> list[Problem]:
         for problem in rank.trace.problems:
             tally.add(problem.kind, f"{rank.label}: {problem.example}", problem.count)
     return tally.problems()
-
-

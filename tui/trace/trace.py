@@ -19,8 +19,8 @@ import numpy as np
 
 from tui.trace.arrays import F64, I32, I64, U8, U16, Array
 from tui.trace.kinds import Kind
-from tui.trace.raw import Problem
 from tui.trace.ranks import Ranks
+from tui.trace.raw import Problem
 from tui.trace.row_index import RowIndex
 from tui.trace.text import RankTexts, TextIndex
 
