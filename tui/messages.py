@@ -150,17 +150,19 @@ class ChainRead(Message):
 
 @dataclass
 class TraceChecked(Message):
-    """The cheatsheet of the whole trace, and why its GPUs were idle."""
+    """The cheatsheet of the whole trace, and why its GPUs were idle; of several ranks that at `place`."""
 
     checked: Checked
     gaps: Gaps
+    place: int = 0
 
 
 @dataclass
 class ScopeChecked(Message):
-    """The cheatsheet of what one looks at."""
+    """The cheatsheet of what one looks at; of several ranks that at `place`."""
 
     checked: Checked
+    place: int = 0
 
 
 @dataclass

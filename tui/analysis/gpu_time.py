@@ -16,6 +16,9 @@ from tui.trace.trace import Lane, Role, Trace
 
 UNKNOWN_DEVICE = -1
 
+_DEVICE_BITS = 20
+"""More than any process has devices."""
+
 _IS_WORK = np.zeros(256, dtype=np.bool_)
 _IS_WORK[[int(kind) for kind in GPU_WORK]] = True
 
@@ -43,8 +46,29 @@ def busy(trace: Trace, device: int) -> Intervals:
 
 
 def busy_by_device(trace: Trace) -> dict[int, Intervals]:
-    """`busy` of every device that has streams."""
-    return {device: busy(trace, device) for device in devices(trace)}
+    """`busy` of every device that has streams. Of several ranks, which may all call theirs 0, by `of_rank`."""
+    if trace.ranks is None:
+        return {device: busy(trace, device) for device in devices(trace)}
+    each = [(place, busy_by_device(rank.trace)) for place, rank in enumerate(trace.ranks.all)]
+    return {of_rank(place, device): worked for place, its in each for device, worked in its.items()}
+
+
+def of_rank(place: int, device: int) -> int:
+    """One number for a device of one of several ranks."""
+    return (place + 1) << _DEVICE_BITS | (device - UNKNOWN_DEVICE)
+
+
+def named(device: int, trace: Trace) -> str:
+    """What a device of `busy_by_device` is called: `GPU 0`, of several ranks `rank 1`, with its GPU where one rank has
+    several."""
+    place, own = (device >> _DEVICE_BITS) - 1, device
+    if place >= 0 and trace.ranks is not None:
+        own = (device & (1 << _DEVICE_BITS) - 1) + UNKNOWN_DEVICE
+        rank = trace.ranks.all[place]
+        if len(devices(rank.trace)) == 1:
+            return rank.label
+        return f"{rank.label} GPU {own if own >= 0 else ''}".rstrip()
+    return f"GPU {own if own >= 0 else ''}".rstrip()
 
 
 def busy_ns_by_device(trace: Trace) -> dict[int, int]:

@@ -111,7 +111,7 @@ class ExplorerScreen(Screen[None]):
         self._status = Status(id="status")
         self._prompt = Prompt(id="prompt")
         self._reading = Reading(self)
-        self._profile = Profile(trace)
+        self._profiles: dict[int, Profile] = {}  # by rank
         self._left = self._gutter.width_wanted(80)
         self._settled = False
 
@@ -167,7 +167,10 @@ class ExplorerScreen(Screen[None]):
         share = min(max(round(height * DOCK_SHARE), DOCK_LEAST), DOCK_MOST)
         above = 2 + (height >= VERDICT_FROM) + (self._overview.lines_wanted if height >= OVERVIEW_FROM else 1)
         above += self._ruler.lines_wanted if height >= STEPS_FROM else 1
-        lanes = sum(lane.rows for lane in self.trace.lanes) + len({lane.group for lane in self.trace.lanes}) + 1
+        own = self.walk.own_trace()
+        lanes = sum(lane.rows for lane in own.lanes) + len({lane.group for lane in own.lanes}) + 1
+        if self.trace.ranks is not None:
+            lanes += len(self.trace.ranks)  # room for one of them to be opened
         return max(share, min(height - above - lanes, int(height * DOCK_ROOMY_SHARE)))
 
     def on_lanes_resized(self, message: LanesResized) -> None:
@@ -198,7 +201,9 @@ class ExplorerScreen(Screen[None]):
         self._timeline.mark(marked)
         self._timeline.show_found(walk.found.names if walk.found is not None else None)
         self._gutter.show(walk.lines, walk.top)
-        self._gutter.point_at(walk.lane)
+        self._gutter.point_at(walk.current_lane() if walk.lane >= 0 else -1)
+        self._ruler.show_steps(walk.steps())
+        self._overview.show_steps(walk.steps())
         self._ruler.show(walk.viewport, self._left, walk.cursor(), marked)
         self._overview.show(walk.viewport, self._left)
         self._title.show(walk.viewport)
@@ -332,13 +337,20 @@ class ExplorerScreen(Screen[None]):
 
     def action_guess(self) -> None:
         t0, t1, what = self.walk.subject()
-        self.app.push_screen(GuessScreen(self.trace, t0, t1, what))
+        rank = self.walk.rank()
+        if rank is not None:
+            what = f"{rank.label}, {what}"
+        self.app.push_screen(GuessScreen(self.walk.own_trace(), t0, t1, what))
 
     def action_table(self) -> None:
-        self.app.push_screen(TableScreen(self._profile, self.walk), self._come_back)
+        rank = self.walk.rank()
+        number = -1 if rank is None else rank.number
+        profile = self._profiles.setdefault(number, Profile(self.walk.own_trace()))
+        self.app.push_screen(TableScreen(profile, self.walk), self._come_back)
 
     def action_tree(self) -> None:
-        self.app.push_screen(TreeScreen(self.trace), self._come_back)
+        rank = self.walk.rank()
+        self.app.push_screen(TreeScreen(self.walk.own_trace(), rank), self._come_back)
 
     def _come_back(self, event: int | None) -> None:
         """From a screen of its own, with the event that was chosen there."""

@@ -80,9 +80,11 @@ class Inspection:
         self.follows = Follows.SCREEN
         self.warmed = False
         self._dispatch = Dispatch(trace)
-        self._asking = Asking(trace)
+        self._asked_of: dict[int, Asking] = {}  # by rank
+        self._place = 0  # the rank that is told of, among several
         self._reading = Reading(screen)
         self._labels: GapLabels | None = None
+        self._labelled: set[int] = set()  # ranks whose gaps these are
         self._lit: Chain | Finding | None = None
         self._asked: tuple[int, tuple[int, int] | None] = (-1, None)
         self._scope: Scope | None = None
@@ -92,7 +94,23 @@ class Inspection:
     def begin(self) -> None:
         """Look through the whole trace, once the first frame is out."""
         if len(self._trace):
-            self._reading.ask("warm", self._warm)
+            self._place = self._place_now()
+            self._reading.ask("warm", partial(self._warm, self._place))
+
+    @property
+    def _asking(self) -> Asking:
+        """Of the rank that one looks at, which is the whole trace where there is one alone."""
+        if self._place not in self._asked_of:
+            self._asked_of[self._place] = Asking(self._trace, self._place)
+        return self._asked_of[self._place]
+
+    def _place_now(self) -> int:
+        rank = self._walk.rank()
+        return 0 if rank is None or self._trace.ranks is None else self._trace.ranks.place_of_lane(rank.own_lane)
+
+    @property
+    def _whose(self) -> str:
+        return "" if self._trace.ranks is None else self._trace.ranks.all[self._place].label
 
     def show(self) -> None:
         """Somebody moved. Cheap; what costs more than a frame is asked for and comes later."""
@@ -186,6 +204,9 @@ class Inspection:
     # -- what threads find out -----------------------------------------------------------------------------
 
     def _facts_of(self, event: int) -> FactsRead:
+        if self._trace.ranks is not None:  # alike are the events of its own process
+            rank = self._trace.ranks.of_event(event)
+            return FactsRead(event, facts(rank.trace, event - rank.first))
         return FactsRead(event, facts(self._trace, event))
 
     def _chain_of(self, event: int) -> ChainRead:
@@ -195,13 +216,13 @@ class Inspection:
     def _statistics_of(self, start: int, end: int) -> RangeRead:
         return RangeRead(range_time(self._trace, start, end, self._busy))
 
-    def _warm(self) -> TraceChecked:
-        checked, gaps = self._asking.warm()
-        return TraceChecked(checked, gaps)
+    def _warm(self, place: int) -> TraceChecked:
+        checked, gaps = self._asked_of.setdefault(place, Asking(self._trace, place)).warm()
+        return TraceChecked(checked, gaps, place)
 
-    def _check(self, scope: Scope) -> ScopeChecked | None:
-        checked = self._asking.check(scope)
-        return None if checked is None else ScopeChecked(checked)
+    def _check(self, asking: Asking, place: int, scope: Scope) -> ScopeChecked | None:
+        checked = asking.check(scope)
+        return None if checked is None else ScopeChecked(checked, place)
 
     def facts_read(self, message: FactsRead) -> None:
         self.details.learn(message.event, message.facts)
@@ -224,12 +245,24 @@ class Inspection:
     def trace_checked(self, message: TraceChecked) -> None:
         """The whole trace has been looked through: the verdict, the gaps' reasons, and from now on any scope."""
         self.warmed = True
-        self.verdict.learn(message.checked.verdict)
-        self._timeline.label_gaps(GapLabels(self._trace, message.gaps))
+        ranks = self._trace.ranks
+        if ranks is None:
+            self._labels = GapLabels(self._trace, message.gaps)
+        elif message.place not in self._labelled:
+            self._labelled.add(message.place)
+            rank = ranks.all[message.place]
+            self._labels = GapLabels(rank.trace, message.gaps, rank.first_lane, self._labels)
+        if self._labels is not None:
+            self._timeline.label_gaps(self._labels)
+        if message.place != self._place:
+            return
+        self.verdict.learn(message.checked.verdict, self._whose)
         self._learn(message.checked)
         self._recheck()
 
     def scope_checked(self, message: ScopeChecked) -> None:
+        if message.place != self._place:
+            return
         if self._scope is not None and (message.checked.scope.t0, message.checked.scope.t1) == (
             self._scope.t0,
             self._scope.t1,
@@ -238,6 +271,7 @@ class Inspection:
 
     def _learn(self, checked: Checked) -> None:
         words = checked.scope.label if checked.scope.whole else self.follows.value
+        words = f"{self._whose} {words}".lstrip()
         self.cheatsheet.learn(checked, words)
         self.brief.learn(checked, words)
         self.light()
@@ -246,10 +280,14 @@ class Inspection:
         """Ask again where the scope is another one."""
         if not self.warmed:
             return
+        place = self._place_now()
+        if place != self._place:  # another rank: its verdict and its gaps as well
+            self._place, self._scope = place, None
+            self._reading.ask("warm", partial(self._warm, place))
         scope = self._wanted()
         if self._scope is None or (scope.t0, scope.t1) != (self._scope.t0, self._scope.t1):
             self._scope = scope
-            self._reading.ask("check", partial(self._check, scope))
+            self._reading.ask("check", partial(self._check, self._asking, place, scope))
 
     def _wanted(self) -> Scope:
         whole = self._asking.whole

@@ -33,7 +33,7 @@ class Clock:
     by: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rank:
     """One rank. `trace` is its own, with events and names numbered as in its file, on the common clock.
 
@@ -70,9 +70,9 @@ class Rank:
         return [replace(step, event=step.event + self.first) for step in self.trace.steps]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ranks:
-    """All ranks, by number, and where they met. `world_size` is what their files say, None where they do not."""
+    """All ranks, by number, and where they met."""
 
     all: tuple[Rank, ...]
     meetings: Meetings

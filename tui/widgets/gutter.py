@@ -90,7 +90,8 @@ class Gutter(Painted):
         flagged = shown.lane in self._flagged and shown.first
         edge: Run = (FLAGGED, palette.warning) if flagged else (CURRENT if current else " ", palette.accent)
         label = cut(self._label(y, shown), room)
-        style = palette.active if current and shown.first else palette.text if label else palette.muted
+        plain = palette.heading if shown.content is Content.RANK else palette.text
+        style = palette.active if current and shown.first else plain if label else palette.muted
         inner = line([(label, style)], room, style if current and shown.first else palette.text)
         return line(
             [edge, *((text, piece or palette.text) for text, piece, _ in inner), ("│", palette.line)],
@@ -102,6 +103,9 @@ class Gutter(Painted):
         lane = self._trace.lanes[shown.lane]
         if shown.content is Content.COUNTER:
             return f"  {self._texts[shown.lane]}"
+        if shown.content is Content.RANK:
+            pin = PINNED if shown.lane in self._pinned else ""
+            return f"{FOLDED if shown.closed else UNFOLDED}{pin} {self._texts[shown.lane]}"
         # A lane that begins above the screen keeps its label, on its first line that can be seen.
         above = self._lines[y - 1] if y else None
         if not shown.first and above is not None and above.lane == shown.lane and above.content is shown.content:
@@ -120,7 +124,7 @@ class Gutter(Painted):
         if shown.content is Content.HEADING:
             group = self._trace.lanes[shown.lane].group
             self.post_message(LanesFolded(tuple(n for n, each in enumerate(self._trace.lanes) if each.group == group)))
-        elif shown.content in (Content.ROW, Content.FOLDED):
+        elif shown.content in (Content.ROW, Content.FOLDED, Content.RANK):
             self.post_message(LanesFolded((shown.lane,)))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tui.analysis.patterns import Checker, Finding, Gaps, Scope, Verdict
+from tui.analysis.patterns.union import checker_of
 from tui.trace.trace import Trace
 
 
@@ -20,10 +21,13 @@ class Checked:
 
 
 class Asking:
-    """Shared by the threads of one screen."""
+    """Shared by the threads of one screen. Of several ranks each has one: `place` among them; events are numbered as
+    in the whole."""
 
-    def __init__(self, trace: Trace) -> None:
-        self._checker = Checker(trace)
+    def __init__(self, trace: Trace, place: int = 0) -> None:
+        ranks = trace.ranks
+        self._checker = Checker(trace) if ranks is None else checker_of(trace, place)
+        self._offset = 0 if ranks is None else ranks.all[place].first
         self._lock = threading.Lock()
         self._latest: Scope | None = None
         self._of_whole: Checked | None = None  # asked for again and again: every look at everything
@@ -35,8 +39,9 @@ class Asking:
     def warm(self) -> tuple[Checked, Gaps]:
         """The whole trace, and why its GPUs were idle; what later questions share is computed on the way."""
         with self._lock:
-            found = self._of_whole = self._check(self._checker.whole)
-            return found, self._checker.finder.gaps
+            if self._of_whole is None:
+                self._of_whole = self._check(self._checker.whole)
+            return self._of_whole, self._checker.finder.gaps
 
     def check(self, scope: Scope) -> Checked | None:
         """None where another scope has been asked about since: nobody waits for this one any more."""
@@ -48,4 +53,5 @@ class Asking:
 
     def _check(self, scope: Scope) -> Checked:
         findings = self._checker.check(scope)
-        return Checked(scope, findings, self._checker.verdict(scope, findings))
+        verdict = self._checker.verdict(scope, findings)
+        return Checked(scope, [found.moved(self._offset) for found in findings], verdict)
