@@ -24,6 +24,9 @@ _TRIED = 500
 _FURTHEST = 1000
 """By so many places two sequences may be apart that do not otherwise agree."""
 
+_SIZE_BITS = 40
+"""Of a sign, which is an operation and a size: a million million elements are more than any message has."""
+
 _SAME_SIZE = ("allreduce", "allgather", "reducescatter", "broadcast", "barrier")
 """Operations in which all ranks bring equally much. In an all-to-all with splits they do not."""
 
@@ -155,7 +158,8 @@ def _zip(tables: Sequence[_Table], rows: Sequence[I64]) -> list[tuple[_Table, I6
 def _signs(table: _Table, rows: I64, sized: Bool) -> I64:
     """int64[k]: equal for what may be one collective: the same operation, of the same size where sizes are equal."""
     operation = table.operation[rows].astype(np.int64)
-    return operation << 40 | np.where(sized[operation], table.received[rows] & 0xFF_FFFF_FFFF, 0)
+    size = table.received[rows] & ((1 << _SIZE_BITS) - 1)
+    return operation << _SIZE_BITS | np.where(sized[operation], size, 0)
 
 
 def pair(signs: I64, others: I64, ends: I64, their_ends: I64) -> I64:
@@ -192,18 +196,20 @@ def _lacking(signs: I64, others: I64, ends: I64, their_ends: I64) -> I64 | None:
 
 
 def _shifted(signs: I64, others: I64, ends: I64, their_ends: I64) -> I64:
-    """The offset at which most agree; what does not agree there is left out."""
-    best, place = (0, 0.0), np.full(len(others), -1, np.int64)
+    """The offset at which most agree. What is there another operation is left out; what only is of another size is not:
+    that the ranks say so is told of it."""
+    best, place = (0, 0, 0.0), np.full(len(others), -1, np.int64)
     at = np.arange(len(others))
     for offset in range(max(1 - len(others), -_FURTHEST), min(len(signs), _FURTHEST)):
         target = at + offset
-        inside = (target >= 0) & (target < len(signs))
-        same = np.flatnonzero(inside)[signs[target[inside]] == others[inside]]
-        if len(same) < max(best[0], 1):
+        inside = np.flatnonzero((target >= 0) & (target < len(signs)))
+        sized = np.count_nonzero(signs[target[inside]] == others[inside])
+        same = inside[signs[target[inside]] >> _SIZE_BITS == others[inside] >> _SIZE_BITS]
+        if not len(same) or (sized, len(same)) < best[:2]:
             continue
-        rank = (len(same), -_unevenness(their_ends[same] - ends[same + offset]))
-        if rank > best or not best[0]:
-            best = rank
+        score = (sized, len(same), -_unevenness(their_ends[same] - ends[same + offset]))
+        if score > best or best[1] == 0:
+            best = score
             place = np.full(len(others), -1, np.int64)
             place[same] = same + offset
     return place

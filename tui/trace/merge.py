@@ -183,13 +183,13 @@ def _interned(parts: Sequence[tuple[list[str], Array]]) -> tuple[list[str], Arra
 
 
 def _links(links: Sequence[Links], first: list[int]) -> Links:
-    def joined(column: str, missing: bool = False) -> I32:
+    def joined(column: str) -> I32:
         parts = [np.asarray(getattr(one, column)) for one in links]
         moved = [np.where(part < 0, part, part + before) for part, before in zip(parts, first, strict=True)]
         return np.concatenate(moved).astype(np.int32)
 
     order = _before(len(one.work_order) for one in links)
-    work_first = [one.work_first + before for one, before in zip(links, order, strict=True)]
+    work_first = [one.work_first[:-1] + before for one, before in zip(links, order, strict=True)]
     return Links(
         launch_of=joined("launch_of"),
         work_order=joined("work_order"),

@@ -26,7 +26,7 @@ _CELLS = {
     Unit.FLOPS: 11,
     Unit.TFLOPS: 9,
 }
-_SMALL_TEXT = {"device": 5, "class": 18}
+_SMALL_TEXT = {"device": 5, "class": 18, "step": 8, "dtype": 10}
 
 
 @dataclass(frozen=True, slots=True)

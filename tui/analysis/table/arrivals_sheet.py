@@ -12,15 +12,15 @@ from tui.trace.ruler import format_duration
 FIELDS = (
     NAME,
     Field("step", "step", Unit.TEXT),
-    Field("group", "group", Unit.TEXT),
-    Field("dtype", "type", Unit.TEXT),
-    Field("bytes", "bytes", Unit.BYTES),
     Field("start", "first at", Unit.NS),
     Field("last_rank", "last rank", Unit.COUNT),
     Field("late_by", "late by", Unit.NS),
     Field("longest_wait", "longest wait", Unit.NS),
     Field("waited", "all waits", Unit.NS),
-    Field("after", "all there", Unit.NS),
+    Field("after", "then took", Unit.NS),
+    Field("bytes", "bytes", Unit.BYTES),
+    Field("dtype", "type", Unit.TEXT),
+    Field("group", "group", Unit.TEXT),
 )
 
 
