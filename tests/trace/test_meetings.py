@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,16 @@ def merged(paths: list[Path]) -> Trace:
     return merge([Given(trace.rank or 0, trace.label, trace, read(trace)) for trace in traces], "ranks")
 
 
+@cache
+def shared(name: str) -> tuple[list[Path], Trace]:
+    """(the files of a set, all of them as one), opened once. Skips where they are not here."""
+    folder, pattern, _ = SETS[name]
+    paths = sorted((TRACES / folder).glob(pattern))
+    if not paths:
+        pytest.skip("these ranks are not here")
+    return paths, merged(paths)
+
+
 def met(trace: Trace) -> dict[tuple[str, int, int], dict[int, tuple[int, int]]]:
     """As `joined` tells it; times on the common clock."""
     assert trace.ranks is not None
@@ -51,13 +62,9 @@ def met(trace: Trace) -> dict[tuple[str, int, int], dict[int, tuple[int, int]]]:
 
 @pytest.mark.parametrize("name", list(SETS))
 def test_shared_ranks_as_dictionaries_have_them(name: str) -> None:
-    folder, pattern, count = SETS[name]
-    paths = sorted((TRACES / folder).glob(pattern))
-    if not paths:
-        pytest.skip("these ranks are not here")
-    trace = merged(paths)
+    paths, trace = shared(name)
     expected, found = joined(paths), met(trace)
-    assert len(found) == count
+    assert len(found) == SETS[name][2]
     assert found.keys() == expected.keys()
     # Both on one clock: what is left is when the earliest rank began.
     zero = {start - its[rank][0] for key, its in found.items() for rank, (start, _) in expected[key].items()}
@@ -74,10 +81,7 @@ def test_shared_ranks_as_dictionaries_have_them(name: str) -> None:
 
 def test_what_was_launched_before_the_recording_is_left_out() -> None:
     """DDP's first ranks still have kernels on the GPU when the recording begins, and not equally many."""
-    paths = sorted((TRACES / "ddp_4ranks").glob("*.gz"))
-    if not paths:
-        pytest.skip("these ranks are not here")
-    ranks = merged(paths).ranks
+    ranks = shared("ddp")[1].ranks
     assert ranks is not None
     assert ranks.meetings.before.tolist() == [6, 6, 0, 2]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.ranks import late_rank
-from tests.trace.test_meetings import TRACES
+from tests.trace.test_meetings import SETS, shared
 from tui.trace import navigate
 from tui.trace.cells import cells
 from tui.trace.collectives import read
@@ -159,13 +159,10 @@ def test_drawn_as_each_alone(tmp_path: Path) -> None:
         assert np.allclose(drawn.busy[mine], own.busy)
 
 
-@pytest.mark.parametrize("name", ["ddp_4ranks", "fsdp_4ranks", "public/facebookresearch+param"])
+@pytest.mark.parametrize("name", list(SETS))
 def test_shared_ranks(name: str) -> None:
-    paths = sorted([*(TRACES / name).glob("rank*.gz"), *(TRACES / name).glob("worker*.gz")])
-    if not paths:
-        pytest.skip("these ranks are not here")
-    alone = [load(str(path), cache=False) for path in paths[:4]]
-    same_but_moved(together(alone), alone)
+    paths, whole = shared(name)
+    same_but_moved(whole, [load(str(path)) for path in paths])
 
 
 def test_by_number_not_by_name(tmp_path: Path) -> None:

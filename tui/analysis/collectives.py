@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from tui.analysis.intervals import Intervals, union
+from tui.analysis.pauses import Pause, pauses
 from tui.trace.arrays import I32, I64, Bool
 from tui.trace.ranks import Ranks
 
@@ -70,6 +71,11 @@ class Arrivals:
     def waits(self) -> I64:
         """int64[m, r]: ns that each rank waited for the last one."""
         return np.where(self.present, self.last_start[:, None] - self.start, 0)
+
+    @cached_property
+    def pauses(self) -> list[Pause]:
+        """Where one rank stands still and the others do not."""
+        return pauses(self.ranks)
 
     def waiting(self, rank: int, chosen: Bool | None = None) -> Intervals:
         """When a rank (a place) waited in these collectives (all); each moment once."""

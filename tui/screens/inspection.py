@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tui.analysis.chain import Chain, Dispatch
+from tui.analysis.collectives import arrivals
 from tui.analysis.event_facts import facts
 from tui.analysis.intervals import Intervals
 from tui.analysis.kernel_facts import kernel_facts
@@ -80,6 +81,7 @@ class Inspection:
         self.follows = Follows.SCREEN
         self.warmed = False
         self._dispatch = Dispatch(trace)
+        self._met = None if trace.ranks is None else arrivals(trace.ranks)
         self._asked_of: dict[int, Asking] = {}  # by rank
         self._place = 0  # the rank that is told of, among several
         self._reading = Reading(screen)
@@ -101,7 +103,7 @@ class Inspection:
     def _asking(self) -> Asking:
         """Of the rank that one looks at, which is the whole trace where there is one alone."""
         if self._place not in self._asked_of:
-            self._asked_of[self._place] = Asking(self._trace, self._place)
+            self._asked_of[self._place] = Asking(self._trace, self._met, self._place)
         return self._asked_of[self._place]
 
     def _place_now(self) -> int:
@@ -217,7 +219,7 @@ class Inspection:
         return RangeRead(range_time(self._trace, start, end, self._busy))
 
     def _warm(self, place: int) -> TraceChecked:
-        checked, gaps = self._asked_of.setdefault(place, Asking(self._trace, place)).warm()
+        checked, gaps = self._asked_of.setdefault(place, Asking(self._trace, self._met, place)).warm()
         return TraceChecked(checked, gaps, place)
 
     def _check(self, asking: Asking, place: int, scope: Scope) -> ScopeChecked | None:

@@ -203,7 +203,7 @@ def _shifted(signs: I64, others: I64, ends: I64, their_ends: I64) -> I64:
     for offset in range(max(1 - len(others), -_FURTHEST), min(len(signs), _FURTHEST)):
         target = at + offset
         inside = np.flatnonzero((target >= 0) & (target < len(signs)))
-        sized = np.count_nonzero(signs[target[inside]] == others[inside])
+        sized = int(np.count_nonzero(signs[target[inside]] == others[inside]))
         same = inside[signs[target[inside]] >> _SIZE_BITS == others[inside] >> _SIZE_BITS]
         if not len(same) or (sized, len(same)) < best[:2]:
             continue

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tui.analysis.collectives import Arrivals
 from tui.analysis.patterns import Checker, Finding, Gaps, Scope, Verdict
 from tui.analysis.patterns.union import checker_of
 from tui.trace.trace import Trace
@@ -21,13 +22,12 @@ class Checked:
 
 
 class Asking:
-    """Shared by the threads of one screen. Of several ranks each has one: `place` among them; events are numbered as
-    in the whole."""
+    """Shared by the threads of one screen. Of several ranks, whose collectives `met` knows, each has one, that at
+    `place`; events are numbered as in the whole."""
 
-    def __init__(self, trace: Trace, place: int = 0) -> None:
-        ranks = trace.ranks
-        self._checker = Checker(trace) if ranks is None else checker_of(trace, place)
-        self._offset = 0 if ranks is None else ranks.all[place].first
+    def __init__(self, trace: Trace, met: Arrivals | None = None, place: int = 0) -> None:
+        self._checker = Checker(trace) if met is None else checker_of(met, place)
+        self._offset = 0 if met is None else met.ranks.all[place].first
         self._lock = threading.Lock()
         self._latest: Scope | None = None
         self._of_whole: Checked | None = None  # asked for again and again: every look at everything

@@ -80,8 +80,8 @@ def _of_it_waiting(view: View) -> str:
     action="look at what the late rank does before the collective: its data, its clocks, its code",
     decided="Collectives joined over the ranks by process group, step and order (in one trace of several devices by "
     "name and order). A rank arrives when its kernel starts, and waits until the last one has. Fires where ranks wait "
-    "for long in the mean; the rank that most of the waiting is for is named. Needs several ranks: open their traces "
-    "together.",
+    "for long in the mean; the rank that most of the waiting is for is named, and where one rank alone stands still "
+    "before an operator, step after step. Needs several ranks: open their traces together.",
     thresholds=(limits.STRAGGLER_SHARE, limits.STRAGGLER_MIN, limits.STRAGGLER_OF_WAITING),
     weight=Weight.PROBLEM,
     of_all=True,
@@ -147,4 +147,11 @@ def _straggler_across(view: View, across: Across) -> Answer:
     seen = f"{who} {often}, {late}: {waits}"
     if of_waiting < limits.STRAGGLER_OF_WAITING.value:
         seen = f"no one rank: most often {who} {often}; {waits}"
-    return fired(seen, met.events(wide, across.place), min(lost, view.scope.length))
+    events = met.events(wide, across.place)
+    for pause in met.pauses[:1]:
+        whose = met.ranks.all[pause.rank].label
+        seen += f"; {whose} alone stands still {us(pause.longer)} before {pause.operator}, in {pause.times} of "
+        seen += several(pause.of, "step")
+        if pause.rank == across.place:
+            events = np.append(events, view.cut(view.facts.rows(np.array([pause.event]))).row)
+    return fired(seen, events, min(lost, view.scope.length))

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tui.analysis.collectives import arrivals
+from tui.analysis.collectives import Arrivals, arrivals
 from tui.analysis.patterns import Checker, Finding, Scope, State, Verdict, scopes, worst_first
 from tui.analysis.patterns.facts import Across
 from tui.trace.ranks import Rank
@@ -18,10 +18,9 @@ _LISTED = 4
 """Ranks that are named where a pattern fires on several; of more their number is told."""
 
 
-def checker_of(trace: Trace, place: int) -> Checker:
+def checker_of(met: Arrivals, place: int) -> Checker:
     """The checker of one of several ranks, which knows when the others came to its collectives."""
-    assert trace.ranks is not None
-    return Checker(trace.ranks.all[place].trace, Across(arrivals(trace.ranks), place))
+    return Checker(met.ranks.all[place].trace, Across(met, place))
 
 
 class RanksChecker:
@@ -32,7 +31,7 @@ class RanksChecker:
         self.trace = trace
         self.ranks = trace.ranks.all
         met = arrivals(trace.ranks)
-        self._checkers = [Checker(rank.trace, Across(met, place)) for place, rank in enumerate(self.ranks)]
+        self._checkers = [checker_of(met, place) for place in range(len(self.ranks))]
 
     @cached_property
     def whole(self) -> Scope:
