@@ -3,8 +3,10 @@
     python -m benchmarks.harness_overhead [--rounds 5] [--width 8] [--active 1500]
 
 The same training loop, alternately under `profiler_runs/harness.py` and with a `torch.profiler.profile` of its own with
-the same schedule; each process tells the median time of its recorded steps. The first round is thrown away. Runs
-under the Python that runs this; on the GPU where there is one.
+the same schedule. Each process tells the median time of its recorded steps, and how much of that goes into ending a
+step: the call of `prof.step()` by hand, the same through the harness. The first says what a user feels, but two
+processes that do the same differ by several percent on a shared machine; the second is the cost itself, as a share of
+the step. The first round is thrown away. Runs under the Python that runs this; on the GPU where there is one.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 HARNESS = Path(__file__).resolve().parent.parent / "profiler_runs" / "harness.py"
 
@@ -26,30 +29,43 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(8))).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 x = torch.randn(64, width, device=device)
-times = []
+times, ends = [], []
 own = profile(schedule=schedule(wait=2, warmup=1, active=active, repeat=1)) if by_hand else contextlib.nullcontext()
+def end_of_step():
+    if by_hand: prof.step()
 with own as prof:
     for _ in range(active + 4):
         times.append(time.perf_counter())
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()
-        if by_hand: prof.step()
+        before = time.perf_counter()
+        end_of_step()
+        ends.append(time.perf_counter() - before)
 steps = [after - before for before, after in zip(times, times[1:])]
-print(statistics.median(steps[3 : active + 2]))
+recorded = slice(3, active + 2)
+print(statistics.median(steps[recorded]), statistics.median(ends[recorded]))
 """
 
 
-def step_seconds(script: Path, how: str, width: int, active: int) -> float:
-    """The median recorded step of one process; the last one, which the saving of the trace belongs to, is left out."""
+class Took(NamedTuple):
+    """Seconds, medians over the recorded steps of one process."""
+
+    step: float
+    end: float
+
+
+def took(script: Path, how: str, width: int, active: int) -> Took:
+    """One process; its last recorded step, which the saving of the trace belongs to, is left out."""
     command = [sys.executable]
     if how == "harness":
         # Without a preflight, as a profiler written by hand has none; it measures a step that is not recorded anyway.
         command += [str(HARNESS), "-o", str(script.parent / "runs"), "--active", str(active), "--no-preflight"]
-        command += ["--no-table", "--then", "finish"]
+        command += ["--step", "__main__:end_of_step", "--no-table", "--then", "finish"]
     command += [str(script), how, str(width), str(active)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return float(done.stdout.split()[-1])
+    step, end = done.stdout.split()[-2:]
+    return Took(float(step), float(end))
 
 
 def main() -> None:
@@ -60,19 +76,27 @@ def main() -> None:
     )
     parser.add_argument("--active", type=int, default=1500, help="recorded steps")
     args = parser.parse_args()
-    ratios, hands = [], []
+    rounds: list[tuple[Took, Took]] = []
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "loop.py")
         script.write_text(LOOP, encoding="utf-8")
         for number in range(args.rounds + 1):
-            took = {how: step_seconds(script, how, args.width, args.active) for how in ("hand", "harness")}
+            order = ("hand", "harness") if number % 2 else ("harness", "hand")
+            pair = {how: took(script, how, args.width, args.active) for how in order}
             if number:
-                hands.append(took["hand"])
-                ratios.append(took["harness"] / took["hand"])
-                print(
-                    f"round {number}: by hand {took['hand'] * 1e6:.0f} µs a step, harness ×{ratios[-1]:.4f}", flush=True
-                )
-    print(f"median: by hand {statistics.median(hands) * 1e6:.0f} µs a step, harness ×{statistics.median(ratios):.4f}")
+                rounds.append((pair["hand"], pair["harness"]))
+                print(f"round {number}: {_said([rounds[-1]])}", flush=True)
+    print(f"median: {_said(rounds)}")
+
+
+def _said(rounds: list[tuple[Took, Took]]) -> str:
+    step = statistics.median(hand.step for hand, _ in rounds)
+    ratio = statistics.median(harness.step / hand.step for hand, harness in rounds)
+    by_hand, ours = (statistics.median(pair[which].end for pair in rounds) for which in (0, 1))
+    return (
+        f"by hand {step * 1e6:.0f} µs a step, harness ×{ratio:.4f}; ending a step {by_hand * 1e6:.1f} and "
+        f"{ours * 1e6:.1f} µs: {(ours - by_hand) / step:+.2%} of a step"
+    )
 
 
 if __name__ == "__main__":

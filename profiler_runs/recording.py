@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -140,10 +142,10 @@ class Recorder:
                 self._give_up(error)
                 return
         if self._state == RECORD and plan.counted:
-            mark: Any = torch.autograd.profiler.record_function(f"ProfilerStep#{self.step_number}")
-            with self._held():  # a signal that ends the run here would find it half open
-                mark.__enter__()
-                self._mark = mark
+            # Kept before it is opened: a signal that ends the run in between finds it. Holding signals back would cost
+            # tens of microseconds, each step.
+            self._mark = torch.autograd.profiler.record_function(f"ProfilerStep#{self.step_number}")
+            self._mark.__enter__()
 
     def _advance(self, wanted: str) -> None:
         """Bring the profiler from doing less to doing `wanted`."""
@@ -152,7 +154,9 @@ class Recorder:
             if self._state == NONE and wanted in (WARMUP, RECORD):
                 self._profile = torch.profiler.profile(**vars(self._flags))
                 setattr(self._profile, OWN_MARK, True)
-                with quiet_kineto():
+                with quiet_kineto(), warnings.catch_warnings():
+                    # torch 2.11 warns of losing earlier cycles: each of ours has a profile of its own.
+                    warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
                     self._profile.prepare_trace()
                 if not self._used:
                     self._used = True
@@ -195,6 +199,6 @@ class Recorder:
 
     def _close_mark(self) -> None:
         if self._mark is not None:
-            with self._held():
-                mark, self._mark = self._mark, None
-                mark.__exit__(None, None, None)
+            with contextlib.suppress(Exception):  # a signal came before it was open; closing it twice does nothing
+                self._mark.__exit__(None, None, None)
+            self._mark = None

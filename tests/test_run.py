@@ -62,6 +62,19 @@ def wait_until(holds: object, folder: Path) -> None:
 
 
 @needs_torch
+def test_options_after_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What a workload has no option for is ours; --active is its own, and still says how many steps are recorded."""
+    words = ["--size", "8", "--json", "--active", "2", "--device", "cpu", "--no-table", "-o", str(tmp_path / "runs")]
+    assert main(["run", "--python", sys.executable, "matmul_add", *words]) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert result["table"] is None
+    assert Path(result["folder"]).parent == tmp_path / "runs"
+    assert [step.number for step in load(result["traces"][0], cache=False).steps] == [2, 3]
+    (past,) = past_runs(str(tmp_path / "runs"))
+    assert past.request.command == ("matmul_add", "--size", "8", "--active", "2", "--device", "cpu")
+
+
+@needs_torch
 def test_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """What is printed is one document, and what it names opens with the ops that the workload promises."""
     words = ["--active", "2", "-o", str(tmp_path / "runs"), "--python", sys.executable, "--json"]

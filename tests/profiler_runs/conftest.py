@@ -106,8 +106,9 @@ class Run:
         return document
 
     def names(self, index: int = 0) -> list[str]:
-        """The names of the complete events of a trace that was kept."""
-        return [event["name"] for event in self.trace(index)["traceEvents"] if event.get("ph") == "X"]
+        """The names of the complete events of a trace that was kept, without the GPU's copies of the CPU's ranges."""
+        events = self.trace(index)["traceEvents"]
+        return [event["name"] for event in events if event.get("ph") == "X" and event["cat"] != "gpu_user_annotation"]
 
     def steps(self, index: int = 0) -> list[int]:
         """The numbers of the steps that are marked in a trace that was kept."""
@@ -171,7 +172,8 @@ def start(zygote: Callable[[dict[str, Any]], Any], tmp_path: Path) -> Start:
             command = script
         for stream in ("out", "err"):
             (folder / stream).touch()
-        status = {"TORCHPROF_STATUS": str(folder / "status")}
+        # The programs of the tests run on the CPU, wherever they are tested; the workloads ask for what there is.
+        status = {"TORCHPROF_STATUS": str(folder / "status"), "CUDA_VISIBLE_DEVICES": "-1"}
         request = {
             "argv": [str(HARNESS), "-o", str(runs or folder / "runs"), *options, *command],
             "cwd": str(cwd or folder),

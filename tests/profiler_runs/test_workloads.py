@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from .conftest import HARNESS, Start
 
 FOLDER = HARNESS.parent
 NAMES = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
+GPU_TOO = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")}
 SMALL_GPT = ("--layers", "1", "--width", "16", "--heads", "2", "--length", "8", "--batch", "2", "--dtype", "float32")
 SMALL_MLP = ("--batch", "2", "--length", "4", "--width", "8", "--hidden", "16", "--dtype", "float32")
 
@@ -39,10 +41,12 @@ SMALL_MLP = ("--batch", "2", "--length", "4", "--width", "8", "--hidden", "16", 
             {"forward", "Optimizer.step#AdamW.step", "aten::embedding"},
             set(),
         ),
+        (("recompiles", "--width", "4", "--backend", "eager"), "layer", {"aten::gelu", "aten::mul"}, set()),
+        (("graph_replay", "--eager", "--layers", "2", "--width", "8"), "replay", {"aten::gelu"}, set()),
     ],
 )
 def test_under_the_harness(start: Start, command: tuple[str, ...], marks: str, ops: set[str], absent: set[str]) -> None:
-    run = start([*command, "--active", "2"])
+    run = start([*command, "--active", "2"], env=GPU_TOO)
     assert run.wait() == 0, run.err
     names = run.names()
     assert run.steps() == [2, 3]  # one waits, one warms up, then its own --active
@@ -74,6 +78,14 @@ def test_a_backend_that_does_not_run_here(start: Start) -> None:
     run = start(["attention", "--backend", "cudnn", "--device", "cpu"])
     assert run.wait() == 1
     assert "the cudnn backend does not run bfloat16 on cpu" in run.err
+    assert "Traceback" not in run.err
+
+
+@pytest.mark.parametrize("name", ["graph_replay", "streams"])
+def test_one_that_needs_a_gpu_says_so(start: Start, name: str) -> None:
+    run = start([name])
+    assert run.wait() == 1
+    assert "torch sees none here" in run.err
     assert "Traceback" not in run.err
 
 

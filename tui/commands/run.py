@@ -10,11 +10,21 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from tui.commands import UsageError
 from tui.commands.open import add_appearance
-from tui.runs.request import DEFAULT_OUTPUT, OPTIONS, WORKLOADS, Request, RequestError, summary
+from tui.runs.request import (
+    DEFAULT_OUTPUT,
+    OPTIONS,
+    WORKLOADS,
+    Request,
+    RequestError,
+    is_workload,
+    own_flags,
+    summary,
+)
 
 if TYPE_CHECKING:
     from tui.runs.channel import Channel, Said
@@ -37,8 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "workloads, each with options of its own (WORKLOAD --help):\n" + "\n".join(
         f"  {name:<12}{summary(name)}" for name in WORKLOADS
     )
+    _add_options(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def _add_options(parser: argparse.ArgumentParser, taken: Collection[str] = ()) -> None:
+    """Ours, but for the flags that are `taken`."""
     recording = parser.add_argument_group("what is recorded")
     for option in OPTIONS:
+        if option.flag in taken:
+            continue
         shown: dict[str, Any] = {"help": option.help, "dest": option.name}
         if option.kind == "switch":
             recording.add_argument(option.flag, action="store_true", **shown)
@@ -52,7 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-open", action="store_true", help="do not open what was recorded")
     parser.add_argument("--json", action="store_true", help="the result as one JSON document on stdout; opens nothing")
     add_appearance(parser)
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -76,6 +93,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _request(options: argparse.Namespace) -> Request:
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if command and is_workload(command[0]) and "--" not in command:
+        # An option of ours after a workload is what was meant, where the workload has none of that name.
+        ours = argparse.ArgumentParser(prog=f"torchprof-tui run {command[0]}", add_help=False, allow_abbrev=False)
+        _add_options(ours, taken=own_flags(command[0]))
+        command = [command[0], *ours.parse_known_args(command[1:], options)[1]]
     words: list[str] = []
     for option in OPTIONS:
         value = getattr(options, option.name)
@@ -83,7 +106,6 @@ def _request(options: argparse.Namespace) -> Request:
             words.append(option.flag)
         elif value is not None and value is not False:  # 0 is said
             words += [option.flag, f"{value:g}" if isinstance(value, float) else str(value)]
-    command = options.command[1:] if options.command[:1] == ["--"] else options.command
     return Request(tuple(command), tuple(words), options.python, options.output)
 
 

@@ -129,6 +129,18 @@ def summary(workload: str) -> str:
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
+def own_flags(workload: str) -> set[str]:
+    """The options that a workload's own parser has, read from its source."""
+    tree = ast.parse((FOLDER / f"{workload}.py").read_text(encoding="utf-8"))
+    return {
+        flag.value
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+        for flag in call.args
+        if isinstance(flag, ast.Constant) and isinstance(flag.value, str)
+    }
+
+
 def default_python(environment: Mapping[str, str]) -> str:
     """The interpreter where none is named: the active environment's, ours if it has torch, else the PATH's."""
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
