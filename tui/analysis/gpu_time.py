@@ -58,10 +58,15 @@ def of_rank(place: int, device: int) -> int:
     return (place + 1) << _DEVICE_BITS | (device - UNKNOWN_DEVICE)
 
 
+def place_of(device: int) -> int:
+    """Which rank a device of `busy_by_device` belongs to, -1 where there is one trace alone."""
+    return (device >> _DEVICE_BITS) - 1 if device > 0 else -1
+
+
 def named(device: int, trace: Trace) -> str:
     """What a device of `busy_by_device` is called: `GPU 0`, of several ranks `rank 1`, with its GPU where one rank has
     several."""
-    place, own = (device >> _DEVICE_BITS) - 1, device
+    place, own = place_of(device), device
     if place >= 0 and trace.ranks is not None:
         own = (device & (1 << _DEVICE_BITS) - 1) + UNKNOWN_DEVICE
         rank = trace.ranks.all[place]

@@ -16,7 +16,7 @@ from textual.reactive import var
 from textual.screen import Screen
 from textual.widgets import Static
 
-from tui.analysis.gpu_time import busy_by_device
+from tui.analysis.gpu_time import busy_by_device, place_of
 from tui.analysis.intervals import Intervals, union
 from tui.analysis.table.profile import Profile
 from tui.messages import (
@@ -62,6 +62,7 @@ from tui.widgets.ruler import Ruler
 from tui.widgets.status import Status
 from tui.widgets.timeline import Timeline
 from tui.widgets.title import Title
+from tui.widgets.units import format_share
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 10
 """Below this there is no room for labels and lanes side by side."""
@@ -101,7 +102,7 @@ class ExplorerScreen(Screen[None]):
         self._busy = busy_by_device(trace)
         worked = list(self._busy.values())
         self._timeline = Timeline(trace, Names(trace.names), id="timeline")
-        self._gutter = Gutter(trace, id="gutter")
+        self._gutter = Gutter(trace, _busy_ranks(trace, self._busy), id="gutter")
         self._title = Title(trace, worked, id="title")
         shown, kind = (worked, Kind.KERNEL) if worked else ([_cpu_time(trace)], Kind.OP)
         self._overview = Overview(trace.steps, shown, kind, id="overview")
@@ -463,6 +464,17 @@ class ExplorerScreen(Screen[None]):
     def on_panel_picked(self, message: PanelPicked) -> None:
         self._dock.show(message.panel)
         self._inspection.light()
+
+
+def _busy_ranks(trace: Trace, busy: dict[int, Intervals]) -> dict[int, str]:
+    """By the line of each rank: how busy its GPUs were from its first event to its last."""
+    notes = {}
+    for place, rank in enumerate(trace.ranks.all if trace.ranks is not None else ()):
+        t0, t1 = rank.trace.span
+        its = [worked.within(t0, t1) for device, worked in busy.items() if place_of(device) == place]
+        if its and t1 > t0:
+            notes[rank.own_lane] = format_share(sum(its) / (len(its) * (t1 - t0)))
+    return notes
 
 
 def _cpu_time(trace: Trace) -> Intervals:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tui.analysis.collectives import arrivals
+from tui.analysis.collectives import Arrivals, arrivals
 from tui.analysis.table import gpu_sheets
 from tui.analysis.table.arrivals_sheet import arrivals_sheet
 from tui.analysis.table.flops import row_flops
@@ -36,10 +36,11 @@ SORT = {
 
 @dataclass(frozen=True)
 class Made:
-    """A sheet, and the table it came from where rows can be opened."""
+    """A sheet, and what it came from where rows can be opened."""
 
     sheet: Sheet
     table: Table | None
+    arrivals: Arrivals | None = None
 
 
 def make(profile: Profile, tab: str, by: By, only: Bool | None) -> Made:
@@ -65,7 +66,8 @@ def make(profile: Profile, tab: str, by: By, only: Bool | None) -> Made:
 def arrivals_of(trace: Trace) -> Made:
     """Over all ranks of a trace; events are numbered as in the whole."""
     assert trace.ranks is not None
-    return Made(arrivals_sheet(arrivals(trace.ranks)), None)
+    found = arrivals(trace.ranks)
+    return Made(arrivals_sheet(found), None, found)
 
 
 def foot(profile: Profile, made: Made, tab: str) -> str:

@@ -13,6 +13,7 @@ from textual.message import Message
 
 from tui.analysis.search import BadPattern
 from tui.analysis.table import export
+from tui.analysis.table.arrivals_sheet import row_lines
 from tui.analysis.table.groups import NotRecordedError
 from tui.analysis.table.profile import Profile
 from tui.analysis.table.row_detail import RowDetail, row_detail, row_of_event
@@ -290,12 +291,13 @@ class TableScreen(ListScreen):
         events = made.sheet.members_of(row)
         if not len(events):
             return None
-        trace = self._whole if self._tab == ARRIVALS else self.trace
+        trace = self.trace if made.arrivals is None else self._whole
         events = events[np.argsort(trace.start[events], kind="stable")]
         from tui.analysis.instances import spread
 
+        told = () if made.arrivals is None else row_lines(made.arrivals, row)
         start, duration = np.asarray(trace.start[events]), np.asarray(trace.duration[events])
-        return RowRead(row, name, RowDetail(events, start, duration, spread(duration), [], [], []))
+        return RowRead(row, name, RowDetail(events, start, duration, spread(duration), [], [], [], told))
 
     def on_row_read(self, message: RowRead) -> None:
         if message.row == self._cursor:

@@ -7,7 +7,7 @@ import numpy as np
 from tui.analysis.collectives import Arrivals
 from tui.analysis.table.gpu_sheets import ELEMENT_BYTES
 from tui.analysis.table.sheets import NAME, Field, Sheet, Unit
-from tui.trace.ruler import format_duration
+from tui.trace.ruler import format_duration, format_time
 
 FIELDS = (
     NAME,
@@ -50,6 +50,17 @@ def arrivals_sheet(found: Arrivals) -> Sheet:
     members = events[events >= 0].astype(np.int32)
     first = np.concatenate([[0], np.cumsum(found.present.sum(axis=1))]).astype(np.int64)
     return Sheet("Arrivals", FIELDS, dict(columns), members, first, tuple(_totals(found)))
+
+
+def row_lines(found: Arrivals, row: int) -> tuple[str, ...]:
+    """When each rank came to one collective, the first one first."""
+    order = np.argsort(np.where(found.present[row], found.start[row], np.iinfo(np.int64).max), kind="stable")
+    lines = []
+    for place in order[: int(found.present[row].sum())].tolist():
+        wait = int(found.waits[row, place])
+        waited = f"waited {format_duration(wait)}" if wait else "and nobody had to wait any more"
+        lines.append(f"{found.ranks.all[place].label} came at {format_time(int(found.start[row, place]))}, {waited}")
+    return tuple(lines)
 
 
 def _totals(found: Arrivals) -> list[str]:
