@@ -54,7 +54,7 @@ def named(specs: Sequence[str]) -> Named:
 
         raise TraceError(str(error)) from error
     if len(specs) == 1:
-        return Named(files[0].spec, specs[0], from_specs[0], files)
+        return Named(files[0].spec, specs[0], from_specs[0] if os.path.isdir(from_specs[0]) else "", files)
     return Named(files[0].spec, os.path.commonpath(paths) if _beside(paths) else files[0].spec, "", files)
 
 

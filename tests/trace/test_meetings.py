@@ -213,3 +213,22 @@ def test_two_groups_are_told_apart(tmp_path: Path) -> None:
     assert {key[0] for key in met(trace)} == {"1", "2"}
     for times in met(trace).values():
         assert len({end for _, end in times.values()}) == 1
+
+
+def test_collectives_that_run_on_the_cpu(tmp_path: Path) -> None:
+    """Gloo has no kernels: its threads' ranges begin when a rank comes, and end when all have."""
+    run = Run(2, [])
+    for rank, arrive in enumerate((1000, 4000)):
+        where = {"ph": "X", "cat": "user_annotation", "pid": 1000 + rank, "tid": 70 + rank, "args": {}}
+        run.more[rank] = [
+            {**where, "name": "gloo:all_reduce", "ts": arrive, "dur": 4100 - arrive},
+            {**where, "name": "gloo:broadcast", "ts": 5000, "dur": 10},
+            {**where, "name": "nccl:all_reduce", "ts": 6000, "dur": 10},
+        ]
+    trace = merged(run.write(tmp_path))
+    assert trace.ranks is not None
+    meetings = trace.ranks.meetings
+    assert [meetings.texts[code] for code in meetings.operation.tolist()] == ["gloo:all_reduce", "gloo:broadcast"]
+    assert meetings.together.tolist() == [True, False]
+    (times,) = (its for (_, _, nth), its in met(trace).items() if nth == 0)
+    assert {rank: end - start for rank, (start, end) in times.items()} == {0: 3_100_000, 1: 100_000}

@@ -27,6 +27,11 @@ _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "coalesced"})
 """Operations of two ranks, each with a part of its own: nothing that all ranks come to."""
 
 
+_CPU_BACKENDS = ("gloo:", "mpi:", "ucc:")
+"""How the ranges of backends that run on the CPU begin (torch.distributed's ProcessGroup*.cpp). `nccl:` ranges on the
+CPU only launch."""
+
+
 @dataclass(frozen=True, slots=True)
 class Collectives:
     """k collectives of one rank, by launch. `group`, `operation`, `dtype` are places in `texts`; sizes in elements, 0
@@ -51,6 +56,8 @@ class Collectives:
 def read(trace: Trace) -> Collectives:
     """From the file's text: parses each chunk that holds a collective. Raises OSError, LookupError where it is gone."""
     rows = np.flatnonzero(np.asarray(trace.kind) == Kind.COLLECTIVE)
+    if not len(rows):
+        rows = _on_cpu(trace)
     launch = np.asarray(trace.links.launch_of[rows])
     known = launch >= 0
     before = 0
@@ -76,6 +83,12 @@ def read(trace: Trace) -> Collectives:
     rows, told = rows[kept].astype(np.int32), told[kept]
     group, operation, dtype = (told[:, k].astype(np.int32) for k in range(3))
     return Collectives(rows, group, operation, dtype, told[:, 3], told[:, 4], list(texts), before)
+
+
+def _on_cpu(trace: Trace) -> I64:
+    """Without a GPU: the ranges in which gloo's or MPI's threads run a collective, which last until it has ended."""
+    named = np.array([name.startswith(_CPU_BACKENDS) for name in trace.names] or [False])
+    return np.flatnonzero((np.asarray(trace.kind) == Kind.ANNOTATION) & named[trace.name])
 
 
 def keep(found: Collectives, folder: Path) -> None:

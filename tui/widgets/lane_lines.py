@@ -93,8 +93,7 @@ class LaneLines:
             if lane.role is Role.RANK:
                 rank, group = _rank_line(number, arrangement), lane.group
             elif rank is not None and (rank.closed or rank.lane in arrangement.hidden):
-                if number not in arrangement.pinned and rank.lane not in arrangement.hidden:
-                    inside.append((number, rank.lane))
+                inside.append((number, rank.lane))
                 continue
             if number in arrangement.hidden or number in arrangement.pinned:
                 continue
@@ -107,7 +106,9 @@ class LaneLines:
             for place, line in enumerate(lines, origin):
                 if line.content is not Content.HEADING:
                     places[line.lane, line.row if line.content is not Content.FOLDED else -1] = place
-        places.update({(lane, -1): places[own, 0] for lane, own in inside if (own, 0) in places})
+        for number, own in inside:
+            if (own, 0) in places:  # neither hidden; a lane that is pinned has its place there
+                places.setdefault((number, -1), places[own, 0])
         return cls(tuple(pinned), tuple(body), places)
 
     def place(self, lane: int, row: int) -> int | None:
