@@ -102,6 +102,7 @@ def test_check_names_the_rank(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert run(capsys, "check", folder / "rank1.json", "--fail-on", "straggler")[0] == 0
     _, out, _ = run(capsys, "check", folder)
     assert "● straggler" in out
+    assert "ranks 0, 2: " in out
     assert "rank 1: " in out
 
 
@@ -123,6 +124,9 @@ def test_a_chain_is_of_one_rank(folder: Path, capsys: pytest.CaptureFixture[str]
         (hop["name"], hop["duration_ns"]) for hop in own["chain"]
     ]
     assert told["of"] == own["of"] == 6
+    assert told["rank"] == 2
+    status, _, err = run(capsys, "chain", folder, "--event", name)
+    assert (status, err) == (0, "rank 0; another: --rank N\n")
 
 
 def test_wrong_calls_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

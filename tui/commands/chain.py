@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tui.commands import UsageError
@@ -32,16 +33,19 @@ def run(options: argparse.Namespace) -> int:
     if options.nth < 0:
         raise UsageError(f"--nth {options.nth}: events of one name are counted from 0")
 
-    trace, _ = one_rank(load(options.trace, cache=not options.no_cache).trace, options.rank)
+    trace, rank = one_rank(load(options.trace, cache=not options.no_cache).trace, options.rank)
     from tui.analysis.chain import chain
 
     event, of = find(trace, options.event, options.nth)
     found = chain(trace, event)
     if options.json:
-        print(json.dumps({"event": options.event, "nth": options.nth, "of": of, **document(trace, found)}))
+        whose = {} if rank is None else {"rank": rank.number}
+        print(json.dumps({"event": options.event, "nth": options.nth, "of": of, **whose, **document(trace, found)}))
         return 0
     from tui.commands.chain_text import show
 
+    if rank is not None and options.rank is None:
+        print(f"{rank.label}; another: --rank N", file=sys.stderr)
     show(trace, found, options.nth, of)
     return 0
 

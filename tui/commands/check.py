@@ -45,8 +45,8 @@ def run(options: argparse.Namespace) -> int:
     else:
         from tui.commands.check_table import show
 
-        labels = [rank.label for rank in trace.ranks.all] if trace.ranks is not None else []
-        show(trace.label, scope, findings, verdicts, labels)
+        ranks = [rank.number for rank in trace.ranks.all] if trace.ranks is not None else []
+        show(trace.label, scope, findings, verdicts, ranks)
     return int(any(fails(found, wanted) for found in findings))
 
 

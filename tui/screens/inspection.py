@@ -216,7 +216,7 @@ class Inspection:
         return ChainRead(chain, kernel_facts(self._trace, chain.work[0].event if chain.work else -1))
 
     def _statistics_of(self, start: int, end: int) -> RangeRead:
-        return RangeRead(range_time(self._trace, start, end, self._busy))
+        return RangeRead(range_time(self._trace, start, end, self._busy, of_steps=self._walk.steps()))
 
     def _warm(self, place: int) -> TraceChecked:
         checked, gaps = self._asked_of.setdefault(place, Asking(self._trace, self._met, place)).warm()
