@@ -21,8 +21,8 @@ PICTURES = {
         "slash,a,t,e,n,colon,colon,m,m,enter,l",
     ],
     "kernel": ["sample:attention_flash", "--size", "140x44", "--keys", "slash,f,l,a,s,h,enter,l,down,down,k"],
-    "cheatsheet": ["sample:resnet18_starved_dataloader", "--size", "140x42", "--keys", "c,down,enter"],
-    "table": ["sample:gpt2_train_stack_memory", "--size", "140x40", "--keys", "t,down,down"],
+    "cheatsheet": ["sample:train_gpt_starved", "--size", "140x42", "--keys", "c,down,enter"],
+    "table": ["sample:train_gpt_stack_memory", "--size", "140x40", "--keys", "t,down,down"],
 }
 """Picture → arguments of `torchprof-tui snapshot`."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,9 @@ def test_the_contract_on_a_real_trace(capsys: pytest.CaptureFixture[str]) -> Non
     """Every number against the file itself."""
     found = answer(capsys, "sample:matmul_add_64_cold_eager", "--event", "aten::mm", "--nth", "1")
     text = gzip.decompress(sample("matmul_add_64_cold_eager").path.read_bytes())
-    entries = [entry for entry in json.loads(text)["traceEvents"] if entry["ph"] == "X"]
+    entries = [entry for entry in json.loads(text, parse_float=Decimal)["traceEvents"] if entry["ph"] == "X"]
 
-    def ns(micros: float) -> int:
+    def ns(micros: Decimal) -> int:
         return round(micros * 1000)
 
     zero = min(ns(entry["ts"]) for entry in entries if entry["pid"] != "Spans")
@@ -74,24 +75,24 @@ def test_the_contract_on_a_real_trace(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_backwards_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "sample:gpt2_train_stack_memory", "--event", "AddmmBackward0")
+    found = answer(capsys, "sample:train_gpt_stack_memory", "--event", "AddmmBackward0")
     assert found["backward_of"] == "aten::addmm"
     assert found["gpu_work"]["count"] == len(found["gpu_work"]["heaviest"]) == 2
     assert sum(piece["share"] for piece in found["gpu_work"]["heaviest"]) == pytest.approx(1)
     assert "it runs in the backward of addmm" in told(
-        capsys, "sample:gpt2_train_stack_memory", "--event", "AddmmBackward0"
+        capsys, "sample:train_gpt_stack_memory", "--event", "AddmmBackward0"
     )
 
 
 def test_a_copy_has_no_footprint_but_a_transfer(capsys: pytest.CaptureFixture[str]) -> None:
-    name = "Memcpy HtoD (Pageable -> Device)"
-    found = answer(capsys, "sample:resnet18_starved_dataloader", "--event", name)
+    name = "Memcpy HtoD (Pinned -> Device)"
+    found = answer(capsys, "sample:train_gpt_starved", "--event", name)
     assert found["footprint"] is None
-    assert found["transfer"]["pinned"] is False
+    assert found["transfer"]["pinned"] is True
     assert found["transfer"]["bandwidth_gb_s"] == pytest.approx(
         found["transfer"]["bytes"] / found["chain"][-1]["duration_ns"]
     )
-    assert "pageable" in told(capsys, "sample:resnet18_starved_dataloader", "--event", name)
+    assert "8.1 KB in 1.12 µs: 7.37 GB/s" in told(capsys, "sample:train_gpt_starved", "--event", name)
 
 
 @pytest.fixture

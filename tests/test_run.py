@@ -49,6 +49,8 @@ def started(folder: Path, *words: str) -> subprocess.Popen[str]:
             stderr=err,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            # Whoever runs the tests in the background may have ctrl+c ignored, which children inherit.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
     wait_until(lambda: "step 5" in said(folder), folder)
     return process
@@ -194,6 +196,7 @@ def test_from_the_start_screen_to_the_lanes_and_once_more(tmp_path: Path) -> Non
         terminal.wait_for("1 cell", "ProfilerStep#3", "matmul")
         terminal.send("r")
         terminal.wait_for("Recording matmul_add --size 8")
+        terminal.wait_for("1 cell", gone=True)  # a frame arrives in pieces: the lanes of before
         terminal.wait_for("1 cell", "ProfilerStep#3", "matmul")
         terminal.send("q")
         assert terminal.wait_for_end() == 0

@@ -20,7 +20,7 @@ from tests.test_cli import answer, refused, run
 from tui.cli import main
 
 SAMPLE = find("matmul_add_64_cold_eager").path
-STACKED = find("gpt2_train_stack_memory").path
+STACKED = find("train_gpt_stack_memory").path
 ORACLE = json.loads((Path(__file__).parent / "fixtures/key_averages.json").read_text())
 
 
@@ -46,11 +46,11 @@ def test_sorted_and_cut(column: str, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_by_and_step(capsys: pytest.CaptureFixture[str]) -> None:
     shapes = answer(capsys, "table", STACKED, "--json", "--by", "shape")
-    assert any(row["input_shapes"].startswith("[[8, 256") for row in shapes)
+    assert any(row["input_shapes"].startswith("[[8, 128") for row in shapes)
     stacks = answer(capsys, "table", STACKED, "--json", "--by", "stack")
     assert any(len(row["stack"]) == 5 for row in stacks if row["stack"])
     modules = answer(capsys, "table", STACKED, "--json", "--by", "module")
-    assert any(row["name"].startswith("GPT2LMHeadModel_0/") for row in modules)
+    assert any(row["name"].startswith("GPT_0/") for row in modules)
     assert {row["name"] for row in answer(capsys, "table", STACKED, "--json", "--by", "class")} >= {"gemm", "copy"}
     steps = answer(capsys, "table", STACKED, "--json", "--by", "step")
     assert [row["name"] for row in steps][:2] == ["ProfilerStep#2", "ProfilerStep#3"]
@@ -85,10 +85,10 @@ def test_a_person_reads_a_table() -> None:
     done = run("table", SAMPLE, env={**os.environ, "COLUMNS": "60"})
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
-    for words in ("self GPU", "ProfilerStep*", "303.3 µs", *ORACLE["matmul_add_64_cold_eager"]["footer"][:1]):
+    for words in ("self GPU", "ProfilerStep*", "381.9 µs", *ORACLE["matmul_add_64_cold_eager"]["footer"][:1]):
         assert words in done.stdout
     few = run("table", STACKED, "--limit", "2").stdout
-    assert "and 202 more rows" in few
+    assert "and 178 more rows" in few
 
 
 @pytest.mark.parametrize("columns", [60, 100, 200])

@@ -150,10 +150,12 @@ class ChainRead(Message):
 
 @dataclass
 class TraceChecked(Message):
-    """The cheatsheet of the whole trace, and why its GPUs were idle; of several ranks that at `place`."""
+    """The cheatsheet of the whole trace (of several ranks that at `place`), why its GPUs were idle, and what single
+    events have to say, by event."""
 
     checked: Checked
     gaps: Gaps
+    notes: dict[int, str]
     place: int = 0
 
 

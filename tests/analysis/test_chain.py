@@ -246,13 +246,13 @@ def test_without_the_forward_thread_nothing_is_a_backward() -> None:
     assert chain(made, row(made, "AddmmBackward0")).forward == -1
 
 
-@pytest.mark.parametrize("name", ["gpt2_train_stack_memory"])
+@pytest.mark.parametrize("name", ["train_gpt_stack_memory"])
 def test_sequence_numbers_say_what_flows_say(name: str) -> None:
     made = load(str(sample(name).path), cache=False)
     links, nothing = made.links, np.empty(0, np.int32)
     without = Dispatch(replace(made, links=replace(links, forward=nothing, backward=nothing)))
     pairs = list(zip(links.forward.tolist(), links.backward.tolist(), strict=True))
-    assert len(pairs) > 500
+    assert len(pairs) > 200
     assert [(without.chain(f).backward, without.chain(b).forward) for f, b in pairs] == [(b, f) for f, b in pairs]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.build import Entry, cpu, kernel, runtime, step, trace
+from tests.build import Entry, cpu, kernel, overhead, runtime, step, trace
 from tests.screens.explorer_app import explorer, settled, text_of, until
 from tui.screens.explorer import ExplorerScreen
 from tui.screens.guess import GuessScreen
@@ -90,6 +90,31 @@ async def test_gaps_say_why_and_a_key_hides_it() -> None:
         assert "‹launch-bound›" not in text_of(screen)
         await pilot.press("x")
         await until(pilot, lambda: "‹launch-bound›" in text_of(screen))
+
+
+async def test_the_key_hides_classes_and_notes_as_well() -> None:
+    entries = [
+        step(1, 0, 500),
+        cpu("aten::mm", 5, 60),
+        runtime("cudaLaunchKernel", 10, 20, corr=1),
+        kernel("nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", 60, 300, corr=1),
+        runtime("cudaDeviceSynchronize", 510, 400, corr=2),
+        overhead("Activity Buffer Request", 20, 5),
+    ]
+    shown = (
+        "‹the profiler asks for memory",
+        "gemm · nvjet_sm90",
+        "cudaDeviceSynchronize · covers 0 ns of GPU work: 100 %",
+    )
+    async with explorer(trace(*entries), (200, 48)) as (screen, pilot):
+        await settled(pilot)
+        assert all(text in text_of(screen) for text in shown)
+        await pilot.press("x")
+        await pilot.pause()
+        assert not any(text in text_of(screen) for text in shown)
+        assert "▏nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT" in text_of(screen)
+        await pilot.press("x")
+        await until(pilot, lambda: all(text in text_of(screen) for text in shown))
 
 
 async def test_a_wide_screen_has_it_beside_the_panels_without_a_key() -> None:

@@ -19,9 +19,9 @@ GOLDENS = Path(__file__).resolve().parents[1] / "snapshots"
 CASES = {
     "matmul_add_64_cold_eager": ("matmul_add_64_cold_eager", ("right", "down", "down", "down", "down", "]")),
     "cuda_graph_replay": ("cuda_graph_replay", ("}", "f", "f")),
-    "gpt2_train_stack_memory": ("gpt2_train_stack_memory", ("W", "/", "a", "d", "d", "m", "m", "enter", "n")),
+    "train_gpt_stack_memory": ("train_gpt_stack_memory", ("W", "/", "a", "d", "d", "m", "m", "enter", "n")),
     "chain": ("attention_flash", ("right", "down", "down", "down", "f", "l", "down")),
-    "cheatsheet": ("resnet18_starved_dataloader", ("c", "down", "enter")),
+    "cheatsheet": ("train_gpt_starved", ("c", "down", "enter")),
     "kernel": ("matmul_add_4096_warm_eager", ("/", *"nvjet", "enter", "k")),
 }
 

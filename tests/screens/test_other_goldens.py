@@ -15,9 +15,9 @@ GOLDENS = Path(__file__).resolve().parents[1] / "snapshots"
 
 CASES = {
     "table": ("matmul_add_64_cold_eager", ("t", "down")),
-    "table-kernels": ("gpt2_train_stack_memory", ("t", "tab", "right")),
-    "table-pictures": ("resnet18_starved_dataloader", ("t", "shift+tab")),
-    "tree": ("gpt2_train_stack_memory", ("T", "down", "right")),
+    "table-kernels": ("train_gpt_stack_memory", ("t", "tab", "right")),
+    "table-pictures": ("train_gpt_starved", ("t", "shift+tab")),
+    "tree": ("train_gpt_stack_memory", ("T", "down", "right")),
     "guess": ("matmul_add_64_cold_eager", ("G", *"gemm", "enter")),
 }
 

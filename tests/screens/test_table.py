@@ -167,7 +167,7 @@ SIZES = [(80, 24), (160, 48), (240, 60)]
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 async def test_every_tab_and_group_of_a_real_trace(size: tuple[int, int]) -> None:
-    shown: Trace = load(str(SAMPLES / "gpt2_train_stack_memory.pt.trace.json.gz"), cache=False)
+    shown: Trace = load(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
     async with explorer(shown, size) as (screen, pilot):
         table = await opened(screen, pilot)
         seen: list[str] = []
@@ -181,13 +181,13 @@ async def test_every_tab_and_group_of_a_real_trace(size: tuple[int, int]) -> Non
             await look()
         lines = [line for said in seen for line in said.split("\n")]
         assert all(len(line) <= size[0] for line in lines)
-        assert "GPT2Block" in "".join(seen) or size[1] < 40  # further down on a small screen
+        assert "Block_1" in "".join(seen) or size[1] < 40  # further down on a small screen
         for part in ("by shape", "by class", "[memory]", "[copies]", "peak"):
             assert any(part in said for said in seen), part
 
 
 async def test_pictures_of_where_gpu_time_goes() -> None:
-    shown = load(str(SAMPLES / "gpt2_train_stack_memory.pt.trace.json.gz"), cache=False)
+    shown = load(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
     async with explorer(shown, (120, 44)) as (screen, pilot):
         table = await opened(screen, pilot)
         await pilot.press("shift+tab")
@@ -204,7 +204,7 @@ async def test_pictures_of_where_gpu_time_goes() -> None:
 
 
 def test_the_shares_add_up() -> None:
-    shown = load(str(SAMPLES / "gpt2_train_stack_memory.pt.trace.json.gz"), cache=False)
+    shown = load(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
     found = shares(Profile(shown))
     work = np.isin(shown.kind, [int(kind) for kind in GPU_WORK])
     whole = int(shown.duration[work].sum())

@@ -16,7 +16,7 @@ from tui.palette import BLANK, BLANK_MARKED, Colors, Form, Theme, Tone, build, s
 from tui.trace.cells import Cells, cells
 from tui.trace.kinds import Kind
 from tui.trace.trace import Trace
-from tui.widgets.bars import Decoration, deepest, dress, levels, strips
+from tui.widgets.bars import Decoration, Texts, deepest, dress, levels, strips
 from tui.widgets.names import Names
 
 PALETTE = build(Theme(), Colors.MANY)
@@ -33,7 +33,7 @@ def drawn(
     """Strips of a few rows between two times in µs."""
     found = cells(shown.row_index, rows, int(t0 * 1000), int(t1 * 1000), width)
     dressed = dress(shown, found, (t1 - t0) * 1000 / width, decoration or Decoration())
-    return strips(dressed, shown, Names(shown.names), {}, PALETTE.cells)
+    return strips(dressed, shown, Texts(Names(shown.names)), PALETTE.cells)
 
 
 def text(shown: Trace, t0: float, t1: float, width: int, decoration: Decoration | None = None) -> str:
@@ -174,7 +174,7 @@ def test_strips_are_exact_merged_and_lose_nothing(
     t0, t1 = first * 1000, first * 1000 + max(span * 1000, width)
     found = cells(shown.row_index, slice(0, shown.total_rows), t0, t1, width)
     dressed = dress(shown, found, (t1 - t0) / width, Decoration(selected=selected, marked=marked))
-    for row, strip in enumerate(strips(dressed, shown, Names(shown.names), {}, PALETTE.cells)):
+    for row, strip in enumerate(strips(dressed, shown, Texts(Names(shown.names)), PALETTE.cells)):
         segments = list(strip)
         assert cell_len(strip.text) == strip.cell_length == width
         assert all(left.style is not right.style for left, right in itertools.pairwise(segments))

@@ -22,6 +22,7 @@ from tui.widgets.chain_panel import ChainPanel
 from tui.widgets.cheatsheet import Cheatsheet, CheatsheetBrief
 from tui.widgets.details import Details
 from tui.widgets.dock import Dock
+from tui.widgets.event_notes import EventNotes
 from tui.widgets.gap_labels import GapLabels
 from tui.widgets.gutter import Gutter
 from tui.widgets.kernel_panel import KernelPanel
@@ -86,7 +87,8 @@ class Inspection:
         self._place = 0  # the rank that is told of, among several
         self._reading = Reading(screen)
         self._labels: GapLabels | None = None
-        self._labelled: set[int] = set()  # ranks whose gaps these are
+        self._notes: dict[int, str] = {}
+        self._labelled: set[int] = set()  # ranks whose gaps and notes these are
         self._lit: Chain | Finding | None = None
         self._asked: tuple[int, tuple[int, int] | None] = (-1, None)
         self._scope: Scope | None = None
@@ -199,9 +201,9 @@ class Inspection:
         return f"the cheatsheet is about: {self.follows.value}"
 
     def toggle_labels(self) -> str:
-        """x: the reasons written into the GPU's gaps."""
+        """x: what is written on the lanes beside names: reasons in the GPU's gaps, classes, notes."""
         shown = self._timeline.toggle_labels()
-        return "gaps say why the GPU was idle" if shown else "gap labels hidden"
+        return "gaps, kernels and the profiler's own events say what they are" if shown else "names only"
 
     # -- what threads find out -----------------------------------------------------------------------------
 
@@ -219,8 +221,9 @@ class Inspection:
         return RangeRead(range_time(self._trace, start, end, self._busy, of_steps=self._walk.steps()))
 
     def _warm(self, place: int) -> TraceChecked:
-        checked, gaps = self._asked_of.setdefault(place, Asking(self._trace, self._met, place)).warm()
-        return TraceChecked(checked, gaps, place)
+        asking = self._asked_of.setdefault(place, Asking(self._trace, self._met, place))
+        checked, gaps, notes = asking.warm()
+        return TraceChecked(checked, gaps, notes, place)
 
     def _check(self, asking: Asking, place: int, scope: Scope) -> ScopeChecked | None:
         checked = asking.check(scope)
@@ -248,14 +251,14 @@ class Inspection:
         """The whole trace has been looked through: the verdict, the gaps' reasons, and from now on any scope."""
         self.warmed = True
         ranks = self._trace.ranks
-        if ranks is None:
-            self._labels = GapLabels(self._trace, message.gaps)
-        elif message.place not in self._labelled:
+        if message.place not in self._labelled:
             self._labelled.add(message.place)
-            rank = ranks.all[message.place]
-            self._labels = GapLabels(rank.trace, message.gaps, rank.first_lane, self._labels)
-        if self._labels is not None:
-            self._timeline.label_gaps(self._labels)
+            self._notes |= message.notes
+            trace, first = self._trace, 0
+            if ranks is not None:
+                trace, first = ranks.all[message.place].trace, ranks.all[message.place].first_lane
+            self._labels = GapLabels(trace, message.gaps, first, self._labels)
+            self._timeline.annotate(self._labels, EventNotes(self._trace, self._notes))
         if message.place != self._place:
             return
         self.verdict.learn(message.checked.verdict, self._whose)

@@ -87,7 +87,12 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         show=False,
     ),
     Binding(
-        "x", "labels", "labels", id="panels.labels", tooltip="show or hide why the GPU was idle in its gaps", show=False
+        "x",
+        "labels",
+        "labels",
+        id="panels.labels",
+        tooltip="show or hide labels: why the GPU was idle, kernels' classes, what the profiler's own events are",
+        show=False,
     ),
     Binding("T", "tree", "tree", id="panels.tree", tooltip="dispatch tree: all calls by their path, heaviest first"),
     Binding("enter", "jump", "jump", id="panels.jump", tooltip="fit what the panel points at to the lanes", show=False),

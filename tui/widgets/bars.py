@@ -14,6 +14,7 @@ that is what keeps a dense row small on the wire.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from rich.cells import cell_len
@@ -24,6 +25,7 @@ from textual.strip import Strip
 from tui.palette import BLANK, BLANK_MARKED, KINDS, Form, Tone, style_number
 from tui.trace.arrays import F64, I32, U8, U16, Array, Bool
 from tui.trace.cells import Cells
+from tui.trace.kinds import Kind
 from tui.trace.trace import Trace
 from tui.widgets.names import Names
 
@@ -41,6 +43,7 @@ _SPACE, _FULL, _GAP, _RIGHT_HALF, _RIGHT_EIGHTH, _RANGE_EDGE, _SIGN = (
 )
 _NO_EVENTS: I32 = np.empty(0, dtype=np.int32)
 _FORMS = len(Form) * KINDS
+_KERNELS = (int(Kind.KERNEL), int(Kind.COLLECTIVE))
 
 
 @dataclass(frozen=True)
@@ -155,10 +158,26 @@ def _styles(kind: U8, tone: U8, some: Bool, named: Bool, marked: tuple[int, int]
     return style
 
 
-def strips(
-    dressed: Dressed, trace: Trace, names: Names, labels: dict[tuple[int, int, int], str], table: tuple[Style, ...]
-) -> list[Strip]:
-    """One strip per row. `labels` remembers bars' texts between frames; clear it when it has grown large."""
+class Says(Protocol):
+    """What bars say beyond their names."""
+
+    def inside(self, event: int, name: str, width: int) -> str:
+        """Name and note of an event in so many cells, "" for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What is written into bars. `known` remembers texts between frames, by name, width and sign; clear it when it has
+    grown large, and when `classes` (kernels carry theirs) changes. `notes`: of single events."""
+
+    names: Names
+    known: dict[tuple[int, int, int], str] = field(default_factory=dict)
+    classes: bool = False
+    notes: Says | None = None
+
+
+def strips(dressed: Dressed, trace: Trace, texts: Texts, table: tuple[Style, ...]) -> list[Strip]:
+    """One strip per row."""
     width = dressed.style.shape[1]
     boundary = dressed.begins.copy()
     boundary[:, 0] = True
@@ -178,7 +197,7 @@ def strips(
             begin, end = bounds[place], bounds[place + 1]
             if named[place] and begins[place]:
                 # A bar's later cells may differ in style only where a tone ends, which no event does inside itself.
-                piece = _label(events[place], end - begin, style // _FORMS, begin == 0, trace, names, labels)
+                piece = _label(events[place], end - begin, style // _FORMS, begin == 0, trace, texts)
             else:
                 piece = text[begin:end]
             if table[style] is pending_style:
@@ -191,23 +210,21 @@ def strips(
     return out
 
 
-def _label(
-    event: int,
-    width: int,
-    tone: int,
-    at_left: bool,
-    trace: Trace,
-    names: Names,
-    labels: dict[tuple[int, int, int], str],
-) -> str:
+def _label(event: int, width: int, tone: int, at_left: bool, trace: Trace, texts: Texts) -> str:
     """A bar's text, exactly `width` cells."""
     number = int(trace.name[event])
     sign = SELECTED_EDGE if tone == Tone.SELECTED else LIT_EDGE if tone == Tone.LIT else " " if at_left else EDGE
-    key = (number, width, ord(sign))
-    known = labels.get(key)
+    names = texts.names
+    if texts.notes is not None:
+        noted = texts.notes.inside(event, names[number][0], width - 1)
+        if noted:
+            return sign + noted + " " * (width - 1 - cell_len(noted))
+    kernel = texts.classes and int(trace.kind[event]) in _KERNELS
+    key = (number, width, -ord(sign) if kernel else ord(sign))
+    known = texts.known.get(key)
     if known is None:
-        name = names.fitting(number, width - 1)
-        known = labels[key] = sign + name + " " * (width - 1 - cell_len(name))
+        name = names.classed(number, width - 1) if kernel else names.fitting(number, width - 1)
+        known = texts.known[key] = sign + name + " " * (width - 1 - cell_len(name))
     return known
 
 

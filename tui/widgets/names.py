@@ -10,7 +10,7 @@ import unicodedata
 
 from rich.cells import cell_len, get_character_cell_size
 
-from tui.analysis.kernel_names import decode
+from tui.analysis.kernel_names import KernelClass, decode
 
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Me"})
 """Categories that draw nothing, or draw outside their own cell: controls, direction marks, combining marks."""
@@ -66,6 +66,16 @@ def short(name: str) -> str:
     return name
 
 
+_SILENT = (KernelClass.OTHER, KernelClass.MEMORY)
+"""Not known, and said by the name already."""
+
+
+def class_of(name: str) -> str:
+    """The class of a kernel in a word ("gemm", "elementwise"), "" where the name does not tell."""
+    found = decode(name).kernel_class
+    return "" if found in _SILENT else found.label
+
+
 class Names:
     """Cleaned and shortened names by their number in `Trace.names`, worked out when first drawn."""
 
@@ -85,3 +95,19 @@ class Names:
         """The whole name where it fits, the short one cut to `width` cells where it does not."""
         whole, brief = self[number]
         return whole if cell_len(whole) <= width else cut(brief, width)
+
+    def classed(self, number: int, width: int) -> str:
+        """A kernel's name with its class before it; in a narrow bar the class says more than how a name begins."""
+        whole, brief = self[number]
+        word = class_of(self._names[number])
+        if not word:
+            return self.fitting(number, width)
+        decoded = decode(self._names[number])
+        brief = clean(decoded.display) if decoded.known and decoded.display else brief
+        told = brief if word in brief else f"{word} · {brief}"
+        for text in (whole if word in whole else f"{word} · {whole}", told):
+            if cell_len(text) <= width:
+                return text
+        if len(word) + 3 < width:
+            return cut(told, width)
+        return word if len(word) <= width else cut(brief, width)

@@ -22,7 +22,8 @@ from tui.trace.cells import Cells, cells, counter_cells
 from tui.trace.kinds import Kind
 from tui.trace.trace import Trace
 from tui.trace.viewport import Viewport
-from tui.widgets.bars import Decoration, Dressed, busiest, deepest, dress, levels, strips
+from tui.widgets.bars import Decoration, Dressed, Texts, busiest, deepest, dress, levels, strips
+from tui.widgets.event_notes import EventNotes
 from tui.widgets.gap_labels import GapLabels
 from tui.widgets.lane_lines import Content, LaneLines, Line, rank_rows, rows_of
 from tui.widgets.link_line import End, link_cells
@@ -79,8 +80,10 @@ class Timeline(Painted):
         self._link: tuple[int, int] | None = None
         self._link_cells: dict[int, list[tuple[int, str]]] = {}
         self._gap_labels: GapLabels | None = None
+        self._notes: EventNotes | None = None
         self._labelled = True
         self._gap_cells: dict[int, list[tuple[int, str]]] = {}  # by lane
+        self._note_cells: dict[tuple[int, int], list[tuple[int, str]]] = {}  # by lane and row
         self._pressed: int | None = None
         self._dragging = False
 
@@ -122,14 +125,15 @@ class Timeline(Painted):
             self._link_cells = {} if self._frame is None else self._draw_link(self._frame.viewport, self.size)
             self.repaint(sorted({*before, *self._link_cells}))
 
-    def label_gaps(self, labels: GapLabels) -> None:
-        """Why the GPUs were idle is known now."""
-        self._gap_labels = labels
+    def annotate(self, labels: GapLabels, notes: EventNotes) -> None:
+        """Why the GPUs were idle is known now, and what single events have to say."""
+        self._gap_labels, self._notes = labels, notes
         self.repaint()
 
     def toggle_labels(self) -> bool:
-        """Show or hide them; whether they are shown now."""
+        """Show or hide them, and kernels' classes; whether they are shown now."""
         self._labelled = not self._labelled
+        self._labels.clear()
         self.repaint()
         return self._labelled
 
@@ -174,6 +178,7 @@ class Timeline(Painted):
         self._link_cells = self._draw_link(viewport, size)
         labels = self._gap_labels if self._labelled else None
         self._gap_cells = {} if labels is None else labels.cells(viewport)
+        self._note_cells = {} if self._notes is None or not self._labelled else self._notes.cells(viewport)
         if len(self._labels) > LABELS_KEPT:
             self._labels.clear()
 
@@ -193,8 +198,11 @@ class Timeline(Painted):
                 shown = frame.lines[y]
                 if shown.first:
                     _write(dressed, row, self._gap_cells.get(shown.lane, ()), BLANK)
+                if shown.content is Content.ROW:
+                    _write(dressed, row, self._note_cells.get((shown.lane, shown.row), ()), BLANK)
                 _write(dressed, row, self._link_cells.get(y, ()), _LINK)
-            made = strips(dressed, self.trace, self._names, self._labels, self.palette.cells)
+            texts = Texts(self._names, self._labels, self._labelled, self._notes if self._labelled else None)
+            made = strips(dressed, self.trace, texts, self.palette.cells)
             painted = dict(zip(with_events, made, strict=True))
         return [painted[y] if y in painted else self._other_line(y, frame, size.width) for y in ys]
 

@@ -1,9 +1,10 @@
-"""Real traces: what each must say (expected.py), what no answer may do, and the same facts read by hand from JSON."""
+"""Real traces: what each must say (expectations/), what no answer may do, and the same facts read by hand from JSON."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import random
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -15,19 +16,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.analysis.patterns.expected import EXPECTED, OTHERS
+from tests.analysis.patterns.other_peoples import OTHERS
+from tests.analysis.patterns.read_expectations import expectations
 from tui.analysis.patterns import PATTERNS, Checker, Finding, Scope, State, scopes
 from tui.trace.loader import load
 
+EXPECTED = expectations()
 TRACES = Path(__file__).resolve().parents[3] / "../shared/traces"
 SMALL = 500_000
 """Bytes of a file that is looked at in all kinds of scopes: a test must not take a minute."""
 
 _NOT_TRACES = (".md", ".tsv", ".txt", ".key_averages.json", ".xz")
 PUBLIC = sorted(
-    path
-    for path in (TRACES / "public").rglob("*")
-    if path.is_file() and not path.name.endswith(_NOT_TRACES) and path.stat().st_size < SMALL
+    path for path in (TRACES / "public").rglob("*") if path.is_file() and not path.name.endswith(_NOT_TRACES)
 )
 
 
@@ -52,9 +53,22 @@ def test_says_what_reading_it_says(name: str) -> None:
     checker = checker_of(name)
     findings = checker.check()
     expected = EXPECTED[name]
-    assert named(findings, State.FIRED) == set(expected.fired.split())
-    assert named(findings, State.CANNOT_TELL) == set(expected.cannot_tell.split())
+    says = {found.id: found.state for found in findings}
+    differ = [
+        f"{one}: {says.get(one)}, not {state} ({expected.why[one]})"
+        for one, state in expected.states.items()
+        if says.get(one) is not state
+    ]
+    assert not differ, "\n".join(differ)
     assert checker.verdict(findings=findings).regime.value == expected.regime
+
+
+def test_every_trace_has_its_expectation_and_every_expectation_all_patterns() -> None:
+    assert all(set(one.states) == set(PATTERNS) for one in EXPECTED.values())
+    if TRACES.exists():
+        ending = ".pt.trace.json.gz"
+        files = [*TRACES.glob(f"*{ending}"), *TRACES.glob(f"*_4ranks/*{ending}")]
+        assert {str(path.relative_to(TRACES)).removesuffix(ending) for path in files} == set(EXPECTED)
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -102,17 +116,33 @@ def scopes_of(checker: Checker) -> list[Scope]:
     return found
 
 
+def random_scopes(checker: Checker, name: str, count: int) -> list[Scope]:
+    """Ranges of every length, from a microsecond up to more than the trace, that begin anywhere near it: the same in
+    each run, others for each trace."""
+    draw = random.Random(name)
+    first, last = checker.trace.span
+    span = max(last - first, 1000)
+    found = []
+    for _ in range(count):
+        length = int(1000 * (1.2 * span / 1000) ** draw.random())
+        t0 = first + int(draw.uniform(-0.1, 1.05) * span)
+        found.append(scopes.time_range(t0, t0 + max(length, 1)))
+    return found
+
+
 @pytest.mark.parametrize("name", EXPECTED)
 def test_holds_together_in_every_scope(name: str) -> None:
     checker = checker_of(name)
-    for scope in scopes_of(checker):
+    for scope in [*scopes_of(checker), *random_scopes(checker, name, 8)]:
         holds_together(checker, scope)
 
 
 @pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.name)
 def test_no_pattern_stumbles_over_other_peoples_traces(path: Path) -> None:
     checker = Checker(load(str(path), cache=False))
-    for scope in scopes_of(checker):
+    small = path.stat().st_size < SMALL
+    fixed = scopes_of(checker) if small else [checker.whole]
+    for scope in [*fixed, *random_scopes(checker, path.name, 8 if small else 3)]:
         holds_together(checker, scope)
 
 

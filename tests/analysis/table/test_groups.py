@@ -52,7 +52,7 @@ def test_shapes_keep_names_apart(tmp_path: Path) -> None:
 
 
 def test_shapes_of_a_sample_are_the_files() -> None:
-    sample = find("gpt2_train_stack_memory").path
+    sample = find("train_gpt_stack_memory").path
     profile = Profile(load(str(sample), cache=False))
     table = profile.table(By.SHAPE)
     plain = profile.table()

@@ -61,7 +61,7 @@ def test_a_row_of_kernels_names_the_operators_that_launched_them() -> None:
 
 
 def test_every_row_of_a_sample_splits_without_a_rest() -> None:
-    trace_ = load(str(find("gpt2_train_stack_memory").path), cache=False)
+    trace_ = load(str(find("train_gpt_stack_memory").path), cache=False)
     profile = Profile(trace_)
     for by in (By.NAME, By.CLASS, By.STEP):
         table = profile.table(by)

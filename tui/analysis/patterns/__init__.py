@@ -88,6 +88,10 @@ class Checker:
         """Idle stretches of all devices between two times, cut to them, each with its reason."""
         return self.finder.gaps.within(t0, t1)
 
+    def notes(self) -> dict[int, str]:
+        """What single events have to say on the lanes, by event: the trailing sync, what it covered."""
+        return cpu_lane.sync_note(self.view(self.whole))
+
     def warm(self) -> None:
         """Compute what all scopes share, so that the first viewport is answered as fast as the others."""
         self.check()

@@ -30,18 +30,22 @@ class Asking:
         self._offset = 0 if met is None else met.ranks.all[place].first
         self._lock = threading.Lock()
         self._latest: Scope | None = None
+        self._warmed: tuple[Checked, Gaps, dict[int, str]] | None = None
         self._of_whole: Checked | None = None  # asked for again and again: every look at everything
 
     @property
     def whole(self) -> Scope:
         return self._checker.whole
 
-    def warm(self) -> tuple[Checked, Gaps]:
-        """The whole trace, and why its GPUs were idle; what later questions share is computed on the way."""
+    def warm(self) -> tuple[Checked, Gaps, dict[int, str]]:
+        """The whole trace, why its GPUs were idle, and notes on single events; what later questions share is computed
+        on the way."""
         with self._lock:
-            if self._of_whole is None:
+            if self._warmed is None:
                 self._of_whole = self._check(self._checker.whole)
-            return self._of_whole, self._checker.finder.gaps
+                notes = {event + self._offset: note for event, note in self._checker.notes().items()}
+                self._warmed = self._of_whole, self._checker.finder.gaps, notes
+            return self._warmed
 
     def check(self, scope: Scope) -> Checked | None:
         """None where another scope has been asked about since: nobody waits for this one any more."""

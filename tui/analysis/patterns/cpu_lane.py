@@ -221,15 +221,34 @@ def trailing_sync(view: View) -> Answer:
     sync = facts.rows(np.array([last]))
     if not len(view.cut(sync)):
         return absent("it is not in this range")
-    t0, t1 = int(sync.start[0]), int(sync.end[0])
-    covers = max((facts.busy(device).within(t0, t1) for device in facts.devices), default=0)
-    taken = t1 - t0
-    idle = 1 - covers / taken if taken else 0.0
+    taken = int(sync.duration[0])
+    covers = covered_by(facts, sync)
     return fired(
         f"{facts.name(last)} waits {us(taken)} after the last {'step' if len(facts.steps) else 'launch'} and covers "
-        f"{us(covers)} of GPU work: {percent(idle)} idle",
+        f"{us(covers)} of GPU work: {_idle(covers, taken)} idle",
         sync.row,
     )
+
+
+def covered_by(facts: Facts, sync: Rows) -> int:
+    """ns of GPU work during a wait, of the device that had most."""
+    t0, t1 = int(sync.start[0]), int(sync.end[0])
+    return max((facts.busy(device).within(t0, t1) for device in facts.devices), default=0)
+
+
+def _idle(covers: int, taken: int) -> str:
+    return percent(1 - covers / taken if taken else 0.0)
+
+
+def sync_note(view: View) -> dict[int, str]:
+    """What the wait that ends the recording covered, by its event; empty where none does."""
+    facts = view.facts
+    last = last_sync(view) if len(facts.calls) and len(facts.work) else -1
+    if last < 0:
+        return {}
+    sync = facts.rows(np.array([last]))
+    covers = covered_by(facts, sync)
+    return {last: f"covers {us(covers)} of GPU work: {_idle(covers, int(sync.duration[0]))} idle"}
 
 
 def last_sync(view: View) -> int:
@@ -255,25 +274,28 @@ def last_sync(view: View) -> int:
     meaning="an op copied its input first: a bias that seeds addmm, an out-of-place op, a layout that had to change",
     action="look at the op that is named: its in-place variant, a contiguous input, or a fused op avoids the copy",
     code="scores.masked_fill_(mask, float('-inf'))  # in place: no clone",
-    decided="A device-to-device copy whose outermost operator is not copy_, clone or to.",
+    decided="A device-to-device copy, or a kernel that copies for aten::clone, whose outermost operator is not copy_, "
+    "clone or to: another operator, or a library such as DDP's reducer, wanted it. Casts do not count.",
     weight=Weight.PROBLEM,
 )
 def hidden_copy(view: View) -> Answer:
     if missing := view.missing_gpu():
         return cannot_tell(missing)
-    copies = device_copies(view)
-    if not copies.any():
+    memory = device_copies(view)
+    copies = np.flatnonzero(memory | _layout_copies(view))
+    if not len(copies):
         return absent("no device-to-device copy")
-    outer = view.outer_op
-    known = copies & (outer >= 0)
+    outer = view.facts.outermost(np.maximum(view.work.launch[copies], 0), view.facts.calling)
+    known = (view.work.launch[copies] >= 0) & (outer >= 0)
     if not known.any():
         return cannot_tell("device-to-device copies ran, but no op is known to have launched them")
-    names = np.array([view.facts.name(int(op)) not in OWN_COPIES for op in outer[known]])
-    place = np.flatnonzero(known)[names]
+    copies, outer = copies[known], outer[known]
+    names = np.array([view.facts.name(int(op)) not in OWN_COPIES for op in outer])
+    place, outer = copies[names], outer[names]
     if not len(place):
         return absent("all device-to-device copies were asked for")
     rows = view.work.rows.where(place)
-    by = [view.facts.name(int(op)) for op in outer[place]]
+    by = [view.facts.name(int(op)) for op in outer]
     who = max(sorted(set(by)), key=by.count)
     time = view.covered(rows)
     return fired(
@@ -289,6 +311,16 @@ def device_copies(view: View) -> Bool:
     copy = work.kind == Kind.COPY
     rows = view.facts.names_that(work.rows.where(copy), _within_a_device)
     found: Bool = copy & np.isin(work.rows.row, rows.row)
+    return found
+
+
+def _layout_copies(view: View) -> Bool:
+    """bool[work]: kernels by which `aten::clone` copies, as for `.contiguous()` and `reshape`: a copy into another
+    layout is a kernel, where one of dense memory is a Memcpy. Casts (`_to_copy`) call no clone."""
+    facts, work = view.facts, view.work
+    found: Bool = work.is_class(KernelClass.COPY) & (work.kind == Kind.KERNEL) & (work.launch >= 0)
+    place = np.flatnonzero(found)
+    found[place] = facts.outermost(work.launch[place], facts.cloning) >= 0
     return found
 
 

@@ -313,12 +313,23 @@ class Facts:
             fresh[at] = False
         return marked
 
+    def _ops_called(self, pattern: str) -> Bool:
+        return np.bincount(self.named(pattern, Kind.OP).row, minlength=len(self.trace)) > 0
+
     @cached_property
     def aten(self) -> Bool:
         """bool[n]: operators of the dispatcher (`aten::mm`, `torchvision::nms`), no wrappers of autograd or compile."""
-        counts = np.zeros(len(self.trace), dtype=np.bool_)
-        counts[self.named(r"(?!autograd::|c10d::|torch::)\w+::\w", Kind.OP).row] = True
-        return counts
+        return self._ops_called(r"(?!autograd::|c10d::|torch::)\w+::\w")
+
+    @cached_property
+    def calling(self) -> Bool:
+        """bool[n]: `aten`, and what libraries name like operators (`torch.distributed.ddp.reducer::…`)."""
+        return self._ops_called(r"(?!autograd::|torch::autograd)[\w.]+::\w")
+
+    @cached_property
+    def cloning(self) -> Bool:
+        """bool[n]: `aten::clone`, which copies a tensor, into another layout or as it is."""
+        return self._ops_called(r"aten::clone$")
 
     @cached_property
     def aten_of_launch(self) -> tuple[I64, I64]:
@@ -395,5 +406,5 @@ class Facts:
 
     @cached_property
     def recorded_threads(self) -> bool:
-        """Whether any CPU thread was recorded at all."""
+        """Whether any CPU thread was recorded."""
         return any(lane.role is Role.THREAD and len(lane) for lane in self.trace.lanes)

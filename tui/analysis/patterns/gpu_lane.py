@@ -10,7 +10,7 @@ from tui.analysis.patterns.cpu_lane import device_copies
 from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_tell, fired
 from tui.analysis.patterns.registry import pattern
 from tui.analysis.patterns.repeats import one_off_gaps
-from tui.analysis.patterns.view import NO_GPU, NO_LINKS, NO_STEPS, View, percent, several, us
+from tui.analysis.patterns.view import NO_GPU, NO_LINKS, NO_STEPS, NOTHING_HERE, View, percent, several, us
 from tui.trace.arrays import I64
 from tui.trace.kinds import Kind
 
@@ -49,8 +49,9 @@ def buffer_request(view: View) -> Answer:
     "A gap in one step only",
     meaning="something outside your code, most likely the profiler or the system: the other steps do not have it",
     action="record more steps before you believe it",
-    decided="The gap before a piece of work against the median of the gaps at the same position of the other steps, "
-    "which launched the same work; in one step alone (else it recurs: idle-gap).",
+    decided="The gap before a piece of work, in which no stream of its GPU worked, against the median of the gaps at "
+    "the same position (by stream) of the other steps, which launched the same work; in one step alone (else it "
+    "recurs: idle-gap).",
     thresholds=(limits.ONE_OFF_RATIO, limits.ONE_OFF_MIN, limits.OTHERS),
     weight=Weight.ARTEFACT,
 )
@@ -66,16 +67,21 @@ def one_off_gap(view: View) -> Answer:
     found = one_off_gaps(repeats)
     inside = view.touches(found.begins, found.ends)
     if not inside.any():
-        return absent(f"{len(repeats.steps)} steps of {repeats.work.shape[1]:,} pieces of work compared")
+        return absent(f"{len(repeats.steps)} steps of {repeats.rows.shape[1]:,} pieces of work compared")
     after = repeats.rows[found.step[inside], found.place[inside]]
     gap, usual = (found.ends - found.begins)[inside], found.usual[inside]
     worst = int(gap.argmax())
     number = facts.steps.number[repeats.steps[found.step[inside][worst]]]
-    # The gap, not what follows it, is what must lie in the scope: its ends are the work around it.
+    # The gap, not what follows it, is what must lie in the scope: its ends are the work around it, and a scope inside
+    # the gap has neither.
+    around = (np.sort(after), np.sort(repeats.before[found.step[inside], found.place[inside]]), view.something())
+    evidence = _overlapping(view, *around)
+    if not len(evidence):
+        return cannot_tell(NOTHING_HERE)
     return fired(
         f"{several(len(after), 'gap')}, the longest in step #{number}: {us(int(gap[worst]))} before "
         f"{facts.short(int(after[worst]))}, elsewhere {us(float(usual[worst]))}",
-        _overlapping(view, np.sort(after), np.sort(repeats.rows[found.step[inside], found.place[inside] - 1])),
+        evidence,
     )
 
 

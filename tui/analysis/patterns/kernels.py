@@ -183,7 +183,8 @@ def _has_tensor_cores(view: View, row: int) -> bool | None:
     "0 % occupancy that is not",
     meaning="the profiler's estimate reads 0 for launches by the driver's API and for grids of a few blocks",
     action="trust the computed occupancy in the footprint panel instead",
-    decided="Kernels, the heaviest first, whose `est. achieved occupancy %` in the trace is 0.",
+    decided="Of the twelve kernels that take most GPU time in the scope, those whose `est. achieved occupancy %` in "
+    "the trace is 0. Lighter ones are not read: nobody tunes those.",
 )
 def occupancy_misread(view: View) -> Answer:
     if missing := view.missing_gpu():
@@ -203,7 +204,9 @@ def occupancy_misread(view: View) -> Answer:
         if value == 0:
             zero.append(one)
     if not zero:
-        return absent(f"{several(read, 'kernel')} read") if read else cannot_tell("the trace reports no occupancy")
+        if not read:
+            return cannot_tell("the trace reports no occupancy")
+        return absent(f"none of the {several(read, 'heaviest kernel')} reads 0 %")
     rows = work.rows.where(kernels[np.isin(group, zero)])
     worst = int(work.rows.row[first[zero[0]]])
     call = int(view.trace.links.launch_of[worst])

@@ -8,7 +8,8 @@ from tui.analysis.patterns import thresholds as limits
 from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_tell, fired
 from tui.analysis.patterns.regime import measure
 from tui.analysis.patterns.registry import pattern
-from tui.analysis.patterns.view import NO_LINKS, NOTHING_HERE, View, percent, several, us
+from tui.analysis.patterns.view import NO_CPU, NO_LINKS, NOTHING_HERE, View, percent, several, us
+from tui.trace.arrays import Bool
 
 
 @pattern(
@@ -76,10 +77,11 @@ def compute_bound(view: View) -> Answer:
 @pattern(
     "hotspot",
     Section.TABLE,
-    "One kernel takes most of the GPU's time",
+    "One kernel or op takes most of the GPU's time",
     meaning="whatever else is improved, this one decides",
     action="start there: its shapes, its precision, a fused or a tuned replacement",
-    decided="GPU time summed by kernel name in the scope; the first has at least the limit of all, and others ran too.",
+    decided="GPU time summed by kernel name in the scope, then by the innermost operator that launched it; the first "
+    "has at least the limit of all.",
     thresholds=(limits.HOTSPOT,),
 )
 def hotspot(view: View) -> Answer:
@@ -90,15 +92,38 @@ def hotspot(view: View) -> Answer:
     total = float(time.sum())
     top = int(time.argmax())
     share = time[top] / total if total else 0.0
+    place, who, unit = names == top, view.facts.short(int(view.work.rows.row[int((names == top).argmax())])), "run"
+    kernel = share
     if share < limits.HOTSPOT.value:
-        return absent(f"the heaviest kernel takes {percent(share)} of GPU time")
-    rows = view.work.where(names == top).rows
+        share, place = _by_operator(view, total)
+        unit = "piece"
+        who = view.facts.name(int(view.inner_op[int(place.argmax())])) if place.any() else ""
+    if share < limits.HOTSPOT.value:
+        by = f", the heaviest op {percent(share)}" if who else ""
+        return absent(f"the heaviest kernel takes {percent(kernel)} of GPU time{by}")
+    rows = view.work.rows.where(place)
+    of = " of work, of several kernels" if unit == "piece" else ""
     return fired(
-        f"{view.facts.short(int(rows.row[0]))} takes {percent(share)} of GPU time: {us(time[top])} in "
-        f"{several(len(rows), 'run')}",
+        f"{who} takes {percent(share)} of GPU time: {us(float(view.work_time[place].sum()))} in "
+        f"{several(len(rows), unit)}{of}",
         rows.row,
         min(view.covered(rows), view.scope.length),
     )
+
+
+def _by_operator(view: View, total: float) -> tuple[float, Bool]:
+    """(share of GPU time of the operator that launched most, bool[work]: what it launched). Wrappers of autograd and of
+    compiled code are no operators: below one of them lies a whole model."""
+    inner = view.inner_op
+    known = (inner >= 0) & view.facts.aten[np.maximum(inner, 0)]
+    if not known.any() or not total:
+        return 0.0, known
+    name = view.trace.name[inner[known]]
+    time = np.bincount(name, weights=view.work_time[known])
+    top = int(time.argmax())
+    chosen = known.copy()
+    chosen[known] = name == top
+    return float(time[top]) / total, chosen
 
 
 @pattern(
@@ -142,12 +167,13 @@ def call_count(view: View) -> Answer:
     "The cost lies below this row",
     meaning="a large total with a small self time: the work is done by what it calls",
     action="follow its children; the row to improve is further down",
-    decided="Among the ops and annotations with the largest totals: total time at least so many times the self time.",
+    decided="Among the ops and annotations with the largest totals (no steps: what they cost always lies below them): "
+    "total time at least so many times the self time.",
     thresholds=(limits.CHILDREN_RATIO, limits.CHILDREN_TOP),
 )
 def cost_in_children(view: View) -> Answer:
-    if missing := view.missing_ops():
-        return cannot_tell(missing)
+    if not len(view.facts.ranges):
+        return cannot_tell(NO_CPU)
     table = view.cut(view.facts.ranges)
     if not len(table):
         return absent("no op in this range")
