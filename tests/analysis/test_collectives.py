@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sample_traces import find
 from tests.ranks import Collective, Run, late_rank
 from tests.trace.ranks_reference import joined
 from tests.trace.test_meetings import SETS, merged, shared
@@ -196,3 +197,19 @@ def test_the_straggler_of_shared_ranks(name: str, rank: int) -> None:
     found = straggler(shared(name)[1])
     assert found.fired
     assert found.answer.seen.startswith(f"rank {rank} comes last to {'60 of 60' if name == 'fsdp' else '5 of 8'} ")
+
+
+def test_the_late_rank_of_the_sample() -> None:
+    """`train_gpt --late-rank 1` on two H200: that rank sleeps before each backward."""
+    folder = find("train_gpt_2ranks").path
+    trace = merged(sorted(folder.glob("*.json.gz")))
+    found = straggler(trace)
+    assert found.fired
+    assert found.answer.seen.startswith("rank 1 comes last to 4 of 4 collectives")
+    assert trace.ranks is not None
+    assert [rank.clock.how.value for rank in trace.ranks.all] == ["shared base time"] * 2
+    met = of(trace)
+    assert met.waiting(0).total > 100 * met.waiting(1).total
+    (exposed,), _ = RanksChecker(trace).check(scopes.whole(trace), ["exposed-comm"])
+    assert exposed.answer.seen.startswith("rank 0")
+    assert "of it waiting for the last rank" in exposed.answer.seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -111,6 +112,28 @@ async def test_a_click_opens_a_rank_and_picks_an_event(shown: Trace) -> None:
         place = next(x for x in range(drawn.size.width) if drawn.event_at(x, 2) >= 0)
         await pilot.click(drawn, offset=Offset(place, 2))
         assert screen.trace.event(screen.walk.selected).lane.rank == 2
+
+
+async def test_a_rank_that_recorded_nothing(tmp_path: Path) -> None:
+    run = late_rank(3)
+    for step in run.steps:
+        for one in step:
+            one.arrive = [one.arrive[0], None, one.arrive[2]]
+    paths = run.write(tmp_path)
+    told = json.loads(paths[1].read_text())
+    paths[1].write_text(json.dumps({**told, "traceEvents": told["traceEvents"][:1]}))
+    shown = merged(paths)
+    assert shown.ranks is not None
+    assert [len(rank.trace) for rank in shown.ranks.all] == [21, 0, 21]
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await settled(pilot)
+        lines = text_of(screen).splitlines()
+        line = next(line for line in lines if "rank 1" in line)
+        assert line.split("│")[1].strip() == ""
+        for key in ("down", "down", "down", "up", "space", "right", "t", "escape", "T", "escape", "c", "x", "}", "G"):
+            await pilot.press(key)
+            await settled(pilot)
+        assert screen.app.is_running
 
 
 async def test_hidden_and_shown_again(shown: Trace) -> None:

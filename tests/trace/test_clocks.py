@@ -110,6 +110,18 @@ def test_nothing_in_common(tmp_path: Path) -> None:
     assert [(clock.how, clock.shift) for clock in found] == [(Aligned.NONE, 0)] * 2
 
 
+def test_a_rank_that_recorded_nothing_does_not_set_the_others_apart(tmp_path: Path) -> None:
+    """Times of a real run count from a base months ago: an empty rank's 0 is not one of them."""
+    run = late_rank(3)
+    run.shifts = (4e12,) * 3
+    paths = run.write(tmp_path)
+    told = json.loads(paths[1].read_text())
+    paths[1].write_text(json.dumps({**told, "traceEvents": told["traceEvents"][:1]}))
+    found = clocks(merged(paths))
+    assert [clock.how for clock in found] == [Aligned.BASE] * 3
+    assert max(clock.shift for clock in found) < 10_000_000
+
+
 def test_one_rank_that_no_other_met(tmp_path: Path) -> None:
     run = late_rank(3)
     run.bases = (1, 2, 3)

@@ -28,9 +28,12 @@ _SHARE = 0.9
 def align(traces: Sequence[Trace], meetings: Meetings) -> list[Clock]:
     """For each rank what to add to its times, so that the earliest of all begins at 0."""
     begin = np.array([_base(trace) + trace.origin for trace in traces], np.int64)
+    some = np.array([len(trace) > 0 for trace in traces])
+    if some.any():
+        begin[~some] = begin[some].min()  # a rank that recorded nothing has no time to compare
     of_one_run = int(begin.max() - begin.min()) < _DAY
     by_epoch = int(begin.min()) > _EPOCH
-    bases = {_base(trace) for trace in traces}
+    bases = {_base(trace) for trace, any_events in zip(traces, some.tolist(), strict=True) if any_events} or {0}
     # What remains are small numbers: floats of these are exact.
     wall = (begin - begin.min()).astype(np.float64)
     ends, known = _ends(traces, meetings)

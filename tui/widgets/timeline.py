@@ -274,7 +274,7 @@ class Timeline(Painted):
 
     def _other_line(self, y: int, frame: Frame, width: int) -> Strip:
         line = frame.lines[y] if y < len(frame.lines) else None
-        if line is None:
+        if line is None or line.content is Content.RANK:  # a rank that recorded nothing
             return self._blank(width)
         if line.content is Content.COUNTER:
             return self._counter(line, frame.viewport)
