@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from tui.commands import UsageError
-from tui.commands.time_range import HELP, times_of
 from tui.commands.loading import add_rank, add_trace, load, one_rank
+from tui.commands.time_range import HELP, times_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

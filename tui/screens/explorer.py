@@ -8,7 +8,7 @@ leads to are imported behind the first frame (`app.py`), not before it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import events
