@@ -83,24 +83,29 @@ class PeakMemory:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a key caused: seconds to the end of the first frame, to the last byte of all, and bytes written."""
+    """What a key caused: seconds to the end of the first frame, to the last byte of all, and the bytes of both."""
 
     first: float
     last: float
     size: int
+    first_size: int
 
 
 class Terminal:
     """A program in a pseudo-terminal of `columns` x `rows`, its output counted and timed.
 
     It answers the one question that the program asks of a modern terminal (synchronised output: yes), so
-    that frames end in a mark that can be timed.
+    that frames end in a mark that can be timed. `burst`: where what is between does not pass that mark on, a frame is
+    over when nothing has come for so many seconds.
     """
 
     SYNC_QUERY, SYNC_ANSWER = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
     FRAME_END = b"\x1b[?2026l"
 
-    def __init__(self, command: Sequence[str], columns: int = 200, rows: int = 50, **environment: str) -> None:
+    def __init__(
+        self, command: Sequence[str], columns: int = 200, rows: int = 50, burst: float = 0.0, **environment: str
+    ) -> None:
+        self._burst = burst
         self.started = time.perf_counter()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
@@ -144,16 +149,20 @@ class Terminal:
         self.settle(quiet)
         before = len(self.output)
         sent = time.perf_counter()
-        first = 0.0
+        first, first_size = 0.0, 0
         os.write(self.fd, keys)
         self.read(1.0)
         while True:
-            if not first and self.output.find(self.FRAME_END, before) >= 0:
-                first = self.last - sent
+            if not first:
+                over = not self.read(self._burst) if self._burst else self.output.find(self.FRAME_END, before) >= 0
+                if self._burst and not over:
+                    continue
+                if over:
+                    first, first_size = self.last - sent, len(self.output) - before
             if not self.read(quiet):
                 break
-        last = self.last - sent
-        return Answer(first or last, last, len(self.output) - before)
+        last, size = self.last - sent, len(self.output) - before
+        return Answer(first or last, last, size, first_size or size)
 
     def close(self) -> None:
         try:

@@ -44,7 +44,17 @@ def test_importing_a_layer_imports_nothing_above_it(package: str, forbidden: tup
 def test_nothing_heavy_is_imported_before_the_first_frame() -> None:
     code = (
         "import sys, tui.app, tui.commands.open\n"
-        "print(sorted({'numpy', 'orjson', 'isal', 'tui.screens.explorer', 'tui.trace.trace'} & sys.modules.keys()))"
+        "heavy = {'numpy', 'orjson', 'isal', 'tui.trace.trace', 'tui.analysis'}\n"
+        "print(sorted((heavy | {'tui.screens.start', 'tui.screens.explorer'}) & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+def test_the_loader_is_started_before_the_event_loop_is_imported() -> None:
+    code = (
+        "import sys, tui.commands.open, tui.trace.opening\n"
+        "print(sorted({'asyncio', 'numpy', 'textual', 'rich'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout == "[]\n", done.stdout + done.stderr

@@ -26,17 +26,19 @@ from textual.worker import WorkerFailed
 
 from tui.recent import remember
 from tui.screens.loading import LoadingScreen
-from tui.screens.start import StartScreen
-from tui.specs import check, resolve
+from tui.specs import named
 from tui.themes import THEMES
 from tui.trace.cache import prune
 from tui.trace.opening import Opening
+from tui.trace.opening_ranks import RanksOpening
 
 if TYPE_CHECKING:
     from tui.runs.request import Request
     from tui.screens.explorer import ExplorerScreen
     from tui.screens.run import RunScreen
     from tui.screens.running import RunningScreen
+    from tui.screens.start import StartScreen
+    from tui.trace.remote import Listed
 
 YOUNG_OBJECTS = 2_000
 """New objects after which a frame is followed by a small collection: a painted frame makes some thousands in cycles,
@@ -57,7 +59,7 @@ class TorchprofApp(App[None]):
 
     def __init__(
         self,
-        opening: Opening | None = None,
+        opening: Opening | RanksOpening | None = None,
         *,
         theme: str = "dark",
         cache: bool = True,
@@ -71,16 +73,17 @@ class TorchprofApp(App[None]):
         self.failure: str | None = None
         self.explored = asyncio.Event()  # set when lanes are on screen, or never will be
         self._first = opening
-        self._shown: Opening | None = None
+        self._shown: Opening | RanksOpening | None = None
         self._cache = cache
         self._at = at
+        self._replaced = False  # whether there was a trace before the one that is shown
         self._debug_errors = debug
         self._environment = dict(os.environ)  # what a run is to find: we set some of it for ourselves
 
     def on_mount(self) -> None:
         # Over the app's own empty screen, which always stays at the bottom: a screen that was not pushed cannot be
         # switched away from.
-        self.push_screen(StartScreen() if self._first is None else self._loading(self._first))
+        self.push_screen(_start_screen() if self._first is None else self._loading(self._first))
         # A closed ssh connection or a kill must still put the terminal and our temporary folders in order.
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGHUP, signal.SIGTERM):
@@ -90,8 +93,8 @@ class TorchprofApp(App[None]):
     # -- opening -------------------------------------------------------------------------------------------
 
     def action_open_another(self) -> None:
-        if not self._busy() and not isinstance(self.screen, StartScreen):
-            self.push_screen(StartScreen(over=self._shown is not None))
+        if not self._busy() and self.screen.TITLE != "start":
+            self.push_screen(_start_screen(over=self._shown is not None))
 
     def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
         self._open(message.spec)
@@ -100,9 +103,9 @@ class TorchprofApp(App[None]):
         self.pop_screen()
 
     @work(exclusive=True, group="open")
-    async def _open(self, spec: str) -> None:
+    async def _open(self, *specs: str) -> None:
         try:
-            opening = await asyncio.to_thread(self._started, spec)
+            opening = await asyncio.to_thread(self._started, specs)
         except (OSError, ValueError) as error:
             from tui.trace.loader import describe
 
@@ -110,19 +113,19 @@ class TorchprofApp(App[None]):
             return
         await self.push_screen(self._loading(opening))
 
-    def _started(self, spec: str) -> Opening:
-        path = resolve(spec)
-        check(path)
-        opening = Opening(path, spec, cache=self._cache)
+    def _started(self, specs: tuple[str, ...]) -> Opening | RanksOpening:
+        opening = named(specs).opening(cache=self._cache)
         opening.start()
         return opening
 
-    def _loading(self, opening: Opening) -> LoadingScreen:
+    def _loading(self, opening: Opening | RanksOpening) -> LoadingScreen:
         return LoadingScreen(opening, prepare=_import_explorer)
 
     async def on_loading_screen_opened(self, message: LoadingScreen.Opened) -> None:
         before, self._shown = self._shown, message.opening
         self.failure = None
+        if before is None:
+            gc.freeze()  # what lives now is the program, which the collector need never look at
         from tui.screens.explorer import ExplorerScreen
 
         screen = ExplorerScreen(message.trace)
@@ -130,13 +133,14 @@ class TorchprofApp(App[None]):
             while len(self.screen_stack) > 2:
                 await self.pop_screen()
             await self.switch_screen(screen)
+        self._replaced = before is not None
         if before is not None:
             before.close()
         screen.call_after_refresh(self._settle, screen)
         self.run_worker(asyncio.to_thread(_keep_house, message.opening.spec), group="house")
 
     async def on_loading_screen_folder_found(self, message: LoadingScreen.FolderFound) -> None:
-        await self.switch_screen(StartScreen(over=self._shown is not None, elsewhere=(message.name, message.found)))
+        await self.switch_screen(_start_screen(self._shown is not None, (message.name, message.found)))
         self.explored.set()
 
     def on_loading_screen_failed(self, message: LoadingScreen.Failed) -> None:
@@ -151,7 +155,7 @@ class TorchprofApp(App[None]):
         if len(self.screen_stack) > 2:
             await self.pop_screen()
         else:
-            await self.switch_screen(StartScreen())
+            await self.switch_screen(_start_screen())
 
     # -- recording -----------------------------------------------------------------------------------------
 
@@ -179,7 +183,7 @@ class TorchprofApp(App[None]):
             return
         from tui.runs.past import asked_for
 
-        asked = asked_for(self._shown.spec)
+        asked = asked_for(self._shown.path)
         if asked is None:
             self.notify("nothing says how this trace was recorded; R records a run", markup=False)
         else:
@@ -200,11 +204,9 @@ class TorchprofApp(App[None]):
         return RunningScreen(request, cwd, self._environment)
 
     def on_running_screen_recorded(self, message: RunningScreen.Recorded) -> None:
-        if message.traces > 1:
-            self.notify(f"the first of {message.traces} traces; o lists the others", markup=False)
-        elif self._shown is not None:  # whose lanes lie below, until the new ones are there
+        if self._shown is not None:  # whose lanes lie below, until the new ones are there
             self.notify("the trace before this one is kept: o lists it, below this one", markup=False)
-        self._open(message.trace)
+        self._open(*message.traces)
 
     def on_run_screen_left(self) -> None:
         self.pop_screen()
@@ -215,7 +217,7 @@ class TorchprofApp(App[None]):
     # -- garbage -------------------------------------------------------------------------------------------
 
     def _settle(self, screen: ExplorerScreen) -> None:
-        """Lanes are on screen. What lives now lives long: the collector never looks at it again."""
+        """Lanes are on screen. From here on garbage is collected where it disturbs nobody: `post_display_hook`."""
         if self._at is not None:
             from tui.messages import PromptClosed
 
@@ -224,10 +226,9 @@ class TorchprofApp(App[None]):
             if problem:
                 self.notify(problem, title="--at", severity="warning", markup=False)
             screen.post_message(PromptClosed("go to"))  # and it shows where it is now
-        gc.unfreeze()  # the trace before this one may go
-        gc.collect()
-        gc.freeze()
         gc.disable()
+        if self._replaced:
+            gc.collect()  # the trace before this one may go; a tenth of what it takes with the program itself
         self.explored.set()
 
     def on_unmount(self) -> None:
@@ -277,9 +278,18 @@ class TorchprofApp(App[None]):
         return log.name
 
 
+def _start_screen(over: bool = False, elsewhere: tuple[str, list[Listed]] | None = None) -> StartScreen:
+    from tui.screens.start import StartScreen  # which a program that is started with a trace does not begin with
+
+    return StartScreen(over=over, elsewhere=elsewhere)
+
+
 def _keep_house(spec: str) -> None:
     """What nobody waits for, and what a slow home folder may take its time for."""
-    remember(spec)
+    for screen in ("table", "tree", "guess", "help"):  # where a key of the explorer leads to
+        importlib.import_module(f"tui.screens.{screen}")
+    if spec:
+        remember(spec)
     prune()
 
 

@@ -24,10 +24,14 @@ COMMANDS = {
     "table": "what takes the most: the profiler's table, as prof.key_averages() has it",
     "check": "what is slow and why: the cheatsheet's patterns, as a list or as JSON",
     "chain": "what led to an event: steps, ops, the launch, the kernel and what it takes of the GPU",
+    "slice": "a range of a trace as a small trace of its own, links kept whole",
     "snapshot": "what the screen shows after some keys, as SVG or text",
     "cache": "what is kept of opened traces, and how to remove it",
 }
 """Each is a module of `tui.commands` with `add_arguments(parser)` and `run(options) -> exit status`."""
+
+UNPACKING = frozenset(("open", "info", "table", "check", "chain", "slice", "snapshot"))
+"""Commands that read a trace."""
 
 EPILOG = f"""\
 commands:
@@ -38,6 +42,7 @@ examples:
   {PROGRAM} sample:matmul_add_64_cold_eager  a first trace to learn on
   {PROGRAM} trace.json.gz                    any trace that torch.profiler exported
   {PROGRAM} run -- python train.py --lr 1e-4   profile your own program, unchanged
+  {PROGRAM} runs/ddp/                        the ranks of one run, a file each, as one
   {PROGRAM} gpu-box:runs/trace.json.gz       a trace on another host, over your own ssh
   zcat trace.json.gz | {PROGRAM} -           from a pipe
   {PROGRAM} ./info                           a trace whose file is called like a command
@@ -90,7 +95,11 @@ def _run(words: list[str]) -> int:
     parser = _parser(name)
     command.add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    if name in UNPACKING:
+        parser.add_argument("--unpack-all", action="store_true", help="also what unpacks to over 200 times its size")
     options = parser.parse_args(rest)
+    if getattr(options, "unpack_all", False):
+        os.environ["TORCHPROF_TUI_UNPACK_ALL"] = "1"  # for the process that decodes, too
     if name == "open":
         _no_stray_command(options.trace)  # behind options, where the first look could not tell
     status: int = command.run(options)
@@ -124,5 +133,7 @@ def _no_stray_command(words: list[str]) -> None:
 
 
 def _fail(line: str) -> int:
-    print(f"{PROGRAM}: {' '.join(line.split())}", file=sys.stderr)
+    # A file's name, or what stands in it, may hold what a terminal would act on.
+    shown = "".join(c if c.isprintable() else "·" for c in " ".join(line.split()))
+    print(f"{PROGRAM}: {shown}", file=sys.stderr)
     return 2

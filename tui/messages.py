@@ -7,6 +7,7 @@ Times are ns from the trace's first event, fractional where a pointer stands bet
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
@@ -16,6 +17,9 @@ from tui.analysis.kernel_facts import KernelFacts
 from tui.analysis.patterns import Gaps
 from tui.analysis.patterns.asking import Checked
 from tui.analysis.ranges import RangeTime
+
+if TYPE_CHECKING:
+    from tui.analysis.doctor.remarks import Diagnosis
 
 
 @dataclass
@@ -150,18 +154,21 @@ class ChainRead(Message):
 
 @dataclass
 class TraceChecked(Message):
-    """The cheatsheet of the whole trace, why its GPUs were idle, and what single events have to say, by event."""
+    """The cheatsheet of the whole trace (of several ranks that at `place`), why its GPUs were idle, and what single
+    events have to say, by event."""
 
     checked: Checked
     gaps: Gaps
     notes: dict[int, str]
+    place: int = 0
 
 
 @dataclass
 class ScopeChecked(Message):
-    """The cheatsheet of what one looks at."""
+    """The cheatsheet of what one looks at; of several ranks that at `place`."""
 
     checked: Checked
+    place: int = 0
 
 
 @dataclass
@@ -169,3 +176,18 @@ class RangeRead(Message):
     """The statistics of a marked range."""
 
     range: RangeTime
+
+
+@dataclass
+class Diagnosed(Message):
+    """What the trace doctor says."""
+
+    diagnosis: Diagnosis
+
+
+@dataclass
+class SliceWritten(Message):
+    """A slice of the trace was written, or was not: the line that says so."""
+
+    line: str
+    failed: bool

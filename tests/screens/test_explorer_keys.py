@@ -143,6 +143,8 @@ async def test_panels() -> None:
         assert "[range]" in text_of(screen)
         assert "No range is marked" in text_of(screen)
         await pilot.press("tab")
+        assert "[doctor]" in text_of(screen)
+        await pilot.press("tab")
         assert "[details]" in text_of(screen)
         await pilot.press("i")
         await pilot.pause()

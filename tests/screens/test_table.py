@@ -181,7 +181,7 @@ async def test_every_tab_and_group_of_a_real_trace(size: tuple[int, int]) -> Non
             await look()
         lines = [line for said in seen for line in said.split("\n")]
         assert all(len(line) <= size[0] for line in lines)
-        assert "GPT2Block" in "".join(seen) or size[1] < 40  # further down on a small screen
+        assert "Block_1" in "".join(seen) or size[1] < 40  # further down on a small screen
         for part in ("by shape", "by class", "[memory]", "[copies]", "peak"):
             assert any(part in said for said in seen), part
 

@@ -236,6 +236,13 @@ def test_what_is_not_plain_is_refused_and_changes_nothing(odd: str) -> None:
     assert (events.names, events.categories, events.tracks) == (["aten::mm"], ["", "cpu_op"], [("1", "2")])
 
 
+def test_entries_without_a_comma_between_them_are_refused() -> None:
+    scan = ByteScan(Columns(Tally()))
+    text = ",\n".join(one(k) for k in range(9))
+    assert scan.take(memoryview(f"\n{text}\n{one(9)}".encode()), BETWEEN) is None
+    assert scan.take(memoryview(f"\n{text},\n{one(9)}".encode()), BETWEEN) is not None
+
+
 def test_zeros_in_front_are_well_where_they_are_no_number() -> None:
     scan = ByteScan(Columns(Tally()))
     text = ",\n".join([one(7, name='"a_007"', ts="7.001"), one(8, name='"a_7"', args='"x": "0x00ff", "y": 0.007')])

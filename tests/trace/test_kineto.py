@@ -272,6 +272,22 @@ def test_a_file_that_changed_is_noticed(tmp_path: Path) -> None:
         decoded.text.entry(5, parse_chunk)
 
 
+def test_neighbours_are_parsed_once_and_a_changed_file_again(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(b'[{"name": "one", "ts": 1, "ph": "i"}, {"name": "two", "ts": 2, "ph": "i"}]')
+    decoded = read(open_source(str(path)), tmp_path)
+    parsed = []
+
+    def parse(text: bytes) -> list[dict[str, Any]]:
+        parsed.append(text)
+        return parse_chunk(text)
+
+    assert [decoded.text.entry(k, parse)["name"] for k in (0, 1, 0)] == ["one", "two", "one"]
+    assert len(parsed) == 1
+    path.write_bytes(path.read_bytes().replace(b"one", b"six"))
+    assert decoded.text.entry(0, parse)["name"] == "six"
+
+
 def test_text_that_cannot_be_kept_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError):  # noqa: PT011  (which one is the system's choice)
         read(Source("stdin", io.BytesIO(events(event()))), tmp_path / "none")

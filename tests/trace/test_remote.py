@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tui.commands.listing import show_folder
 from tui.recent import recent, remember
 from tui.specs import check, resolve
-from tui.trace.remote import Remote, elsewhere, is_url, remote
-from tui.trace.source import TraceError, open_source
+from tui.trace.remote import Listed, Remote, elsewhere, is_url, remote
+from tui.trace.source import FolderError, TraceError, open_source
 from tui.trace.ssh_failures import connection_failure
 
 
@@ -140,3 +142,30 @@ def test_urls_with_secrets_in_them_are_not_remembered(tmp_path: Path, monkeypatc
     for spec in [*kept, "https://x.org/t.json?X-Amz-Signature=1", "https://me:secret@x.org/t.json"]:
         remember(spec)
     assert [entry.spec for entry in recent()] == kept[::-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("box:runs/rank3.json.gz", 3),
+        ("box:runs/host_1.worker-12.pt.trace.json", 12),
+        ("s3://b/rank7/trace_r0.json", 0),
+        ("box:rank5/trace.json", None),
+        ("box:runs/frank3.json", None),
+        ("box:runs/rank12345678.json", None),
+    ],
+)
+def test_a_listing_knows_the_ranks_that_names_say(name: str, rank: int | None) -> None:
+    assert Listed(name, 1, 0.0).rank == rank
+
+
+def test_a_listing_has_a_column_for_ranks_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
+    ranked = [Listed("box:a/rank1.json", 2048, 0.0), Listed("box:a/other.json", 10, 0.0)]
+    show_folder(FolderError("box:a/", ranked), as_json=False)
+    first, second = capsys.readouterr().out.splitlines()
+    assert "rank 1    box:a/rank1.json" in first
+    assert first.index("box:") == second.index("box:")
+    show_folder(FolderError("box:a/", ranked[1:]), as_json=False)
+    assert "rank" not in capsys.readouterr().out
+    show_folder(FolderError("box:a/", ranked), as_json=True)
+    assert [each["rank"] for each in json.loads(capsys.readouterr().out)["traces"]] == [1, None]

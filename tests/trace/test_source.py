@@ -8,15 +8,22 @@ import itertools
 import json
 import lzma
 import os
+import random
 import subprocess
 import sys
+import tempfile
 import threading
+import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import zstandard
 
 from tui.trace import fast_gzip
+from tui.trace import source as source_module
 from tui.trace.problems import CUT_SHORT, DAMAGED_COMPRESSION
 from tui.trace.source import Source, TraceError, open_source
 from tui.trace.text import BlockWriter
@@ -110,15 +117,77 @@ def test_damaged_gzip_is_no_error(tmp_path: Path) -> None:
     assert kinds(source) == [DAMAGED_COMPRESSION]
 
 
-def test_a_small_damaged_gzip_is_read_up_to_the_damage(tmp_path: Path) -> None:
-    packed = bytearray(gzip.compress(TEXT))
-    where = len(packed) // 2
-    packed[where : where + 200] = os.urandom(200)
-    source = open_source(write(tmp_path, bytes(packed)))
-    text = text_of(source)
-    assert kinds(source) == [DAMAGED_COMPRESSION]
-    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(text, TEXT, strict=False)))
-    assert same > len(TEXT) // 3
+def same_beginning(one: bytes, other: bytes) -> int:
+    size = min(len(one), len(other))
+    differ = np.flatnonzero(np.frombuffer(one, np.uint8, size) != np.frombuffer(other, np.uint8, size))
+    return int(differ[0]) if len(differ) else size
+
+
+def damaged(packed: bytes, where: int) -> bytes:
+    """Noise in the middle: no code of any of the three formats goes on through it."""
+    noise = bytes(random.Random(where).randbytes(400))
+    return packed[:where] + noise + packed[where + len(noise) :]
+
+
+def readable_before(kind: str, packed: bytes, where: int) -> int:
+    """How much text the undamaged beginning yields, fed to the library a byte at a time."""
+    one: dict[str, Callable[[], Any]] = {
+        "gzip": lambda: zlib.decompressobj(wbits=31),
+        "xz": lzma.LZMADecompressor,
+        "zstd": lambda: zstandard.ZstdDecompressor().decompressobj(),
+    }
+    inflater = one[kind]()
+    return sum(len(inflater.decompress(packed[k : k + 1])) for k in range(where))
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+@pytest.mark.parametrize("kind", PACK)
+def test_damaged_bytes_cost_nothing_before_them(tmp_path: Path, kind: str, share: float) -> None:
+    text = TEXT + random.Random(1).randbytes(1_500_000).hex().encode()  # more than a read, packed
+    checked = zstandard.ZstdCompressor(1, write_checksum=True).compress
+    packed = checked(text) if kind == "zstd" else PACK[kind](text)  # zstd's command writes one, too
+    where = int(len(packed) * share)
+    least = readable_before(kind, packed, where - 64)
+    name = write(tmp_path, damaged(packed, where))
+    streamed = Source("x", io.BytesIO(damaged(packed, where)))
+    for source in (open_source(name), streamed):
+        found = text_of(source)
+        assert kinds(source) == [DAMAGED_COMPRESSION]
+        assert same_beginning(found, text) >= least
+
+
+def test_a_later_member_that_is_damaged_costs_nothing_before_it(tmp_path: Path) -> None:
+    first, second = gzip.compress(TEXT, mtime=0), gzip.compress(TEXT, mtime=0)
+    where = len(second) // 2
+    found = text_of(open_source(write(tmp_path, first + b"\0\0" + damaged(second, where))))
+    assert same_beginning(found, TEXT + TEXT) >= len(TEXT) + readable_before("gzip", second, where - 64)
+
+
+def test_a_disk_too_full_to_keep_packed_bytes_costs_no_more_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "write", full)
+    source = Source("x", io.BytesIO(gzip.compress(TEXT, mtime=0)))
+    assert text_of(source) == TEXT
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_a_bomb_is_refused_in_one_line(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "_BOMB_BYTES", 10_000_000)
+    name = write(tmp_path, PACK[kind](b" " * 40_000_000))
+    blocks: list[int] = []
+    with pytest.raises(TraceError, match=r"unpacks to more than [\d,]+ times its size .*--unpack-all$"):
+        blocks.extend(map(len, open_source(name).blocks()))
+    assert sum(blocks) <= 10_000_000
+    monkeypatch.setenv("TORCHPROF_TUI_UNPACK_ALL", "1")
+    assert len(text_of(open_source(name))) == 40_000_000
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_what_packs_well_is_no_bomb(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "_BOMB_BYTES", 100_000)
+    assert text_of(open_source(write(tmp_path, PACK[kind](TEXT)))) == TEXT
 
 
 def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import sys
 import threading
@@ -197,10 +196,20 @@ def test_file_systems_of_all_kinds(tmp_path: Path) -> None:
     assert read(open_source(f"zip://trace.json::file://{tmp_path}/a.zip")) == TEXT
 
 
-def test_a_missing_backend_is_named() -> None:
-    for spec, module in (("s3://bucket/t.json", "s3fs"), ("gs://bucket/t.json", "gcsfs"), ("abfs://x/t.json", "adlfs")):
-        if importlib.util.find_spec(module) is None:
-            assert refusal(spec) == f"{spec.split(':')[0]}:// needs {module}: pip install {module}"
+@pytest.mark.parametrize(
+    ("protocol", "module"),
+    [("s3", "s3fs"), ("gs", "gcsfs"), ("gcs", "gcsfs"), ("hf", "huggingface_hub"), ("abfs", "adlfs")],
+)
+def test_a_missing_backend_is_named(protocol: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is installed here or not."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, protocol, raising=False)
+    assert refusal(f"{protocol}://bucket/t.json") == f"{protocol}:// needs {module}: pip install {module}"
+
+
+def test_a_protocol_that_nobody_knows() -> None:
     assert refusal("nonsense://x/t.json") == "fsspec knows no nonsense://, and there is no file of that name"
 
 

@@ -26,6 +26,12 @@ def test_wrapping_keeps_every_character_but_the_blanks_it_breaks_at(text: str, w
     assert "".join(pieces).replace(" ", "") == shown.replace(" ", "")
 
 
+def test_a_name_of_megabytes_is_cut_before_it_is_laid_out() -> None:
+    lines = wrap("x" * 3_000_000, 100, PLAIN)
+    assert len(lines) <= 202
+    assert lines[-1][0][0].endswith("… (3,000,000 characters)")
+
+
 def test_breaks_at_a_space_where_there_is_one_near() -> None:
     pieces = [runs[0][0] for runs in wrap("the quick brown fox jumps", 10, PLAIN, indent="  ")]
     assert pieces == ["the quick", "  brown", "  fox", "  jumps"]

@@ -33,6 +33,13 @@ CATEGORIES = {
 }
 """What the categories mean, for somebody who meets them here."""
 
+DOCTOR = {
+    "lost": "Problems: lost",
+    "repaired": "Problems: repaired",
+    "odd": "Odd, but valid",
+    "not recorded": "Not recorded",
+}
+
 
 def show(name: str, answer: dict[str, Any]) -> None:
     """Print the summary on stdout: with colour and at the terminal's width there, plain into a pipe."""
@@ -40,11 +47,14 @@ def show(name: str, answer: dict[str, Any]) -> None:
     if not console.is_terminal:
         console.width = 120
     parts: list[RenderableType] = [_title(name, answer), _facts(answer)]
-    if answer["steps"]:
+    if "ranks" in answer:
+        parts.append(_ranks(answer))
+    elif answer["steps"]:
         parts.append(_steps(answer))
-    parts += [_categories(answer), _lanes(answer)]
-    if answer["problems"]:
-        parts.append(_problems(answer))
+    parts.append(_categories(answer))
+    if "ranks" not in answer:
+        parts.append(_lanes(answer))
+    parts += _doctor(answer)
     console.print(Group(*_spaced(parts)))
 
 
@@ -65,7 +75,15 @@ def _title(name: str, answer: dict[str, Any]) -> Text:
         title.append(f", {', '.join(kinds)}")
     if answer["rank"] is not None:
         title.append(f", rank {answer['rank']} of {answer['world_size'] or '?'}")
+    if "ranks" in answer:
+        title.append(f", {len(answer['ranks'])} ranks" + _of(answer))
     return title
+
+
+def _of(answer: dict[str, Any]) -> str:
+    """Where some of the ranks are missing."""
+    world: int | None = answer["world_size"]
+    return f" of {world}" if world is not None and world != len(answer["ranks"]) else ""
 
 
 def _facts(answer: dict[str, Any]) -> Table:
@@ -82,10 +100,12 @@ def _facts(answer: dict[str, Any]) -> Table:
     table.add_row("entries", entries)
     for reason, number in answer["not_drawn"].items():
         table.add_row("", Text(f"not drawn: {number:,} {clean(reason)}", style="dim"))
-    for device, busy in answer["gpu_busy_ns"].items():
+    for device, busy in list(answer["gpu_busy_ns"].items())[:LANES] if "ranks" not in answer else ():
         share = f" ({busy / duration:.1%} of the trace)" if duration else ""
         label = f"GPU {device} busy" if device != "-1" else "GPU busy"
         table.add_row(label, f"{format_duration(busy)}{share}")
+    if len(answer["gpu_busy_ns"]) > LANES:
+        table.add_row("", Text(f"and {len(answer['gpu_busy_ns']) - LANES:,} more devices", style="dim"))
     links = answer["links"]
     if links["gpu_events"]:
         linked = f"{links['linked_gpu_events']:,} of {links['gpu_events']:,} GPU events joined to their launch"
@@ -93,6 +113,39 @@ def _facts(answer: dict[str, Any]) -> Table:
     kept = "from the cache" if answer["cached"] else "decoded now"
     size = format_value(answer["bytes"], "bytes")
     table.add_row("size", f"{size} of JSON, opened in {answer['seconds']:.2f} s, {kept}")
+    return table
+
+
+def _ranks(answer: dict[str, Any]) -> Table:
+    """A line a rank: how much it recorded, how busy its GPUs were, and how far its clock is to be trusted."""
+    numbers = [(name, "right") for name in ("events", "steps", "begins", "length", "GPU busy")]
+    columns = [("rank", "right"), ("file", "left"), *numbers, ("clock", "left")]
+    table = _table(f"Ranks ({len(answer['ranks'])})", *columns)
+    for rank in answer["ranks"]:
+        number, duration = rank["rank"], rank["duration_ns"]
+        busy = [ns for key, ns in answer["gpu_busy_ns"].items() if key.partition(":")[0] == str(number)]
+        share = f"{sum(busy) / (len(busy) * duration):.1%}" if busy and duration else "–"
+        error = rank["error_ns"]
+        by = rank["aligned_collectives"]
+        within = "" if error is None else f", ±{format_duration(error)} by {by} collectives"
+        table.add_row(
+            str(number),
+            cut(clean(rank["file"].rpartition("/")[2]), NAME_CELLS),
+            f"{rank['drawn']:,}",
+            str(sum(step["rank"] == number for step in answer["steps"])),
+            format_duration(rank["start_ns"]),
+            format_duration(duration),
+            share,
+            f"{rank['aligned_by']}{within}",
+        )
+    joined = answer["collectives"]
+    said = [f"{joined['joined']:,} collectives joined"]
+    for key, words in (("incomplete", "lacked by a rank"), ("differing", "of which the ranks say another size")):
+        said += [f"{joined[key]:,} {words}"] if joined[key] else []
+    for key, words in (("collectives_alone", "on one rank alone"), ("collectives_before", "from before the recording")):
+        count = sum(rank[key] for rank in answer["ranks"])
+        said += [f"{count:,} {words}"] if count else []
+    table.caption, table.caption_justify = ", ".join(said), "left"
     return table
 
 
@@ -130,12 +183,28 @@ def _lanes(answer: dict[str, Any]) -> Table:
     return _rest(table, len(lanes) - LANES)
 
 
-def _problems(answer: dict[str, Any]) -> Table:
-    table = _table("Problems", ("times", "right"), ("what", "left"), ("for example", "left"))
-    for problem in answer["problems"]:
-        example = Text(clean(problem["example"]), overflow="ellipsis")
-        table.add_row(f"{problem['count']:,}", clean(problem["kind"]), example)
-    return table
+def _doctor(answer: dict[str, Any]) -> list[RenderableType]:
+    """A table for each section that has anything; what was not recorded comes with the option that records it."""
+    found: list[RenderableType] = []
+    for section, title in DOCTOR.items():
+        remarks = [remark for remark in answer["doctor"] if remark["section"] == section]
+        if not remarks:
+            continue
+        missing = section == "not recorded"
+        columns = (("what", "left"), ("to record it", "left")) if missing else (
+            ("times", "right"), ("what", "left"), ("for example", "left"),
+        )  # fmt: skip
+        table = _table(title, *columns)
+        table.columns[-2].min_width = min(max(len(remark["kind"]) for remark in remarks), NAME_CELLS)
+        if not missing:
+            table.columns[0].min_width = max(len(f"{remark['count']:,}") for remark in remarks)
+        for remark in remarks:
+            kind = clean(remark["kind"])
+            said = clean(remark["action"] if missing else remark["example"] or remark["meaning"])
+            cells = [] if missing else [f"{remark['count']:,}"]
+            table.add_row(*cells, kind, Text(said, overflow="ellipsis"))
+        found.append(table)
+    return found
 
 
 def _rest(table: Table, more: int) -> Table:

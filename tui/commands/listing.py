@@ -16,11 +16,20 @@ if TYPE_CHECKING:
 def show_folder(folder: FolderError, as_json: bool) -> None:
     """Print it on stdout; what stands last in a line is what `torchprof-tui` takes to open that trace."""
     if as_json:
-        traces = [{"trace": each.spec, "bytes": each.size, "modified": each.modified} for each in folder.found]
+        traces = [
+            {"trace": each.spec, "bytes": each.size, "modified": each.modified, "rank": each.rank}
+            for each in folder.found
+        ]
         print(json.dumps({"folder": folder.spec, "traces": traces}))
         return
+    ranked = any(each.rank is not None for each in folder.found)
     for each in folder.found:
-        print(f"{format_value(each.size, 'bytes'):>9}  {when(each.modified):16}  {clean(each.spec)}")
+        rank = f"{_rank(each.rank):<10}" if ranked else ""
+        print(f"{format_value(each.size, 'bytes'):>9}  {when(each.modified):16}  {rank}{clean(each.spec)}")
+
+
+def _rank(rank: int | None) -> str:
+    return "" if rank is None else f"rank {rank}"
 
 
 def when(seconds: float) -> str:

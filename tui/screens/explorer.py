@@ -1,13 +1,15 @@
 """The explorer: the lanes of one trace, and the keys that walk them.
 
 Every key changes the `Walk` (where somebody is) and then `_show` hands the new state to the widgets, which is
-cheap; what a frame costs is paid when it is painted. So keys held down never queue frames.
+cheap; what a frame costs is paid when it is painted. So keys held down never queue frames. The screens that a key
+leads to are imported behind the first frame (`app.py`), not before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
@@ -16,11 +18,12 @@ from textual.reactive import var
 from textual.screen import Screen
 from textual.widgets import Static
 
-from tui.analysis.gpu_time import busy_by_device
+from tui.analysis.doctor.reading import lost_in_a_line
+from tui.analysis.gpu_time import busy_by_device, place_of
 from tui.analysis.intervals import Intervals, union
-from tui.analysis.table.profile import Profile
 from tui.messages import (
     ChainRead,
+    Diagnosed,
     EventPicked,
     FactsRead,
     JumpAsked,
@@ -36,18 +39,16 @@ from tui.messages import (
     RangeRead,
     ScopeChecked,
     ScrollAsked,
+    SliceWritten,
     TraceChecked,
     ZoomAsked,
 )
+from tui.screens import slicing
 from tui.screens.commands import ExplorerCommands
-from tui.screens.guess import GuessScreen
-from tui.screens.help import HelpScreen
 from tui.screens.inspection import Inspection
 from tui.screens.keys import BINDINGS, OPENS_PROMPT, key_hints, sections
 from tui.screens.reading import Reading
-from tui.screens.table import TableScreen
 from tui.screens.terminal import palette_for
-from tui.screens.tree import TreeScreen
 from tui.screens.walk import Walk
 from tui.trace.kinds import Kind
 from tui.trace.ruler import format_duration
@@ -62,6 +63,10 @@ from tui.widgets.ruler import Ruler
 from tui.widgets.status import Status
 from tui.widgets.timeline import Timeline
 from tui.widgets.title import Title
+from tui.widgets.units import format_share
+
+if TYPE_CHECKING:
+    from tui.analysis.table.profile import Profile
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 10
 """Below this there is no room for labels and lanes side by side."""
@@ -81,7 +86,7 @@ VERDICT_FROM = 20
 BRIEF_FROM = 170
 """Screen widths from which the cheatsheet stands beside the panels all the time."""
 
-SEARCH, GO_TO = "search", "go to"
+SEARCH, GO_TO, SLICE = "search", "go to", "write slice to"
 
 
 class ExplorerScreen(Screen[None]):
@@ -101,7 +106,7 @@ class ExplorerScreen(Screen[None]):
         self._busy = busy_by_device(trace)
         worked = list(self._busy.values())
         self._timeline = Timeline(trace, Names(trace.names), id="timeline")
-        self._gutter = Gutter(trace, id="gutter")
+        self._gutter = Gutter(trace, _busy_ranks(trace, self._busy), id="gutter")
         self._title = Title(trace, worked, id="title")
         shown, kind = (worked, Kind.KERNEL) if worked else ([_cpu_time(trace)], Kind.OP)
         self._overview = Overview(trace.steps, shown, kind, id="overview")
@@ -111,9 +116,10 @@ class ExplorerScreen(Screen[None]):
         self._status = Status(id="status")
         self._prompt = Prompt(id="prompt")
         self._reading = Reading(self)
-        self._profile = Profile(trace)
+        self._profiles: dict[int, Profile] = {}  # by rank
         self._left = self._gutter.width_wanted(80)
         self._settled = False
+        self._lost = lost_in_a_line(trace)
 
     def compose(self) -> ComposeResult:
         yield Static("", id="too-small", markup=False)
@@ -167,7 +173,10 @@ class ExplorerScreen(Screen[None]):
         share = min(max(round(height * DOCK_SHARE), DOCK_LEAST), DOCK_MOST)
         above = 2 + (height >= VERDICT_FROM) + (self._overview.lines_wanted if height >= OVERVIEW_FROM else 1)
         above += self._ruler.lines_wanted if height >= STEPS_FROM else 1
-        lanes = sum(lane.rows for lane in self.trace.lanes) + len({lane.group for lane in self.trace.lanes}) + 1
+        own = self.walk.own_trace()
+        lanes = sum(lane.rows for lane in own.lanes) + len({lane.group for lane in own.lanes}) + 1
+        if self.trace.ranks is not None:
+            lanes += len(self.trace.ranks)  # room for one of them to be opened
         return max(share, min(height - above - lanes, int(height * DOCK_ROOMY_SHARE)))
 
     def on_lanes_resized(self, message: LanesResized) -> None:
@@ -198,12 +207,15 @@ class ExplorerScreen(Screen[None]):
         self._timeline.mark(marked)
         self._timeline.show_found(walk.found.names if walk.found is not None else None)
         self._gutter.show(walk.lines, walk.top)
-        self._gutter.point_at(walk.lane)
+        self._gutter.point_at(walk.current_lane() if walk.lane >= 0 else -1)
+        self._ruler.show_steps(walk.steps())
+        self._overview.show_steps(walk.steps())
         self._ruler.show(walk.viewport, self._left, walk.cursor(), marked)
         self._overview.show(walk.viewport, self._left)
         self._title.show(walk.viewport)
         self._inspection.show()
-        self._status.say(message or self._standing())
+        said = message or self._standing()
+        self._status.say(said or self._lost, alarm=not said)
 
     def _standing(self) -> str:
         """What the status line says when nothing has just happened."""
@@ -221,6 +233,9 @@ class ExplorerScreen(Screen[None]):
 
     def on_chain_read(self, message: ChainRead) -> None:
         self._inspection.chain_read(message)
+
+    def on_diagnosed(self, message: Diagnosed) -> None:
+        self._inspection.diagnosed(message)
 
     def on_range_read(self, message: RangeRead) -> None:
         self._inspection.range_read(message)
@@ -317,6 +332,21 @@ class ExplorerScreen(Screen[None]):
     def action_go_to(self) -> None:
         self._ask(GO_TO, "12ms, 1.5s, or #3 for a step")
 
+    def action_slice(self) -> None:
+        t0, t1, what = self.walk.subject()
+        rank = self.walk.rank()
+        whose = "" if rank is None else f"{rank.label}, "
+        name = slicing.suggested(self.walk.own_trace(), t0, t1)
+        self._ask(SLICE, f"{whose}{what} · ends in .json or .json.gz", name)
+
+    def _slice(self, name: str) -> None:
+        t0, t1, _ = self.walk.subject()
+        self._close_prompt(f"writing {name} …")
+        self._reading.ask("slice", partial(slicing.write, self.walk.own_trace(), t0, t1, name))
+
+    def on_slice_written(self, message: SliceWritten) -> None:
+        self._status.say(message.line, alarm=message.failed)
+
     def action_next_panel(self, direction: int) -> None:
         self.details_open = True
         self._dock.cycle(direction)
@@ -331,14 +361,28 @@ class ExplorerScreen(Screen[None]):
         self._inspection.light()
 
     def action_guess(self) -> None:
+        from tui.screens.guess import GuessScreen
+
         t0, t1, what = self.walk.subject()
-        self.app.push_screen(GuessScreen(self.trace, t0, t1, what))
+        rank = self.walk.rank()
+        if rank is not None:
+            what = f"{rank.label}, {what}"
+        self.app.push_screen(GuessScreen(self.walk.own_trace(), t0, t1, what))
 
     def action_table(self) -> None:
-        self.app.push_screen(TableScreen(self._profile, self.walk), self._come_back)
+        from tui.analysis.table.profile import Profile
+        from tui.screens.table import TableScreen
+
+        rank = self.walk.rank()
+        number = -1 if rank is None else rank.number
+        if number not in self._profiles:
+            self._profiles[number] = Profile(self.walk.own_trace())
+        self.app.push_screen(TableScreen(self._profiles[number], self.walk), self._come_back)
 
     def action_tree(self) -> None:
-        self.app.push_screen(TreeScreen(self.trace), self._come_back)
+        from tui.screens.tree import TreeScreen
+
+        self.app.push_screen(TreeScreen(self.walk.own_trace(), self.walk.rank()), self._come_back)
 
     def _come_back(self, event: int | None) -> None:
         """From a screen of its own, with the event that was chosen there."""
@@ -362,6 +406,8 @@ class ExplorerScreen(Screen[None]):
         self._show(f"copied: {what}")
 
     def action_help(self) -> None:
+        from tui.screens.help import HelpScreen
+
         self.app.push_screen(HelpScreen(sections(self.active_bindings.values()), palette_for(self.app)))
 
     def watch_details_open(self, is_open: bool) -> None:
@@ -401,7 +447,12 @@ class ExplorerScreen(Screen[None]):
         self._show()
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
-        if message.purpose == GO_TO:
+        if message.purpose == SLICE and message.text:
+            self._slice(message.text)
+            return
+        if message.purpose == SLICE:
+            problem = ""
+        elif message.purpose == GO_TO:
             problem = self.walk.go_to(message.text)
         else:
             problem = self.walk.search(message.text)
@@ -451,6 +502,17 @@ class ExplorerScreen(Screen[None]):
     def on_panel_picked(self, message: PanelPicked) -> None:
         self._dock.show(message.panel)
         self._inspection.light()
+
+
+def _busy_ranks(trace: Trace, busy: dict[int, Intervals]) -> dict[int, str]:
+    """By the line of each rank: how busy its GPUs were from its first event to its last."""
+    notes = {}
+    for place, rank in enumerate(trace.ranks.all if trace.ranks is not None else ()):
+        t0, t1 = rank.trace.span
+        its = [worked.within(t0, t1) for device, worked in busy.items() if place_of(device) == place]
+        if its and t1 > t0:
+            notes[rank.own_lane] = format_share(sum(its) / (len(its) * (t1 - t0)))
+    return notes
 
 
 def _cpu_time(trace: Trace) -> Intervals:

@@ -42,7 +42,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding(
         "escape", "clear", "clear", id="events.clear", tooltip="clear the mark, the search, the selection", show=False
     ),
-    Binding("space", "fold", "fold", id="lanes.fold", tooltip="fold or unfold the lane"),
+    Binding("space", "fold", "fold", id="lanes.fold", tooltip="fold or unfold the lane, or the rank"),
     Binding("p", "pin", "pin", id="lanes.pin", tooltip="pin the lane on top, or let it go", show=False),
     Binding("h", "hide", "hide", id="lanes.hide", tooltip="hide the lane", show=False),
     Binding("H", "show_hidden", "show", id="lanes.show", tooltip="show hidden lanes again", show=False),
@@ -94,6 +94,14 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         tooltip="show or hide labels: why the GPU was idle, kernels' classes, what the profiler's own events are",
         show=False,
     ),
+    Binding(
+        "!",
+        "panel('doctor')",
+        "doctor",
+        id="panels.doctor",
+        tooltip="show or hide the trace doctor: what is lost, repaired, odd, not recorded; ↑ ↓ choose, enter goes",
+        show=False,
+    ),
     Binding("T", "tree", "tree", id="panels.tree", tooltip="dispatch tree: all calls by their path, heaviest first"),
     Binding("enter", "jump", "jump", id="panels.jump", tooltip="fit what the panel points at to the lanes", show=False),
     Binding("J", "scroll_panel(1)", "panel down", id="panels.down", tooltip="scroll the panel down", show=False),
@@ -111,10 +119,18 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         tooltip="guess, then look: which kernels do you expect in the marked range, or the selected event?",
         show=False,
     ),
+    Binding(
+        "e",
+        "slice",
+        "slice",
+        id="find.slice",
+        tooltip="write the marked range (or the selected event, or what is on screen) as a small trace of its own",
+        show=False,
+    ),
     Binding("?", "help", "help", id="program.help", tooltip="all keys, and how to read the lanes"),
 ]
 
-OPENS_PROMPT = {"slash": "search", "g": "go_to"}
+OPENS_PROMPT = {"slash": "search", "g": "go_to", "e": "slice"}
 """Keys after which text is typed, and their actions."""
 
 HINTS = (
@@ -158,6 +174,7 @@ _SYMBOLS = {
     "left_curly_bracket": "{",
     "right_curly_bracket": "}",
     "slash": "/",
+    "exclamation_mark": "!",
     "question_mark": "?",
     "escape": "esc",
     "pageup": "page up",

@@ -19,8 +19,9 @@ from textual.widgets import Static
 from tui.trace.child import LoadError
 from tui.trace.loader import Progress
 from tui.trace.opening import Opening
+from tui.trace.opening_ranks import RanksOpening
 from tui.trace.remote import Listed
-from tui.widgets.names import clean
+from tui.widgets.printable import clean
 
 if TYPE_CHECKING:
     from tui.trace.trace import Trace
@@ -38,6 +39,7 @@ PHASES = {
     "connecting": "connecting",
     "reading": "reading",
     "arranging": "nesting events, joining launches to kernels",
+    "merging": "bringing the ranks together",
     "storing": "keeping the columns, so that the next opening is instant",
 }
 
@@ -54,7 +56,7 @@ class LoadingScreen(Screen[None]):
     class Opened(Message):
         """The trace is there."""
 
-        opening: Opening
+        opening: Opening | RanksOpening
         trace: Trace
 
     @dataclass
@@ -74,7 +76,7 @@ class LoadingScreen(Screen[None]):
     class Left(Message):
         """Esc: while it loaded, or at the error."""
 
-    def __init__(self, opening: Opening, prepare: Callable[[], object] | None = None) -> None:
+    def __init__(self, opening: Opening | RanksOpening, prepare: Callable[[], object] | None = None) -> None:
         super().__init__()
         self.opening = opening
         self._prepare = prepare
@@ -119,9 +121,16 @@ class LoadingScreen(Screen[None]):
 
     def _paint(self) -> None:
         progress = self._progress
-        self.query_one("#loading-bar", Static).update(bar(progress))
-        self.query_one("#loading-numbers", Static).update(numbers(progress, time.monotonic() - self._began))
-        self.query_one("#loading-keys", Static).update("esc cancel   q quit")
+        self._put("#loading-bar", bar(progress))
+        self._put("#loading-numbers", numbers(progress, time.monotonic() - self._began))
+        self._put("#loading-keys", Content("esc cancel   q quit"))
+
+    def _put(self, selector: str, line: Content) -> None:
+        """Laid out anew only where it takes more or fewer lines: it would cost ten times as much, and the processes
+        that read are short of what it takes."""
+        widget = self.query_one(selector, Static)
+        if line != widget.content:
+            widget.update(line, layout=widget.size.height != 1 or line.cell_length > widget.size.width)
 
     def _show_failure(self, line: str) -> None:
         self._failed = True

@@ -64,10 +64,9 @@ class RunningScreen(Screen[None]):
 
     @dataclass
     class Recorded(Message):
-        """Open this trace, the first of `traces`."""
+        """Open these: one trace, or the ranks of a run."""
 
-        trace: str
-        traces: int
+        traces: tuple[str, ...]
 
     @dataclass
     class Again(Message):
@@ -176,7 +175,7 @@ class RunningScreen(Screen[None]):
 
     def action_show_trace(self) -> None:
         if self.result is not None and self.result.traces:
-            self.post_message(self.Recorded(self.result.traces[0], len(self.result.traces)))
+            self.post_message(self.Recorded(self.result.opened))
 
     def action_again(self) -> None:
         if not self.busy:

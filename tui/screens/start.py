@@ -27,8 +27,8 @@ from tui.nearby import Found, find_traces
 from tui.recent import Recent, recent
 from tui.screens.guide import GUIDE
 from tui.trace.remote import Listed
-from tui.widgets.names import clean, cut
 from tui.widgets.path_input import PathInput
+from tui.widgets.printable import clean, cut
 from tui.widgets.units import format_value
 
 RECENT_SHOWN, NEARBY_SHOWN = 8, 12
@@ -59,6 +59,7 @@ class StartScreen(Screen[None]):
     """`over`: something lies beneath that esc goes back to. `elsewhere`: a folder on another host and its traces."""
 
     CSS_PATH = "../styles/start.tcss"
+    TITLE = "start"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
     AUTO_FOCUS = "#start-list"
@@ -165,7 +166,8 @@ class StartScreen(Screen[None]):
         rows = []
         for each in found:
             age = f"  {ago(time.time() - each.modified)}" if each.modified else ""
-            about = f"{format_value(each.size, 'bytes'):>9}{age}"
+            rank = f"  rank {each.rank}" if each.rank is not None else ""
+            about = f"{format_value(each.size, 'bytes'):>9}{age}{rank}"
             # All of them lie below one folder: what tells them apart is what follows it.
             name = each.spec.removeprefix(folder).lstrip("/")
             rows.append(Row(each.spec, name, about, each.spec))

@@ -36,9 +36,10 @@ def assemble(decoded: Decoded, label: str) -> Trace:
     drawing = choose(events, ledger)
     ordinals = np.flatnonzero(drawing.drawn).astype(np.int32)
     kind = _kinds(events, ordinals, drawing, declared)
-    settle_times(events, ordinals, kind, drawing, ledger)
-    series, points = counters.counter_series(events, declared.process)
-    ledger.skip("counter without a number", drawing.points - points)
+    origin = settle_times(events, ordinals, kind, drawing, ledger)
+    series, points, beyond = counters.counter_series(events, declared.process)
+    ledger.skip("counter without a number", drawing.points - points - beyond)
+    ledger.skip("counter beyond the 10,000th", beyond)
     drawing.entries += points
 
     places, lane, launch = _lane_of_each(events, ordinals, kind, drawing, declared)
@@ -114,6 +115,7 @@ def assemble(decoded: Decoded, label: str) -> Trace:
         devices=devices,
         rank=rank,
         world_size=world_size,
+        origin=origin,
     )
 
 
@@ -208,7 +210,8 @@ def _lane_of_each(
     )
     is_driver = np.array([name.lower().endswith("_driver") for name in events.categories] or [False])
     launch = links.launches(events.correlation[ordinals], kind == Kind.RUNTIME, is_driver[category], _is_work(kind))
-    launched = np.unique(launch[launch >= 0])
+    launched = np.zeros(len(slot), np.bool_)
+    launched[launch[launch >= 0]] = True
     for place, count in zip(places, np.bincount(slot[launched], minlength=len(places)).tolist(), strict=True):
         place.launches = count
     for k in np.unique(slot[kind == Kind.STEP]).tolist():

@@ -1,10 +1,10 @@
 """The fast reader: chunks of text into columns, all their entries at once, without an object an entry.
 
-The idea: entries repeat. Take the digits out, and a million entries are some hundred different texts, each of which is
-parsed once (`patterns.py`). So a chunk is split into its digit runs and its skeleton (`digit_runs.py`), the skeleton is
-cut between the entries, and one look-up in a dict says of each entry that it is valid JSON and which of its runs is
-what. Numbers are then read by arithmetic over all entries. What entries are called, and where they stand, repeats as
-well, runs included: the *head* (phase, category, name, pid, tid) is parsed once for every different one.
+The idea: entries repeat. Take the digits out, and a million entries are some thousand different outlines, each of which
+is understood once (`outlines.py`): that it is valid JSON, and where its numbers stand. So a chunk's outline is cut
+between the entries, one look-up in a dict says of each which outline it has, and its numbers are read by arithmetic,
+those of all entries at once. What entries are called, and where they stand, repeats as well, digits included: the
+*head* (phase, category, name, pid, tid) is parsed once for every different one.
 
 This would hold for any layout in which something fixed stands between two entries, but it costs by the byte, and
 orjson by the value: it pays in Kineto's own, not in those that spend a line or an indentation on each number. Whatever
@@ -16,7 +16,6 @@ columns, and damage is told by one of them alone.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from itertools import repeat
 from typing import cast
 
@@ -25,24 +24,25 @@ import orjson
 
 from tui.trace.arrays import I32, I64, Array
 from tui.trace.columns import Columns, Found
-from tui.trace.digit_runs import MARK, MOST_DIGITS, U64, Runs
+from tui.trace.digits import U64, Digits
+from tui.trace.grown import Grown
 from tui.trace.intern import OTHER, group_of, text_of
-from tui.trace.patterns import COLUMNS, DURATION, ID, TIME, Patterns, three
+from tui.trace.outlines import FRACTION_OF, HEAD, KINDS, Outlines
+from tui.trace.patterns import COLUMNS, DURATION, ID, TIME, three
 from tui.trace.raw import ARGS, NO_DURATION
 from tui.trace.sparse_args import CORRELATION
 
-_BETWEEN = b',\n  {\n    "'
+BETWEEN = b',\n  {\n    "'
 """What stands between two entries in the files that torch writes, from the first Kineto on."""
 
-_LEAD = _BETWEEN[1:]
+_LEAD = BETWEEN[1:]
+
+_CUT = _LEAD[:5]
+"""By this the outline is cut: five bytes, as of six on Python looks for them in a way that takes twice as long."""
 
 _MOST = {TIME: 4 * 10**15, DURATION: 8 * 10**12}
 """Microseconds beyond are for the general reader: absurd times (127 years), durations that doubles have to round."""
 
-_WHOLE_DIGITS = 18
-"""More may not fit 64 bits."""
-
-_DECIMALS = 3
 _SCALE = np.array([0, 100, 10, 1])
 """Nanoseconds that the last digit of a fraction stands for, by its length."""
 
@@ -52,41 +52,38 @@ class ByteScan:
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._patterns = Patterns()
+        self._digits = Digits()
+        self._outlines = Outlines()
         self._heads: dict[int, int] = {}
-        self._shape: list[int] = []  # of each head
-        self._name: list[int] = []
+        self._shape = Grown(np.int32)  # of each head
+        self._name = Grown(np.int32)
         self._mix = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)
 
     def take(self, text: memoryview, between: bytes) -> I64 | None:
         """Take in whole entries, `between` between two of them. Where they begin, in this text; None: refused."""
-        if between != _BETWEEN or text[: len(_LEAD)] != _LEAD:
+        if between != BETWEEN or text[: len(_LEAD)] != _LEAD:
             return None
-        runs = Runs(text)
-        if MARK in runs.padded:
+        self._digits.load(text)
+        text_outline, zeros = self._digits.outline()
+        pieces = text_outline.split(_CUT)[1:]
+        pieces[-1] += b","  # as behind all the others
+        outline = np.fromiter(map(self._outlines.__getitem__, pieces), np.int32, len(pieces))
+        if not outline.all():
             return None
-        pieces = runs.skeleton().split(_BETWEEN)
-        pieces[0] = pieces[0][MOST_DIGITS + len(_LEAD) :]
-        pieces[-1] = pieces[-1][:-1]
-        pattern = np.fromiter(map(self._patterns.__getitem__, pieces), np.int32, len(pieces))
-        if not pattern.all():
-            return None
-        entries = Entries(len(text), runs, pattern, self._patterns)
-        if entries.has_bad_number():
+        entries = Entries(text, self._digits, outline, self._outlines)
+        if entries.has_bad_number(zeros):
             return None
         numbers = entries.numbers()
-        found = entries.found(numbers) if numbers is not None else None
-        head = self._headed(entries) if found is not None else None
+        found = numbers.found()
+        head = self._headed(entries, numbers) if found is not None else None
         if found is None or head is None:
             return None
-        self._columns.put(np.array(self._shape, np.int32)[head], np.array(self._name, np.int32)[head], found)
-        return entries.begin - len(_LEAD)
+        self._columns.put(self._shape.so_far[head], self._name.so_far[head], found)
+        return entries.begin - len(_CUT)
 
-    def _headed(self, entries: Entries) -> I32 | None:
-        """The number of each entry's head; None where one is not what its pattern says."""
-        keys = entries.head_keys(self._mix)
-        if keys is None:
-            return None
+    def _headed(self, entries: Entries, numbers: Numbers) -> I32 | None:
+        """The number of each entry's head; None where one is not what its outline says."""
+        keys = entries.head_keys(numbers, self._mix)
         head = np.fromiter(map(self._heads.get, keys, repeat(-1)), np.int32, len(keys))
         fresh: dict[int, int] = {}
         for place in np.flatnonzero(head < 0).tolist():
@@ -97,147 +94,65 @@ class ByteScan:
         groups = [min(group_of(entry.get("ph"), text_of(entry.get("cat"))), OTHER) for entry in parsed]
         if groups != entries.groups(list(fresh.values())):
             return None  # digits in a category can make another kind of it
+        shapes, names = [], []
         for key, entry in zip(fresh, parsed, strict=True):
-            self._heads[key] = len(self._shape)
+            self._heads[key] = len(self._heads)
             shape, name = self._columns.intern(entry)
-            self._shape.append(shape)
-            self._name.append(name)
+            shapes.append(shape)
+            names.append(name)
+        self._shape.extend(np.array(shapes, np.int32))
+        self._name.extend(np.array(names, np.int32))
         return np.fromiter(map(self._heads.__getitem__, keys), np.int32, len(keys))
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """Numbers read from a text, by what they are: `ts` and what else stands in COLUMNS, its fraction as `ts.`.
-
-    `places`: which entries have it. `digits`: how many it was written with.
-    """
-
-    places: dict[str, I64]
-    value: dict[str, I64]
-    digits: dict[str, I64]
-
-
 class Entries:
-    """n entries of one text, all of known patterns. `begin` int64[n]: where each begins, its lead left out."""
+    """n entries of one text, all of known outlines. `begin` int64[n]: where each begins, _CUT left out."""
 
-    def __init__(self, size: int, runs: Runs, pattern: I32, patterns: Patterns) -> None:
-        self._size = size
-        self._runs = runs
-        self._pattern = pattern
-        self._patterns = patterns
-        many = patterns.runs[pattern]
-        self._first = np.cumsum(many) - many
-        self.begin: I64 = runs.start[self._first] - patterns.first[pattern]
+    def __init__(self, text: memoryview, digits: Digits, outline: I32, outlines: Outlines) -> None:
+        self._text = text
+        self._digits = digits
+        self._outline = outline
+        self._outlines = outlines
+        after = np.cumsum(outlines.size[outline] + len(_CUT))
+        self.begin: I64 = np.concatenate([[0], after[:-1]]) + len(_CUT)
 
-    def has_bad_number(self) -> bool:
-        """Whether the digits make a number of some run that JSON does not allow (007), or that may not fit 64 bits."""
-        runs = np.concatenate([self._runs.leading_zero(), self._runs.longer_than(_WHOLE_DIGITS)])
-        entry = np.searchsorted(self._first, runs, side="right") - 1
-        return bool(self._patterns.is_whole(self._pattern[entry], runs - self._first[entry]).any())
+    def has_bad_number(self, zeros: I64) -> bool:
+        """Whether one of these zeros is in front of a number, which JSON does not allow (007)."""
+        if not len(zeros):
+            return False
+        entry = np.searchsorted(self.begin, zeros, side="right") - 1
+        where = zip(self._outline[entry].tolist(), (zeros - self.begin[entry]).tolist(), strict=True)
+        return any(self._outlines.is_whole(outline, offset) for outline, offset in where)
 
-    def numbers(self) -> Numbers | None:
-        """All that are wanted of these entries, read at once; None where one is too long."""
-        patterns, pattern = self._patterns, self._pattern
-        present = np.flatnonzero(np.bincount(pattern))
-        places: dict[str, I64] = {}
-        asked: dict[str, I64] = {}
-        for column in np.flatnonzero((patterns.run[:, present] >= 0).any(axis=1)).tolist():
-            for name, table in ((COLUMNS[column], patterns.run), (f"{COLUMNS[column]}.", patterns.fraction)):
-                if table is patterns.run or (table[column, present] >= 0).any():
-                    run = table[column][pattern]
-                    having = places[name] = np.flatnonzero(run >= 0)
-                    asked[name] = self._first[having] + run[having]
-        every = np.concatenate(list(asked.values()))
-        end = self._runs.end[every]
-        digits = end - self._runs.start[every]
-        if digits.max() > MOST_DIGITS:
-            return None
-        bounds = np.cumsum([len(runs) for runs in asked.values()])[:-1]
-        return Numbers(
-            places,
-            dict(zip(asked, np.split(self._runs.values(end, digits), bounds), strict=True)),
-            dict(zip(asked, np.split(digits, bounds), strict=True)),
-        )
+    def numbers(self) -> Numbers:
+        """All that are wanted of these entries, read at once."""
+        outlines, outline = self._outlines, self._outline
+        many = outlines.many[outline]
+        last = np.cumsum(many)
+        row = np.arange(int(last[-1])) + np.repeat(outlines.first[outline] - (last - many), many)
+        kind, end, digits, sign = outlines.rows.T
+        kinds = kind[row].astype(np.uint8)  # which sorts by radix
+        order = np.argsort(kinds, kind="stable")
+        entry = np.repeat(np.arange(len(outline)), many)[order]
+        row = row[order]
+        digits = digits[row]
+        value = self._digits.values(end[row] + self.begin[entry], digits)
+        bound = np.zeros(KINDS + 1, np.int64)
+        np.cumsum(np.bincount(kinds, minlength=KINDS), out=bound[1:])
+        return Numbers(len(outline), bound.tolist(), entry, value, digits, sign[row])
 
-    def _head_runs(self) -> I64:
-        """The runs of all heads, one head after the other."""
-        patterns, pattern = self._patterns, self._pattern
-        length = patterns.head_length[pattern]
-        before = np.cumsum(length) - length
-        within = np.arange(int(length.sum())) + np.repeat(patterns.head_first[pattern] - before, length)
-        runs: I64 = patterns.head[within] + np.repeat(self._first, length)
-        return runs
-
-    def found(self, numbers: Numbers) -> Found | None:
-        """The columns; None where a time has more digits than double and decimal agree on."""
-        size = len(self._pattern)
-        time = self._nanoseconds(TIME, numbers)
-        duration = np.full(size, NO_DURATION, np.int64)
-        if DURATION in numbers.places:
-            lengths = self._nanoseconds(DURATION, numbers)
-            if lengths is None:
-                return None
-            duration[numbers.places[DURATION]] = lengths
-        if time is None:
-            return None
-        correlation = np.full(size, -1, np.int64)
-        if CORRELATION in numbers.places:
-            correlation[numbers.places[CORRELATION]] = self._signed(CORRELATION, numbers)
-        nobody = np.zeros(0, np.int64)
-        ids = (numbers.places[ID], self._signed(ID, numbers)) if ID in numbers.places else (nobody, nobody)
-        args: dict[str, tuple[I64, Array]] = {}
-        for name in ARGS:
-            if name in numbers.places:
-                args[name] = numbers.places[name], self._signed(name, numbers)
-            elif (first := three(name)[0]) in numbers.places:
-                sides = [self._signed(side, numbers) for side in three(name)]
-                args[name] = numbers.places[first], np.stack(sides, axis=1)
-        return Found(time, duration, ids, correlation, args)
-
-    def _nanoseconds(self, name: str, numbers: Numbers) -> I64 | None:
-        """int64[k] of those that have it; None where one is too large, or has more than three decimals."""
-        places, value = numbers.places[name], numbers.value[name]
-        if value.max() > _MOST[name]:
-            return None
-        value = value * 1000
-        fraction = f"{name}."
-        if fraction in numbers.places:
-            decimals = numbers.digits[fraction]
-            if decimals.max() > _DECIMALS:
-                return None
-            at = np.searchsorted(places, numbers.places[fraction])
-            value[at] += numbers.value[fraction] * _SCALE[decimals]
-        return self._sign(name, places, value)
-
-    def _signed(self, name: str, numbers: Numbers) -> I64:
-        return self._sign(name, numbers.places[name], numbers.value[name])
-
-    def _sign(self, name: str, places: I64, value: I64) -> I64:
-        negative = self._patterns.negative[COLUMNS.index(name)]
-        if not negative.any():
-            return value
-        return np.where(negative[self._pattern[places]], -value, value)
-
-    def head_keys(self, mix: U64) -> list[int] | None:
-        """A number of 64 bits for each entry's head: the same for the same pattern and the same digits in its runs.
+    def head_keys(self, numbers: Numbers, mix: U64) -> list[int]:
+        """A number of 64 bits for each entry's head: the same for the same skeleton and the same digits in its runs.
 
         That two different heads among a million get the same is as likely as one in 10^7; `mix`, three odd numbers,
-        is random, so that no file can be made for it. None where a run is too long.
+        is random, so that no file can be made for it.
         """
-        every = self._head_runs()
-        end = self._runs.end[every]
-        digits = end - self._runs.start[every]
-        if digits.max(initial=0) > MOST_DIGITS:
-            return None
-        runs = self._runs.words(end, np.minimum(digits, 8))
-        long = np.flatnonzero(digits > 8)
-        if len(long):
-            runs[long] *= mix[0]
-            runs[long] += self._runs.words(end[long] - 8, digits[long] - 8)
+        runs = numbers.value[numbers.of(HEAD)].view(np.uint64)
+        runs |= numbers.digits[numbers.of(HEAD)].view(np.uint64) << np.uint64(54)  # 10^16 is less; 07 is not 7
         runs *= mix[0]
         runs ^= runs >> np.uint64(32)
         # What a run adds depends on its place: 7 at 12 is not 12 at 7.
-        length = self._patterns.head_length[self._pattern]
+        length = self._outlines.heads[self._outline]
         last = np.cumsum(length)
         place = np.arange(len(runs)) - np.repeat(last - length, length)
         runs *= (place.view(np.uint64) << np.uint64(1)) + mix[1]
@@ -245,17 +160,76 @@ class Entries:
         sums = np.zeros(len(runs) + 1, np.uint64)
         np.cumsum(runs, out=sums[1:])
         keys = sums[last] - sums[last - length]
-        keys += self._pattern.astype(np.uint64) * mix[2]
+        keys += self._outlines.skeleton[self._outline].view(np.uint64) * mix[2]
         return cast("list[int]", keys.tolist())
 
     def parse(self, place: int) -> dict[str, object]:
         """One of the entries."""
         begin = int(self.begin[place])
-        last = place + 1 == len(self.begin)
-        end = self._size if last else int(self.begin[place + 1]) - len(_BETWEEN)
-        entry: dict[str, object] = orjson.loads(_LEAD + self._runs.text(begin, end))
+        end = begin + int(self._outlines.size[self._outline[place]])
+        entry: dict[str, object] = orjson.loads(b"{" + self._text[begin : end - 1])  # without its comma
         return entry
 
     def groups(self, places: list[int]) -> list[int]:
-        """Which args the patterns of these entries looked for."""
-        return cast("list[int]", self._patterns.group[self._pattern[places]].tolist())
+        """Which args the outlines of these entries looked for."""
+        return cast("list[int]", self._outlines.group[self._outline[places]].tolist())
+
+
+class Numbers:
+    """Numbers read from n entries, by kind (`outlines.py`), those of a kind in the order of their entries.
+
+    `entry`, `value`, `digits`, `sign` int64[all of them].
+    """
+
+    def __init__(self, size: int, bound: list[int], entry: I64, value: I64, digits: I64, sign: I64) -> None:
+        self._size = size
+        self._bound = bound
+        self._entry = entry
+        self.value = value
+        self.digits = digits
+        self._sign = sign
+
+    def of(self, kind: int) -> slice:
+        """Where the numbers of a kind stand."""
+        return slice(self._bound[kind], self._bound[kind + 1])
+
+    def found(self) -> Found | None:
+        """The columns; None where a time is beyond what is done here."""
+        time = self._nanoseconds(TIME)
+        lengths = self._nanoseconds(DURATION)
+        if time is None or lengths is None:
+            return None
+        duration = np.full(self._size, NO_DURATION, np.int64)
+        duration[lengths[0]] = lengths[1]
+        correlation = np.full(self._size, -1, np.int64)
+        places, values = self._signed(CORRELATION)
+        correlation[places] = values
+        args: dict[str, tuple[I64, Array]] = {}
+        for name in ARGS:
+            if name in _COLUMN:
+                places, numbers = self._signed(name)
+            else:
+                sides = [self._signed(side) for side in three(name)]
+                places, numbers = sides[0][0], np.stack([values for _, values in sides], axis=1)
+            if len(places):
+                args[name] = places, numbers
+        return Found(time[1], duration, self._signed(ID), correlation, args)
+
+    def _nanoseconds(self, name: str) -> tuple[I64, I64] | None:
+        """Which entries have it, and int64[k] of those; None where one is too large."""
+        whole, fraction = self.of(_COLUMN[name]), self.of(FRACTION_OF[name])
+        places, value = self._entry[whole], self.value[whole]
+        if value.max(initial=0) > _MOST[name]:
+            return None
+        value = value * 1000
+        at = np.searchsorted(places, self._entry[fraction])
+        value[at] += self.value[fraction] * _SCALE[self.digits[fraction]]
+        return places, value * self._sign[whole]
+
+    def _signed(self, name: str) -> tuple[I64, I64]:
+        """Which entries have it, and int64[k] of those."""
+        where = self.of(_COLUMN[name])
+        return self._entry[where], self.value[where] * self._sign[where]
+
+
+_COLUMN = {name: number for number, name in enumerate(COLUMNS)}

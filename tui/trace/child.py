@@ -6,7 +6,6 @@ ever blocking it; stopped by a signal, at once, wherever it is.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -77,6 +76,8 @@ class LoaderProcess:
 
     async def progress(self) -> AsyncIterator[Progress]:
         """How far it is, until the folder is filled. Raises LoadError where it will not be."""
+        import asyncio  # whose import takes as long as starting the child does, so that comes first
+
         process = self._process
         assert process is not None, "start() comes first"
         assert process.stdout is not None

@@ -27,7 +27,7 @@ CHUNK = 256 * 1024
 _MAY_BE_WHOLE = 1 << 20
 """Bytes without an end of an entry that may still be one whole entry; real ones are below a few hundred KB."""
 
-LARGEST_ENTRY = 64 << 20
+LARGEST_ENTRY = 16 << 20
 """An entry longer than this is given up: text without an end must not fill the memory."""
 
 _TOGETHER = 4
@@ -38,14 +38,21 @@ _LONGEST_PAUSE = 64
 
 
 class Window:
-    """A stream of blocks, seen through a buffer that slides over it. `text[at:]` is what is not yet used."""
+    """A stream of blocks, seen through a buffer that slides over it. `text[at:]` is what is not yet used.
 
-    def __init__(self, blocks: Iterator[bytes]) -> None:
+    `base`: where the blocks begin in the whole text.
+    """
+
+    def __init__(self, blocks: Iterator[bytes], base: int = 0) -> None:
         self.text = b""
         self.at = 0
-        self.base = 0  # where `text` begins in the whole
+        self.base = base  # where `text` begins in the whole
         self.ended = False
         self._blocks = blocks
+
+    def jump(self, base: int, text: bytes) -> None:
+        """Stand at another place of the whole text, of which this is all the rest."""
+        self.text, self.at, self.base, self.ended = text, 0, base, True
 
     @property
     def offset(self) -> int:

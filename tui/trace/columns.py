@@ -8,7 +8,7 @@ entry by itself only where a value is not of the usual type. Phase, category, pi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import compress
 from operator import itemgetter
@@ -54,6 +54,27 @@ class Found:
     ids: tuple[I64, I64]
     correlation: I64
     args: dict[str, tuple[I64, Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The columns of one part of a file, with numbers of its own: `shapes`, `names` and `ids` by those numbers, as they
+    were looked up. `args`: (entries within the part, values), flat.
+    """
+
+    shape: I32
+    name: I32
+    time: I64
+    duration: I64
+    correlation: I64
+    id: I32
+    shapes: list[tuple[Any, Any, Any, Any]]
+    names: list[Any]
+    ids: list[Any]
+    args: dict[str, tuple[I32, I64]]
+    metadata: list[tuple[str, str, str, Any]]
+    counters: list[tuple[int, str, float]]
+    not_objects: int
 
 
 class Columns:
@@ -162,13 +183,13 @@ class Columns:
                 self._add_group(group, *only_objects(args, places), chunk)
         self._put_args(chunk.correlation(), chunk.sparse())
 
-    def _put_args(self, correlation: I64, sparse: dict[str, tuple[I64, Array]]) -> None:
+    def _put_args(self, correlation: I64, sparse: Mapping[str, tuple[Array, Array]]) -> None:
         self._correlation.extend(correlation)
         for name, (places, values) in sparse.items():
             columns = self._args.get(name)
             if columns is None:
                 columns = self._args[name] = (Grown(np.int32), Grown(np.int64))
-            columns[0].extend(places + self._count)
+            columns[0].extend(places + np.int64(self._count))
             columns[1].extend(values.ravel())
 
     def _add_group(self, group: int, args: list[Args], places: I64, chunk: ChunkArgs) -> None:
@@ -192,6 +213,42 @@ class Columns:
             for name, value in series.items():
                 if type(value) is int or (type(value) is float and math.isfinite(value)):
                     self._counters.append((self._count + place, name, float(value)))
+
+    def part(self) -> Part:
+        """What was taken so far, for `join`; nothing can be added any more."""
+        return Part(
+            self._shape.finish(),
+            self._name.finish(),
+            self._time.finish(),
+            self._duration.finish(),
+            self._correlation.finish(),
+            self._id.finish(),
+            list(self._shapes),
+            list(self._names),
+            list(self._ids),
+            {name: (entries.finish(), values.finish()) for name, (entries, values) in self._args.items()},
+            self._metadata,
+            self._counters,
+            self.not_objects,
+        )
+
+    def join(self, part: Part) -> None:
+        """The entries behind those of this one, read by another. What is new in them gets the numbers that it would
+        have got here."""
+        shapes, names, ids = (
+            np.array([*map(table.__getitem__, keys), -1], np.int32)  # -1 stays what it is
+            for table, keys in ((self._shapes, part.shapes), (self._names, part.names), (self._ids, part.ids))
+        )
+        self._shape.extend(shapes[part.shape])
+        self._name.extend(names[part.name])
+        self._id.extend(ids[part.id])
+        self._time.extend(part.time)
+        self._duration.extend(part.duration)
+        self._put_args(part.correlation, part.args)
+        self._metadata += part.metadata
+        self._counters += [(ordinal + self._count, name, value) for ordinal, name, value in part.counters]
+        self.not_objects += part.not_objects
+        self._count += len(part.shape)
 
     def finish(self) -> RawEvents:
         """The columns; nothing can be added any more."""

@@ -28,14 +28,25 @@ class Series:
     values: F64
 
 
-def counter_series(events: RawEvents, process: dict[str, str]) -> tuple[list[Series], int]:
-    """One series per (process, counter, id, series name); and how many `C` entries gave a point."""
+MOST_SERIES = 10_000
+"""Each takes lanes, arrays and labels of its own: beyond this no screen shows them, and a file of millions would fill
+the memory."""
+
+
+def counter_series(events: RawEvents, process: dict[str, str]) -> tuple[list[Series], int, int]:
+    """One series per (process, counter, id, series name), the first MOST_SERIES of them; how many `C` entries gave a
+    point, and how many of the others have one for a series beyond."""
     points: defaultdict[tuple[str, int, int, str], list[tuple[int, float]]] = defaultdict(list)
     track, name, ids = events.track, events.name, events.id
+    beyond: set[int] = set()
     for ordinal, series, value in events.counters:
         if events.time[ordinal] > NO_TIME:
             pid = events.tracks[track[ordinal]][0]
-            points[pid, int(name[ordinal]), int(ids[ordinal]), series].append((ordinal, value))
+            key = (pid, int(name[ordinal]), int(ids[ordinal]), series)
+            if len(points) < MOST_SERIES or key in points:
+                points[key].append((ordinal, value))
+            else:
+                beyond.add(ordinal)
     found = []
     for (pid, counter, instance, series), listed in points.items():
         ordinals = np.array([ordinal for ordinal, _ in listed], np.int64)
@@ -49,7 +60,8 @@ def counter_series(events: RawEvents, process: dict[str, str]) -> tuple[list[Ser
         order = np.argsort(times, kind="stable")
         group = " ".join(filter(None, [process.get(pid) or "process", pid]))
         found.append(Series(pid, title, group, title, "", times[order], values[order]))
-    return found, len({ordinal for listed in points.values() for ordinal, _ in listed})
+    drawn = {ordinal for listed in points.values() for ordinal, _ in listed}
+    return found, len(drawn), len(beyond - drawn)
 
 
 def memory_table(ordinals: I32, time: I64, args: dict[str, SparseArg], lane: I32) -> Memory:
@@ -82,9 +94,11 @@ def memory_table(ordinals: I32, time: I64, args: dict[str, SparseArg], lane: I32
 def memory_series(memory: Memory) -> list[Series]:
     """Allocated and reserved bytes of each device. Where totals were not recorded, the sum since the start."""
     found = []
-    devices: Array = np.unique(np.stack([memory.device_type, memory.device_id], axis=1), axis=0)
-    for kind, number in devices.tolist():
-        mine = np.flatnonzero((memory.device_type == kind) & (memory.device_id == number))
+    devices: Array
+    devices, which = np.unique(np.stack([memory.device_type, memory.device_id], axis=1), axis=0, return_inverse=True)
+    order = np.argsort(which.ravel(), kind="stable")  # one sort: a file may name as many devices as it likes
+    of_each = np.split(order, np.cumsum(np.bincount(which.ravel()))[:-1])
+    for (kind, number), mine in zip(devices.tolist(), of_each, strict=True):
         word = _DEVICE_TYPES.get(kind, f"device type {kind}" if kind >= 0 else "device")
         device = word if kind == 0 or number < 0 else f"{word} {number}"
         told = mine[memory.allocated[mine] >= 0]

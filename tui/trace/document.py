@@ -18,6 +18,9 @@ KEPT_BYTES = 64 * 1024
 _LOOK = 16 * 1024
 """How much is looked at to say what a file is, and to find a key."""
 
+MOST_KEYS = 4096
+"""Top-level keys that are read one by one; real files have some thirty. Behind those only traceEvents is looked for."""
+
 _NAMED_KEYS = 8
 """Of an object that is no trace, so many keys are named."""
 
@@ -47,6 +50,7 @@ class Document:
         self._tally = tally
         self._lists = 0
         self._keys: list[str] = []
+        self._met = 0  # how many keys there were
 
     def refused(self, what: str) -> TraceError:
         return TraceError(f"{self._name}: not a trace, but {what}")
@@ -67,6 +71,10 @@ class Document:
         while (key := self._key()) is not None:
             if key == "traceEvents" and self._next() == b"[":
                 yield from self._list()
+            elif self._met > MOST_KEYS:
+                if not self._skip_to_events():
+                    break
+                yield from self._found()
             elif self._value(key):
                 yield from self._found()
         if not self._lists:
@@ -120,6 +128,7 @@ class Document:
         found = _KEY.match(window.text, window.at)
         if found:
             window.at = found.end()
+            self._met += 1
             text = readable(b'"%b"' % found[1])
             key = str(text[0]) if text else found[1].decode("utf-8", "backslashreplace")
             if len(self._keys) < _NAMED_KEYS:
@@ -138,6 +147,30 @@ class Document:
         self._tally.add(UNREADABLE_HEADER, where)
         self._drain()
         return None
+
+    def _skip_to_events(self) -> bool:
+        """The window behind the bracket of traceEvents, wherever that comes; at the end of the file where it does not.
+
+        True where it was found.
+        """
+        window = self._window
+        if self._lists:
+            self._tally.add(
+                UNREADABLE_HEADER, f"more than {MOST_KEYS} keys: those behind byte {window.offset} are lost"
+            )
+            self._drain()
+            return False
+        self._tally.add(UNREADABLE_HEADER, f"more than {MOST_KEYS} keys: from byte {window.offset} on only traceEvents")
+        while True:
+            window.fill(_STEPS[-1])
+            found = _EVENTS.search(window.text, window.at)
+            if found:
+                window.at = found.end()
+                return True
+            if window.ended:
+                window.at = len(window.text)
+                return False
+            window.at = max(len(window.text) - _EVENTS_BYTES, window.at)
 
     def _value(self, key: str) -> bool:
         """Take in the value of a key. True where a list of entries turned up inside: the window then stands in it.

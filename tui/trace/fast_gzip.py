@@ -27,6 +27,11 @@ def decompressor() -> Any:
     return isal_zlib.decompressobj(wbits=GZIP) if FAST else zlib.decompressobj(wbits=GZIP)
 
 
+def exact_decompressor() -> Any:
+    """The same by zlib, which gives all that it has after each byte; isal decodes ahead, and loses that at damage."""
+    return zlib.decompressobj(wbits=GZIP)
+
+
 def errors() -> tuple[type[Exception], ...]:
     """What a decompressor raises for damaged bytes."""
     fast: Any = isal_zlib.error if FAST else zlib.error  # isal's stub calls it an instance

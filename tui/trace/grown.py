@@ -28,6 +28,14 @@ class Grown:
         self._data[self._size : size] = values
         self._size = size
 
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def so_far(self) -> npt.NDArray[Any]:
+        """A view of what was appended: good until the next `extend`, which may move it."""
+        return self._data[: self._size]
+
     def finish(self) -> npt.NDArray[Any]:
         """The array itself; nothing can be appended any more."""
         self._data.resize(self._size, refcheck=False)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from tui.trace.packed import Packed
+
 BLOCK = 4 << 20
 """Most bytes that one call inflates (zstd: about). The thread asks for the interpreter once a block, so it is large."""
 
-SMALL_BLOCK = 1 << 10
-"""Most bytes lost before damaged ones near a stream's beginning."""
 
-KEPT = 1 << 20
-"""Most packed bytes from a stream's beginning that are kept, for when they turn out to be damaged."""
+_ZSTD_PIECE = 2 << 10
 
 
 class DamagedError(Exception):
@@ -38,19 +37,49 @@ class Inflater(Protocol):
 
 
 class _Library:
-    """What the three libraries share: an object that is fed until it has met its end."""
+    """What the three libraries share: an object that is fed until it has met its end.
 
-    def __init__(self, inflater: Any, *errors: type[Exception]) -> None:
+    A call that meets damage yields nothing of its block. What was fed is then fed once more to a fresh object, a few
+    bytes at a time, so that all before the damage comes out.
+    """
+
+    def __init__(self, packed: Packed, inflater: Any, *errors: type[Exception]) -> None:
+        self._packed = packed
         self._inflater = inflater
         self._errors = errors
+        self._given = 0
 
     def feed(self, packed: bytes) -> Iterator[bytes]:
+        self._packed.keep(packed)
         try:
-            yield from self._feed(packed)
+            for text in self._feed(packed):
+                self._given += len(text)
+                yield text
         except self._errors as error:
+            yield from self._up_to_the_damage()
             raise DamagedError(str(error)) from error
+        if self.ended:
+            self._packed.forget()
+
+    def _up_to_the_damage(self) -> Iterator[bytes]:
+        """What the block held before it."""
+        fine, known = self._fine(), self._given
+        try:
+            for piece in self._packed.pieces():
+                text: bytes = fine.decompress(piece)
+                if len(text) > known:
+                    yield text[known:]
+                known = max(known - len(text), 0)
+        except self._errors:
+            return
+        finally:
+            self._packed.forget()
 
     def _feed(self, packed: bytes) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def _fine(self) -> Any:
+        """A fresh object that gives what it has after each byte."""
         raise NotImplementedError
 
     @property
@@ -63,65 +92,75 @@ class _Library:
 
 
 class _Gzip(_Library):
-    """A call that meets damage yields nothing of its block, and a small trace is one block: what was packed is kept
-    while it is little, and then inflated again in small steps, as far as it goes."""
-
-    def __init__(self) -> None:
+    def __init__(self, packed: Packed) -> None:
         from tui.trace import fast_gzip
 
-        super().__init__(fast_gzip.decompressor(), *fast_gzip.errors())
-        self._again: Any = fast_gzip.decompressor()
-        self._kept: bytearray | None = bytearray()
-        self._given = 0
+        super().__init__(packed, fast_gzip.decompressor(), *fast_gzip.errors())
 
     def _feed(self, packed: bytes) -> Iterator[bytes]:
-        if self._kept is not None:
-            self._kept += packed
-            if len(self._kept) > KEPT:
-                self._kept = None
-        try:
-            while packed and not self.ended:
-                text = self._inflater.decompress(packed, BLOCK)
-                self._given += len(text)
-                yield text
-                packed = self._inflater.unconsumed_tail
-        except self._errors:
-            yield from self._up_to_the_damage()
-            raise
+        while packed and not self.ended:
+            yield self._inflater.decompress(packed, BLOCK)
+            packed = self._inflater.unconsumed_tail
 
-    def _up_to_the_damage(self) -> Iterator[bytes]:
-        """What the block held before it; raises where that ends."""
-        packed, known = bytes(self._kept or b""), self._given
-        while packed and not self._again.eof:
-            text = self._again.decompress(packed, SMALL_BLOCK)
-            packed = self._again.unconsumed_tail
-            yield text[known:]
-            known = max(known - len(text), 0)
+    def _fine(self) -> Any:
+        from tui.trace import fast_gzip
+
+        return fast_gzip.exact_decompressor()
 
 
 class _Xz(_Library):
-    def __init__(self) -> None:
+    def __init__(self, packed: Packed) -> None:
         import lzma
 
-        super().__init__(lzma.LZMADecompressor(), lzma.LZMAError)
+        super().__init__(packed, lzma.LZMADecompressor(), lzma.LZMAError)
 
     def _feed(self, packed: bytes) -> Iterator[bytes]:
         yield self._inflater.decompress(packed, BLOCK)
         while not self.ended and not self._inflater.needs_input:
             yield self._inflater.decompress(b"", BLOCK)
 
+    def _fine(self) -> Any:
+        import lzma
+
+        return lzma.LZMADecompressor()
+
 
 class _Zstd(_Library):
-    def __init__(self) -> None:
+    def __init__(self, packed: Packed) -> None:
         import zstandard
 
-        super().__init__(zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError)
+        super().__init__(packed, zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError)
+        self._behind = b""  # what was not fed any more, because the frame had ended
 
     def _feed(self, packed: bytes) -> Iterator[bytes]:
-        yield self._inflater.decompress(packed)
+        """It has no bound of its own, and four bytes may stand for 128 KB: little goes in at a time."""
+        parts: list[bytes] = []
+        size = 0
+        for at in range(0, len(packed), _ZSTD_PIECE):
+            if self.ended:
+                break
+            text = self._inflater.decompress(packed[at : at + _ZSTD_PIECE])
+            parts.append(text)
+            size += len(text)
+            if size >= BLOCK:
+                yield b"".join(parts)
+                parts, size = [], 0
+            if self.ended:
+                self._behind = packed[at + _ZSTD_PIECE :]
+        if parts:
+            yield b"".join(parts)
+
+    @property
+    def rest(self) -> bytes:
+        return bytes(self._inflater.unused_data) + self._behind
+
+    def _fine(self) -> Any:
+        import zstandard
+
+        return zstandard.ZstdDecompressor().decompressobj()
 
 
-INFLATERS: dict[str, Callable[[], Inflater]] = {"gzip": _Gzip, "xz": _Xz, "zstd": _Zstd}
+INFLATERS: dict[str, Callable[[Packed], Inflater]] = {"gzip": _Gzip, "xz": _Xz, "zstd": _Zstd}
 
 _MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 

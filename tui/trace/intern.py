@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 
 from tui.trace.arrays import I32, Bool
+from tui.trace.grown import Grown
 from tui.trace.kinds import Kind, kind_of_category
 
 MOST_CATEGORIES = 2**16 - 1
@@ -80,8 +81,8 @@ class Shapes(dict[tuple[Any, Any, Any, Any], int]):
         self.tracks: dict[tuple[str, str], int] = {}
         self._groups: list[int] = []
         self._with_id: list[bool] = []
-        self._group_column = np.empty(0, np.int32)
-        self._with_id_column = np.empty(0, np.bool_)
+        self._group_column = Grown(np.int32)  # the lists' values, moved here: a file may have a million shapes
+        self._with_id_column = Grown(np.bool_)
 
     def __missing__(self, key: tuple[Any, Any, Any, Any]) -> int:
         ph, cat, pid, tid = key
@@ -100,15 +101,15 @@ class Shapes(dict[tuple[Any, Any, Any, Any], int]):
 
     def groups(self) -> I32:
         """By number: which args are looked for."""
-        if len(self._group_column) != len(self):
-            self._group_column = np.array(self._groups, np.int32)
-        return self._group_column
+        self._group_column.extend(np.array(self._groups, np.int32))
+        self._groups.clear()
+        return self._group_column.so_far
 
     def with_id(self) -> Bool:
         """By number: whether an id is looked for."""
-        if len(self._with_id_column) != len(self):
-            self._with_id_column = np.array(self._with_id, np.bool_)
-        return self._with_id_column
+        self._with_id_column.extend(np.array(self._with_id, np.bool_))
+        self._with_id.clear()
+        return self._with_id_column.so_far
 
 
 def group_of(ph: Any, category: str, code: int = 0) -> int:

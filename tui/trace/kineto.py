@@ -7,6 +7,7 @@ files, chunks of plain entries in Kineto's own layout become columns without dic
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 from collections.abc import Callable, Iterator
@@ -14,18 +15,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from tui.trace.byte_scan import ByteScan
-from tui.trace.chunks import CHUNK, Chunk, Entries, Taken, Window
-from tui.trace.columns import Columns
+from tui.trace.chunks import CHUNK, Window
 from tui.trace.document import Document
-from tui.trace.problems import CUT_SHORT, REPAIRED_COMMA, UNREADABLE_ENTRY, Tally, excerpt
+from tui.trace.entry_reader import EntryReader
+from tui.trace.parts import Crew, UnprovenError, parts_for
+from tui.trace.problems import CUT_SHORT, REPAIRED_COMMA, Tally
 from tui.trace.raw import Decoded, RawEvents
 from tui.trace.repair import readable
 from tui.trace.salvage import salvage
-from tui.trace.source import Source
-from tui.trace.text import BlockWriter, TextIndex
+from tui.trace.source import Source, TraceError
+from tui.trace.text import BlockWriter
 
 Progress = Callable[[int, int | None, int], None]
 """Told after every chunk: bytes of the file read so far as it is stored, of how many (None: unknown), entries."""
@@ -53,14 +52,28 @@ def read(
     *,
     chunk_size: int = CHUNK,
     scan: bool | None = None,
+    parts: int | None = None,
 ) -> Decoded:
     """Decode all of a source. The text of what is no plain file is kept in `text_dir`.
 
     Raises TraceError where this is no trace, OSError where the text cannot be kept. Damage is never an error: it is
     mended, or counted, and told in `problems`. `scan`: whether plain chunks in Kineto's own layout
     go to the byte scan, which gives the same columns, faster; None: where the file is large enough for it to pay.
+    `parts`: how many processes read it, of which one is this; None: as many as pay.
     """
+    scan = _pays(source) if scan is None else scan
+    parts = (parts_for(source) if scan else 1) if parts is None else parts
     with _decoding(threads=source.plain_path is None):
+        crew = None
+        with contextlib.suppress(OSError):  # no further process: then this one alone
+            crew = Crew(source, text_dir, parts, chunk_size) if parts > 1 else None
+        reader = _Reader(source, text_dir, progress, chunk_size, scan, crew)
+        try:
+            return reader.run()
+        except UnprovenError:
+            source = source.again()
+        finally:
+            reader.close()
         reader = _Reader(source, text_dir, progress, chunk_size, scan)
         try:
             return reader.run()
@@ -77,118 +90,103 @@ def parse_chunk(text: bytes) -> list[dict[str, Any]]:
 
 
 class _Reader:
-    """One reading of one source."""
+    """One reading of one source, of which others read all parts but the first, where there is a `crew`."""
 
     def __init__(
-        self, source: Source, text_dir: Path, progress: Progress | None, chunk_size: int, scan: bool | None
+        self,
+        source: Source,
+        text_dir: Path,
+        progress: Progress | None,
+        chunk_size: int,
+        scan: bool,
+        crew: Crew | None = None,
     ) -> None:
         self._source = source
         self._progress = progress
-        self._chunk_size = chunk_size
+        self._crew = crew
+        self._joined = False
         self._tally = Tally()
         self._blocks = source.blocks()
-        self._window = Window(self._blocks)
-        self._columns = Columns(self._tally)
-        self._scan = ByteScan(self._columns) if (_pays(source) if scan is None else scan) else None
-        self._entries = 0
-        self._unreadable = 0
-        self._first: list[int] = []
-        self._offset: list[int] = []
-        self._length: list[int] = []
+        self._window = Window(self._blocks if crew is None else crew.cut.before(self._blocks))
         self._path = source.plain_path or text_dir / TEXT_FILE
         self._writer = None if source.plain_path else BlockWriter(self._path)
+        self._entries = EntryReader(self._window, self._tally, chunk_size, scan, self._writer, self._told)
 
     def close(self) -> None:
-        """Let go of threads and files, however it went."""
-        close = getattr(self._blocks, "close", None)
-        if close is not None:
-            close()
-        self._source.close()
-        if self._writer is not None:
-            self._writer.close()
+        """Let go of processes, threads and files, however it went."""
+        with contextlib.ExitStack() as last_first:
+            if self._crew is not None:
+                last_first.callback(self._crew.close)
+            last_first.callback(self._source.close)
+            close = getattr(self._blocks, "close", None)
+            if close is not None:
+                last_first.callback(close)
+            if self._writer is not None:
+                last_first.callback(self._writer.close)  # it may still take over a file of the crew's
 
     def run(self) -> Decoded:
+        """Raises TraceError, and UnprovenError where the crew was of no use."""
+        try:
+            return self._run()
+        except TraceError:
+            if self._cut_off:
+                raise UnprovenError from None
+            raise
+
+    @property
+    def _cut_off(self) -> bool:
+        """Whether the text ends for us where the next part begins."""
+        return self._crew is not None and self._crew.cut.at >= 0 and not self._joined
+
+    def _run(self) -> Decoded:
         document = Document(self._window, self._source.name, self._tally)
         for _ in document.lists():
             self._read_list(document)
-        events = self._columns.finish()
-        if document.bare and not events.phase.any() and (len(events) or self._columns.not_objects):
+        if self._cut_off:
+            raise UnprovenError
+        columns = self._entries.columns
+        events = columns.finish()
+        if document.bare and not events.phase.any() and (len(events) or columns.not_objects):
             raise document.refused("a JSON list of something else than events")
         problems = Tally()
-        for problem in [*self._source.problems, *self._tally.problems()]:
+        others = self._crew.problems if self._crew is not None else []
+        for problem in [*self._source.problems, *others, *self._tally.problems()]:
             problems.add(problem.kind, problem.example, problem.count)
         return Decoded(
             events=events,
             header=document.header,
-            text=self._text_index(),
+            text=self._entries.text_index(self._path),
             format=_format(document.header, events),
             size=self._window.offset,
-            unreadable=self._unreadable,
-            not_objects=self._columns.not_objects,
+            unreadable=self._entries.unreadable,
+            not_objects=columns.not_objects,
             problems=problems.problems(),
             left_out=document.left_out,
         )
 
     def _read_list(self, document: Document) -> None:
-        entries = Entries(self._window, self._chunk_size, self._scan)
-        for chunk in entries:
-            self._add(chunk)
-        if entries.comma:
+        end = self._entries.read()
+        if self._cut_off and self._crew is not None:
+            end = self._crew.join(self._entries, self._window, end, self._tally, self._told)
+            self._joined = True
+        if end.comma:
             self._tally.add(REPAIRED_COMMA, "before the bracket that closes traceEvents")
-        if not (entries.closed or len(self._columns) or self._unreadable):
+        if not end.closed and self._entries.nothing:
             raise document.refused("the beginning of a list, cut off before its first event")
-        if entries.partial >= 0:
-            self._tally.add(CUT_SHORT, f"the file ends inside the entry that begins at byte {entries.partial}")
-        elif not entries.closed and not document.bare:
+        if end.partial >= 0:
+            self._tally.add(CUT_SHORT, f"the file ends inside the entry that begins at byte {end.partial}")
+        elif not end.closed and not document.bare:
             self._tally.add(CUT_SHORT, f"the file ends at byte {self._window.offset}, before traceEvents does")
 
-    def _add(self, chunk: Chunk | Taken) -> None:
-        if isinstance(chunk, Chunk) and chunk.salvage is not None:
-            self._tell(chunk)
-        self._first.append(self._entries)
-        self._offset.append(chunk.offset)
-        self._length.append(len(chunk.text))
-        if self._writer is not None:
-            self._writer.put(bytes(chunk.text))
-        if isinstance(chunk, Taken):
-            self._entries += chunk.entries
-        else:
-            self._columns.add(chunk.entries, chunk.text)
-            self._entries = len(self._columns)
+    def _told(self, entries: int) -> None:
         if self._progress is not None:
-            self._progress(self._source.consumed, self._source.total, self._entries)
-
-    def _tell(self, chunk: Chunk) -> None:
-        assert chunk.salvage is not None
-        for kind, start in chunk.salvage.repairs:
-            self._tally.add(kind, _place(chunk, start))
-        for start, _ in chunk.salvage.unreadable:
-            self._tally.add(UNREADABLE_ENTRY, _place(chunk, start))
-        self._unreadable += len(chunk.salvage.unreadable)
-
-    def _text_index(self) -> TextIndex:
-        length = self._length
-        offset = self._offset
-        if self._writer is not None:
-            self._writer.close()
-            length = self._writer.lengths
-            offset = [0, *np.cumsum(length, dtype=np.int64).tolist()][:-1]
-        return TextIndex(
-            path=self._path,
-            compressed=self._writer is not None,
-            first=np.array(self._first, np.int64),
-            offset=np.array(offset, np.int64),
-            length=np.array(length, np.int64),
-        )
+            consumed, others = (0, 0) if self._crew is None else self._crew.told()
+            self._progress(self._source.consumed + consumed, self._source.total, entries + others)
 
 
 def _pays(source: Source) -> bool:
     """Whether the byte scan is worth its beginning; of a pipe nobody knows, and the large ones matter."""
     return source.total is None or source.total * (_USUAL_RATIO if source.compression else 1) >= _SCAN_BYTES
-
-
-def _place(chunk: Chunk, start: int) -> str:
-    return f"at byte {chunk.offset + start}: {excerpt(chunk.text[start : start + 1000])}"
 
 
 def _format(header: dict[str, Any], events: RawEvents) -> str:

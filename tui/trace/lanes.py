@@ -171,5 +171,7 @@ def given(ordinals: I32, arg: SparseArg | None) -> I64 | None:
     """A sparse arg at these entries, `NO_ARG` where an entry has none; None where no entry of the file has it."""
     if arg is None or not len(arg.entries):
         return None
-    place = np.minimum(np.searchsorted(arg.entries, ordinals), len(arg.entries) - 1)
-    return np.where(arg.entries[place] == ordinals, arg.values[place].astype(np.int64), NO_ARG)
+    every = np.full(int(max(arg.entries[-1], ordinals.max(initial=0))) + 1, NO_ARG, np.int64)
+    every[arg.entries] = arg.values
+    found: I64 = every[ordinals]
+    return found

@@ -6,7 +6,6 @@ trace no longer calls `close`. Either leaves nothing behind.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 import traceback
@@ -39,6 +38,11 @@ class Opening:
         self._child: LoaderProcess | None = None
 
     @property
+    def path(self) -> str:
+        """The file, or the first of several ranks'."""
+        return self.spec
+
+    @property
     def cached(self) -> bool:
         """Whether only mapping is left to do. Known after `start`."""
         return self._child is None
@@ -60,6 +64,8 @@ class Opening:
 
         Where it fails or is cancelled, the child has gone and nothing is left behind.
         """
+        import asyncio  # not before the child has been started
+
         loop = asyncio.get_running_loop()
         gone_wrong = True
         try:
@@ -79,6 +85,8 @@ class Opening:
                 self._child = None
 
     async def _trace(self, report: Report) -> Trace:
+        import asyncio
+
         assert self._place is not None, "start() comes first"
         if self._child is None:
             found = await asyncio.to_thread(open_place, self._place, self.label)

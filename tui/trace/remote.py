@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(://|::)")
 _HOST_PATH = re.compile(r"(?P<host>(?:[^/:@\[\]]+@)?(?:\[[0-9A-Za-z:.%_-]+\]|[^/:@\[\]\s]+)):(?P<path>.*)", re.DOTALL)
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+_RANK = re.compile(r"(?<![a-z])(?:rank|worker|r)[-_.]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
 _HOME = re.compile(r"~([A-Za-z0-9_.-]*)(?:/|$)")
 
 
@@ -23,6 +24,12 @@ class Listed:
     spec: str
     size: int
     modified: float
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that its name says: `rank3.json`, `host_worker-3.pt.trace.json.gz`."""
+        found = _RANK.search(self.spec.rpartition("/")[2])
+        return int(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)

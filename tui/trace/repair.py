@@ -26,6 +26,9 @@ from tui.trace.problems import (
 LARGEST_REPAIR = 4 << 20
 """Bytes of an entry that is worth a repair: real ones are below a few hundred KB, and repairs are slow."""
 
+DEEPEST = 1024
+"""Brackets within each other that orjson follows: what lies deeper no repair makes readable."""
+
 Kinds = dict[str, None]
 """The kinds of repair that were made: a set that keeps its order."""
 
@@ -128,7 +131,7 @@ def mend_surrogates(body: str, kinds: Kinds) -> str:
     return _HALF_PAIR.sub(mend, body)
 
 
-_NOT_FINITE = r"[-+]?(?:nan|inf(?:inity)?|1\.#\w+)(?:\(\w*\))?|-?\d+(?:\.\d+)?e\+?\d{3,}"
+_NOT_FINITE = r"[-+]?(?:nan|inf(?:inity)?|1\.#\w+)(?:\(\w*\))?|-?\d+(?:\.\d+)?e\+?\d{3,}|-?\d{309,}(?:\.\d+)?"
 _NOT_FINITE_WORD = re.compile(_NOT_FINITE, re.IGNORECASE)
 _TOKEN = re.compile(
     rf'"(?P<string>[^"\\]*(?:\\.[^"\\]*)*)"|(?P<number>(?<![\w.])(?:{_NOT_FINITE})(?![\w.]))|(?P<comma>,(?=\s*[,\]}}]))',
@@ -232,6 +235,8 @@ class _Requoter:
         if wants == "key":
             return self._key()
         if char in "{[":
+            if len(self._open) > DEEPEST:
+                return None
             self._open.append(char)
             self._put(char, self._at + 1)
             return "key" if char == "{" else "value"

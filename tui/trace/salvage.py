@@ -85,6 +85,10 @@ def _plausible(values: list[Any]) -> bool:
     return bool(objects) and all("ph" in value and ("name" in value or "pid" in value) for value in objects)
 
 
+_MANY, _RUN = 64 * 1024, 4 << 20
+"""Bytes without a beginning from which on many values are taken at once, and how many bytes of them."""
+
+_SEPARATORS = re.compile(rb"[\s,]*")
 _MAY_CLOSE = re.compile(rb'\}\s*,?\s*(\])(?=\s*(?:\}?\s*\Z|,\s*"[^"\\\n]*"\s*:))')
 
 
@@ -153,7 +157,30 @@ class _Salvager:
                 self._found.repairs.append((REPAIRED_COMMA, self._start))
         self._found.values.extend(values)
         self._go_on(end)
+        if self._found.close < 0 and self._bounds[self._k] - end > _MANY:
+            self._run_on()
         return True
+
+    def _run_on(self) -> None:
+        """Take all that can be read from here on at once: there is much, and nothing in it looks like a beginning.
+
+        Value by value, the rest of the text would be parsed for each of them.
+        """
+        gap = _SEPARATORS.match(self._text, self._start)
+        self._start = gap.end() if gap else self._start
+        text = self._text[self._start : min(self._start + _RUN, self._bounds[self._k])].rstrip(b"\\")
+        commas = scan(text).commas.tolist()
+        taken, low, high = None, 0, len(commas)
+        while low < high:  # what parses up to a comma, parses up to those before it
+            middle = (low + high) // 2
+            values = readable(text[: commas[middle]])
+            if values is None:
+                high = middle
+            else:
+                taken, low = (values, commas[middle]), middle + 1
+        if taken is not None:
+            self._found.values.extend(taken[0])
+            self._go_on(self._start + taken[1])
 
     def _whole(self, start: int, bound: int) -> tuple[list[Any] | None, int]:
         """What stands up to the next comma or bracket that strings and brackets tell to be the end, and that place.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from tui.trace.arrays import I64
+from tui.trace.arrays import I64, U8
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,8 @@ class Scan:
     quoted: bool
 
 
-_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_BLOCK = 1 << 20
+"""Bytes followed at once: the arrays that this takes are ten times as long."""
 
 _STEP = np.zeros(256, np.int8)
 _STEP[list(b"{[")] = 1
@@ -38,8 +38,19 @@ def scan(text: bytes, depth: int = 0, quoted: bool = False) -> Scan:
     if not text:
         return Scan(np.empty(0, np.int64), -1, depth, quoted)
     if b"\\" in text:
-        text = _ESCAPE.sub(b"__", text)
-    data = np.frombuffer(text, np.uint8)
+        # Pairs of backslashes first, from the left; then what is left before a quote escapes it. Others hide nothing.
+        text = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    commas: list[I64] = []
+    for begin in range(0, len(text), _BLOCK):
+        found = _scan_block(np.frombuffer(text, np.uint8, min(_BLOCK, len(text) - begin), begin), depth, quoted)
+        depth, quoted = found.depth, found.quoted
+        commas.append(found.commas + begin)
+        if found.close >= 0:
+            return Scan(np.concatenate(commas), begin + found.close, depth, quoted)
+    return Scan(np.concatenate(commas), -1, depth, quoted)
+
+
+def _scan_block(data: U8, depth: int, quoted: bool) -> Scan:
     inside = np.bitwise_xor.accumulate(data == ord('"'))
     if quoted:
         np.logical_not(inside, out=inside)

@@ -7,6 +7,7 @@ by handing it a stream with `read(n)`: compression is told by content, never by 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import queue
 import stat
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tui.trace.inflate import INFLATERS, MAGIC_BYTES, DamagedError, Inflater, compression
+from tui.trace.packed import Packed
 from tui.trace.problems import CUT_SHORT, DAMAGED_COMPRESSION, Tally
 from tui.trace.raw import Problem
 from tui.trace.remote import Listed, is_url, remote
@@ -29,6 +31,16 @@ _PACKED_BLOCK = 1 << 18
 
 _AHEAD = 3
 """Inflated blocks that wait for the decoder, at most: about 12 MB."""
+
+_GZIP_SIZE = 4
+
+
+_BOMB_RATIO, _BOMB_BYTES = 200, 256 << 20
+"""Text of more than so many bytes, and so many times as long as what it was packed in, is no trace: those pack to a
+tenth, the most repetitive ones to a fiftieth. deflate reaches a thousandth, and a few MB of it fill any memory."""
+
+UNPACK_ALL = "TORCHPROF_TUI_UNPACK_ALL"
+"""Set in the environment (`--unpack-all` does it): unpack whatever comes."""
 
 
 class TraceError(ValueError):
@@ -90,6 +102,7 @@ class Source:
         self.consumed = 0
         self.identity = identity
         self._stream = stream
+        self._path = path
         self._packed_on_the_way = packed_on_the_way
         self._stop = stop
         self._cut = ""
@@ -99,6 +112,7 @@ class Source:
             raise TraceError(f"{name}: {self._cut}, before anything arrived")
         self.compression = compression(self._head)
         self.plain_path = None if self.compression else path
+        self._path = path
 
     @property
     def problems(self) -> list[Problem]:
@@ -116,6 +130,30 @@ class Source:
     def cut(self) -> bool:
         """Whether the other end went away, so that what came is not what lies there."""
         return bool(self._cut)
+
+    @property
+    def text_size(self) -> int | None:
+        """How long the text is, about; None where that is not known, or where it cannot be read `again`."""
+        if self._path is None or self.total is None or self.compression not in ("", "gzip"):
+            return None
+        if not self.compression:
+            return self.total
+        with self._path.open("rb") as file:  # a member ends with its size: wrong from 4 GB on, or of several members
+            file.seek(-min(_GZIP_SIZE, self.total), os.SEEK_END)
+            return int.from_bytes(file.read(), "little")
+
+    def again(self, begin: int = 0) -> Source:
+        """The same local file, not yet read; plain text from byte `begin` on. Raises OSError, TraceError."""
+        assert self._path is not None, "only a local file can be read twice"
+        stream = self._path.open("rb", buffering=0)
+        if isinstance(self._stream, io.FileIO) and not os.path.sameopenfile(stream.fileno(), self._stream.fileno()):
+            stream.close()
+            raise TraceError(f"{self.name}: was replaced while it was read")
+        source = Source(self.name, stream, self.total, self._path)
+        if begin:
+            source._head = b""
+            stream.seek(begin)
+        return source
 
     def close(self) -> None:
         self._stream.close()
@@ -140,7 +178,7 @@ class Source:
 
     def _stored(self, size: int) -> Iterator[bytes]:
         """The bytes as they are stored."""
-        block, self._head = self._head, b""
+        block, self._head = self._head or self._some(size), b""
         while block:
             if not self._packed_on_the_way:
                 self.consumed += len(block)
@@ -153,19 +191,23 @@ class Source:
     def _inflated(self) -> Iterator[bytes]:
         """All members, streams or frames, one after the other."""
         inflater: Inflater | None = None
-        members = 0
+        members = taken = given = 0
         fresh = True  # nothing has come out of this member yet
         for packed in self._stored(_PACKED_BLOCK):
+            taken += len(packed)
             while packed:
                 if inflater is None:
                     packed = packed.lstrip(b"\0")  # some writers pad the end with zeros
                     if not packed:
                         break
-                    inflater, fresh = INFLATERS[self.compression](), True
+                    kept = Packed(self._path, self.consumed - len(packed))
+                    inflater, fresh = INFLATERS[self.compression](kept), True
                 try:
                     for text in inflater.feed(packed):
                         if text:
                             fresh = False
+                            given += len(text)
+                            self._refuse_bomb(taken, given)
                             if self._packed_on_the_way:
                                 self.consumed += len(text)
                             yield text
@@ -181,6 +223,13 @@ class Source:
         if inflater is not None and not self._cut:
             where = f"the {self.compression} data stops at byte {self.consumed}, before its end mark"
             self._tally.add(CUT_SHORT, where)
+
+    def _refuse_bomb(self, packed: int, text: int) -> None:
+        if text > _BOMB_BYTES and text > _BOMB_RATIO * packed and not os.environ.get(UNPACK_ALL):
+            times = (
+                f"more than {text // packed:,} times its size ({text / 1e6:,.0f} MB from {packed / 1e6:,.1f} MB so far)"
+            )
+            raise TraceError(f"{self.name}: unpacks to {times}; if that is meant: --unpack-all")
 
 
 def open_source(spec: str, ask: bool = False) -> Source:

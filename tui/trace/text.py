@@ -11,9 +11,10 @@ beside the columns, one independently compressed block per chunk: one event's ar
 from __future__ import annotations
 
 import queue
+import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ class TextIndex:
     first: I64
     offset: I64
     length: I64
+    _parsed: tuple[bytes, list[dict[str, Any]]] = field(default=(b"", []), init=False, repr=False, compare=False)
+    """The chunk read last, as stored and parsed: who asks about one event mostly asks about its neighbours next."""
 
     def entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]]) -> dict[str, Any]:
         """The entry as it stands in the file. `parse` is the reader's own chunk parser, repairs included.
@@ -47,15 +50,37 @@ class TextIndex:
         with self.path.open("rb") as file:
             file.seek(int(self.offset[chunk]))
             stored = file.read(int(self.length[chunk]))
-        entries = parse(inflate(stored) if self.compressed else stored)
+        known, entries = self._parsed
+        if stored != known:  # read again each time, for a file that has changed must not be told from memory
+            entries = parse(inflate(stored) if self.compressed else stored)
+            self._parsed = stored, entries
         place = ordinal - int(self.first[chunk])
         if place >= len(entries):
             raise LookupError("the trace file has changed since it was opened")
         return entries[place]
 
 
+@dataclass(slots=True)
+class RankTexts:
+    """The texts of several ranks' files, whose ordinals are counted on: `parts[k]` has those from `first[k]` on.
+
+    `first`: int64[ranks] ascending.
+    """
+
+    parts: list[TextIndex]
+    first: I64
+
+    def entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]]) -> dict[str, Any]:
+        """As `TextIndex.entry`."""
+        part = int(np.searchsorted(self.first, ordinal, side="right")) - 1
+        return self.parts[part].entry(ordinal - int(self.first[part]), parse)
+
+
 _WAITING = 16
 """Chunks that wait to be written, at most: 4 MB. The writer is faster than the decoder, so they rarely do."""
+
+
+_COPIED = 1 << 20
 
 
 class BlockWriter:
@@ -68,7 +93,8 @@ class BlockWriter:
         self.path = path
         self.lengths: list[int] = []
         self._error: Exception | None = None
-        self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING)
+        self._queue: queue.Queue[bytes | tuple[Path, list[int]] | None] = queue.Queue(_WAITING)
+        self._closed = False
         self._file = path.open("wb")
         self._thread = threading.Thread(target=self._run, name="text", daemon=True)
         self._thread.start()
@@ -79,26 +105,46 @@ class BlockWriter:
             raise self._error
         self._queue.put(text)
 
+    def append(self, path: Path, lengths: list[int]) -> None:
+        """Take over the blocks of another writer, and their file. Raises what `put` does."""
+        if self._error is not None:
+            raise self._error
+        self._queue.put((path, lengths))
+
     def close(self) -> None:
-        """Wait until all is written. Raises what went wrong, OSError where something could not be written."""
-        self._queue.put(None)
-        self._thread.join()
-        self._file.close()
+        """Wait until all is written. May be called again. Raises what went wrong, as OSError where the disk is full."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._thread.join()
+            self._file.close()
         if self._error is not None:
             raise self._error
 
     def _run(self) -> None:
-        while (text := self._queue.get()) is not None:
+        while (item := self._queue.get()) is not None:
             if self._error is not None:
                 continue  # keep taking, or who puts would wait for ever
             try:
-                from tui.trace import fast_gzip
-
-                block = fast_gzip.compress(text)
-                self._file.write(block)
-                self.lengths.append(len(block))
+                if isinstance(item, tuple):
+                    self._take_over(*item)
+                else:
+                    self._write(item)
             except Exception as error:  # it belongs to who puts the text: a dead thread would let them wait for ever
                 self._error = error
+
+    def _write(self, text: bytes) -> None:
+        from tui.trace import fast_gzip
+
+        block = fast_gzip.compress(text)
+        self._file.write(block)
+        self.lengths.append(len(block))
+
+    def _take_over(self, path: Path, lengths: list[int]) -> None:
+        with path.open("rb") as blocks:
+            shutil.copyfileobj(blocks, self._file, _COPIED)
+        path.unlink()
+        self.lengths += lengths
 
 
 def inflate(block: bytes) -> bytes:

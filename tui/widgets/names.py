@@ -1,46 +1,19 @@
-"""Names as a terminal may show them: escaped, shortened to what tells them apart, cut by cells.
-
-Names come from a file that somebody else wrote; a control character in one must not reach the terminal.
-"""
+"""Names as a terminal may show them: escaped, shortened to what tells them apart, cut by cells."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 
-from rich.cells import cell_len, get_character_cell_size
+from rich.cells import cell_len
 
 from tui.analysis.kernel_names import KernelClass, decode
-
-_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Me"})
-"""Categories that draw nothing, or draw outside their own cell: controls, direction marks, combining marks."""
+from tui.widgets.printable import clean as clean
+from tui.widgets.printable import cut as cut
 
 _FRAME = re.compile(r"^(?:.*[/\\])?([^/\\]+)\((\d+)\): (.+)$")
 """`path/to/file.py(12): function`, a Python frame of the profiler."""
 
 _NAMESPACES = re.compile(r"(?:\(anonymous namespace\)|[\w~]+)::")
-
-
-def clean(text: str) -> str:
-    """One line of printable characters: what cannot be shown is `·`, and ends of lines are too."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join("·" if unicodedata.category(character) in _UNPRINTABLE else character for character in text)
-
-
-def cut(text: str, width: int) -> str:
-    """At most `width` cells of cleaned text, ending in `…` where something is missing."""
-    if width <= 0:
-        return ""
-    if cell_len(text) <= width:
-        return text
-    kept, used = [], 0
-    for character in text:
-        used += get_character_cell_size(character)
-        if used > width - 1:
-            break
-        kept.append(character)
-    return "".join(kept) + "…"
 
 
 def short(name: str) -> str:

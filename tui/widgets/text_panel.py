@@ -82,10 +82,14 @@ COPY_WIDTH = 10_000
 """Wide enough that nothing is wrapped in what is copied."""
 
 
+MOST_WRAPPED = 20_000
+"""Characters of one text that are laid out: nobody scrolls further through a name, and a file may have one of MBs."""
+
+
 def wrap(text: str, width: int, style: Style, indent: str = "") -> Lines:
     """Cleaned text in lines of at most `width` cells, broken at a space where there is one near."""
     out: Lines = []
-    rest = text
+    rest = text if len(text) <= MOST_WRAPPED else f"{text[:MOST_WRAPPED]}… ({len(text):,} characters)"
     width = max(width, 1)
     while rest:
         lead = indent if out else ""

@@ -20,10 +20,10 @@ class Expectation(NamedTuple):
     why: dict[str, str]
 
 
-def expectations() -> dict[str, Expectation]:
-    """Trace (as its path below the shared traces, without the ending) -> what reading it says. Raises ValueError for an
-    entry that cannot be read and for an id that stands twice."""
-    return {_heading(path): _read(path) for path in sorted(FOLDER.glob("*.md")) if path.name != "README.md"}
+def _expectations(folder: Path) -> dict[str, Expectation]:
+    """Trace (as its path below the folder of traces, without the ending) -> what reading it says. Raises ValueError for
+    an entry that cannot be read and for an id that stands twice."""
+    return {_heading(path): _read(path) for path in sorted(folder.glob("*.md")) if path.name != "README.md"}
 
 
 def _heading(path: Path) -> str:
@@ -45,3 +45,9 @@ def _read(path: Path) -> Expectation:
     if regime is None:
         raise ValueError(f"{path.name} names no regime")
     return Expectation(regime[1], states, why)
+
+
+SHARED = _expectations(FOLDER)
+"""Of the shared traces."""
+SAMPLES = _expectations(FOLDER / "samples")
+"""Of those that ship with the program; one whose name a shared trace has, too, is another recording."""

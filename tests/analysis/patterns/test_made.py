@@ -23,7 +23,7 @@ from tests.analysis.patterns.made import (
     launched,
     waiting,
 )
-from tests.analysis.patterns.read_expectations import expectations
+from tests.analysis.patterns.read_expectations import SAMPLES, SHARED
 from tests.build import Entry, annotation, cpu, kernel, memcpy, memset, overhead, runtime, step, trace
 from tui.analysis.patterns import PATTERNS, Checker, State, Weight, scopes
 from tui.trace.loader import load
@@ -351,7 +351,7 @@ def test_every_pattern_has_a_trace_for_each_answer() -> None:
 
 
 def test_real_traces_reach_the_answers_that_they_can() -> None:
-    """Over the shared traces' expectations. What none of them has is written here, with the reason."""
+    """Over what reading the shared traces and the samples says. What none has is written here, with the reason."""
     without = {
         "kernel-variance": {FIRES},  # an H200 at steady clocks: no kernel varies by 15 % at its place in the step
         "alloc-in-step": {FIRES},  # the caching allocator had all it needed after the first step
@@ -361,7 +361,7 @@ def test_real_traces_reach_the_answers_that_they_can() -> None:
         "tiny-kernels": {FIRES},  # their optimizers are foreach already, and no other op launches dozens
     }
     states = {State.FIRED: FIRES, State.ABSENT: ABSENT, State.CANNOT_TELL: UNKNOWN}
-    reached = {name: {states[one.states[name]] for one in expectations().values()} for name in PATTERNS}
+    reached = {name: {states[one.states[name]] for one in (*SHARED.values(), *SAMPLES.values())} for name in PATTERNS}
     assert {name: {FIRES, ABSENT} - found for name, found in reached.items() if not found >= {FIRES, ABSENT}} == without
 
 
@@ -498,6 +498,24 @@ def test_the_same_kernel_on_other_sizes_does_not_vary() -> None:
     assert find(trace(*entries[: len(entries) // 2]), "kernel-variance").state is State.CANNOT_TELL
 
 
+def test_runs_that_are_alike_all_together_need_no_places() -> None:
+    """Two steps do not let one compare place by place; where nothing varies, nothing has to be compared."""
+    entries = []
+    for number in range(2):
+        at = 1000 * number
+        entries.append(step(number, at, 990))
+        for place, taken in enumerate((100, 101, 99)):
+            entries += launched("aten::mm", at + 5 + 10 * place, at + 50 + 200 * place, taken, GEMM)
+    assert find(trace(*entries), "kernel-variance").state is State.ABSENT
+    for number in range(2):  # another kernel, that does differ
+        for place, taken in enumerate((20, 30)):
+            at = 1000 * number + 700 + 100 * place
+            entries += launched("aten::add", at, at + 10, taken)
+    said = find(trace(*entries), "kernel-variance").answer
+    assert said.state is State.CANNOT_TELL
+    assert "of 2 kernels 1 vary" in said.reason
+
+
 BACKWARD = "aten::convolution_backward"
 
 
@@ -543,6 +561,18 @@ def test_a_copy_is_hidden_by_who_wanted_it(above: list[str], name: str, state: s
     outer = [cpu(op, place, 40 - 2 * place) for place, op in enumerate(above)]
     made = trace(*outer, *launched("aten::copy_", 10, 60, 20, name))
     assert find(made, "hidden-copy").state.value == state
+
+
+@pytest.mark.parametrize(
+    ("taken", "busy", "state"), [(10, 0, FIRES), (9, 0, ABSENT), (9, 900, ABSENT), (11, 900, FIRES)]
+)
+def test_a_hidden_copy_must_be_worth_avoiding(taken: float, busy: float, state: str) -> None:
+    """A hundredth of the time, however busy the GPU is: here of 1000 µs."""
+    entries = [step(1, 0, 1000), *launched("aten::masked_fill", 10, 30, taken, DTOD)]
+    entries += launched("aten::mm", 20, 60, busy, GEMM) if busy else []
+    said = find(trace(*entries), "hidden-copy")
+    assert said.state.value == state
+    assert "aten::masked_fill copied 1×" in said.answer.seen
 
 
 def test_one_off_gaps_on_two_streams_that_take_turns_in_another_order() -> None:

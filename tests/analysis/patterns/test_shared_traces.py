@@ -1,27 +1,25 @@
-"""Real traces: what each must say (expectations/), what no answer may do, and the same facts read by hand from JSON."""
+"""The shared traces: what each must say (expectations/), and other people's, where no answer may stumble."""
 
 from __future__ import annotations
 
-import gzip
-import json
-import random
-import re
-from bisect import bisect_right
-from collections import Counter
-from functools import cache
-from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.analysis.patterns.other_peoples import OTHERS
-from tests.analysis.patterns.read_expectations import expectations
-from tui.analysis.patterns import PATTERNS, Checker, Finding, Scope, State, scopes
+from tests.analysis.patterns.read_expectations import SHARED
+from tests.analysis.patterns.real_traces import (
+    ENDING,
+    HeldToItsReading,
+    Real,
+    holds_together,
+    named,
+    random_scopes,
+    scopes_of,
+)
+from tui.analysis.patterns import PATTERNS, Checker, State
 from tui.trace.loader import load
 
-EXPECTED = expectations()
 TRACES = Path(__file__).resolve().parents[3] / "../shared/traces"
 SMALL = 500_000
 """Bytes of a file that is looked at in all kinds of scopes: a test must not take a minute."""
@@ -32,249 +30,42 @@ PUBLIC = sorted(
 )
 
 
-def path_of(name: str) -> Path:
-    path = TRACES / f"{name}.pt.trace.json.gz"
+@pytest.fixture(scope="module", params=SHARED)  # of a module: all that is asked of one trace is asked in a row
+def real(request: pytest.FixtureRequest) -> Real:
+    path = TRACES / f"{request.param}{ENDING}"
     if not path.exists():
         pytest.skip("the shared traces are not here")
-    return path
+    return Real(request.param, path, SHARED[request.param])
 
 
-@cache
-def checker_of(name: str) -> Checker:
-    return Checker(load(str(path_of(name)), cache=False))
-
-
-def named(findings: list[Finding], state: State) -> set[str]:
-    return {found.id for found in findings if found.state is state}
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_says_what_reading_it_says(name: str) -> None:
-    checker = checker_of(name)
-    findings = checker.check()
-    expected = EXPECTED[name]
-    says = {found.id: found.state for found in findings}
-    differ = [
-        f"{one}: {says.get(one)}, not {state} ({expected.why[one]})"
-        for one, state in expected.states.items()
-        if says.get(one) is not state
-    ]
-    assert not differ, "\n".join(differ)
-    assert checker.verdict(findings=findings).regime.value == expected.regime
+class TestShared(HeldToItsReading):
+    """Each trace of ours."""
 
 
 def test_every_trace_has_its_expectation_and_every_expectation_all_patterns() -> None:
-    assert all(set(one.states) == set(PATTERNS) for one in EXPECTED.values())
+    assert all(set(one.states) == set(PATTERNS) for one in SHARED.values())
     if TRACES.exists():
-        ending = ".pt.trace.json.gz"
-        files = [*TRACES.glob(f"*{ending}"), *TRACES.glob(f"*_4ranks/*{ending}")]
-        assert {str(path.relative_to(TRACES)).removesuffix(ending) for path in files} == set(EXPECTED)
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_says_what_reading_other_peoples_traces_says(name: str) -> None:
-    path = TRACES / "public" / name
-    if not path.exists():
-        pytest.skip("the shared traces are not here")
-    findings = Checker(load(str(path), cache=False)).check()
-    says = OTHERS[name]
-    assert set(says.fired.split()) <= named(findings, State.FIRED)
-    assert set(says.cannot_tell.split()) <= named(findings, State.CANNOT_TELL)
-    assert not set(says.not_fired.split()) & named(findings, State.FIRED)
-
-
-def holds_together(checker: Checker, scope: Scope) -> None:
-    """What must hold for any trace and any scope."""
-    trace = checker.trace
-    findings = checker.check(scope)
-    assert {found.id for found in findings} == set(PATTERNS)
-    for found in findings:
-        answer = found.answer
-        assert 0 <= answer.at_stake <= scope.length, found.id
-        assert 0 <= found.share <= 1, found.id
-        if found.fired:
-            start = trace.start[answer.events]
-            end = np.maximum(start + trace.duration[answer.events], start + 1)
-            assert len(answer.events), found.id
-            assert ((start < scope.t1) & (end > scope.t0)).all(), found.id
-            assert (np.diff(start) >= 0).all(), found.id
-            assert answer.seen, found.id
-        else:
-            assert not len(answer.events), found.id
-            assert bool(answer.reason) == (found.state is State.CANNOT_TELL), found.id
-    said = checker.verdict(scope, findings)
-    assert said.first
-    assert said.busy is None or 0 <= said.busy <= 1 + 1e-9
-
-
-def scopes_of(checker: Checker) -> list[Scope]:
-    first, last = checker.trace.span
-    found = [checker.whole, *(scopes.of_step(step) for step in checker.trace.steps[:2])]
-    for begins, ends in ((0.2, 0.3), (0.5, 0.5), (0.0, 0.07), (0.9, 1.0), (1.1, 1.2), (-0.5, -0.1)):
-        t0 = first + int((last - first) * begins)
-        found.append(scopes.time_range(t0, max(first + int((last - first) * ends), t0 + 1)))
-    return found
-
-
-def random_scopes(checker: Checker, name: str, count: int) -> list[Scope]:
-    """Ranges of every length, from a microsecond up to more than the trace, that begin anywhere near it: the same in
-    each run, others for each trace."""
-    draw = random.Random(name)
-    first, last = checker.trace.span
-    span = max(last - first, 1000)
-    found = []
-    for _ in range(count):
-        length = int(1000 * (1.2 * span / 1000) ** draw.random())
-        t0 = first + int(draw.uniform(-0.1, 1.05) * span)
-        found.append(scopes.time_range(t0, t0 + max(length, 1)))
-    return found
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_holds_together_in_every_scope(name: str) -> None:
-    checker = checker_of(name)
-    for scope in [*scopes_of(checker), *random_scopes(checker, name, 8)]:
-        holds_together(checker, scope)
+        files = [*TRACES.glob(f"*{ENDING}"), *TRACES.glob(f"*_4ranks/*{ENDING}")]
+        assert {str(path.relative_to(TRACES)).removesuffix(ENDING) for path in files} == set(SHARED)
 
 
 @pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.name)
 def test_no_pattern_stumbles_over_other_peoples_traces(path: Path) -> None:
+    """Of some, what reading them says, too."""
     checker = Checker(load(str(path), cache=False))
     small = path.stat().st_size < SMALL
     fixed = scopes_of(checker) if small else [checker.whole]
     for scope in [*fixed, *random_scopes(checker, path.name, 8 if small else 3)]:
         holds_together(checker, scope)
+    says = OTHERS.get(str(path.relative_to(TRACES / "public")))
+    if says:
+        findings = checker.check()
+        assert set(says.fired.split()) <= named(findings, State.FIRED)
+        assert set(says.cannot_tell.split()) <= named(findings, State.CANNOT_TELL)
+        assert not set(says.not_fired.split()) & named(findings, State.FIRED)
 
 
-# ---- the same facts, read from the JSON with the standard library alone --------------------------------------------
-
-
-def read(name: str) -> list[dict[str, Any]]:
-    entries = json.loads(gzip.decompress(path_of(name).read_bytes()))["traceEvents"]
-    return [entry for entry in entries if entry.get("ph") == "X" and entry["cat"] != "Trace"]
-
-
-def by_hand(entries: list[dict[str, Any]]) -> dict[str, bool]:
-    """Patterns that a name, a count or a containment decides."""
-    names = Counter(entry["name"] for entry in entries)
-    on_cpu = [entry for entry in entries if entry["cat"] == "cpu_op"]
-    steps = sorted(
-        (entry for entry in entries if entry["cat"] == "user_annotation" and entry["name"].startswith("ProfilerStep#")),
-        key=lambda entry: entry["ts"],
-    )
-    taken = [step["dur"] for step in steps]
-    profiler = [entry for entry in entries if entry["cat"] == "overhead"]
-
-    def inside_first(entry: dict[str, Any]) -> float:
-        first = steps[0]
-        return max(min(entry["ts"] + entry["dur"], first["ts"] + first["dur"]) - max(entry["ts"], first["ts"]), 0)
-
-    def any_named(start: str) -> bool:
-        return any(name.startswith(start) for name in names)
-
-    def below(parent: str, child: str) -> bool:
-        """A child whose innermost enclosing op is the parent."""
-        for entry in on_cpu:
-            if entry["name"] == child:
-                around = [
-                    other
-                    for other in on_cpu
-                    if other is not entry
-                    and other["tid"] == entry["tid"]
-                    and other["ts"] <= entry["ts"]
-                    and other["ts"] + other["dur"] >= entry["ts"] + entry["dur"]
-                ]
-                if around and min(around, key=lambda other: other["dur"])["name"] == parent:
-                    return True
-        return False
-
-    launched = Counter(
-        entry["args"]["correlation"] for entry in entries if entry["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
-    )
-    found = {
-        "compiled-region": any_named("Torch-Compiled Region"),
-        "cache-lookup": any_named("TorchDynamo Cache Lookup"),
-        "aot-prologue": any_named("AOTDispatcher Runtime Wrapper Prologue"),
-        "fxgraph-hash": any_named("## Call CompiledFxGraph"),
-        "buffer-request": any_named("Activity Buffer Request"),
-        "adaptive-launch": any("Occupancy" in name for name in names),
-        "sdpa-math": any_named("aten::_scaled_dot_product_attention_math"),
-        "fused-triton": any(
-            entry["cat"] == "kernel" and re.match(r"triton_(poi|red|per)_fused_", entry["name"]) for entry in entries
-        ),
-        "graph-replay": max(launched.values()) > 1,
-    }
-    if on_cpu and len(on_cpu) < 5000:
-        found["matmul-to-mm"] = below("aten::matmul", "aten::mm")
-        found["matmul-to-bmm"] = below("aten::matmul", "aten::bmm")
-    if len(steps) >= 3:
-        mine = taken[0] - sum(map(inside_first, profiler))
-        found["first-step-wide"] = mine >= 1.5 * float(np.median(taken[1:]))
-    return found
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_names_counts_and_steps_agree_with_the_file_itself(name: str) -> None:
-    entries = read(name)
-    fired = named(checker_of(name).check(), State.FIRED)
-    # Where no op was recorded, no name of one says anything.
-    wanted = by_hand(entries)
-    assert {pattern: pattern in fired for pattern in wanted} == wanted
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_the_busy_share_agrees_with_a_sweep_over_sorted_work(name: str) -> None:
-    """Over the steps and the work that they launched; without idle time in which the profiler worked."""
-    entries = read(name)
-    work = sorted(
-        (entry["ts"], entry["ts"] + entry["dur"])
-        for entry in entries
-        if entry["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
-    )
-    steps = [
-        entry for entry in entries if entry["cat"] == "user_annotation" and entry["name"].startswith("ProfilerStep#")
-    ]
-    first, last = min(s["ts"] for s in steps), max(s["ts"] + s["dur"] for s in steps)
-    calls = {
-        entry["args"]["correlation"]: entry["ts"]
-        for entry in entries
-        if entry["cat"] in ("cuda_runtime", "cuda_driver")
-    }
-    launched = [
-        entry["ts"] + entry["dur"]
-        for entry in entries
-        if entry["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
-        and first <= calls.get(entry["args"]["correlation"], 0) < last
-    ]
-    last = max(last, *launched)
-    moments = sorted({first, last, *(t for pair in work for t in pair if first < t < last)} | {
-        t
-        for entry in entries
-        if entry["cat"] == "overhead"
-        for t in (entry["ts"], entry["ts"] + entry["dur"])
-        if first < t < last
-    })  # fmt: skip
-    busy_pieces = Pieces(work)
-    overhead = Pieces([(e["ts"], e["ts"] + e["dur"]) for e in entries if e["cat"] == "overhead"])
-    busy = idle = 0.0
-    for begins, ends in pairwise(moments):
-        middle = (begins + ends) / 2
-        if middle in busy_pieces:
-            busy += ends - begins
-        elif middle not in overhead:
-            idle += ends - begins
-    said = checker_of(name).verdict().busy
-    assert said == pytest.approx(busy / (busy + idle), abs=2e-4)
-
-
-class Pieces:
-    """Which moments some pieces of time cover, overlapping or not."""
-
-    def __init__(self, pieces: list[tuple[float, float]]) -> None:
-        self.starts = [start for start, _ in sorted(pieces)]
-        self.reach = list(accumulate((end for _, end in sorted(pieces)), max))
-
-    def __contains__(self, time: float) -> bool:
-        """Whether any piece that has begun ends after it."""
-        begun = bisect_right(self.starts, time)
-        return begun > 0 and self.reach[begun - 1] > time
+def test_other_peoples_traces_that_were_read_are_among_them() -> None:
+    if not PUBLIC:
+        pytest.skip("the shared traces are not here")
+    assert set(OTHERS) <= {str(path.relative_to(TRACES / "public")) for path in PUBLIC}

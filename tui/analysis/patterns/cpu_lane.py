@@ -123,16 +123,16 @@ def _queried(view: View) -> tuple[Bool, Rows]:
     facts = view.facts
     queries = facts.named(OCCUPANCY_QUERY, Kind.RUNTIME)
     asked = np.zeros(len(view.work), dtype=np.bool_)
-    if len(queries):
-        ops = facts.nearest(queries.row)
-        first: dict[int, int] = {}
-        for op, start in zip(ops.tolist(), queries.start.tolist(), strict=True):
-            first[op] = min(start, first.get(op, start))
-        inner = view.inner_op
-        for op, start in first.items():
-            if op >= 0:
-                mine = inner == op
-                asked |= mine & (view.trace.start[np.maximum(view.work.launch, 0)] >= start) & (view.work.launch >= 0)
+    by = facts.nearest(queries.row) if len(queries) else np.empty(0, dtype=np.int64)
+    if (by >= 0).any():
+        order = np.lexsort((queries.start, by))
+        order = order[by[order] >= 0]
+        ops, first = np.unique(by[order], return_index=True)
+        asked_at = queries.start[order][first]  # each op's first query
+        inner, launch = view.inner_op, view.work.launch
+        place = np.minimum(ops.searchsorted(inner), len(ops) - 1)
+        begins = view.trace.start[np.maximum(launch, 0)]
+        asked = (ops[place] == inner) & (launch >= 0) & (begins >= asked_at[place])
     return asked, view.cut(queries)
 
 
@@ -275,7 +275,9 @@ def last_sync(view: View) -> int:
     action="look at the op that is named: its in-place variant, a contiguous input, or a fused op avoids the copy",
     code="scores.masked_fill_(mask, float('-inf'))  # in place: no clone",
     decided="A device-to-device copy, or a kernel that copies for aten::clone, whose outermost operator is not copy_, "
-    "clone or to: another operator, or a library such as DDP's reducer, wanted it. Casts do not count.",
+    "clone or to: another operator, or a library such as DDP's reducer, wanted it. Casts do not count, nor do copies "
+    "that together take less than a hundredth of the time, busy or not.",
+    thresholds=(limits.HIDDEN_COPY_SHARE,),
     weight=Weight.PROBLEM,
 )
 def hidden_copy(view: View) -> Answer:
@@ -298,11 +300,11 @@ def hidden_copy(view: View) -> Answer:
     by = [view.facts.name(int(op)) for op in outer]
     who = max(sorted(set(by)), key=by.count)
     time = view.covered(rows)
-    return fired(
-        f"{who} copied {by.count(who)}×{view.per_step(by.count(who))}; hidden copies take {us(time)} on the GPU",
-        rows.row,
-        time,
-    )
+    seen = f"{who} copied {by.count(who)}×{view.per_step(by.count(who))}; hidden copies take {us(time)} on the GPU"
+    share = int(view.clipped(rows).sum()) / max(view.device_time, 1)
+    if share < limits.HIDDEN_COPY_SHARE.value:
+        return absent(f"{seen}, {percent(share)} of the time")
+    return fired(seen, rows.row, time)
 
 
 def device_copies(view: View) -> Bool:

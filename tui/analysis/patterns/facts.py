@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tui.analysis.collectives import Arrivals
 from tui.analysis.gpu_time import UNKNOWN_DEVICE, work_mask
 from tui.analysis.intervals import Intervals, union
 from tui.analysis.kernel_names import KernelClass, decode
@@ -20,6 +21,9 @@ from tui.analysis.kernel_names.classes import class_of_names
 from tui.trace.arrays import I32, I64, U8, Bool
 from tui.trace.kinds import Kind
 from tui.trace.trace import Role, Trace
+
+MOST_DEVICES = 256
+"""No host has more GPUs; a file that names more was made by somebody, and is answered for these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +98,20 @@ class Steps:
         return np.where(inside, place, -1)
 
 
-class Facts:
-    """About one trace; make one per trace and keep it."""
+@dataclass(frozen=True, slots=True)
+class Across:
+    """When all ranks came to their collectives, seen from one of them: `place` in `arrivals.ranks`."""
 
-    def __init__(self, trace: Trace) -> None:
+    arrivals: Arrivals
+    place: int
+
+
+class Facts:
+    """About one trace; make one per trace and keep it. `across`: where it is one of several ranks."""
+
+    def __init__(self, trace: Trace, across: Across | None = None) -> None:
         self.trace = trace
+        self.across = across
         self._named: dict[tuple[object, ...], Rows] = {}
         self._reported: dict[int, float | None] = {}
 
@@ -188,28 +201,37 @@ class Facts:
 
     @cached_property
     def devices(self) -> list[int]:
-        """Those that did any work, ascending."""
-        return [int(device) for device in np.unique(self.work.device)]
+        """Those that did any work, ascending, the first MOST_DEVICES of them."""
+        return [int(device) for device in np.unique(self.work.device)[:MOST_DEVICES]]
 
     def busy(self, device: int) -> Intervals:
         return self._busy[device]
 
     @cached_property
     def _busy(self) -> dict[int, Intervals]:
-        return {device: self.union_of(self.work.where(self.work.device == device)) for device in self.devices}
+        return self._by_device(np.ones(len(self.work), np.bool_))
+
+    def _by_device(self, wanted: Bool) -> dict[int, Intervals]:
+        """device -> when any of the wanted work ran. One sort, however many devices a file names."""
+        places = np.flatnonzero(wanted)
+        places = places[np.argsort(self.work.device[places], kind="stable")]
+        of_place, rows = self.work.device[places], self.work.rows
+        first, last = (np.searchsorted(of_place, self.devices, side=side).tolist() for side in ("left", "right"))
+        return {
+            device: union(rows.start[places[begin:end]], rows.end[places[begin:end]])
+            for device, begin, end in zip(self.devices, first, last, strict=True)
+        }
 
     @cached_property
     def kernel_time(self) -> dict[int, Intervals]:
         """device -> when it computed: kernels and fills, no copies and no collectives."""
         work = self.work
-        computes = work.is_kind(Kind.KERNEL, Kind.MEMSET)
-        return {device: self.union_of(work.where(computes & (work.device == device))) for device in self.devices}
+        return self._by_device(work.is_kind(Kind.KERNEL, Kind.MEMSET))
 
     @cached_property
     def collective_time(self) -> dict[int, Intervals]:
         work = self.work
-        collective = work.is_kind(Kind.COLLECTIVE)
-        return {device: self.union_of(work.where(collective & (work.device == device))) for device in self.devices}
+        return self._by_device(work.is_kind(Kind.COLLECTIVE))
 
     @staticmethod
     def union_of(work: Work) -> Intervals:

@@ -131,9 +131,12 @@ def kernel_variance(view: View) -> Answer:
         elif spread >= limits.VARIANCE.value and (best is None or time[one] > best[0]):
             best = (time[one], mine)
     if best is None:
-        if undecided and undecided == len(candidates):
-            return cannot_tell("kernels run several times a step, perhaps on other sizes: needs three equal steps")
-        return absent(f"{several(len(candidates) - undecided, 'kernel')} compared")
+        if undecided:
+            return cannot_tell(
+                f"of {several(len(candidates), 'kernel')} {undecided} vary, but a step runs them several times, "
+                f"perhaps on other sizes: needs three equal steps"
+            )
+        return absent(f"{several(len(candidates), 'kernel')} compared")
     mine = best[1]
     taken = rows.duration[mine]
     p5, median, p95 = np.percentile(taken, [5, 50, 95])
@@ -145,14 +148,22 @@ def kernel_variance(view: View) -> Answer:
 
 
 def _spread(durations: I64, step: I64) -> float | None:
-    """(p95 − p5) / median; of the median position where steps run the kernel several times; None if not comparable."""
+    """(p95 − p5) / median; of the median position where steps run the kernel several times; None where that cannot be
+    compared and the runs differ."""
     steps, runs = np.unique(step, return_counts=True)
     if runs.max() == 1 or (len(steps) == 1 and steps[0] < 0):
         table = durations[None, :]
     elif len(steps) >= limits.VARIANCE_RUNS.value and (runs == runs[0]).all() and (steps >= 0).all():
         table = durations[np.argsort(step, kind="stable")].reshape(len(steps), -1).T
     else:
-        return None
+        # Not comparable place by place; but runs that are alike all together are alike at each place, too.
+        together = _relative_spread(durations[None, :])
+        return together if together < limits.VARIANCE.value else None
+    return _relative_spread(table)
+
+
+def _relative_spread(table: I64) -> float:
+    """Of each row (p95 − p5) / median, 0 where it is but the clock's ticks; the median over the rows."""
     p5, median, p95 = np.percentile(table, [5, 50, 95], axis=1)
     wide = p95 - p5 >= limits.VARIANCE_SPREAD.value
     return float(np.median(np.where(wide, (p95 - p5) / np.maximum(median, 1), 0.0)))

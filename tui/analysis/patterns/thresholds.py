@@ -39,6 +39,12 @@ DEAD_RATIO = _t(
     "gap over the others' median", 5, "times", "Python between two ops varies by two or three times, not five"
 )
 DEAD_MIN = _t("shortest gap", 20 * _US, "ns", "below it lies the usual cost of entering a range and an op")
+HIDDEN_COPY_SHARE = _t(
+    "hidden copies' share of the time",
+    0.01,
+    "share",
+    "every training step has some: next to nothing is won by avoiding copies that take less, or that an idle GPU makes",
+)
 ONE_OFF_RATIO = _t("gap over the others' median", 5, "times", "the same launches vary by two or three times, not five")
 ONE_OFF_MIN = _t("shortest gap", 10 * _US, "ns", "a launch takes about that long: shorter gaps are its jitter")
 VARIANCE = _t("(p95 − p5) / median", 0.15, "share", "clocks that step down once move a kernel by a tenth; more is news")
@@ -76,6 +82,9 @@ STRAGGLER_SHARE = _t(
     "waiting for the last rank", 0.10, "share", "ranks never arrive together; a tenth of the time is too much"
 )
 STRAGGLER_MIN = _t("spread of starts", 100 * _US, "ns", "clocks of several GPUs agree to some tens of µs")
+STRAGGLER_OF_WAITING = _t(
+    "waiting that is for one rank", 0.50, "share", "below half, another one is late as often: no one rank is to blame"
+)
 WRAPPER_SHARE = _t(
     "wrappers' share of the steps", 0.20, "share", "a fifth of the CPU's time goes into guards and wrappers"
 )

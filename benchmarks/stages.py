@@ -1,0 +1,140 @@
+"""Where the time goes between the bytes of a trace and its columns, and the floor under it: what nobody can be faster
+than who has to read all bytes once, and to inflate them once.
+
+    python -m benchmarks.stages TRACE
+
+prints seconds as JSON, of one run in a process of its own. The text is read from the page cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.measure import median
+
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Seconds. `read_bytes`, `inflate`: the floors. `processes` read it in `decode`, one in `decode_alone`."""
+
+    read_bytes: float
+    inflate: float
+    imports: float
+    decode_alone: float
+    decode: float
+    processes: int
+    assemble: float
+    index: float
+    store: float
+    map: float
+    events: int
+
+    @property
+    def floor(self) -> float:
+        return self.read_bytes + self.inflate
+
+    @property
+    def after_decoding(self) -> float:
+        """Sort, rows, parents, self time, links, level of detail."""
+        return self.assemble + self.index
+
+
+def measured(trace: Path, runs: int) -> Stages:
+    """Medians, each run in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.stages", str(trace)]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # as the loader has it
+    found = [
+        json.loads(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
+        for _ in range(runs)
+    ]
+    middle = {key: median([each[key] for each in found]) for key in found[0]}
+    return Stages(**{**middle, "processes": found[0]["processes"], "events": found[0]["events"]})
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - began
+
+
+def _read(trace: Path) -> None:
+    buffer = bytearray(BLOCK)
+    with trace.open("rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+
+
+def _inflate(trace: Path) -> None:
+    from tui.trace.inflate import INFLATERS, MAGIC_BYTES, compression
+
+    with trace.open("rb", buffering=0) as file:
+        kind = compression(file.read(MAGIC_BYTES))
+        if not kind:
+            return
+        file.seek(0)
+        inflater = INFLATERS[kind]()
+        while packed := file.read(BLOCK):
+            for _ in inflater.feed(packed):
+                pass
+
+
+def _one_run(trace: Path) -> Stages:
+    clock = _Clock()
+    with clock.timed("imports"):
+        from tui.trace.assemble import assemble
+        from tui.trace.kineto import read
+        from tui.trace.parts import parts_for
+        from tui.trace.source import open_source
+        from tui.trace.store import open_trace, save
+    _read(trace)  # so that it lies in the page cache
+    with clock.timed("read_bytes"):
+        _read(trace)
+    with clock.timed("inflate"):
+        _inflate(trace)
+    clock.seconds["inflate"] = max(clock.seconds["inflate"] - clock.seconds["read_bytes"], 0.0)
+    folder = Path(tempfile.mkdtemp())
+    try:
+        with clock.timed("decode_alone"):
+            read(open_source(str(trace)), folder, parts=1)
+        source = open_source(str(trace))
+        processes = parts_for(source)
+        with clock.timed("decode"):
+            decoded = read(source, folder)
+        with clock.timed("assemble"):
+            built = assemble(decoded, "")
+        del decoded
+        with clock.timed("index"):
+            built.row_index  # noqa: B018  (is worked out when it is first asked for)
+        with clock.timed("store"):
+            save(built, folder)
+        events = len(built.start)
+        del built
+        with clock.timed("map"):
+            open_trace(folder)
+        return Stages(processes=processes, events=events, **clock.seconds)
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    import gc
+
+    gc.disable()  # as the loader does
+    print(json.dumps(asdict(_one_run(Path(sys.argv[1])))))

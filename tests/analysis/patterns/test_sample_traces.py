@@ -1,0 +1,28 @@
+"""The traces that ship with the program: what each must say, in a fresh clone too."""
+
+from __future__ import annotations
+
+import pytest
+
+import sample_traces
+from tests.analysis.patterns.read_expectations import SAMPLES
+from tests.analysis.patterns.real_traces import ENDING, HeldToItsReading, Real
+from tui.analysis.patterns import PATTERNS
+
+FOLDER = sample_traces.SAMPLES[0].path.parent
+
+
+@pytest.fixture(scope="module", params=SAMPLES)
+def real(request: pytest.FixtureRequest) -> Real:
+    return Real(request.param, FOLDER / f"{request.param}{ENDING}", SAMPLES[request.param])
+
+
+class TestSamples(HeldToItsReading):
+    """Each sample; of several ranks, each rank's file alone."""
+
+
+def test_every_sample_has_its_expectation_and_every_expectation_all_patterns() -> None:
+    assert all(set(one.states) == set(PATTERNS) for one in SAMPLES.values())
+    paths = [sample.path for sample in sample_traces.SAMPLES]
+    files = [file for path in paths for file in (sorted(path.glob(f"*{ENDING}")) if path.is_dir() else [path])]
+    assert {str(file.relative_to(FOLDER)).removesuffix(ENDING) for file in files} == set(SAMPLES)

@@ -1,0 +1,85 @@
+"""What the reader found wrong with the file, and what it did not draw, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tui.analysis.doctor.remarks import Remark, Section
+from tui.trace import problems
+from tui.trace.trace import Trace
+
+_LOST = {
+    problems.CUT_SHORT: (
+        "the file ends before its text does; what came before the cut is here",
+        "a killed job, a full disk or a broken copy: export or copy it again if the end matters",
+    ),
+    problems.DAMAGED_COMPRESSION: (
+        "the packed data is wrong from somewhere on; what came before is here",
+        "copy it again; packed files have no redundancy to mend them by",
+    ),
+    problems.UNREADABLE_ENTRY: ("no repair helped: these entries are on no lane", ""),
+    problems.UNREADABLE_HEADER: ("a key of the file beside traceEvents could not be read", ""),
+    problems.TEXT_AFTER_END: ("something follows the end of the file's object; it was left alone", ""),
+    problems.BAD_TIME: ("a ts that is no time: such an entry has no place on a lane", ""),
+    problems.BAD_DURATION: ("a dur that is no time: such an event is drawn without a duration", ""),
+    problems.TOO_MANY_CATEGORIES: ("beyond 65,535 different categories an event's own is forgotten", ""),
+}
+
+_REPAIRED = {
+    problems.REPAIRED_BACKSLASH: "Windows paths written without escaping, read as such",
+    problems.REPAIRED_CONTROL: "control characters inside names, escaped",
+    problems.REPAIRED_ENCODING: "bytes that are not UTF-8, shown as \\xNN",
+    problems.REPAIRED_SURROGATE: "half of a surrogate pair, read as U+FFFD",
+    problems.REPAIRED_NUMBER: "NaN, Infinity and numbers beyond any, read as nothing",
+    problems.REPAIRED_COMMA: "a comma too many, left out",
+    problems.REPAIRED_QUOTE: "quotes inside a name, or one missing around a key, put right",
+    problems.ROUNDED_TIME: "times whose last digits a double could not hold: some ns are lost",
+    "missing duration": "complete events without a dur, drawn without a duration",
+    "negative duration": "durations below zero, drawn as none",
+    "unclosed begin": "begins whose end is not in the file, drawn to the end of their lane",
+    "renamed end": "ends that close a begin of another name",
+    "clamped timestamp": "a ts of 0, long before all others: the writer had clamped it, so it is placed at the start",
+    "time out of range": "times more than 73 years away, cut off there",
+}
+
+_NOT_DRAWN = {
+    "no time": "entries without a ts that can be read",
+    "no phase": "entries without a ph",
+    "unknown phase": "entries of a phase that the format does not have",
+    "end without begin": "ends whose begin is not in the file",
+    "async end without begin": "ends of async events whose begin is not in the file",
+    "counter without a number": "counter entries with no number in their args",
+    "counter beyond the 10,000th": "so many different counters that no screen shows them",
+    "object snapshot": "objects' life and snapshots (N, O, D): no time on a lane",
+    "sample": "stack samples (P): no duration",
+    "memory dump": "memory dumps (v, V)",
+    "clock sync": "clock synchronisation marks (c)",
+    "context": "context marks",
+}
+"""Reasons of `phases.py`. "unreadable" and "not an object" are problems with an example of their own."""
+
+
+def found_while_reading(trace: Trace) -> Iterator[Remark]:
+    for problem in trace.problems:
+        if problem.kind in _LOST:
+            meaning, action = _LOST[problem.kind]
+            yield Remark(Section.LOST, problem.kind, problem.count, meaning, problem.example, action)
+        elif problem.kind == problems.NOT_AN_OBJECT:
+            meaning = "entries that are null, numbers or lists instead of events"
+            yield Remark(Section.ODD, problem.kind, problem.count, meaning, problem.example)
+        else:
+            meaning = _REPAIRED.get(problem.kind, "")
+            yield Remark(Section.REPAIRED, problem.kind, problem.count, meaning, problem.example)
+    for reason, count in trace.counts.not_drawn.items():
+        if reason not in ("unreadable", "not an object"):
+            meaning = _NOT_DRAWN.get(reason, "")
+            yield Remark(Section.ODD, f"not drawn: {reason}", count, meaning)
+
+
+def lost_in_a_line(trace: Trace) -> str:
+    """What the file lost, for a status line; "" where all of it was read."""
+    lost = [remark for remark in found_while_reading(trace) if remark.section is Section.LOST]
+    if not lost:
+        return ""
+    words = ", ".join(f"{remark.kind}{f' ×{remark.count:,}' if remark.count > 1 else ''}" for remark in lost[:2])
+    return f"not all of this file could be read: {words}{', …' if len(lost) > 2 else ''} · ! says more"

@@ -1,0 +1,159 @@
+"""Writes a slice of a trace as a trace of its own: the entries' own text, unchanged, and the file's other keys."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import orjson
+
+from tui.analysis.slicing.choice import chosen
+from tui.analysis.slicing.survey import Tell, chunks, one_text, surveyed
+from tui.trace.arrays import Bool
+from tui.trace.kineto import parse_chunk
+from tui.trace.loader import collector_off
+from tui.trace.repair import readable
+from tui.trace.scan import scan
+from tui.trace.trace import Trace
+
+ENDINGS = (".json", ".json.gz")
+MARK = "torchprof_tui_slice"
+"""The key that a slice carries: which range of which clock it is."""
+
+_LEVEL = 6
+
+
+class SliceError(ValueError):
+    """Nothing was written; `str()` is one line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sliced:
+    """What was written: `entries` of `of`, `events` of them on lanes; `size` bytes. `starts`: where the slice's first
+    event lies in the whole trace, ns."""
+
+    path: Path
+    entries: int
+    of: int
+    events: int
+    size: int
+    starts: int
+
+
+def write_slice(trace: Trace, t0: int, t1: int, out: Path, tell: Tell | None = None) -> Sliced:
+    """Keep t0 up to t1 (ns) of a trace, by the rule in `choice.py`, in a file called `out`.
+
+    Read and written a chunk at a time, beside the final name, and renamed when it is whole. Names, labels and the
+    header are kept (but for keys of 64 KB or more, which no trace holds in memory), counters and `[memory]` where they
+    lie in the range. Raises SliceError, and OSError or LookupError where the trace's text cannot be read any more.
+    """
+    checked(trace, t0, t1, out)
+    with collector_off():
+        survey = surveyed(trace, tell)
+    events = chosen(trace, t0, t1, survey.flows)
+    kept = np.zeros(len(survey.event_of), np.bool_)
+    drawn = survey.event_of >= 0
+    kept[drawn] = events[survey.event_of[drawn]]
+    kept[survey.points[(survey.point_time >= t0) & (survey.point_time < t1)]] = True
+    if not kept.any():
+        low, high = trace.span
+        raise SliceError(f"nothing lies in that range: the trace goes from {low / 1000:g} to {high / 1000:g} µs")
+    kept[survey.metadata] = True
+    kept[survey.flows.kept(events, t0, t1)] = True
+    with _atomically(out) as file:
+        _write(trace, kept, {"range_ns": [t0, t1], "entries_of": trace.counts.events}, file)
+    inside = trace.start[events]
+    return Sliced(
+        path=out,
+        entries=int(np.count_nonzero(kept)),
+        of=trace.counts.events,
+        events=int(np.count_nonzero(events)),
+        size=out.stat().st_size,
+        starts=int(inside.min()) if len(inside) else t0,
+    )
+
+
+def checked(trace: Trace, t0: int, t1: int, out: Path) -> None:
+    """Raise SliceError for what can be known to be wrong at once."""
+    if t1 <= t0:
+        raise SliceError("the range ends before it begins")
+    if not out.name.endswith(ENDINGS):
+        raise SliceError(f"{out}: write to a name that ends in .json or .json.gz")
+    if any(_same(out, mine) for mine in (Path(trace.label), one_text(trace).path)):
+        raise SliceError(f"{out}: that is the trace itself; nothing was overwritten")
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):  # one of them is not there, or its name is no file's
+        return False
+
+
+@contextlib.contextmanager
+def _atomically(out: Path) -> Iterator[IO[bytes]]:
+    """A file that gets its name when all is in it, packed where the name says so; nothing is left of a failure."""
+    draft = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        with draft.open("xb") as stored:
+            if out.name.endswith(".gz"):
+                with gzip.GzipFile(filename="", mode="wb", fileobj=stored, compresslevel=_LEVEL, mtime=0) as packed:
+                    yield packed  # type: ignore[misc]  # a GzipFile writes bytes as any other file does
+            else:
+                yield stored
+        draft.replace(out)
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+
+
+def _write(trace: Trace, kept: Bool, about: dict[str, Any], file: IO[bytes]) -> None:
+    file.write(b"{\n")
+    for key, value in {**trace.header, MARK: about}.items():
+        if key != "traceEvents":  # a second one, that was no list
+            file.write(b"  %b: %b,\n" % (orjson.dumps(key), orjson.dumps(value)))
+    file.write(b'  "traceEvents": [\n')
+    separator = b"  "
+    for piece in _pieces(trace, kept):
+        file.write(separator + piece)
+        separator = b",\n  "
+    file.write(b"\n  ]\n}\n")
+
+
+def _pieces(trace: Trace, kept: Bool) -> Iterator[bytes]:
+    """The text of each kept entry."""
+    index = one_text(trace)
+    first = index.first.tolist()
+    bounds = np.append(index.first, len(kept))
+    wanted = [bool(kept[a:b].any()) for a, b in zip(first, bounds[1:].tolist(), strict=True)]
+    for number, ordinal, text in chunks(index, wanted):
+        del number
+        yield from _kept(text, ordinal, kept)
+
+
+def _kept(text: bytes, first: int, kept: Bool) -> Iterator[bytes]:
+    """A healthy chunk's entries as they are written there; those of a damaged one as they were read."""
+    values = readable(text)
+    spans = _spans(text)
+    if values is None or len(spans) != len(values):
+        for ordinal, value in enumerate(parse_chunk(text), first):
+            if kept[ordinal]:
+                yield orjson.dumps(value)
+        return
+    ordinal = first
+    for value, (begin, end) in zip(values, spans, strict=True):
+        if type(value) is dict:
+            if kept[ordinal]:
+                yield text[begin:end].strip()
+            ordinal += 1
+
+
+def _spans(text: bytes) -> list[tuple[int, int]]:
+    commas = scan(text).commas.tolist()
+    return list(zip([0, *(comma + 1 for comma in commas)], [*commas, len(text)], strict=True))

@@ -1,0 +1,312 @@
+"""The list of a large file, read by several processes: each takes a part, and what they read is joined in order.
+
+A process cannot know that the place in the middle where it begins is one between two entries; but the one that reads
+up to there finds out. Its own text begins where the list does, so if that parses as whole entries up to the comma at
+the cut, then the cut is where the document's own parser would have stood between two entries as well. Where it does
+not, or where anything is damaged, everything is read again, by one process.
+
+Threads would not do: about half of the work needs the interpreter. The processes are forked, which costs two
+milliseconds where starting Python anew and importing numpy costs two hundred.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tui.trace.byte_scan import BETWEEN
+from tui.trace.chunks import Window
+from tui.trace.entry_reader import End, EntryReader, ReadPart
+from tui.trace.problems import Tally
+from tui.trace.raw import Problem
+from tui.trace.source import Source
+from tui.trace.text import BlockWriter
+
+LEAST_BYTES = 48 << 20
+"""Text for which another process pays: it takes some 30 ms to start one, and to join what it has read."""
+
+MOST_PARTS = 4
+"""Beyond, what cannot be divided takes longer than what can."""
+
+_LARGEST_REST = 16 << 20
+"""Text behind the list that is handed on; Kineto writes a hundred bytes there."""
+
+_TOLD = struct.Struct("<qq")
+_TELL_SECONDS = 0.05
+
+
+class UnprovenError(Exception):
+    """A part did not end where the next one begins, or could not be read: read all of it in one go."""
+
+
+class Cut:
+    """The place behind the comma of the first entry that ends at byte `target` or later.
+
+    `at` is that place in the whole text, known once it has been met; -1 before.
+    """
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.at = -1
+
+    def before(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
+        """These blocks, the first of which begins at `begin`, up to the cut."""
+        for block, behind in self._marked(blocks, begin):
+            if behind:
+                return
+            yield block
+
+    def behind(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
+        """These blocks from the cut on."""
+        return (block for block, behind in self._marked(blocks, begin) if behind and block)
+
+    def _marked(self, blocks: Iterator[bytes], at: int) -> Iterator[tuple[bytes, bool]]:
+        kept = b""  # the end of what came, where it may be the beginning of the text between two entries
+        for block in blocks:
+            if not kept and at + len(block) <= self.target:
+                at += len(block)
+                yield block, False
+                continue
+            text = kept + block
+            place = text.find(BETWEEN, max(self.target - at, 0))
+            if place >= 0:
+                self.at = at + place + 1
+                yield text[: place + 1], False
+                yield text[place + 1 :], True
+                yield from ((rest, True) for rest in blocks)
+                return
+            kept = text[max(len(text) - len(BETWEEN) + 1, 0) :]
+            at += len(text) - len(kept)
+            yield text[: len(text) - len(kept)], False
+        if kept:
+            yield kept, False
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a process has read: from `begin` to `offset`, where the list ended, or its part of it.
+
+    `rest`: all text behind the list, from the last part. `blocks`: where it kept the text, if it did.
+    """
+
+    read: ReadPart
+    begin: int
+    offset: int
+    end: End
+    rest: bytes
+    problems: list[Problem]
+    source_problems: list[Problem]
+
+
+def parts_for(source: Source) -> int:
+    """How many processes should read a source."""
+    size = source.text_size
+    # A fork takes only its own thread along, and whatever another one had locked would stay so.
+    if size is None or size < 2 * LEAST_BYTES or sys.platform != "linux" or threading.active_count() > 1:
+        return 1
+    most = 2 if source.compression else MOST_PARTS  # each has to inflate all that lies before its part
+    return max(1, min(len(os.sched_getaffinity(0)), most, size // LEAST_BYTES))
+
+
+class Crew:
+    """The processes that read all parts but the first, started at once. `cut`: where the first part ends.
+
+    Raises OSError where no further process can be had.
+    """
+
+    def __init__(self, source: Source, folder: Path, parts: int, chunk_size: int) -> None:
+        size = source.text_size or 0
+        self.cut, *others = [Cut(size * (k + 1) // parts) for k in range(parts - 1)]
+        self.problems: list[Problem] = []
+        self._hands: list[_Hand] = []
+        theirs, self._alive = os.pipe()  # ends when we do, and then they end as well
+        try:
+            for number, cut in enumerate([self.cut, *others]):
+                until = others[number] if number < len(others) else None
+                blocks = folder / f"part-{number}.blocks"
+                self._hands.append(_Hand(source, cut, until, blocks, chunk_size, theirs, self._alive))
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(theirs)
+
+    def told(self) -> tuple[int, int]:
+        """Bytes of the file that they have read so far, and entries, those left out that have been joined."""
+        told = [hand.told() for hand in self._hands]
+        return sum(consumed for consumed, _ in told), sum(entries for _, entries in told)
+
+    def join(self, reader: EntryReader, window: Window, end: End, tally: Tally, told: Callable[[int], None]) -> End:
+        """Append what they have read to what `reader` has, when the first part is done and ended so; the window then
+        stands behind the list. Raises UnprovenError."""
+        for hand in self._hands:
+            if not end.clean or reader.mended or window.at < len(window.text):
+                raise UnprovenError
+            while not hand.wait(_TELL_SECONDS):
+                told(reader.entries)
+            result = hand.result()
+            if result is None or result.begin != window.offset:
+                raise UnprovenError
+            reader.join(result.read, hand.blocks)
+            for problem in result.problems:
+                tally.add(problem.kind, problem.example, problem.count)
+            self.problems += result.source_problems
+            window.jump(result.offset, result.rest)
+            end = result.end
+            told(reader.entries)
+        return end
+
+    def close(self) -> None:
+        """End those that still read; nothing is left behind."""
+        os.close(self._alive)
+        for hand in self._hands:
+            hand.close()
+
+
+class _Hand:
+    """One process, and its part."""
+
+    def __init__(
+        self, source: Source, cut: Cut, until: Cut | None, blocks: Path, chunk_size: int, alive: int, ours: int
+    ) -> None:
+        self.blocks = blocks if source.compression else None
+        self._consumed = self._entries = 0
+        self._ended = False
+        self._result: IO[bytes] = tempfile.TemporaryFile(dir=blocks.parent)  # noqa: SIM115  (as long as both run)
+        self._heard, out = os.pipe()
+        try:
+            self._process = os.fork()
+        except OSError:
+            self._result.close()
+            os.close(self._heard)
+            os.close(out)
+            raise
+        if not self._process:
+            try:
+                os.close(ours)
+                os.close(self._heard)
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who forked us
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
+                _write(self._result, _read(source, cut, until, self.blocks, chunk_size, out))
+            except BaseException:  # whatever it is, the other way of reading meets it again, and tells it
+                os._exit(1)
+            os._exit(0)
+        os.close(out)
+        os.set_blocking(self._heard, False)
+
+    def told(self) -> tuple[int, int]:
+        self.wait(0)
+        return self._consumed, self._entries if self._process else 0
+
+    def wait(self, seconds: float) -> bool:
+        """Take in what it tells, for so long at most. Whether it has told all."""
+        while not self._ended and select.select([self._heard], [], [], seconds)[0]:
+            said = os.read(self._heard, 64 * _TOLD.size)
+            self._ended = not said
+            if said:
+                self._consumed, self._entries = _TOLD.unpack(said[-_TOLD.size :])
+            seconds = 0
+        return self._ended
+
+    def result(self) -> Result | None:
+        """What it has read; None where it failed."""
+        process, self._process = self._process, 0
+        if os.waitpid(process, 0)[1]:
+            return None
+        return _load(self._result)
+
+    def close(self) -> None:
+        if self._process:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process, signal.SIGKILL)
+            os.waitpid(self._process, 0)
+            self._process = 0
+        os.close(self._heard)
+        self._result.close()
+        if self.blocks is not None:
+            self.blocks.unlink(missing_ok=True)
+
+
+def _end_with(alive: int) -> None:
+    os.read(alive, 1)
+    os._exit(1)
+
+
+def _read(source: Source, cut: Cut, until: Cut | None, kept: Path | None, chunk_size: int, out: int) -> Result:
+    """One part, in a process of its own."""
+    begin = 0 if source.compression else cut.target
+    source = source.again(begin)
+    blocks = cut.behind(source.blocks(), begin)
+    first = next(blocks)
+    skipped = source.consumed if source.compression else 0
+    every = _again(first, blocks)
+    last = 0.0
+
+    def told(entries: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last > _TELL_SECONDS:
+            last = now
+            os.write(out, _TOLD.pack(source.consumed - skipped, entries))
+
+    tally = Tally()
+    window = Window(every if until is None else until.before(every, cut.at), cut.at)
+    reader = EntryReader(window, tally, chunk_size, True, None if kept is None else BlockWriter(kept), told)
+    end = reader.read()
+    offset = window.offset
+    if until is None:
+        window.fill(_LARGEST_REST)
+    rest = window.text[window.at :]
+    # How much is lost to damage depends on where chunks begin and end: then it must not depend on us.
+    if not window.ended or reader.mended or (until is not None and until.at < 0):
+        raise UnprovenError
+    last = 0.0
+    told(reader.entries)
+    return Result(reader.part(), cut.at, offset, end, rest, tally.problems(), source.problems)
+
+
+def _again(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from others
+
+
+def _write(file: IO[bytes], result: Result) -> None:
+    """The columns as they lie in memory, so that they can be mapped; all else pickled, from one of us to another."""
+    columns: list[pickle.PickleBuffer] = []
+    rest = pickle.dumps(result, protocol=5, buffer_callback=columns.append)
+    sizes = []
+    for column in columns:
+        raw = column.raw()
+        sizes.append(len(raw))
+        file.write(raw)
+    tail = pickle.dumps((rest, sizes))
+    file.write(tail)
+    file.write(struct.pack("<q", len(tail)))
+    file.flush()
+
+
+def _load(file: IO[bytes]) -> Result:
+    import mmap
+
+    mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    (size,) = struct.unpack("<q", mapped[-8:])
+    rest, sizes = pickle.loads(mapped[-8 - size : -8])
+    columns, at = [], 0
+    for one in sizes:
+        columns.append(mapped[at : at + one])
+        at += one
+    result: Result = pickle.loads(rest, buffers=columns)
+    return result
