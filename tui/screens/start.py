@@ -129,7 +129,9 @@ class StartScreen(Screen[None]):
 
     def _fill(self, known: list[Recent], found: list[Found]) -> None:
         """The whole list anew, with the current line kept where it still is."""
-        listing = self.query_one(OptionList)
+        listing = next(iter(self.query(OptionList)), None)
+        if listing is None:  # left while the folder was looked through
+            return
         current = listing.highlighted_option.id if listing.highlighted_option is not None else None
         touched = current is not None and current != self._first
         sections = [
