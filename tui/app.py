@@ -30,7 +30,6 @@ from tui.specs import named
 from tui.themes import THEMES
 from tui.trace.cache import prune
 from tui.trace.opening import Opening
-from tui.trace.opening_ranks import RanksOpening
 
 if TYPE_CHECKING:
     from tui.runs.request import Request
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from tui.screens.run import RunScreen
     from tui.screens.running import RunningScreen
     from tui.screens.start import StartScreen
+    from tui.trace.opening_ranks import RanksOpening
     from tui.trace.remote import Listed
 
 YOUNG_OBJECTS = 2_000

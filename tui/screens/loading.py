@@ -19,11 +19,11 @@ from textual.widgets import Static
 from tui.trace.child import LoadError
 from tui.trace.loader import Progress
 from tui.trace.opening import Opening
-from tui.trace.opening_ranks import RanksOpening
 from tui.trace.remote import Listed
 from tui.widgets.printable import clean
 
 if TYPE_CHECKING:
+    from tui.trace.opening_ranks import RanksOpening
     from tui.trace.trace import Trace
 
 REDRAW_SECONDS = 0.1
