@@ -27,7 +27,7 @@ def test_open_a_sample_walk_it_and_quit() -> None:
         terminal.send("/")
         terminal.wait_for("regular expression")  # what is typed before the prompt is there belongs to the lanes
         terminal.send("aten::mm\r")
-        terminal.wait_for("aten::mm", "75.4")  # its details: it took 75.4 µs
+        terminal.wait_for("aten::mm", "85.1")  # its details: it took 85.1 µs
         terminal.send("]")
         terminal.send("?")
         terminal.wait_for("zoom in at the cursor")

@@ -289,9 +289,9 @@ def _start_screen(over: bool = False, elsewhere: tuple[str, list[Listed]] | None
 
 def _keep_house(spec: str) -> None:
     """What nobody waits for, and what a slow home folder may take its time for."""
+    remember(spec)
     for screen in ("table", "tree", "guess", "help"):  # where a key of the explorer leads to
         importlib.import_module(f"tui.screens.{screen}")
-    remember(spec)
     prune()
 
 
