@@ -89,3 +89,19 @@ def test_terminals_of_every_kind_show_it(environment: dict[str, str]) -> None:
         terminal.wait_for("NVIDIA H200", "stream 7")
         terminal.send("q")
         assert terminal.wait_for_end() == 0
+
+
+def test_the_ranks_of_a_run_are_opened_one_by_one() -> None:
+    with Terminal([str(PROGRAM), "sample:train_gpt_2ranks"]) as terminal:
+        terminal.wait_for("2 ranks", "clocks by shared base time", "▸ rank 0", "▸ rank 1")
+        terminal.send(" ")
+        terminal.wait_for("▾ rank 0", "rank 0 CPU", "ProfilerStep")
+        terminal.send(" t")
+        terminal.wait_for("arrivals", "rank 0, whole trace")
+        terminal.send("\x1b[Z\x1b[Z")
+        terminal.wait_for("late by", "allreduce", "rank 1: last 4 of 4")
+        terminal.send("\x1b")
+        terminal.wait_for("▸ rank 0", "▸ rank 1")
+        terminal.send("q")
+        assert terminal.wait_for_end() == 0
+    assert "Traceback" not in terminal.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import os
@@ -15,7 +16,10 @@ import pytest
 
 from tests.terminal import Terminal
 from tui.cli import main
+from tui.commands import open as explorer
+from tui.commands.run import _open
 from tui.runs.past import past_runs
+from tui.runs.result import Result
 from tui.trace.loader import load
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -136,6 +140,15 @@ def test_in_a_terminal_it_opens_what_it_recorded(tmp_path: Path) -> None:
         terminal.send("q")
         assert terminal.wait_for_end() == 0
     assert "Traceback" not in terminal.text
+
+
+def test_the_ranks_of_a_run_open_as_one(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    seen: list[argparse.Namespace] = []
+    monkeypatch.setattr(explorer, "run", seen.append)
+    result = Result("runs/x", ("r0", "r0.cycle2", "r1"), (), 0, 1.0, "finished", (), ("r0", "r1"))
+    _open(result, argparse.Namespace(theme="dark"))
+    assert (seen[0].trace, seen[0].theme) == (["r0", "r1"], "dark")
+    assert "opening 2 of 3 traces; the others lie in runs/x" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

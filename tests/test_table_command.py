@@ -128,7 +128,7 @@ def test_names_cannot_drive_the_terminal(tmp_path: Path) -> None:
         (["table", SAMPLE, "--by", "module"], "with_stack=True"),
         (["table", SAMPLE, "--by", "stack"], "with_stack=True"),
         (["table", SAMPLE, "--of", "kernels", "--by", "shape"], "--by"),
-        (["table", SAMPLE, SAMPLE], "unrecognized"),
+        (["table", SAMPLE, SAMPLE], "not the ranks of one run"),
     ],
     ids=lambda value: " ".join(Path(str(word)).name for word in value) if isinstance(value, list) else "",
 )

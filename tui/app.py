@@ -26,10 +26,11 @@ from textual.worker import WorkerFailed
 
 from tui.recent import remember
 from tui.screens.loading import LoadingScreen
-from tui.specs import check, resolve
+from tui.specs import named
 from tui.themes import THEMES
 from tui.trace.cache import prune
 from tui.trace.opening import Opening
+from tui.trace.opening_ranks import RanksOpening
 
 if TYPE_CHECKING:
     from tui.runs.request import Request
@@ -58,7 +59,7 @@ class TorchprofApp(App[None]):
 
     def __init__(
         self,
-        opening: Opening | None = None,
+        opening: Opening | RanksOpening | None = None,
         *,
         theme: str = "dark",
         cache: bool = True,
@@ -72,7 +73,7 @@ class TorchprofApp(App[None]):
         self.failure: str | None = None
         self.explored = asyncio.Event()  # set when lanes are on screen, or never will be
         self._first = opening
-        self._shown: Opening | None = None
+        self._shown: Opening | RanksOpening | None = None
         self._cache = cache
         self._at = at
         self._replaced = False  # whether there was a trace before the one that is shown
@@ -102,9 +103,9 @@ class TorchprofApp(App[None]):
         self.pop_screen()
 
     @work(exclusive=True, group="open")
-    async def _open(self, spec: str) -> None:
+    async def _open(self, *specs: str) -> None:
         try:
-            opening = await asyncio.to_thread(self._started, spec)
+            opening = await asyncio.to_thread(self._started, specs)
         except (OSError, ValueError) as error:
             from tui.trace.loader import describe
 
@@ -112,14 +113,12 @@ class TorchprofApp(App[None]):
             return
         await self.push_screen(self._loading(opening))
 
-    def _started(self, spec: str) -> Opening:
-        path = resolve(spec)
-        check(path)
-        opening = Opening(path, spec, cache=self._cache)
+    def _started(self, specs: tuple[str, ...]) -> Opening | RanksOpening:
+        opening = named(specs).opening(cache=self._cache)
         opening.start()
         return opening
 
-    def _loading(self, opening: Opening) -> LoadingScreen:
+    def _loading(self, opening: Opening | RanksOpening) -> LoadingScreen:
         return LoadingScreen(opening, prepare=_import_explorer)
 
     async def on_loading_screen_opened(self, message: LoadingScreen.Opened) -> None:
@@ -184,7 +183,7 @@ class TorchprofApp(App[None]):
             return
         from tui.runs.past import asked_for
 
-        asked = asked_for(self._shown.spec)
+        asked = asked_for(self._shown.path)
         if asked is None:
             self.notify("nothing says how this trace was recorded; R records a run", markup=False)
         else:
@@ -205,11 +204,9 @@ class TorchprofApp(App[None]):
         return RunningScreen(request, cwd, self._environment)
 
     def on_running_screen_recorded(self, message: RunningScreen.Recorded) -> None:
-        if message.traces > 1:
-            self.notify(f"the first of {message.traces} traces; o lists the others", markup=False)
-        elif self._shown is not None:  # whose lanes lie below, until the new ones are there
+        if self._shown is not None:  # whose lanes lie below, until the new ones are there
             self.notify("the trace before this one is kept: o lists it, below this one", markup=False)
-        self._open(message.trace)
+        self._open(*message.traces)
 
     def on_run_screen_left(self) -> None:
         self.pop_screen()
@@ -289,7 +286,8 @@ def _start_screen(over: bool = False, elsewhere: tuple[str, list[Listed]] | None
 
 def _keep_house(spec: str) -> None:
     """What nobody waits for, and what a slow home folder may take its time for."""
-    remember(spec)
+    if spec:
+        remember(spec)
     for screen in ("table", "tree", "guess", "help"):  # where a key of the explorer leads to
         importlib.import_module(f"tui.screens.{screen}")
     prune()

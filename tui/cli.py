@@ -42,6 +42,7 @@ examples:
   {PROGRAM} sample:matmul_add_64_cold_eager  a first trace to learn on
   {PROGRAM} trace.json.gz                    any trace that torch.profiler exported
   {PROGRAM} run -- python train.py --lr 1e-4   profile your own program, unchanged
+  {PROGRAM} runs/ddp/                        the ranks of one run, a file each, as one
   {PROGRAM} gpu-box:runs/trace.json.gz       a trace on another host, over your own ssh
   zcat trace.json.gz | {PROGRAM} -           from a pipe
   {PROGRAM} ./info                           a trace whose file is called like a command

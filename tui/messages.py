@@ -154,18 +154,21 @@ class ChainRead(Message):
 
 @dataclass
 class TraceChecked(Message):
-    """The cheatsheet of the whole trace, why its GPUs were idle, and what single events have to say, by event."""
+    """The cheatsheet of the whole trace (of several ranks that at `place`), why its GPUs were idle, and what single
+    events have to say, by event."""
 
     checked: Checked
     gaps: Gaps
     notes: dict[int, str]
+    place: int = 0
 
 
 @dataclass
 class ScopeChecked(Message):
-    """The cheatsheet of what one looks at."""
+    """The cheatsheet of what one looks at; of several ranks that at `place`."""
 
     checked: Checked
+    place: int = 0
 
 
 @dataclass

@@ -6,12 +6,12 @@ The search is bounded in entries, depth and time, because the folder may be a ho
 from __future__ import annotations
 
 import os
-import re
 import time
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tui.trace.rank_files import ENDINGS, peek
 
 ENTRIES = 3_000
 """Directory entries looked at: a folder of checkpoints and logs has fewer."""
@@ -22,12 +22,7 @@ DEPTH = 2
 SECONDS = 0.5
 """A list that comes later than this is not a list that one waits for."""
 
-LOOK = 64 << 10
-"""Bytes read of a file: Kineto's header with sixteen devices is 10 KB."""
-
-ENDINGS = (".json", ".json.gz", ".json.zst", ".json.xz", ".trace", ".trace.gz")
 SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages"})
-_MARK = re.compile(rb'"traceEvents"|"ph"\s*:\s*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +49,7 @@ def find_traces(folder: Path, limit: int = 50) -> list[Found]:
 
 def looks_like_trace(path: Path) -> bool:
     """Whether the beginning of the file reads like trace events. False where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(LOOK)
-    except OSError:
-        return False
-    if start[:2] == b"\x1f\x8b":
-        try:
-            start = zlib.decompressobj(wbits=31).decompress(start, LOOK)
-        except zlib.error:
-            return False
-    elif start[:4] == b"\x28\xb5\x2f\xfd" or start[:6] == b"\xfd7zXZ\x00":
-        # Its name already says JSON; unpacking these for a list is not worth an import.
-        return True
-    return start.lstrip()[:1] in (b"{", b"[") and _MARK.search(start) is not None
+    return peek(os.fspath(path)).like_trace
 
 
 def _named(folder: Path, until: float) -> Iterator[Found]:

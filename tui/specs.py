@@ -4,11 +4,63 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from tui.trace.opening import Opening
+from tui.trace.opening_ranks import RanksOpening
+from tui.trace.rank_files import NotRanksError, RankFile, expand, ranks
 from tui.trace.remote import is_url, remote
 
 SAMPLE = "sample:"
 FILE_URL = "file://"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What the user named: one trace at `path`, or where there are `files`, these ranks of one run.
+
+    `label` is what they called it. `spec` opens it again, "" where no single name does.
+    """
+
+    path: str
+    label: str
+    spec: str
+    files: tuple[RankFile, ...] = ()
+
+    def opening(self, cache: bool = True, stdin: int | None = None, ask: bool = False) -> Opening | RanksOpening:
+        """On its way in; `stdin` and `ask` as `Opening` takes them, for one trace."""
+        if self.files:
+            return RanksOpening(self.files, self.label, self.spec, cache)
+        return Opening(self.path, self.label, cache, stdin, ask)
+
+
+def named(specs: Sequence[str]) -> Named:
+    """What these mean: a file, or the ranks in a folder, a pattern or several names. Raises TraceError at once where a
+    look here is enough to see that it cannot be opened."""
+    from_specs = [resolve(spec) for spec in specs]
+    try:
+        paths = [path for spec in from_specs for path in expand(spec)]
+        for path in paths:
+            check(path)
+        if len(paths) == 1:
+            label = specs[0] if paths == from_specs else paths[0]
+            return Named(paths[0], label, paths[0])
+        if "-" in paths:
+            raise NotRanksError("-: stdin is one trace; the ranks of a run are files")
+        files = tuple(ranks(paths, specs[0] if len(specs) == 1 else ""))
+    except NotRanksError as error:
+        from tui.trace.source import TraceError
+
+        raise TraceError(str(error)) from error
+    if len(specs) == 1:
+        return Named(files[0].spec, specs[0], from_specs[0] if os.path.isdir(from_specs[0]) else "", files)
+    return Named(files[0].spec, os.path.commonpath(paths) if _beside(paths) else files[0].spec, "", files)
+
+
+def _beside(paths: Sequence[str]) -> bool:
+    """Whether all lie in one folder that has a name."""
+    return len({os.path.dirname(path) for path in paths}) == 1 and bool(os.path.dirname(paths[0]))
 
 
 def resolve(spec: str) -> str:

@@ -1,6 +1,7 @@
 """Stands in for `profiler_runs/harness.py` where torch would only cost time: says what it says, keeps what it keeps.
 
-The script runs in this process; what it "recorded" is one of the samples, unless it sets TRACES to 0.
+The script runs in this process; what it "recorded" is one of the samples, unless it sets TRACES to 0,
+or RANKS: then each rank has two of it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ def save(how: str, status: int) -> None:
     if variables.get("TRACES", 1):
         shutil.copy(SAMPLE, folder / trace)
         kept = [{"trace": trace}]
+    for rank in range(variables.get("RANKS", 0)):
+        names = [f"fake.rank{rank}.pt.trace.json.gz", f"fake.rank{rank}.cycle2.pt.trace.json.gz"]
+        for name in names:
+            shutil.copy(SAMPLE, folder / name)
+        its = {"rank": rank, "kept": [{"trace": name} for name in names], "ended": how, "exit_status": status}
+        (folder / f"manifest.rank{rank}.json").write_text(json.dumps(its))
     facts = {"kept": kept, "ended": how, "exit_status": status, "seconds": 1.5}
     (folder / "manifest.json").write_text(json.dumps(facts))
     tell(log=f"ended: {how}")

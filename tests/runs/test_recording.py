@@ -112,7 +112,8 @@ def test_the_first_ctrl_c_keeps_what_was_recorded(record: Record) -> None:
 
 def test_what_does_not_stop_is_killed_with_its_children(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "GIVE_UP_SECONDS", 0.2)
-    run = record("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + CHILD)
+    ignoring = "import signal\nfor each in (signal.SIGINT, signal.SIGTERM): signal.signal(each, signal.SIG_IGN)\n"
+    run = record(ignoring + CHILD)
     printed(run, b"ready")
     child = int(Path(run.folder or "", "child").read_text())
     run.stop()
@@ -123,6 +124,25 @@ def test_what_does_not_stop_is_killed_with_its_children(record: Record, monkeypa
     printed(run)
     assert run.result().exit_status == 128 + signal.SIGKILL
     until(lambda: gone(child))
+
+
+def test_a_program_that_catches_ctrl_c_and_goes_on_is_ended_by_the_second_and_saves(record: Record) -> None:
+    script = """
+import time
+print("ready", flush=True)
+while True:
+    try: time.sleep(600)
+    except KeyboardInterrupt: print("went on", flush=True)
+"""
+    run = record(script)
+    printed(run, b"ready")
+    run.stop()
+    printed(run, b"went on")
+    assert not run.ended
+    run.stop()
+    printed(run)
+    result = run.result()
+    assert (result.exit_status, result.ended, len(result.traces)) == (128 + signal.SIGTERM, "SIGTERM", 1)
 
 
 def test_closing_ends_it_and_its_children_and_it_saves(record: Record) -> None:

@@ -34,8 +34,28 @@ def test_ranks_in_their_order(tmp_path: Path) -> None:
     manifest(tmp_path, "manifest.json", ranks=[], kept=[{"trace": "summary"}])
     result = read_result(str(tmp_path), -15, 1, ())
     assert result.traces == (str(tmp_path / "r2"), str(tmp_path / "r10"))
+    assert result.opened == result.traces
     assert result.exit_status == 143
     assert result.ended == "SIGTERM"
+
+
+def test_what_is_opened_is_the_first_of_each_rank(tmp_path: Path) -> None:
+    for rank in range(2):
+        kept = [{"trace": f"a.rank{rank}"}, {"trace": f"a.rank{rank}.cycle2"}]
+        manifest(tmp_path, f"manifest.rank{rank}.json", rank=rank, kept=kept if rank != 1 else kept[:1])
+    result = read_result(str(tmp_path), 0, 1, ())
+    assert len(result.traces) == 3
+    assert result.opened == (str(tmp_path / "a.rank0"), str(tmp_path / "a.rank1"))
+    manifest(tmp_path, "manifest.rank2.json", rank=2, kept=[])  # it died, and loses nobody's trace
+    assert read_result(str(tmp_path), 0, 1, ()).opened == result.opened
+
+
+def test_of_traces_of_its_own_the_first_is_opened(tmp_path: Path) -> None:
+    for name in ("one.json", "two.json"):
+        (tmp_path / name).touch()
+    own = [str(tmp_path / "one.json"), str(tmp_path / "two.json")]
+    manifest(tmp_path, kept=[], script_traces=own, ended="finished")
+    assert read_result(str(tmp_path), 0, 1, ()).opened == (own[0],)
 
 
 def test_a_program_that_profiled_itself(tmp_path: Path) -> None:

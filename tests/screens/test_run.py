@@ -19,6 +19,7 @@ from tui.recent import recent
 from tui.runs import request
 from tui.runs.past import remember
 from tui.runs.request import WORKLOADS, Request
+from tui.screens.explorer import ExplorerScreen
 from tui.screens.run import RunScreen
 from tui.screens.running import RunningScreen, elapsed
 from tui.screens.start import RECORD, StartScreen
@@ -228,6 +229,25 @@ async def test_ctrl_c_keeps_what_was_recorded_and_opens_it() -> None:
         await until(pilot, lambda: app.screen.TITLE == "explorer")
         assert screen.result is not None
         assert screen.result.ended == "interrupted"
+
+
+async def test_several_ranks_open_as_one() -> None:
+    """The first trace of each, which are of the same time."""
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await started(pilot, "RANKS = 3")
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        assert screen.result is not None
+        assert len(screen.result.traces) == 6
+        explorer = app.screen
+        assert isinstance(explorer, ExplorerScreen)
+        ranks = explorer.trace.ranks
+        assert ranks is not None
+        assert [(rank.number, Path(rank.file).name) for rank in ranks.all] == [
+            (number, f"fake.rank{number}.pt.trace.json.gz") for number in range(3)
+        ]
+        await pilot.press("r")  # and the run can be repeated from there
+        await until(pilot, lambda: app.screen is not explorer and app.screen.TITLE == "explorer")
 
 
 async def test_quitting_ends_the_run_and_it_saves(alone: Path) -> None:

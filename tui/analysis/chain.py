@@ -295,7 +295,7 @@ def _with_step(trace: Trace, path: list[int]) -> list[int]:
     if any(trace.kind[event] == Kind.STEP for event in path):
         return path
     start = int(trace.start[path[0]])
-    for step in trace.steps:
+    for step in trace.steps_at(path[0]):
         if step.start <= start < step.start + step.duration:
             return [step.event, *path]
     return path

@@ -164,12 +164,13 @@ def device_at(trace: Trace, event: int) -> Device | None:
     number = _column(trace, "device", event)
     if number is None:
         number = trace.event(event).lane.device
-    for place, properties in enumerate(trace.devices):
+    devices = trace.devices_at(event)
+    for place, properties in enumerate(devices):
         if properties.get("id", place) == number:
             return device_of(properties)
     # One kind of GPU in a node is the rule: one description serves where an id is missing.
-    names = {str(properties.get("name")) for properties in trace.devices}
-    return device_of(trace.devices[0]) if len(names) == 1 and number is None else None
+    names = {str(properties.get("name")) for properties in devices}
+    return device_of(devices[0]) if len(names) == 1 and number is None else None
 
 
 def grid_in_blocks(grid: Shape | None, block: Shape | None, launched_by: str | None) -> Shape | None:

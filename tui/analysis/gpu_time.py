@@ -16,6 +16,9 @@ from tui.trace.trace import Lane, Role, Trace
 
 UNKNOWN_DEVICE = -1
 
+_DEVICE_BITS = 20
+"""More than any process has devices."""
+
 _IS_WORK = np.zeros(256, dtype=np.bool_)
 _IS_WORK[[int(kind) for kind in GPU_WORK]] = True
 
@@ -36,11 +39,37 @@ def busy(trace: Trace, device: int) -> Intervals:
 
 
 def busy_by_device(trace: Trace) -> dict[int, Intervals]:
-    """`busy` of every device that has streams."""
-    streams: dict[int, list[Lane]] = {device: [] for device in devices(trace)}
-    for lane in _streams(trace):
-        streams[_device(lane)].append(lane)
-    return {device: _busy(trace, lanes) for device, lanes in streams.items()}
+    """`busy` of every device that has streams. Of several ranks, which may all call theirs 0, by `of_rank`."""
+    if trace.ranks is None:
+        streams: dict[int, list[Lane]] = {device: [] for device in devices(trace)}
+        for lane in _streams(trace):
+            streams[_device(lane)].append(lane)
+        return {device: _busy(trace, lanes) for device, lanes in streams.items()}
+    each = [(place, busy_by_device(rank.trace)) for place, rank in enumerate(trace.ranks.all)]
+    return {of_rank(place, device): worked for place, its in each for device, worked in its.items()}
+
+
+def of_rank(place: int, device: int) -> int:
+    """One number for a device of one of several ranks."""
+    return (place + 1) << _DEVICE_BITS | (device - UNKNOWN_DEVICE)
+
+
+def place_of(device: int) -> int:
+    """Which rank a device of `busy_by_device` belongs to, -1 where there is one trace alone."""
+    return (device >> _DEVICE_BITS) - 1 if device > 0 else -1
+
+
+def named(device: int, trace: Trace) -> str:
+    """What a device of `busy_by_device` is called: `GPU 0`, of several ranks `rank 1`, with its GPU where one rank has
+    several."""
+    place, own = place_of(device), device
+    if place >= 0 and trace.ranks is not None:
+        own = (device & (1 << _DEVICE_BITS) - 1) + UNKNOWN_DEVICE
+        rank = trace.ranks.all[place]
+        if len(devices(rank.trace)) == 1:
+            return rank.label
+        return f"{rank.label} GPU {own if own >= 0 else ''}".rstrip()
+    return f"GPU {own if own >= 0 else ''}".rstrip()
 
 
 def busy_ns_by_device(trace: Trace) -> dict[int, int]:

@@ -5,7 +5,7 @@ An event that is only partly inside counts with its part. All times ns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,9 +65,15 @@ class RangeTime:
 
 
 def range_time(
-    trace: Trace, t0: int, t1: int, busy: Mapping[int, Intervals] | None = None, top: int = TOP_NAMES
+    trace: Trace,
+    t0: int,
+    t1: int,
+    busy: Mapping[int, Intervals] | None = None,
+    top: int = TOP_NAMES,
+    of_steps: Sequence[Step] | None = None,
 ) -> RangeTime:
-    """Statistics of t0 up to, not with, t1. `busy` is `busy_by_device(trace)`, where somebody has it already.
+    """Statistics of t0 up to, not with, t1. `busy` is `busy_by_device(trace)`, where somebody has it already;
+    `of_steps` are the steps to count: of several ranks, those of one.
 
     Events without a duration touch the range they start in. Lanes without an event in it are left out. One pass
     over the events that start before t1. Raises ValueError for an empty range.
@@ -89,7 +95,8 @@ def range_time(
     own = total - _of_children(trace, events, total)
     on_gpu = work_mask(trace.kind[events])
     on_cpu = np.array([lane.role is Role.THREAD for lane in trace.lanes], dtype=np.bool_)[trace.lane[events]]
-    steps = [step for step in trace.steps if step.start < t1 and step.start + max(step.duration, 1) > t0]
+    all_steps = trace.steps if of_steps is None else of_steps
+    steps = [step for step in all_steps if step.start < t1 and step.start + max(step.duration, 1) > t0]
     return RangeTime(
         t0,
         t1,

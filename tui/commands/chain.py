@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tui.commands import UsageError
-from tui.specs import check, resolve
+from tui.commands.loading import add_rank, add_trace, load, one_rank
 
 if TYPE_CHECKING:
     from tui.analysis.chain import Chain
@@ -22,38 +22,30 @@ _SUGGESTED = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trace", metavar="TRACE", help="a trace, sample:NAME, or - for stdin")
+    add_trace(parser)
+    add_rank(parser)
     parser.add_argument("--event", metavar="NAME", required=True, help="the whole name of an event: an op, a kernel, …")
     parser.add_argument("--nth", metavar="K", type=int, default=0, help="which of that name, in time, from 0 (default)")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
 
 
 def run(options: argparse.Namespace) -> int:
     if options.nth < 0:
         raise UsageError(f"--nth {options.nth}: events of one name are counted from 0")
-    path = resolve(options.trace)
-    check(path)
-    from tui.analysis.chain import chain
-    from tui.commands.progress_line import ProgressLine
-    from tui.trace import cache
-    from tui.trace.loader import load_place
 
-    told = ProgressLine(sys.stderr)
-    try:
-        loaded = load_place(path, told, cache=not options.no_cache)
-    finally:
-        told.clear()
-    if not loaded.cached:
-        cache.prune()
-    trace = loaded.trace
+    trace, rank = one_rank(load(options.trace, cache=not options.no_cache).trace, options.rank)
+    from tui.analysis.chain import chain
+
     event, of = find(trace, options.event, options.nth)
     found = chain(trace, event)
     if options.json:
-        print(json.dumps({"event": options.event, "nth": options.nth, "of": of, **document(trace, found)}))
+        whose = {} if rank is None else {"rank": rank.number}
+        print(json.dumps({"event": options.event, "nth": options.nth, "of": of, **whose, **document(trace, found)}))
         return 0
     from tui.commands.chain_text import show
 
+    if rank is not None and options.rank is None:
+        print(f"{rank.label}; another: --rank N", file=sys.stderr)
     show(trace, found, options.nth, of)
     return 0
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from tui.commands import UsageError
+from tui.commands.loading import add_trace, load
 from tui.commands.time_range import times_of
-from tui.specs import check as check_spec
-from tui.specs import resolve
 
 if TYPE_CHECKING:
     from tui.analysis.patterns import Finding, Scope, Verdict
@@ -23,7 +21,7 @@ ANY = "fired"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trace", metavar="TRACE", help="a trace, sample:NAME, or - for stdin")
+    add_trace(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument(
         "--fail-on",
@@ -31,37 +29,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exit status 1 if one of these fired; `fired`: any that costs time (notices and artefacts do not count)",
     )
     parser.add_argument("--range", metavar="T0:T1", help="only this time: 12.5ms:30ms; a bare number is µs")
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
 
 
 def run(options: argparse.Namespace) -> int:
     wanted = _wanted(options.fail_on)
     times = None if options.range is None else times_of(options.range)
-    path = resolve(options.trace)
-    check_spec(path)
-    from tui.analysis.patterns import Checker, scopes
-    from tui.commands.progress_line import ProgressLine
-    from tui.trace import cache
-    from tui.trace.loader import load_place
 
-    told = ProgressLine(sys.stderr)
-    try:
-        loaded = load_place(path, told, cache=not options.no_cache)
-    finally:
-        told.clear()
-    checker = Checker(loaded.trace)
-    scope = checker.whole if times is None else scopes.time_range(*times)
-    findings = checker.check(scope)
-    verdict = checker.verdict(scope, findings)
-    if not loaded.cached:
-        cache.prune()
+    loaded = load(options.trace, cache=not options.no_cache)
+    trace = loaded.trace
+    from tui.analysis.patterns import scopes
+
+    scope = scopes.whole(trace) if times is None else scopes.time_range(*times)
+    findings, verdicts = _checked(trace, scope)
     if options.json:
-        print(json.dumps(answer(loaded.trace, scope, findings, verdict)))
+        print(json.dumps(answer(trace, scope, findings, verdicts)))
     else:
         from tui.commands.check_table import show
 
-        show(options.trace, scope, findings, verdict)
+        ranks = [rank.number for rank in trace.ranks.all] if trace.ranks is not None else []
+        show(trace.label, scope, findings, verdicts, ranks)
     return int(any(fails(found, wanted) for found in findings))
+
+
+def _checked(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict]]:
+    """Findings, worst first, and the verdict: of several ranks those of all, and each one's verdict."""
+    if trace.ranks is not None:
+        from tui.analysis.patterns.union import RanksChecker
+
+        return RanksChecker(trace).check(scope)
+    from tui.analysis.patterns import Checker
+
+    checker = Checker(trace)
+    findings = checker.check(scope)
+    return findings, [checker.verdict(scope, findings)]
 
 
 def _wanted(fail_on: str | None) -> frozenset[str]:
@@ -85,13 +85,23 @@ def fails(found: Finding, wanted: frozenset[str]) -> bool:
     return found.fired and (found.id in wanted or (ANY in wanted and found.is_problem))
 
 
-def answer(trace: Trace, scope: Scope, findings: list[Finding], verdict: Verdict) -> dict[str, Any]:
-    """What `check --json` prints."""
-    return {
+def answer(trace: Trace, scope: Scope, findings: list[Finding], verdicts: list[Verdict]) -> dict[str, Any]:
+    """What `check --json` prints. Of several ranks `verdict` is the first one's, and `ranks` has all."""
+    document = {
         "scope": {"label": scope.label, "start_ns": scope.t0, "duration_ns": scope.length},
-        "verdict": {"regime": verdict.regime.value, "gpu_busy": verdict.busy, "first": verdict.first},
+        "verdict": _verdict(verdicts[0]),
         "patterns": [_entry(trace, found) for found in findings],
     }
+    if trace.ranks is not None:
+        document["ranks"] = [
+            {"rank": rank.number, "verdict": _verdict(verdict)}
+            for rank, verdict in zip(trace.ranks.all, verdicts, strict=True)
+        ]
+    return document
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {"regime": verdict.regime.value, "gpu_busy": verdict.busy, "first": verdict.first}
 
 
 def _entry(trace: Trace, found: Finding) -> dict[str, Any]:
@@ -121,10 +131,11 @@ def _entry(trace: Trace, found: Finding) -> dict[str, Any]:
 
 def _event(trace: Trace, row: int) -> dict[str, Any]:
     event = trace.event(row)
+    whose = "" if event.lane.rank is None else f"rank {event.lane.rank} "
     return {
         "name": event.name,
         "start_ns": event.start,
         "duration_ns": event.duration,
-        "lane": event.lane.label,
+        "lane": whose + event.lane.label,
         "event": row,
     }

@@ -17,15 +17,23 @@ _SIGNS = {Weight.PROBLEM: ("●", "bold red"), Weight.NOTICE: ("○", "cyan"), W
 _INDENT = 2
 
 
-def show(name: str, scope: Scope, findings: list[Finding], verdict: Verdict) -> None:
+def show(name: str, scope: Scope, findings: list[Finding], verdicts: list[Verdict], ranks: list[int]) -> None:
     """Print on stdout: with colour and at the terminal's width there, plain and not wrapped into a pipe."""
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = 10_000  # a line each: made for grep
     title = Text(clean(name), style="bold")
     where = "" if scope.whole else f"  {format_time(scope.t0)} to {format_time(scope.t1)}"
-    title.append(f"{where}  {clean(verdict.line)}", style="default")
+    if not ranks:
+        where += f"  {clean(verdicts[0].line)}"
+    title.append(where, style="default")
     console.print(title)
+    # Ranks mostly have the same to say: a line for all that say it.
+    said: dict[str, list[int]] = {}
+    for rank, verdict in zip(ranks, verdicts, strict=False):
+        said.setdefault(verdict.line, []).append(rank)
+    for verdict_line, those in said.items():
+        console.print(Text(f"{'rank' if len(those) == 1 else 'ranks'} {_runs(those)}: {clean(verdict_line)}"))
     console.print()
     for found in findings:
         if found.fired:
@@ -41,6 +49,17 @@ def show(name: str, scope: Scope, findings: list[Finding], verdict: Verdict) -> 
     fired = sum(found.fired for found in findings)
     console.print()
     console.print(Text(f"{fired} fired · {absent} absent · {len(unknown)} cannot be told"))
+
+
+def _runs(numbers: list[int]) -> str:
+    """`0-3, 7` of ascending numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def _fired(found: Finding) -> list[RenderableType]:

@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
-from tui.specs import check, resolve
+from tui.commands.loading import add_trace, load
 
 if TYPE_CHECKING:
     from tui.trace.loader import Loaded
+    from tui.trace.ranks import Ranks
+    from tui.trace.trace import Trace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "trace",
-        metavar="TRACE",
-        help="a trace, host:path, a URL, sample:NAME, - for stdin; or host:folder/ for the traces in it",
-    )
+    add_trace(parser, "a trace, host:path, a URL, sample:NAME, - for stdin; or host:folder/ for the traces in it")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
 
 
 def run(options: argparse.Namespace) -> int:
-    path = resolve(options.trace)
-    check(path)
-    from tui.commands.progress_line import ProgressLine
-    from tui.trace import cache
-    from tui.trace.loader import load_place
     from tui.trace.source import FolderError
 
-    told = ProgressLine(sys.stderr)
     try:
-        loaded = load_place(path, told, cache=not options.no_cache)
+        loaded = load(options.trace, cache=not options.no_cache)
     except FolderError as folder:
         if not folder.found:
             raise
@@ -41,29 +31,25 @@ def run(options: argparse.Namespace) -> int:
 
         show_folder(folder, options.json)
         return 0
-    finally:
-        told.clear()
     answer = summary(loaded)
-    if not loaded.cached:
-        cache.prune()
     if options.json:
         print(json.dumps(answer))
         return 0
     from tui.commands.info_table import show
 
-    show(options.trace, answer)
+    show(loaded.trace.label, answer)
     return 0
 
 
 def summary(loaded: Loaded) -> dict[str, Any]:
-    """What `info --json` prints; times in ns from the trace's first event."""
+    """What `info --json` prints; times in ns from the first event of the trace, or of the earliest rank."""
     from tui.analysis.doctor.examine import examined
-    from tui.analysis.gpu_time import busy_ns_by_device
+    from tui.trace.trace import Role
 
     trace = loaded.trace
     counts = trace.counts
     first, last = trace.span
-    return {
+    answer: dict[str, Any] = {
         "format": trace.format,
         "bytes": trace.size,
         "events": counts.events,
@@ -73,7 +59,7 @@ def summary(loaded: Loaded) -> dict[str, Any]:
         "not_drawn": counts.not_drawn,
         "by_category": counts.by_category,
         "duration_ns": last - first,
-        "steps": [{"name": step.name, "start_ns": step.start, "duration_ns": step.duration} for step in trace.steps],
+        "steps": _steps(trace),
         "lanes": [
             {
                 "kind": lane.kind,
@@ -84,11 +70,13 @@ def summary(loaded: Loaded) -> dict[str, Any]:
                 "group": lane.group,
                 "events": len(lane),
                 "rows": lane.rows,
+                **({} if lane.rank is None else {"rank": lane.rank}),
             }
             for lane in trace.lanes
+            if lane.role is not Role.RANK
         ],
         "devices": [{"id": device.get("id"), "name": device.get("name", "")} for device in trace.devices],
-        "gpu_busy_ns": {str(device): busy for device, busy in busy_ns_by_device(trace).items()},
+        "gpu_busy_ns": _busy(trace),
         "rank": trace.rank,
         "world_size": trace.world_size,
         "links": {
@@ -112,4 +100,52 @@ def summary(loaded: Loaded) -> dict[str, Any]:
         ],
         "seconds": round(loaded.seconds, 4),
         "cached": loaded.cached,
+    }
+    if trace.ranks is not None:
+        answer |= _ranks(trace.ranks)
+    return answer
+
+
+def _steps(trace: Trace) -> list[dict[str, Any]]:
+    """Of several ranks all, each with its rank."""
+    if trace.ranks is None:
+        return [{"name": step.name, "start_ns": step.start, "duration_ns": step.duration} for step in trace.steps]
+    return [{**step, "rank": rank.number} for rank in trace.ranks.all for step in _steps(rank.trace)]
+
+
+def _busy(trace: Trace) -> dict[str, int]:
+    """By device; of several ranks by `RANK:DEVICE`, because each may call its own 0."""
+    from tui.analysis.gpu_time import busy_ns_by_device
+
+    if trace.ranks is None:
+        return {str(device): busy for device, busy in busy_ns_by_device(trace).items()}
+    return {f"{rank.number}:{device}": busy for rank in trace.ranks.all for device, busy in _busy(rank.trace).items()}
+
+
+def _ranks(ranks: Ranks) -> dict[str, Any]:
+    """Which ranks there are, how their clocks were brought together, and which collectives were joined."""
+    meetings = ranks.meetings
+    return {
+        "ranks": [
+            {
+                "rank": rank.number,
+                "file": rank.file,
+                "events": rank.trace.counts.events,
+                "drawn": rank.trace.counts.drawn,
+                "start_ns": rank.trace.span[0],
+                "duration_ns": rank.trace.span[1] - rank.trace.span[0],
+                "shift_ns": rank.clock.shift,
+                "aligned_by": rank.clock.how.value,
+                "error_ns": rank.clock.error,
+                "aligned_collectives": rank.clock.by,
+                "collectives_alone": int(meetings.alone[place]),
+                "collectives_before": int(meetings.before[place]),
+            }
+            for place, rank in enumerate(ranks.all)
+        ],
+        "collectives": {
+            "joined": len(meetings),
+            "incomplete": int((meetings.lacking > 0).sum()),
+            "differing": int(meetings.differ.sum()),
+        },
     }

@@ -47,9 +47,13 @@ def show(name: str, answer: dict[str, Any]) -> None:
     if not console.is_terminal:
         console.width = 120
     parts: list[RenderableType] = [_title(name, answer), _facts(answer)]
-    if answer["steps"]:
+    if "ranks" in answer:
+        parts.append(_ranks(answer))
+    elif answer["steps"]:
         parts.append(_steps(answer))
-    parts += [_categories(answer), _lanes(answer)]
+    parts.append(_categories(answer))
+    if "ranks" not in answer:
+        parts.append(_lanes(answer))
     parts += _doctor(answer)
     console.print(Group(*_spaced(parts)))
 
@@ -71,7 +75,15 @@ def _title(name: str, answer: dict[str, Any]) -> Text:
         title.append(f", {', '.join(kinds)}")
     if answer["rank"] is not None:
         title.append(f", rank {answer['rank']} of {answer['world_size'] or '?'}")
+    if "ranks" in answer:
+        title.append(f", {len(answer['ranks'])} ranks" + _of(answer))
     return title
+
+
+def _of(answer: dict[str, Any]) -> str:
+    """Where some of the ranks are missing."""
+    world: int | None = answer["world_size"]
+    return f" of {world}" if world is not None and world != len(answer["ranks"]) else ""
 
 
 def _facts(answer: dict[str, Any]) -> Table:
@@ -88,7 +100,7 @@ def _facts(answer: dict[str, Any]) -> Table:
     table.add_row("entries", entries)
     for reason, number in answer["not_drawn"].items():
         table.add_row("", Text(f"not drawn: {number:,} {clean(reason)}", style="dim"))
-    for device, busy in list(answer["gpu_busy_ns"].items())[:LANES]:
+    for device, busy in list(answer["gpu_busy_ns"].items())[:LANES] if "ranks" not in answer else ():
         share = f" ({busy / duration:.1%} of the trace)" if duration else ""
         label = f"GPU {device} busy" if device != "-1" else "GPU busy"
         table.add_row(label, f"{format_duration(busy)}{share}")
@@ -101,6 +113,39 @@ def _facts(answer: dict[str, Any]) -> Table:
     kept = "from the cache" if answer["cached"] else "decoded now"
     size = format_value(answer["bytes"], "bytes")
     table.add_row("size", f"{size} of JSON, opened in {answer['seconds']:.2f} s, {kept}")
+    return table
+
+
+def _ranks(answer: dict[str, Any]) -> Table:
+    """A line a rank: how much it recorded, how busy its GPUs were, and how far its clock is to be trusted."""
+    numbers = [(name, "right") for name in ("events", "steps", "begins", "length", "GPU busy")]
+    columns = [("rank", "right"), ("file", "left"), *numbers, ("clock", "left")]
+    table = _table(f"Ranks ({len(answer['ranks'])})", *columns)
+    for rank in answer["ranks"]:
+        number, duration = rank["rank"], rank["duration_ns"]
+        busy = [ns for key, ns in answer["gpu_busy_ns"].items() if key.partition(":")[0] == str(number)]
+        share = f"{sum(busy) / (len(busy) * duration):.1%}" if busy and duration else "–"
+        error = rank["error_ns"]
+        by = rank["aligned_collectives"]
+        within = "" if error is None else f", ±{format_duration(error)} by {by} collectives"
+        table.add_row(
+            str(number),
+            cut(clean(rank["file"].rpartition("/")[2]), NAME_CELLS),
+            f"{rank['drawn']:,}",
+            str(sum(step["rank"] == number for step in answer["steps"])),
+            format_duration(rank["start_ns"]),
+            format_duration(duration),
+            share,
+            f"{rank['aligned_by']}{within}",
+        )
+    joined = answer["collectives"]
+    said = [f"{joined['joined']:,} collectives joined"]
+    for key, words in (("incomplete", "lacked by a rank"), ("differing", "of which the ranks say another size")):
+        said += [f"{joined[key]:,} {words}"] if joined[key] else []
+    for key, words in (("collectives_alone", "on one rank alone"), ("collectives_before", "from before the recording")):
+        count = sum(rank[key] for rank in answer["ranks"])
+        said += [f"{count:,} {words}"] if count else []
+    table.caption, table.caption_justify = ", ".join(said), "left"
     return table
 
 

@@ -7,7 +7,7 @@ import gc
 import os
 
 from tui.commands import UsageError
-from tui.specs import check, resolve
+from tui.specs import named
 from tui.trace.remote import remote
 
 COLORS = {"auto": "auto", "truecolor": "truecolor", "256": "256", "16": "standard"}
@@ -19,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "trace",
         nargs="*",
         metavar="TRACE",
-        help="a trace (.json, .json.gz, .xz, .zst), host:path, a URL, sample:NAME, or - for stdin; "
-        "with none, the start screen",
+        help="a trace (.json, .json.gz, .xz, .zst), host:path, a URL, sample:NAME, or - for stdin; the ranks of one "
+        "run as a folder, a pattern or several files; with none, the start screen",
     )
     parser.add_argument("--at", metavar="TIME|STEP", help="where to look first: 12.5ms, 300us, or step3")
     parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
@@ -40,30 +40,22 @@ def add_appearance(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if len(options.trace) > 1:
-        raise UsageError(f"one trace at a time: {len(options.trace)} were named")
     if options.at is not None and not options.trace:
         raise UsageError("--at needs a trace to look at")
-    spec = options.trace[0] if options.trace else None
-    path = None
-    if spec is not None:
-        path = resolve(spec)
-        check(path)
-    _need_terminal(spec)
+    meant = named(options.trace) if options.trace else None
+    _need_terminal(None if meant is None else meant.path)
     choose_colors(options.color)
     # Nothing made before the first frame is garbage, and the app has a policy of its own.
     gc.disable()
     opening = None
-    if spec is not None and path is not None:
-        from tui.trace.opening import Opening
-
-        stdin = _hand_over_stdin() if spec == "-" else None
-        opening = Opening(path, spec, cache=not options.no_cache, stdin=stdin, ask=True)
+    if meant is not None:
+        stdin = _hand_over_stdin() if meant.path == "-" else None
+        opening = meant.opening(cache=not options.no_cache, stdin=stdin, ask=True)
         opening.start()
     try:
         from tui.app import TorchprofApp
 
-        if opening is not None and path is not None and remote(path):
+        if opening is not None and meant is not None and remote(meant.path):
             opening.wait_until_connected()  # ssh may ask for a password, and no screen must be in its way
         app = TorchprofApp(opening, theme=options.theme, cache=not options.no_cache, at=options.at, debug=options.debug)
         app.run(mouse=not options.no_mouse)

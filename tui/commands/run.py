@@ -219,10 +219,9 @@ def _near(path: str) -> str:
 def _open(result: Result, options: argparse.Namespace) -> None:
     from tui.commands import open as explorer
 
-    first, *others = result.traces
-    if others:
-        _say(f"opening the first of {len(result.traces)} traces; the others lie in {result.folder}")
-    shown = {"trace": [first], "at": None, "no_cache": False}
+    if len(result.opened) < len(result.traces):
+        _say(f"opening {len(result.opened)} of {len(result.traces)} traces; the others lie in {result.folder}")
+    shown = {"trace": list(result.opened), "at": None, "no_cache": False}
     explorer.run(argparse.Namespace(**{**vars(options), **shown}))
 
 

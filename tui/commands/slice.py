@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from tui.commands import UsageError
+from tui.commands.loading import add_rank, add_trace, load, one_rank
 from tui.commands.time_range import HELP, times_of
-from tui.specs import check, resolve
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,36 +18,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and backward, flow arrows) wherever they lie; and all that encloses those. Names, labels and the header are "
         "kept, counters and memory where they lie in the range."
     )
-    parser.add_argument("trace", metavar="TRACE", help="a trace, host:path, a URL, sample:NAME, or - for stdin")
+    add_trace(parser, "a trace, host:path, a URL, sample:NAME, or - for stdin")
+    add_rank(parser)
     parser.add_argument("--range", metavar="T0:T1", required=True, help=f"from when to when: {HELP}")
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="OUT.json or OUT.json.gz")
     parser.add_argument("--json", action="store_true", help="what was written, as one JSON document on stdout")
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
 
 
 def run(options: argparse.Namespace) -> int:
     times = times_of(options.range)
     out = Path(options.output)
-    path = resolve(options.trace)
-    check(path)
     from tui.analysis.slicing.writing import ENDINGS, SliceError, write_slice
-    from tui.commands.progress_line import ProgressLine
-    from tui.trace import cache
-    from tui.trace.loader import load_place
 
     if not out.name.endswith(ENDINGS):
         raise UsageError(f"-o: {options.output!r} ends in neither .json nor .json.gz")
-    told = ProgressLine(sys.stderr)
+    trace, rank = one_rank(load(options.trace, cache=not options.no_cache).trace, options.rank)
     try:
-        loaded = load_place(path, told, cache=not options.no_cache)
-    finally:
-        told.clear()
-    try:
-        sliced = write_slice(loaded.trace, *times, out)
+        sliced = write_slice(trace, *times, out)
     except (SliceError, LookupError) as error:
-        raise UsageError(f"{options.trace}: {error.args[0]}") from error
-    if not loaded.cached:
-        cache.prune()
+        raise UsageError(f"{trace.label}: {error.args[0]}") from error
+    if rank is not None and options.rank is None:
+        print(f"{rank.label}; another: --rank N", file=sys.stderr)
     if options.json:
         answer = {
             "trace": options.output,

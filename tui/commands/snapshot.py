@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.commands import UsageError
-from tui.specs import check, resolve
+from tui.specs import named
 
 if TYPE_CHECKING:
     from tui.app import TorchprofApp
@@ -22,7 +22,12 @@ SIZE = re.compile(r"(\d{1,3})x(\d{1,3})")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trace", nargs="?", metavar="TRACE", help="a trace or sample:NAME; with none, the start screen")
+    parser.add_argument(
+        "trace",
+        nargs="*",
+        metavar="TRACE",
+        help="a trace, sample:NAME, or the ranks of one run; none: the start screen",
+    )
     parser.add_argument("--size", default="160x48", metavar="WxH", help="columns and lines (160x48)")
     parser.add_argument("--keys", default="", help="Textual's names of keys, with commas: w,w,right,c")
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="OUT.svg or OUT.txt")
@@ -37,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     output = Path(options.output)
     if output.suffix not in (".svg", ".txt"):
         raise UsageError(f"-o: {options.output!r} ends in neither .svg nor .txt")
-    if options.trace == "-":
+    if "-" in options.trace:
         raise UsageError("-: a snapshot needs a file")
     os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"  # whatever terminal this is called from
     keys = [key for key in options.keys.split(",") if key]
@@ -63,13 +68,10 @@ def is_key(key: str) -> bool:
 
 async def _taken(options: argparse.Namespace, size: tuple[int, int], keys: list[str], svg: bool) -> str:
     from tui.app import TorchprofApp
-    from tui.trace.opening import Opening
 
     opening = None
-    if options.trace is not None:
-        path = resolve(options.trace)
-        check(path)
-        opening = Opening(path, options.trace, cache=not options.no_cache)
+    if options.trace:
+        opening = named(options.trace).opening(cache=not options.no_cache)
         opening.start()
     app = TorchprofApp(opening, theme=options.theme, cache=not options.no_cache)
     try:

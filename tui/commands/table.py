@@ -7,18 +7,19 @@ import sys
 from typing import TYPE_CHECKING
 
 from tui.commands import UsageError
-from tui.specs import check, resolve
+from tui.commands.loading import add_rank, add_trace, load, one_rank
 
 if TYPE_CHECKING:
     from tui.analysis.table.profile import Profile
     from tui.analysis.table.sheets import Sheet
     from tui.trace.arrays import Bool
+    from tui.trace.trace import Trace
 
 ROWS = 100
 """Of a table for people, unless told: as many as torch prints."""
 
 BY = ("name", "shape", "stack", "module", "class", "step")
-OF = ("calls", "kernels", "copies", "collectives", "memory")
+OF = ("calls", "kernels", "copies", "collectives", "memory", "arrivals")
 
 _ALIASES = {
     "count": "calls",
@@ -33,7 +34,8 @@ _ALIASES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trace", metavar="TRACE", help="a trace, sample:NAME, or - for stdin")
+    add_trace(parser)
+    add_rank(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout: a list of rows, times in µs")
     form.add_argument("--csv", action="store_true", help="comma-separated values with a header line, times in µs")
@@ -46,36 +48,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", metavar="N", type=_rows, help=f"so many rows (0: all; for people {ROWS}, else all)")
     parser.add_argument("--by", choices=BY, default="name", help="what makes a row (name)")
     parser.add_argument("--step", metavar="N", type=int, help="only what ProfilerStep#N did and launched")
-    parser.add_argument("--of", choices=OF, default="calls", help="which table: all calls, or one of these (calls)")
+    parser.add_argument(
+        "--of",
+        choices=OF,
+        default="calls",
+        help="which table (calls); arrivals: over all ranks, who came late to each collective",
+    )
     parser.add_argument("--flops", action="store_true", help="add FLOPs, TFLOP/s and share of the peak")
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
 
 
 def run(options: argparse.Namespace) -> int:
     if options.of != "calls" and (options.by != "name" or options.flops):
         raise UsageError(f"--by and --flops belong to the table of calls, not to --of {options.of}")
-    path = resolve(options.trace)
-    check(path)
-    from tui.analysis.table.profile import Profile
-    from tui.commands.progress_line import ProgressLine
-    from tui.trace import cache
-    from tui.trace.loader import load_place
 
-    told = ProgressLine(sys.stderr)
-    try:
-        loaded = load_place(path, told, cache=not options.no_cache)
-    finally:
-        told.clear()
-    profile = Profile(loaded.trace)
-    sheet = _sheet(profile, options)
+    loaded = load(options.trace, cache=not options.no_cache)
+    if options.of == "arrivals":
+        sheet = _arrivals(loaded.trace)
+    else:
+        trace, rank = one_rank(loaded.trace, options.rank)
+        if rank is not None and options.rank is None:
+            print(f"{rank.label} of {_of(loaded.trace)}; another: --rank N", file=sys.stderr)
+        from tui.analysis.table.profile import Profile
+
+        sheet = _sheet(Profile(trace), options)
     for_people = not (options.json or options.csv or options.markdown)
     key = _sort_key(sheet, options.sort, for_people or options.markdown or options.of != "calls")
     order = sheet.order(key).tolist() if key else list(range(len(sheet)))
     limit = ROWS if options.limit is None and for_people else options.limit or None
     _print(options, sheet, order[:limit], len(order))
-    if not loaded.cached:
-        cache.prune()
     return 0
+
+
+def _arrivals(trace: Trace) -> Sheet:
+    if trace.ranks is None:
+        raise UsageError("--of arrivals needs several ranks: name their traces, or the folder that they are in")
+    from tui.analysis.collectives import arrivals
+    from tui.analysis.table.arrivals_sheet import arrivals_sheet
+
+    return arrivals_sheet(arrivals(trace.ranks))
+
+
+def _of(trace: Trace) -> str:
+    assert trace.ranks is not None
+    return f"{len(trace.ranks)} ranks"
 
 
 def _print(options: argparse.Namespace, sheet: Sheet, order: list[int], rows: int) -> None:
@@ -140,7 +155,7 @@ def _sort_key(sheet: Sheet, wanted: str | None, default: bool) -> str | None:
         if not default:
             return None
         # The first that says something: a trace without a GPU is sorted by what the CPU did.
-        of_interest = ("self_gpu", "self_cpu", "total", "allocated")
+        of_interest = ("self_gpu", "self_cpu", "total", "allocated", "waited")
         return next((key for key in of_interest if key in keys and bool(sheet.columns[key].any())), None)  # type: ignore[union-attr]
     key = _ALIASES.get(wanted, wanted.removesuffix("_us"))
     if key not in keys:

@@ -38,7 +38,10 @@ which would be seen in its trace: at Python's own 5 ms that is at less than a me
 """
 
 GIVE_UP_SECONDS = 3.0
-"""After a second ctrl+c, until the run is killed."""
+"""After a second ctrl+c, until the run is killed. One that saves for the first time then has all the time it takes."""
+
+SAVING = ("exporting", "tabulating")
+"""Phases in which what was recorded is written."""
 
 LEAVE_SECONDS = 2.0
 """How long this program waits for a run at its own end. What takes longer to save is saved after it."""
@@ -71,6 +74,7 @@ class Recording:
         self.phase: Said | None = None  # of the first rank
         self.last_log = ""
         self.interrupts = 0
+        self.gave_up = False  # a second ctrl+c came while it saved
         self._channel = Channel()
         self._process: subprocess.Popen[bytes] | None = None
         self._output: _Output | None = None
@@ -120,7 +124,7 @@ class Recording:
     def _see_end(self) -> None:
         if self._process is None or self._status is not None:
             return
-        if self._kill_at and time.monotonic() > self._kill_at:
+        if self._kill_at and time.monotonic() > self._kill_at and (self.gave_up or not self.saving):
             self._send(signal.SIGKILL)
         if not self._finished and self._process.poll() is not None:
             self._finished = time.monotonic()
@@ -135,6 +139,11 @@ class Recording:
     def ended(self) -> bool:
         """It has, and the `look` that found out had the last that it printed."""
         return self._status is not None
+
+    @property
+    def saving(self) -> bool:
+        """Whether it writes what was recorded."""
+        return self.phase is not None and self.phase.phase in SAVING
 
     @property
     def seconds(self) -> float:
@@ -166,13 +175,20 @@ class Recording:
                 fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def stop(self) -> None:
-        """Ctrl-C: the first saves what was recorded, the second gives that up, and what still runs then is killed."""
+        """Ctrl-C: the first saves what was recorded, the second gives that up, and what still runs then is killed.
+
+        A program may catch the first and go on. There the second is a SIGTERM, at which it saves and ends.
+        """
         self.interrupts += 1
         if self.interrupts > 2:
             self._send(signal.SIGKILL)
             return
         if self.interrupts == 2:
             self._kill_at = time.monotonic() + GIVE_UP_SECONDS
+            self.gave_up = self.saving
+            if not self.saving:
+                self._send(signal.SIGTERM)
+                return
         self._send(signal.SIGINT)
 
     def close(self) -> None:

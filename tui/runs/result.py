@@ -25,6 +25,8 @@ class Result:
     seconds: float
     ended: str | None
     command: tuple[str, ...]
+    opened: tuple[str, ...] = ()
+    """What to look at: the first trace; of several ranks the first of each, which are of the same time."""
 
     def as_json(self) -> dict[str, Any]:
         """What `run --json` prints."""
@@ -45,12 +47,15 @@ def read_result(folder: str | None, status: int, seconds: float, command: tuple[
     manifests = _manifests(folder) if folder is not None else []
     traces: list[str] = []
     tables: list[str] = []
+    opened: list[str] = []
     for facts in manifests:
+        before = len(traces)
         kept = [each for each in facts.get("kept", []) if isinstance(each, dict)]
         traces += [os.path.join(folder or "", each["trace"]) for each in kept]
         tables += [os.path.join(folder or "", each["table"]) for each in kept if each.get("table")]
         # A program that profiled itself wrote its own.
         traces += [path for path in facts.get("script_traces", []) if not kept and os.path.exists(path)]
+        opened += traces[before : before + 1] if kept else []  # of those only we know the rank
     ended = next((facts["ended"] for facts in manifests if facts.get("ended")), None)
     return Result(
         os.path.abspath(folder) if folder is not None else None,
@@ -60,6 +65,7 @@ def read_result(folder: str | None, status: int, seconds: float, command: tuple[
         seconds,
         ended,
         command,
+        tuple(opened or traces[:1]),
     )
 
 

@@ -8,7 +8,7 @@ leads to are imported behind the first frame (`app.py`), not before it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import events
@@ -19,7 +19,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from tui.analysis.doctor.reading import lost_in_a_line
-from tui.analysis.gpu_time import busy_by_device
+from tui.analysis.gpu_time import busy_by_device, place_of
 from tui.analysis.intervals import Intervals, union
 from tui.messages import (
     ChainRead,
@@ -63,6 +63,7 @@ from tui.widgets.ruler import Ruler
 from tui.widgets.status import Status
 from tui.widgets.timeline import Timeline
 from tui.widgets.title import Title
+from tui.widgets.units import format_share
 
 if TYPE_CHECKING:
     from tui.analysis.table.profile import Profile
@@ -105,7 +106,7 @@ class ExplorerScreen(Screen[None]):
         self._busy = busy_by_device(trace)
         worked = list(self._busy.values())
         self._timeline = Timeline(trace, Names(trace.names), id="timeline")
-        self._gutter = Gutter(trace, id="gutter")
+        self._gutter = Gutter(trace, _busy_ranks(trace, self._busy), id="gutter")
         self._title = Title(trace, worked, id="title")
         shown, kind = (worked, Kind.KERNEL) if worked else ([_cpu_time(trace)], Kind.OP)
         self._overview = Overview(trace.steps, shown, kind, id="overview")
@@ -115,6 +116,7 @@ class ExplorerScreen(Screen[None]):
         self._status = Status(id="status")
         self._prompt = Prompt(id="prompt")
         self._reading = Reading(self)
+        self._profiles: dict[int, Profile] = {}  # by rank
         self._left = self._gutter.width_wanted(80)
         self._settled = False
         self._lost = lost_in_a_line(trace)
@@ -171,7 +173,10 @@ class ExplorerScreen(Screen[None]):
         share = min(max(round(height * DOCK_SHARE), DOCK_LEAST), DOCK_MOST)
         above = 2 + (height >= VERDICT_FROM) + (self._overview.lines_wanted if height >= OVERVIEW_FROM else 1)
         above += self._ruler.lines_wanted if height >= STEPS_FROM else 1
-        lanes = sum(lane.rows for lane in self.trace.lanes) + len({lane.group for lane in self.trace.lanes}) + 1
+        own = self.walk.own_trace()
+        lanes = sum(lane.rows for lane in own.lanes) + len({lane.group for lane in own.lanes}) + 1
+        if self.trace.ranks is not None:
+            lanes += len(self.trace.ranks)  # room for one of them to be opened
         return max(share, min(height - above - lanes, int(height * DOCK_ROOMY_SHARE)))
 
     def on_lanes_resized(self, message: LanesResized) -> None:
@@ -202,7 +207,9 @@ class ExplorerScreen(Screen[None]):
         self._timeline.mark(marked)
         self._timeline.show_found(walk.found.names if walk.found is not None else None)
         self._gutter.show(walk.lines, walk.top)
-        self._gutter.point_at(walk.lane)
+        self._gutter.point_at(walk.current_lane() if walk.lane >= 0 else -1)
+        self._ruler.show_steps(walk.steps())
+        self._overview.show_steps(walk.steps())
         self._ruler.show(walk.viewport, self._left, walk.cursor(), marked)
         self._overview.show(walk.viewport, self._left)
         self._title.show(walk.viewport)
@@ -327,12 +334,15 @@ class ExplorerScreen(Screen[None]):
 
     def action_slice(self) -> None:
         t0, t1, what = self.walk.subject()
-        self._ask(SLICE, f"{what} · ends in .json or .json.gz", slicing.suggested(self.trace, t0, t1))
+        rank = self.walk.rank()
+        whose = "" if rank is None else f"{rank.label}, "
+        name = slicing.suggested(self.walk.own_trace(), t0, t1)
+        self._ask(SLICE, f"{whose}{what} · ends in .json or .json.gz", name)
 
     def _slice(self, name: str) -> None:
         t0, t1, _ = self.walk.subject()
         self._close_prompt(f"writing {name} …")
-        self._reading.ask("slice", partial(slicing.write, self.trace, t0, t1, name))
+        self._reading.ask("slice", partial(slicing.write, self.walk.own_trace(), t0, t1, name))
 
     def on_slice_written(self, message: SliceWritten) -> None:
         self._status.say(message.line, alarm=message.failed)
@@ -354,23 +364,25 @@ class ExplorerScreen(Screen[None]):
         from tui.screens.guess import GuessScreen
 
         t0, t1, what = self.walk.subject()
-        self.app.push_screen(GuessScreen(self.trace, t0, t1, what))
-
-    @cached_property
-    def _profile(self) -> Profile:
-        from tui.analysis.table.profile import Profile
-
-        return Profile(self.trace)
+        rank = self.walk.rank()
+        if rank is not None:
+            what = f"{rank.label}, {what}"
+        self.app.push_screen(GuessScreen(self.walk.own_trace(), t0, t1, what))
 
     def action_table(self) -> None:
+        from tui.analysis.table.profile import Profile
         from tui.screens.table import TableScreen
 
-        self.app.push_screen(TableScreen(self._profile, self.walk), self._come_back)
+        rank = self.walk.rank()
+        number = -1 if rank is None else rank.number
+        if number not in self._profiles:
+            self._profiles[number] = Profile(self.walk.own_trace())
+        self.app.push_screen(TableScreen(self._profiles[number], self.walk), self._come_back)
 
     def action_tree(self) -> None:
         from tui.screens.tree import TreeScreen
 
-        self.app.push_screen(TreeScreen(self.trace), self._come_back)
+        self.app.push_screen(TreeScreen(self.walk.own_trace(), self.walk.rank()), self._come_back)
 
     def _come_back(self, event: int | None) -> None:
         """From a screen of its own, with the event that was chosen there."""
@@ -490,6 +502,17 @@ class ExplorerScreen(Screen[None]):
     def on_panel_picked(self, message: PanelPicked) -> None:
         self._dock.show(message.panel)
         self._inspection.light()
+
+
+def _busy_ranks(trace: Trace, busy: dict[int, Intervals]) -> dict[int, str]:
+    """By the line of each rank: how busy its GPUs were from its first event to its last."""
+    notes = {}
+    for place, rank in enumerate(trace.ranks.all if trace.ranks is not None else ()):
+        t0, t1 = rank.trace.span
+        its = [worked.within(t0, t1) for device, worked in busy.items() if place_of(device) == place]
+        if its and t1 > t0:
+            notes[rank.own_lane] = format_share(sum(its) / (len(its) * (t1 - t0)))
+    return notes
 
 
 def _cpu_time(trace: Trace) -> Intervals:

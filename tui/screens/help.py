@@ -28,7 +28,7 @@ SIGNS = (
     ("● at a lane", "the evidence of the cheatsheet's entry lies on it"),
     ("[▂▃▁]", "on the overview: the part of the trace on screen"),
     ("▼", "on the ruler: where w and s zoom"),
-    ("▾ ▸ ▴", "a lane unfolded, folded, pinned"),
+    ("▾ ▸ ▴", "a lane or rank unfolded, folded; a lane pinned"),
 )
 
 KINDS_SHOWN = (

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tui.analysis.chain import Chain, Dispatch
+from tui.analysis.collectives import arrivals
 from tui.analysis.event_facts import facts
 from tui.analysis.intervals import Intervals
 from tui.analysis.kernel_facts import kernel_facts
@@ -84,9 +85,13 @@ class Inspection:
         self.follows = Follows.SCREEN
         self.warmed = False
         self._dispatch = Dispatch(trace)
-        self._asking = Asking(trace)
+        self._met = None if trace.ranks is None else arrivals(trace.ranks)
+        self._asked_of: dict[int, Asking] = {}  # by rank
+        self._place = 0  # the rank that is told of, among several
         self._reading = Reading(screen)
         self._labels: GapLabels | None = None
+        self._notes: dict[int, str] = {}
+        self._labelled: set[int] = set()  # ranks whose gaps and notes these are
         self._lit: Chain | Finding | None = None
         self._asked: tuple[int, tuple[int, int] | None] = (-1, None)
         self._scope: Scope | None = None
@@ -96,8 +101,24 @@ class Inspection:
     def begin(self) -> None:
         """Look through the whole trace, once the first frame is out."""
         if len(self._trace):
-            self._reading.ask("warm", self._warm)
+            self._place = self._place_now()
+            self._reading.ask("warm", partial(self._warm, self._place))
         self._reading.ask("doctor", self._diagnose)
+
+    @property
+    def _asking(self) -> Asking:
+        """Of the rank that one looks at, which is the whole trace where there is one alone."""
+        if self._place not in self._asked_of:
+            self._asked_of[self._place] = Asking(self._trace, self._met, self._place)
+        return self._asked_of[self._place]
+
+    def _place_now(self) -> int:
+        rank = self._walk.rank()
+        return 0 if rank is None or self._trace.ranks is None else self._trace.ranks.place_of_lane(rank.own_lane)
+
+    @property
+    def _whose(self) -> str:
+        return "" if self._trace.ranks is None else self._trace.ranks.all[self._place].label
 
     def show(self) -> None:
         """Somebody moved. Cheap; what costs more than a frame is asked for and comes later."""
@@ -196,6 +217,9 @@ class Inspection:
     # -- what threads find out -----------------------------------------------------------------------------
 
     def _facts_of(self, event: int) -> FactsRead:
+        if self._trace.ranks is not None:  # alike are the events of its own process
+            rank = self._trace.ranks.of_event(event)
+            return FactsRead(event, facts(rank.trace, event - rank.first))
         return FactsRead(event, facts(self._trace, event))
 
     def _chain_of(self, event: int) -> ChainRead:
@@ -203,15 +227,16 @@ class Inspection:
         return ChainRead(chain, kernel_facts(self._trace, chain.work[0].event if chain.work else -1))
 
     def _statistics_of(self, start: int, end: int) -> RangeRead:
-        return RangeRead(range_time(self._trace, start, end, self._busy))
+        return RangeRead(range_time(self._trace, start, end, self._busy, of_steps=self._walk.steps()))
 
-    def _warm(self) -> TraceChecked:
-        checked, gaps, notes = self._asking.warm()
-        return TraceChecked(checked, gaps, notes)
+    def _warm(self, place: int) -> TraceChecked:
+        asking = self._asked_of.setdefault(place, Asking(self._trace, self._met, place))
+        checked, gaps, notes = asking.warm()
+        return TraceChecked(checked, gaps, notes, place)
 
-    def _check(self, scope: Scope) -> ScopeChecked | None:
-        checked = self._asking.check(scope)
-        return None if checked is None else ScopeChecked(checked)
+    def _check(self, asking: Asking, place: int, scope: Scope) -> ScopeChecked | None:
+        checked = asking.check(scope)
+        return None if checked is None else ScopeChecked(checked, place)
 
     def _diagnose(self) -> Diagnosed:
         from tui.analysis.doctor.examine import examined
@@ -242,12 +267,24 @@ class Inspection:
     def trace_checked(self, message: TraceChecked) -> None:
         """The whole trace has been looked through: the verdict, the gaps' reasons, and from now on any scope."""
         self.warmed = True
-        self.verdict.learn(message.checked.verdict)
-        self._timeline.annotate(GapLabels(self._trace, message.gaps), EventNotes(self._trace, message.notes))
+        ranks = self._trace.ranks
+        if message.place not in self._labelled:
+            self._labelled.add(message.place)
+            self._notes |= message.notes
+            trace, first = self._trace, 0
+            if ranks is not None:
+                trace, first = ranks.all[message.place].trace, ranks.all[message.place].first_lane
+            self._labels = GapLabels(trace, message.gaps, first, self._labels)
+            self._timeline.annotate(self._labels, EventNotes(self._trace, self._notes))
+        if message.place != self._place:
+            return
+        self.verdict.learn(message.checked.verdict, self._whose)
         self._learn(message.checked)
         self._recheck()
 
     def scope_checked(self, message: ScopeChecked) -> None:
+        if message.place != self._place:
+            return
         if self._scope is not None and (message.checked.scope.t0, message.checked.scope.t1) == (
             self._scope.t0,
             self._scope.t1,
@@ -256,6 +293,7 @@ class Inspection:
 
     def _learn(self, checked: Checked) -> None:
         words = checked.scope.label if checked.scope.whole else self.follows.value
+        words = f"{self._whose} {words}".lstrip()
         self.cheatsheet.learn(checked, words)
         self.brief.learn(checked, words)
         self.light()
@@ -264,10 +302,14 @@ class Inspection:
         """Ask again where the scope is another one."""
         if not self.warmed:
             return
+        place = self._place_now()
+        if place != self._place:  # another rank: its verdict and its gaps as well
+            self._place, self._scope = place, None
+            self._reading.ask("warm", partial(self._warm, place))
         scope = self._wanted()
         if self._scope is None or (scope.t0, scope.t1) != (self._scope.t0, self._scope.t1):
             self._scope = scope
-            self._reading.ask("check", partial(self._check, scope))
+            self._reading.ask("check", partial(self._check, self._asking, place, scope))
 
     def _wanted(self) -> Scope:
         whole = self._asking.whole

@@ -42,7 +42,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding(
         "escape", "clear", "clear", id="events.clear", tooltip="clear the mark, the search, the selection", show=False
     ),
-    Binding("space", "fold", "fold", id="lanes.fold", tooltip="fold or unfold the lane"),
+    Binding("space", "fold", "fold", id="lanes.fold", tooltip="fold or unfold the lane, or the rank"),
     Binding("p", "pin", "pin", id="lanes.pin", tooltip="pin the lane on top, or let it go", show=False),
     Binding("h", "hide", "hide", id="lanes.hide", tooltip="hide the lane", show=False),
     Binding("H", "show_hidden", "show", id="lanes.show", tooltip="show hidden lanes again", show=False),

@@ -19,6 +19,7 @@ from textual.widgets import Static
 from tui.trace.child import LoadError
 from tui.trace.loader import Progress
 from tui.trace.opening import Opening
+from tui.trace.opening_ranks import RanksOpening
 from tui.trace.remote import Listed
 from tui.widgets.printable import clean
 
@@ -38,6 +39,7 @@ PHASES = {
     "connecting": "connecting",
     "reading": "reading",
     "arranging": "nesting events, joining launches to kernels",
+    "merging": "bringing the ranks together",
     "storing": "keeping the columns, so that the next opening is instant",
 }
 
@@ -54,7 +56,7 @@ class LoadingScreen(Screen[None]):
     class Opened(Message):
         """The trace is there."""
 
-        opening: Opening
+        opening: Opening | RanksOpening
         trace: Trace
 
     @dataclass
@@ -74,7 +76,7 @@ class LoadingScreen(Screen[None]):
     class Left(Message):
         """Esc: while it loaded, or at the error."""
 
-    def __init__(self, opening: Opening, prepare: Callable[[], object] | None = None) -> None:
+    def __init__(self, opening: Opening | RanksOpening, prepare: Callable[[], object] | None = None) -> None:
         super().__init__()
         self.opening = opening
         self._prepare = prepare

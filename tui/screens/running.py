@@ -6,6 +6,7 @@ The screen starts it and is the one that ends it: taken off the screen, for what
 from __future__ import annotations
 
 import shlex
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -34,6 +35,13 @@ STOPPING = (
     "giving up; what still runs is killed in a moment, or with ctrl+c at once",
     "killed",
 )
+GOING_ON = (
+    "",
+    "told to stop, then it saves what was recorded; where it goes on, ctrl+c again ends it",
+    "ending it, and saving what was recorded; ctrl+c again kills it",
+    "killed",
+)
+"""… where it does not save yet."""
 
 
 class RunningScreen(Screen[None]):
@@ -56,10 +64,9 @@ class RunningScreen(Screen[None]):
 
     @dataclass
     class Recorded(Message):
-        """Open this trace, the first of `traces`."""
+        """Open these: one trace, or the ranks of a run."""
 
-        trace: str
-        traces: int
+        traces: tuple[str, ...]
 
     @dataclass
     class Again(Message):
@@ -135,7 +142,8 @@ class RunningScreen(Screen[None]):
         if shown.cut:
             parts.append(f"{shown.cut + len(shown.lines):,} lines, the last {len(shown.lines):,} are kept")
         if recording.interrupts and not recording.ended:
-            parts.append(STOPPING[min(recording.interrupts, 3)])
+            saves = recording.gave_up if recording.interrupts > 1 else recording.saving
+            parts.append((STOPPING if saves else GOING_ON)[min(recording.interrupts, 3)])
         return Content.assemble(("○ " if recording.ended else "● ", "$accent"), clean(" · ".join(parts)))
 
     def action_stop(self) -> None:
@@ -167,7 +175,7 @@ class RunningScreen(Screen[None]):
 
     def action_show_trace(self) -> None:
         if self.result is not None and self.result.traces:
-            self.post_message(self.Recorded(self.result.traces[0], len(self.result.traces)))
+            self.post_message(self.Recorded(self.result.opened))
 
     def action_again(self) -> None:
         if not self.busy:
@@ -211,6 +219,8 @@ def verdict(result: Result, stopped: bool, last_log: str) -> str:
         how = f"It ended {after}"
     if result.traces:
         return f"{how}; what it recorded was kept. What it said is above, and in {result.folder}"
+    if stopped and result.exit_status == 128 + signal.SIGKILL:
+        return f"{how}, before it had saved what it recorded."
     if stopped:
         return f"{how}, stopped before anything was recorded."
     if result.folder is None:

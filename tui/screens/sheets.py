@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tui.analysis.collectives import Arrivals, arrivals
 from tui.analysis.table import gpu_sheets
+from tui.analysis.table.arrivals_sheet import arrivals_sheet
 from tui.analysis.table.flops import row_flops
 from tui.analysis.table.memory_sheet import memory_by_op, peaks
 from tui.analysis.table.profile import Profile
@@ -14,9 +16,13 @@ from tui.analysis.table.table import By, Table
 from tui.analysis.table.table_sheet import table_sheet
 from tui.trace.arrays import Bool
 from tui.trace.ruler import format_time
+from tui.trace.trace import Trace
 from tui.widgets.units import format_value
 
 PICTURES = "pictures"
+ARRIVALS = "arrivals"
+"""Of several ranks: who came late to each collective."""
+
 TABS = ("profiler table", "kernels", "copies", "collectives", "memory", PICTURES)
 SORT = {
     "profiler table": "self_gpu",
@@ -24,15 +30,17 @@ SORT = {
     "copies": "total",
     "collectives": "total",
     "memory": "allocated",
+    ARRIVALS: "waited",
 }
 
 
 @dataclass(frozen=True)
 class Made:
-    """A sheet, and the table it came from where rows can be opened."""
+    """A sheet, and what it came from where rows can be opened."""
 
     sheet: Sheet
     table: Table | None
+    arrivals: Arrivals | None = None
 
 
 def make(profile: Profile, tab: str, by: By, only: Bool | None) -> Made:
@@ -53,6 +61,13 @@ def make(profile: Profile, tab: str, by: By, only: Bool | None) -> Made:
     if tab == "collectives":
         return Made(gpu_sheets.collectives(trace, only), None)
     return Made(memory_by_op(trace, profile.calls, only), None)
+
+
+def arrivals_of(trace: Trace) -> Made:
+    """Over all ranks of a trace; events are numbered as in the whole."""
+    assert trace.ranks is not None
+    found = arrivals(trace.ranks)
+    return Made(arrivals_sheet(found), None, found)
 
 
 def foot(profile: Profile, made: Made, tab: str) -> str:

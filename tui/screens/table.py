@@ -13,6 +13,7 @@ from textual.message import Message
 
 from tui.analysis.search import BadPattern
 from tui.analysis.table import export
+from tui.analysis.table.arrivals_sheet import row_lines
 from tui.analysis.table.groups import NotRecordedError
 from tui.analysis.table.profile import Profile
 from tui.analysis.table.row_detail import RowDetail, row_detail, row_of_event
@@ -23,7 +24,7 @@ from tui.analysis.table.table import By
 from tui.messages import PromptChanged, PromptClosed, PromptSubmitted
 from tui.screens.list_keys import LIST_BINDINGS, ListScreen
 from tui.screens.reading import Reading
-from tui.screens.sheets import PICTURES, SORT, TABS, Made, foot, make
+from tui.screens.sheets import ARRIVALS, PICTURES, SORT, TABS, Made, arrivals_of, foot, make
 from tui.screens.terminal import palette_for
 from tui.screens.walk import Walk
 from tui.trace.arrays import I64, Bool
@@ -110,7 +111,11 @@ class TableScreen(ListScreen):
     def __init__(self, profile: Profile, walk: Walk) -> None:
         super().__init__()
         self.profile = profile
+        self.rank = walk.rank()
         self.trace = profile.trace
+        self._whole = walk.trace
+        self._offset = 0 if self.rank is None else self.rank.first
+        self._shown_tabs = TABS if self.rank is None else (*TABS[:-1], ARRIVALS, PICTURES)
         self._scopes = _scopes(profile, walk)
         self._scope = 0
         self._tab = TABS[0]
@@ -121,8 +126,8 @@ class TableScreen(ListScreen):
         self._made: Made | None = None
         self._order: I64 = np.zeros(0, np.int64)
         self._layout: sheet_rows.Layout | None = None
-        self._find = walk.selected
-        self._tabs = Tabs([(tab, tab) for tab in TABS])
+        self._find = walk.selected - self._offset if walk.selected >= 0 else -1
+        self._tabs = Tabs([(tab, tab) for tab in self._shown_tabs])
         self.rows = RowList(self._row, self._head, id="rows")
         self._panel = RowPanel(id="row-panel")
         self._pictures = Pictures(id="pictures")
@@ -177,6 +182,8 @@ class TableScreen(ListScreen):
         assert isinstance(by, By)
         assert isinstance(scope, int)
         try:
+            if tab == ARRIVALS:
+                return SheetMade(asked, arrivals_of(self._whole), "")
             only = self._scopes[scope][1]()
             return SheetMade(asked, make(self.profile, tab, by, only), "")
         except NotRecordedError as error:
@@ -238,7 +245,8 @@ class TableScreen(ListScreen):
             return
         assert self._made is not None
         by = f" by {self._by.value}" if self._tab == TABS[0] and self._by is not By.NAME else ""
-        rows = f"{len(self._order):,} of {len(self._made.sheet):,} rows{by} · {self._scopes[self._scope][0]}"
+        where = self._scopes[self._scope][0] if self._tab != ARRIVALS else "all ranks"
+        rows = f"{len(self._order):,} of {len(self._made.sheet):,} rows{by} · {where}"
         filtered = f" · filter {self._filter!r}" if self._filter else ""
         totals = foot(self.profile, self._made, self._tab)
         self._status.say(f"{rows}{filtered} · {totals}" if totals else rows + filtered)
@@ -283,11 +291,13 @@ class TableScreen(ListScreen):
         events = made.sheet.members_of(row)
         if not len(events):
             return None
-        events = events[np.argsort(self.trace.start[events], kind="stable")]
+        trace = self.trace if made.arrivals is None else self._whole
+        events = events[np.argsort(trace.start[events], kind="stable")]
         from tui.analysis.instances import spread
 
-        start, duration = np.asarray(self.trace.start[events]), np.asarray(self.trace.duration[events])
-        return RowRead(row, name, RowDetail(events, start, duration, spread(duration), [], [], []))
+        told = () if made.arrivals is None else row_lines(made.arrivals, row)
+        start, duration = np.asarray(trace.start[events]), np.asarray(trace.duration[events])
+        return RowRead(row, name, RowDetail(events, start, duration, spread(duration), [], [], [], told))
 
     def on_row_read(self, message: RowRead) -> None:
         if message.row == self._cursor:
@@ -314,14 +324,15 @@ class TableScreen(ListScreen):
             self._relist()
 
     def action_tab(self, direction: int) -> None:
-        self._tab = TABS[(TABS.index(self._tab) + direction) % len(TABS)]
+        tabs = self._shown_tabs
+        self._tab = tabs[(tabs.index(self._tab) + direction) % len(tabs)]
         self._descending = True
         self._tabs.show(self._tab)
         self._ask()
 
     def on_panel_picked(self, message: Message) -> None:
         tab = getattr(message, "panel", self._tab)
-        self.action_tab(TABS.index(tab) - TABS.index(self._tab))
+        self.action_tab(self._shown_tabs.index(tab) - self._shown_tabs.index(self._tab))
 
     def action_group(self, direction: int) -> None:
         every = list(By)
@@ -343,7 +354,7 @@ class TableScreen(ListScreen):
 
     def action_show(self) -> None:
         if self._tab != PICTURES and self._panel.event >= 0:
-            self.dismiss(self._panel.event)
+            self.dismiss(self._panel.event + (0 if self._tab == ARRIVALS else self._offset))
 
     def action_help(self) -> None:
         """The last line's keys, all of them, however narrow the terminal is."""
@@ -438,7 +449,9 @@ Only = Callable[[], "Bool | None"]
 def _scopes(profile: Profile, walk: Walk) -> list[tuple[str, Only]]:
     """What the table can be restricted to, from where one came: always the whole trace first."""
     trace = profile.trace
-    found: list[tuple[str, Only]] = [("whole trace", lambda: None)]
+    rank = walk.rank()
+    whole = "whole trace" if rank is None else f"{rank.label}, whole trace"
+    found: list[tuple[str, Only]] = [(whole, lambda: None)]
     view = walk.viewport
     if walk.mark is not None:
         mark = walk.mark
@@ -449,7 +462,7 @@ def _scopes(profile: Profile, walk: Walk) -> list[tuple[str, Only]]:
     step = next((each for each in trace.steps if each.start <= middle < each.start + each.duration), None)
     if step is not None:
         found.append((step.name, lambda: in_step(trace, step, profile.asked)))
-    lane = walk.current_lane()
+    lane = walk.current_lane() - (0 if rank is None else rank.first_lane)
     if lane >= 0:
         found.append((trace.lanes[lane].label, lambda: in_lane(trace, lane)))
     return found

@@ -15,6 +15,7 @@ from tui.screens.list_keys import LIST_BINDINGS, ListScreen
 from tui.screens.terminal import palette_for
 from tui.trace.arrays import I32, Bool
 from tui.trace.kinds import GPU_WORK, Kind
+from tui.trace.ranks import Rank
 from tui.trace.ruler import format_duration
 from tui.trace.trace import Trace
 from tui.widgets.names import clean, cut, short
@@ -55,9 +56,11 @@ class TreeScreen(ListScreen):
         Binding("T", "leave", show=False, priority=True),
     ]
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, rank: Rank | None = None) -> None:
+        """`rank`: which of several the trace is of; the event it ends with is then numbered as in the whole."""
         super().__init__()
         self.trace = trace
+        self.rank = rank
         self.nodes: DispatchTree | None = None
         self.filter = ""
         self._shut: Bool = np.zeros(0, np.bool_)
@@ -111,7 +114,8 @@ class TreeScreen(ListScreen):
             found = int(np.count_nonzero(matching))
             self._status.say(f"filter: {self.filter}▏ {found:,} of {len(tree):,} nodes")
         else:
-            self._status.say(f"{len(self._shown):,} of {len(tree):,} nodes listed")
+            whose = "" if self.rank is None else f"{self.rank.label}: "
+            self._status.say(f"{whose}{len(self._shown):,} of {len(tree):,} nodes listed")
 
     def _matching(self) -> Bool:
         assert self.nodes is not None
@@ -213,7 +217,7 @@ class TreeScreen(ListScreen):
 
     def action_show(self) -> None:
         if self.nodes is not None and self._node >= 0 and self.nodes.example[self._node] >= 0:
-            self.dismiss(int(self.nodes.example[self._node]))
+            self.dismiss(int(self.nodes.example[self._node]) + (0 if self.rank is None else self.rank.first))
 
     def action_back(self) -> None:
         if self.filter:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 from tui.analysis.search import BadPattern, Found, search
 from tui.trace import navigate
+from tui.trace.ranks import Rank
 from tui.trace.ruler import parse_time
-from tui.trace.trace import Role, Trace
+from tui.trace.trace import Role, Step, Trace
 from tui.trace.viewport import Viewport
-from tui.widgets.lane_lines import Arrangement, LaneLines
+from tui.widgets.lane_lines import Arrangement, LaneLines, rank_rows
 
 ZOOM = 0.75
 """One key press shows this share of the time; five of them a quarter."""
@@ -38,7 +39,8 @@ class Walk:
         self.trace = trace
         self.viewport = Viewport.whole(trace.span, max(width, 1))
         self.height = height
-        self.arrangement = Arrangement()
+        ranks = trace.ranks.all if trace.ranks is not None else ()
+        self.arrangement = Arrangement(folded=frozenset(rank.own_lane for rank in ranks))
         self.lines = LaneLines.build(trace, self.arrangement)
         self.top = 0
         self.selected = -1
@@ -68,6 +70,8 @@ class Walk:
 
         Python stacks are dozens of rows deep, and seeing a launch and its kernel at once is the whole point.
         """
+        if self.trace.ranks is not None:
+            return  # a line each shows what their GPUs did
         shown = {each.lane for each in self.lines.window(0, self.height)}
         streams = [number for number, lane in enumerate(self.trace.lanes) if lane.role is Role.STREAM]
         if streams and not shown.intersection(streams):
@@ -144,6 +148,10 @@ class Walk:
         self.lane = int(self.trace.lane[event])
         if self.lane in self.arrangement.hidden:
             self._rearrange(self.arrangement.show(self.lane))
+        rank = self.rank()
+        if rank is not None and rank.own_lane in self.arrangement.hidden:
+            hidden = self.arrangement.hidden - {rank.own_lane}
+            self._rearrange(replace(self.arrangement, hidden=hidden))
         start, end = self.extent(event)
         view = self.viewport
         overlaps = start < view.t1 and end > view.t0
@@ -189,8 +197,12 @@ class Walk:
     def select_first(self) -> str:
         """The event at the cursor on the first lane that has any."""
         cursor = self.cursor()
-        for lane in self._lane_order():
-            event = navigate.nearest_on_lane(self.trace, lane, cursor)
+        order = self._lane_order()
+        here = self.current_lane()
+        if here in order and self.trace.lanes[here].role is Role.RANK:
+            order = order[order.index(here) :]  # one looks at this rank
+        for lane in order:
+            event = self._nearest(lane, cursor)
             if event >= 0:
                 self.select(event)
                 return ""
@@ -212,13 +224,14 @@ class Walk:
 
     def step(self, later: bool) -> str:
         """To the next or previous step."""
-        if not self.trace.steps:
+        steps = self.steps()
+        if not steps:
             return "no steps in this trace: the profiled program did not call prof.step()"
         time = int(self.trace.start[self.selected]) if self.selected >= 0 else self.cursor()
-        number = navigate.step_beside(self.trace, time, later)
+        number = navigate.step_beside(self.own_trace(), time, later)
         if number < 0:
             return f"the {'last' if later else 'first'} step"
-        self.select(self.trace.steps[number].event)
+        self.select(steps[number].event)
         return ""
 
     def go_to(self, text: str) -> str:
@@ -228,11 +241,11 @@ class Walk:
             return ""
         number = wanted.removeprefix("profiler").removeprefix("step").strip().removeprefix("#")
         if number != wanted and number.isdecimal():
-            for step in self.trace.steps:
+            for step in self.steps():
                 if step.number == int(number):
                     self.select(step.event)
                     return ""
-            known = ", ".join(f"#{step.number}" for step in self.trace.steps[:8])
+            known = ", ".join(f"#{step.number}" for step in self.steps()[:8])
             return f"no step #{int(number)}" + (f"; there are {known}" if known else ": this trace has none")
         try:
             time = parse_time(wanted)
@@ -316,8 +329,33 @@ class Walk:
 
     # -- the lanes -----------------------------------------------------------------------------------------
 
+    def rank(self) -> Rank | None:
+        """Of several ranks the one that one looks at: that of the selected event or the current lane, else the first.
+
+        What is told of a process as a whole is told of this one.
+        """
+        if self.trace.ranks is None:
+            return None
+        return self.trace.ranks.of_lane(self.lane) if self.lane >= 0 else self.trace.ranks.all[0]
+
+    def own_trace(self) -> Trace:
+        """The trace of the process that one looks at."""
+        rank = self.rank()
+        return self.trace if rank is None else rank.trace
+
+    def steps(self) -> list[Step]:
+        """Its steps, with events numbered as in the whole."""
+        rank = self.rank()
+        return self.trace.steps if rank is None else rank.steps
+
     def current_lane(self) -> int:
-        """The lane that keys act on: the selected event's, or the first one; -1 in an empty trace."""
+        """The lane that keys act on: the selected event's, or the first one; -1 in an empty trace.
+
+        In a folded rank that is the rank's own line.
+        """
+        rank = self.rank()
+        if self.lane >= 0 and rank is not None and rank.own_lane in self.arrangement.folded:
+            return self.lane if self.lane in self.arrangement.pinned else rank.own_lane
         if self.lane >= 0:
             return self.lane
         return next(iter(self._lane_order()), -1)
@@ -372,17 +410,33 @@ class Walk:
 
     def _to_lane(self, direction: int) -> str:
         order = self._lane_order()
-        place = order.index(self.lane) + direction if self.lane in order else 0
+        here = self.current_lane() if self.lane >= 0 else -1
+        place = order.index(here) + direction if here in order else 0
         if not 0 <= place < len(order):
             return f"the {'first' if direction < 0 else 'last'} lane"
         lane = order[place]
-        event = navigate.nearest_on_lane(self.trace, lane, self.cursor())
+        event = self._nearest(lane, self.cursor())
         if direction < 0 and event >= 0 and lane not in self.arrangement.folded:
             event = self._innermost(event, self.cursor())
         self.lane = lane
         self.select(event)
         self._scroll_to_lane_of_selected()
         return ""
+
+    def _nearest(self, lane: int, time: int) -> int:
+        """The outermost event of a lane at a time, or nearest to it; of a folded rank that of the fullest lane that its
+        line shows. -1 without any; a rank that is open is passed through."""
+        ranks = self.trace.ranks
+        if ranks is None or self.trace.lanes[lane].role is not Role.RANK:
+            return navigate.nearest_on_lane(self.trace, lane, time)
+        if lane not in self.arrangement.folded:
+            return -1
+        shown = set(rank_rows(self.trace, lane))
+        rank = ranks.of_lane(lane)
+        lanes = [k for k in range(rank.first_lane, rank.last_lane) if self.trace.lanes[k].row_base in shown]
+        if not lanes:
+            return -1
+        return navigate.nearest_on_lane(self.trace, max(lanes, key=lambda k: len(self.trace.lanes[k])), time)
 
     def _innermost(self, event: int, time: int) -> int:
         """Down from an event to the innermost one at a time."""

@@ -36,7 +36,7 @@ def assemble(decoded: Decoded, label: str) -> Trace:
     drawing = choose(events, ledger)
     ordinals = np.flatnonzero(drawing.drawn).astype(np.int32)
     kind = _kinds(events, ordinals, drawing, declared)
-    settle_times(events, ordinals, kind, drawing, ledger)
+    origin = settle_times(events, ordinals, kind, drawing, ledger)
     series, points, beyond = counters.counter_series(events, declared.process)
     ledger.skip("counter without a number", drawing.points - points - beyond)
     ledger.skip("counter beyond the 10,000th", beyond)
@@ -115,6 +115,7 @@ def assemble(decoded: Decoded, label: str) -> Trace:
         devices=devices,
         rank=rank,
         world_size=world_size,
+        origin=origin,
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tui.trace.arrays import I32, I64
-from tui.trace.text import inflate
+from tui.trace.ranks import Ranks
+from tui.trace.text import TextIndex, inflate
 from tui.trace.trace import Trace
 
 Tell = Callable[[int, int], None]
@@ -24,7 +25,11 @@ def entries(trace: Trace, events: I32 | I64, tell: Tell | None = None) -> Iterat
     """
     from tui.trace.kineto import parse_chunk
 
+    if trace.ranks is not None:
+        yield from _of_ranks(trace.ranks, events, tell)
+        return
     index = trace.text
+    assert isinstance(index, TextIndex)
     ordinal = trace.ordinal[events]
     order = np.argsort(ordinal, kind="stable")
     chunk = np.searchsorted(index.first, ordinal[order], side="right") - 1
@@ -47,3 +52,11 @@ def entries(trace: Trace, events: I32 | I64, tell: Tell | None = None) -> Iterat
                 yield place, parsed[within]
             if tell is not None:
                 tell(done + 1, len(bounds) - 1)
+
+
+def _of_ranks(ranks: Ranks, events: I32 | I64, tell: Tell | None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """From one rank's file after the other."""
+    for rank in ranks.all:
+        mine = np.flatnonzero((events >= rank.first) & (events < rank.last))
+        for place, entry in entries(rank.trace, events[mine] - rank.first, tell):
+            yield int(mine[place]), entry

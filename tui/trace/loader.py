@@ -61,7 +61,7 @@ class Loaded:
     """A trace and how it came: close `place` when the trace is no longer looked at."""
 
     trace: Trace
-    place: Place
+    place: Place | None  # None for several ranks, whose places this process holds until it ends
     cached: bool
     seconds: float
 
@@ -212,6 +212,27 @@ def main(arguments: list[str] | None = None) -> None:
         _say(out, {"error": describe(error), "detail": detail, **_found(error)})
         os._exit(2)
     sys.stderr.flush()
+    os._exit(0)
+
+
+def serve() -> None:
+    """A child that decodes one trace after the other, and reads the collectives of each: see `crew.py`."""
+    from tui.trace import collectives
+    from tui.trace.store import open_trace
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    out = os.dup(1)
+    os.dup2(2, 1)
+    for line in sys.stdin.buffer:
+        job = json.loads(line)
+        folder = Path(job["folder"])
+        try:
+            built = build(job["spec"], folder, _reporter(out))
+            if not built.kept:
+                collectives.keep(collectives.read(open_trace(folder)), folder)
+            _say(out, {"done": True, **asdict(built)})
+        except Exception as error:
+            _say(out, {"error": describe(error), "detail": traceback.format_exc()[-DETAIL_BYTES:]})
     os._exit(0)
 
 

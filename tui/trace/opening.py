@@ -38,6 +38,11 @@ class Opening:
         self._child: LoaderProcess | None = None
 
     @property
+    def path(self) -> str:
+        """The file, or the first of several ranks'."""
+        return self.spec
+
+    @property
     def cached(self) -> bool:
         """Whether only mapping is left to do. Known after `start`."""
         return self._child is None

@@ -18,8 +18,8 @@ _FAR = 2**61
 _NEVER = np.iinfo(np.int64).max
 
 
-def settle_times(events: RawEvents, ordinals: I32, kind: U8, drawing: Drawing, ledger: Ledger) -> None:
-    """Mend times and durations in place, and make times relative to the trace's first event.
+def settle_times(events: RawEvents, ordinals: I32, kind: U8, drawing: Drawing, ledger: Ledger) -> int:
+    """Mend times and durations in place, and make times relative to the trace's first event. Returns when that was.
 
     The profiler's own events do not count as the first: they may lie at negative times.
     `ordinals` int32[d]: the entries that are drawn; `kind` uint8[d]: what they are.
@@ -36,7 +36,7 @@ def settle_times(events: RawEvents, ordinals: I32, kind: U8, drawing: Drawing, l
     others = np.concatenate([drawing.memory, points])
     shown = time[ordinals]
     if not len(shown) and not len(others):
-        return
+        return 0
     own = np.isin(kind, (Kind.PROFILER, Kind.OVERHEAD))
     inside = np.concatenate([shown[~own] if own.any() else shown, time[others]])
     inside = inside if len(inside) else shown
@@ -54,6 +54,7 @@ def settle_times(events: RawEvents, ordinals: I32, kind: U8, drawing: Drawing, l
     ledger.problem("time out of range", events, far, "cut off at 73 years")
     if len(far):
         np.clip(time, -_FAR, _FAR, out=time, where=is_timed)
+    return origin
 
 
 def lane_order(lane: I32, time: I64, duration: I64) -> I64:

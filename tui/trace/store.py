@@ -25,7 +25,7 @@ from tui.trace.row_index import RowIndex
 from tui.trace.text import TextIndex
 from tui.trace.trace import Counter, Counts, Lane, Links, Memory, Role, Sparse, Step, Trace
 
-VERSION = 1
+VERSION = 2
 """Of both files. Raise it whenever what is written, or what its numbers mean (`Kind`), changes."""
 
 COLUMNS = "columns"
@@ -68,6 +68,7 @@ class StoreError(Exception):
 
 def save(trace: Trace, folder: Path) -> None:
     """Write a trace into an existing folder. Raises OSError. `meta.json` comes last: without it there is no trace."""
+    assert isinstance(trace.text, TextIndex), "several ranks as one are kept rank by rank"
     writer = _Writer(folder / COLUMNS)
     with writer.file:
         for name in _EVENT_COLUMNS:
@@ -112,6 +113,7 @@ def save(trace: Trace, folder: Path) -> None:
         "devices": trace.devices,
         "rank": trace.rank,
         "world_size": trace.world_size,
+        "origin": trace.origin,
         "text": [_relative(trace.text.path, folder), trace.text.compressed],
     }
     # The standard library's: headers hold NaN, and names may hold lone surrogates, which orjson refuses.
@@ -162,6 +164,7 @@ def open_trace(folder: Path) -> Trace:
         devices=meta["devices"],
         rank=meta["rank"],
         world_size=meta["world_size"],
+        origin=meta["origin"],
         stored_index=RowIndex(order=event_columns["row_order"], first=event_columns["row_first"], **index),
     )
 

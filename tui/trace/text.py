@@ -60,6 +60,22 @@ class TextIndex:
         return entries[place]
 
 
+@dataclass(slots=True)
+class RankTexts:
+    """The texts of several ranks' files, whose ordinals are counted on: `parts[k]` has those from `first[k]` on.
+
+    `first`: int64[ranks] ascending.
+    """
+
+    parts: list[TextIndex]
+    first: I64
+
+    def entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]]) -> dict[str, Any]:
+        """As `TextIndex.entry`."""
+        part = int(np.searchsorted(self.first, ordinal, side="right")) - 1
+        return self.parts[part].entry(ordinal - int(self.first[part]), parse)
+
+
 _WAITING = 16
 """Chunks that wait to be written, at most: 4 MB. The writer is faster than the decoder, so they rarely do."""
 

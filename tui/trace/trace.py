@@ -19,9 +19,10 @@ import numpy as np
 
 from tui.trace.arrays import F64, I32, I64, U8, U16, Array
 from tui.trace.kinds import Kind
+from tui.trace.ranks import Ranks
 from tui.trace.raw import Problem
 from tui.trace.row_index import RowIndex
-from tui.trace.text import TextIndex
+from tui.trace.text import RankTexts, TextIndex
 
 
 class Role(str, Enum):
@@ -34,6 +35,7 @@ class Role(str, Enum):
     ASYNC = "async"
     COUNTER = "counter"
     PROFILER = "profiler"
+    RANK = "rank"
 
 
 LANE_KIND = {
@@ -44,8 +46,9 @@ LANE_KIND = {
     Role.ASYNC: "async",
     Role.COUNTER: "counter",
     Role.PROFILER: "profiler",
+    Role.RANK: "rank",
 }
-"""`kind` of `info --json`."""
+"""`kind` of `info --json`. The line of a rank over its lanes has no events of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +198,14 @@ class Trace:
     counts: Counts
     row_order: I32  # events by (row of the whole trace, start): see viewport.py
     row_first: I64  # int64[rows + 1]: bounds of each row of the whole trace in row_order
-    text: TextIndex
+    text: TextIndex | RankTexts
     memory: Memory | None = None
     problems: list[Problem] = field(default_factory=list)
     devices: list[dict[str, Any]] = field(default_factory=list)  # deviceProperties
     rank: int | None = None
     world_size: int | None = None
+    origin: int = 0  # ns on the file's own clock (without `baseTimeNanoseconds`) of this trace's time 0
+    ranks: Ranks | None = None  # where it is several ranks' traces as one
     stored_index: RowIndex | None = None  # as `store.py` maps it; ask for `row_index`
 
     def __len__(self) -> int:
@@ -211,6 +216,14 @@ class Trace:
         if not 0 <= index < len(self):
             raise IndexError(index)
         return Event(self, index)
+
+    def steps_at(self, event: int) -> list[Step]:
+        """The steps of the process that an event belongs to: of several ranks, its own."""
+        return self.steps if self.ranks is None else self.ranks.steps_of(event)
+
+    def devices_at(self, event: int) -> list[dict[str, Any]]:
+        """`deviceProperties` as the process that an event belongs to has them."""
+        return self.devices if self.ranks is None else self.ranks.of_event(event).trace.devices
 
     @cached_property
     def total_rows(self) -> int:

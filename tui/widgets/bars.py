@@ -236,6 +236,14 @@ def deepest(cells: Cells) -> Cells:
     return Cells(cells.event[lowest, column][None], cells.busy[lowest, column][None], cells.count[lowest, column][None])
 
 
+def busiest(cells: Cells) -> Cells:
+    """All rows of a rank in one: in each cell the row that is busy most of it, as busy as all of them together."""
+    row = np.argmax(cells.busy, axis=0)
+    column = np.arange(cells.busy.shape[1])
+    busy = np.minimum(cells.busy.sum(axis=0), 1, dtype=np.float32)
+    return Cells(cells.event[row, column][None], busy[None], cells.count.sum(axis=0, dtype=np.int32)[None])
+
+
 def levels(values: F64, least: float, most: float) -> str:
     """A graph one line high; a value that is known is at least `▁`, one that is not is blank."""
     spread = most - least or 1.0

@@ -113,7 +113,9 @@ class Details(TextPanel):
         return f"{format_duration(event.duration)}{inner} · from {format_time(event.start)}"
 
     def _lane(self, event: Event) -> str:
-        return f"{event.lane.label} · row {event.row + 1} of {event.lane.rows}"
+        lane = event.lane
+        whose = "" if lane.rank is None else f"rank {lane.rank} · "
+        return f"{whose}{lane.label} · row {event.row + 1} of {lane.rows}"
 
     def _link(self, event: Event) -> str:
         """Who launched it, or what it launched: where `[` and `]` lead."""

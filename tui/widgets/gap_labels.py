@@ -15,8 +15,12 @@ LEAST_CELLS = 6
 class GapLabels:
     """`cells` gives, for each lane that shows labels, the characters by column."""
 
-    def __init__(self, trace: Trace, gaps: Gaps) -> None:
+    def __init__(self, trace: Trace, gaps: Gaps, first_lane: int = 0, others: GapLabels | None = None) -> None:
+        """`first_lane`: where the trace's lanes begin among all, if it is one of several ranks; `others`: what is known
+        of these already."""
         self._gaps = gaps
+        self._first_lane = first_lane
+        self._others = others
         self._lane_of: dict[int, int] = {}
         for number, lane in enumerate(trace.lanes):
             if lane.role is Role.STREAM and lane.device is not None:
@@ -30,7 +34,7 @@ class GapLabels:
         gaps = self._gaps
         least = LEAST_CELLS * viewport.ns_per_cell
         wide = np.flatnonzero((gaps.end - gaps.start >= least) & (gaps.start < viewport.t1) & (gaps.end > viewport.t0))
-        found: dict[int, list[tuple[int, str]]] = {}
+        found: dict[int, list[tuple[int, str]]] = {} if self._others is None else self._others.cells(viewport)
         for place in wide.tolist():
             lane = self._lane_of.get(int(gaps.device[place]))
             first = max(viewport.cell(int(gaps.start[place])) + 1, 0)
@@ -43,5 +47,7 @@ class GapLabels:
             if len(text) > room:
                 continue
             begin = first + (room - len(text)) // 2
-            found.setdefault(lane, []).extend((begin + k, character) for k, character in enumerate(text))
+            found.setdefault(self._first_lane + lane, []).extend(
+                (begin + k, character) for k, character in enumerate(text)
+            )
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.cells import cell_len
 from textual import events
@@ -33,8 +33,10 @@ class Gutter(Painted):
 
     DEFAULT_CSS = "Gutter { height: 1fr; width: 20; }"
 
-    def __init__(self, trace: Trace, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, trace: Trace, notes: Mapping[int, str] | None = None, *, id: str | None = None) -> None:  # noqa: A002
+        """`notes`: what stands behind a lane's label, where there is room."""
         super().__init__(id=id)
+        self._notes = notes or {}
         self._trace = trace
         self._layout = LaneLines((), (), {})
         self._top = 0
@@ -49,7 +51,8 @@ class Gutter(Painted):
 
     def width_wanted(self, screen_width: int) -> int:
         """Cells for the labels at this width of the screen."""
-        longest = max((cell_len(text) for text in self._texts), default=0) + LABEL_EXTRA
+        noted = (len(self._texts[lane]) + 2 + len(note) for lane, note in self._notes.items())
+        longest = max((*(cell_len(text) for text in self._texts), *noted), default=0) + LABEL_EXTRA
         return min(longest, max(screen_width // GUTTER_SHARE, GUTTER_LEAST), GUTTER_MOST)
 
     def show(self, layout: LaneLines, top: int) -> None:
@@ -90,7 +93,11 @@ class Gutter(Painted):
         flagged = shown.lane in self._flagged and shown.first
         edge: Run = (FLAGGED, palette.warning) if flagged else (CURRENT if current else " ", palette.accent)
         label = cut(self._label(y, shown), room)
-        style = palette.active if current and shown.first else palette.text if label else palette.muted
+        note = self._notes.get(shown.lane, "") if shown.content is Content.RANK else ""
+        if note and cell_len(label) + cell_len(note) + 1 <= room:
+            label = label + " " * (room - cell_len(label) - cell_len(note)) + note
+        plain = palette.heading if shown.content is Content.RANK else palette.text
+        style = palette.active if current and shown.first else plain if label else palette.muted
         inner = line([(label, style)], room, style if current and shown.first else palette.text)
         return line(
             [edge, *((text, piece or palette.text) for text, piece, _ in inner), ("│", palette.line)],
@@ -102,6 +109,9 @@ class Gutter(Painted):
         lane = self._trace.lanes[shown.lane]
         if shown.content is Content.COUNTER:
             return f"  {self._texts[shown.lane]}"
+        if shown.content is Content.RANK:
+            pin = PINNED if shown.lane in self._pinned else ""
+            return f"{FOLDED if shown.closed else UNFOLDED}{pin} {self._texts[shown.lane]}"
         # A lane that begins above the screen keeps its label, on its first line that can be seen.
         above = self._lines[y - 1] if y else None
         if not shown.first and above is not None and above.lane == shown.lane and above.content is shown.content:
@@ -120,7 +130,7 @@ class Gutter(Painted):
         if shown.content is Content.HEADING:
             group = self._trace.lanes[shown.lane].group
             self.post_message(LanesFolded(tuple(n for n, each in enumerate(self._trace.lanes) if each.group == group)))
-        elif shown.content in (Content.ROW, Content.FOLDED):
+        elif shown.content in (Content.ROW, Content.FOLDED, Content.RANK):
             self.post_message(LanesFolded((shown.lane,)))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:

@@ -21,16 +21,18 @@ class Content(IntEnum):
     FOLDED = 2  # all rows of a lane in one line
     COUNTER = 3
     RULE = 4  # under the pinned lanes
+    RANK = 5  # one of several ranks: what its GPUs did; its lanes lie beneath, unless they are folded into it
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line. For a heading, `lane` is the first lane under it."""
+    """One line. For a heading, `lane` is the first lane under it; for a rank its own, which has no events."""
 
     content: Content
     lane: int
     row: int = 0  # of the lane
     first: bool = False  # the lane's first line, where its label stands
+    closed: bool = False  # a rank whose lanes are folded into this line
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,14 @@ class LaneLines:
         ]
         body: list[Line] = []
         group: str | None = None
+        inside: list[tuple[int, int]] = []  # lanes in a folded rank's line, and that line's place
+        rank: Line | None = None
         for number, lane in enumerate(trace.lanes):
+            if lane.role is Role.RANK:
+                rank, group = _rank_line(number, arrangement), lane.group
+            elif rank is not None and (rank.closed or rank.lane in arrangement.hidden):
+                inside.append((number, rank.lane))
+                continue
             if number in arrangement.hidden or number in arrangement.pinned:
                 continue
             if lane.group != group:
@@ -97,6 +106,9 @@ class LaneLines:
             for place, line in enumerate(lines, origin):
                 if line.content is not Content.HEADING:
                     places[line.lane, line.row if line.content is not Content.FOLDED else -1] = place
+        for number, own in inside:
+            if (own, 0) in places:  # neither hidden; a lane that is pinned has its place there
+                places.setdefault((number, -1), places[own, 0])
         return cls(tuple(pinned), tuple(body), places)
 
     def place(self, lane: int, row: int) -> int | None:
@@ -145,11 +157,27 @@ class LaneLines:
 
 def _lane_lines(trace: Trace, number: int, arrangement: Arrangement) -> list[Line]:
     lane = trace.lanes[number]
+    if lane.role is Role.RANK:
+        return [_rank_line(number, arrangement)]
     if lane.role is Role.COUNTER:
         return [Line(Content.COUNTER, number, 0, True)]
     if number in arrangement.folded:
         return [Line(Content.FOLDED, number, 0, True)]
     return [Line(Content.ROW, number, row, row == 0) for row in range(lane.rows)]
+
+
+def _rank_line(number: int, arrangement: Arrangement) -> Line:
+    return Line(Content.RANK, number, 0, True, number in arrangement.folded)
+
+
+def rank_rows(trace: Trace, own: int) -> list[int]:
+    """The rows, of the whole trace, that a rank's line shows at once: those of its streams; without a GPU the outermost
+    of its threads. `own`: the rank's line among the lanes."""
+    assert trace.ranks is not None
+    rank = trace.ranks.of_lane(own)
+    lanes = trace.lanes[rank.first_lane : rank.last_lane]
+    streams = [row for lane in lanes if lane.role is Role.STREAM for row in rows_of(lane)]
+    return streams or [lane.row_base for lane in lanes if lane.role is Role.THREAD]
 
 
 def rows_of(lane: Lane) -> range:

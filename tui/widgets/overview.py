@@ -42,6 +42,12 @@ class Overview(Painted):
         self._graphed: Viewport | None = None
         self._dragging = False
 
+    def show_steps(self, steps: list[Step]) -> None:
+        """Those of another rank."""
+        if steps is not self._steps:
+            self._steps = steps
+            self.repaint()
+
     @property
     def lines_wanted(self) -> int:
         """With room to spare."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
+from tui.analysis.gpu_time import named
 from tui.analysis.ranges import NameTime, RangeTime
 from tui.trace.ruler import format_duration, format_time
 from tui.trace.trace import Trace
@@ -74,7 +75,7 @@ class RangeStats(TextPanel):
         palette = self.palette
         facts = [f"{found.events:,} events"]
         facts += [
-            f"GPU {device if device >= 0 else ''} busy {format_share(busy / found.duration)}".replace("  ", " ")
+            f"{named(device, self._trace)} busy {format_share(busy / found.duration)}"
             for device, busy in found.gpu_busy.items()
         ]
         if found.steps:
@@ -86,7 +87,9 @@ class RangeStats(TextPanel):
         room = min(30, max(width - BAR_CELLS - 26, 8))
         lines: Lines = [[("lane".ljust(room) + " busy" + " " * (BAR_CELLS + 4) + "events", palette.muted)]]
         for lane in found.lanes:
-            label = cut(clean(self._trace.lanes[lane.lane].label), room)
+            shown = self._trace.lanes[lane.lane]
+            whose = "" if shown.rank is None else f"rank {shown.rank} "
+            label = cut(clean(whose + shown.label), room)
             full = round(lane.share * BAR_CELLS)
             runs: list[Run] = [
                 (label.ljust(room + 1), palette.text),

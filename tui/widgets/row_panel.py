@@ -60,6 +60,8 @@ class RowPanel(TextPanel):
         where = f"▲ instance {self._instance + 1:,}: {format_duration(length)} at {format_time(start)}"
         indent = min(mine, max(width - len(where) - 30, 0))
         lines.append([(" " * indent + where, palette.text), ("  n N: others, enter: on the lanes", palette.muted)])
+        if detail.told:
+            return [*lines, *(wrapped for told in detail.told for wrapped in wrap(clean(told), width, palette.text))]
         lists = [("called by", detail.callers), ("calls", detail.callees), ("GPU work", detail.kernels)]
         blocks = [
             self._relatives(name, found, width if width < THREE_COLUMNS else width // 3 - 2) for name, found in lists

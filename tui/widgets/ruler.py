@@ -29,6 +29,12 @@ class Ruler(Painted):
         self._marked: tuple[int, int] | None = None
         self._cursor = 0
 
+    def show_steps(self, steps: list[Step]) -> None:
+        """Those of another rank."""
+        if steps is not self._steps:
+            self._steps = steps
+            self.repaint()
+
     @property
     def lines_wanted(self) -> int:
         return 2 if self._steps else 1

@@ -26,7 +26,7 @@ _CELLS = {
     Unit.FLOPS: 11,
     Unit.TFLOPS: 9,
 }
-_SMALL_TEXT = {"device": 5, "class": 18}
+_SMALL_TEXT = {"device": 5, "class": 18, "step": 8, "dtype": 10}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,11 @@ def _cells(field: Field) -> int:
 
 def head(shown: Layout, sort: str, descending: bool, palette: Palette) -> list[Run]:
     runs: list[Run] = [("  ", palette.muted)]
-    for field, cells in zip(shown.fields, shown.cells, strict=True):
+    for place, (field, cells) in enumerate(zip(shown.fields, shown.cells, strict=True)):
         mark = (" ▼" if descending else " ▲") if field.key == sort else ""
-        title = cut(field.title + mark, cells - 1)
+        title = cut(field.title + mark, cells - 1 - len(_apart(shown, place)))
         left = field.unit is Unit.TEXT
+        title = _apart(shown, place) + title
         text = title + " " * (cells - cell_len(title)) if left else " " * (cells - cell_len(title)) + title
         runs.append((text, palette.strong if mark else palette.muted))
     return runs
@@ -81,12 +82,19 @@ def line(sheet: Sheet, row: int, shown: Layout, palette: Palette, chosen: bool) 
         value = sheet.columns[field.key][row]
         if field.unit is Unit.TEXT:
             text = clean(str(value).replace("\n", " < "))
-            room = cells - 1
+            room = cells - 1 - len(_apart(shown, place))
             text = text if cell_len(text) <= room else cut(short(text) if place == 0 else text, room)
+            text = _apart(shown, place) + text
             runs.append((text + " " * (cells - cell_len(text)), style if place == 0 else palette.text))
         else:
             runs.append((f"{show(value, field.unit):>{cells}}", style if place == 0 else palette.text))
     return runs
+
+
+def _apart(shown: Layout, place: int) -> str:
+    """What keeps a text from the number before it, which ends where the text begins."""
+    fields = shown.fields
+    return "  " if place and fields[place].unit is Unit.TEXT and fields[place - 1].unit is not Unit.TEXT else ""
 
 
 def show(value: object, unit: Unit) -> str:

@@ -22,10 +22,10 @@ from tui.trace.cells import Cells, cells, counter_cells
 from tui.trace.kinds import Kind
 from tui.trace.trace import Trace
 from tui.trace.viewport import Viewport
-from tui.widgets.bars import Decoration, Dressed, Texts, deepest, dress, levels, strips
+from tui.widgets.bars import Decoration, Dressed, Texts, busiest, deepest, dress, levels, strips
 from tui.widgets.event_notes import EventNotes
 from tui.widgets.gap_labels import GapLabels
-from tui.widgets.lane_lines import Content, LaneLines, Line, rows_of
+from tui.widgets.lane_lines import Content, LaneLines, Line, rank_rows, rows_of
 from tui.widgets.link_line import End, link_cells
 from tui.widgets.names import Names
 from tui.widgets.painted import Painted
@@ -161,7 +161,7 @@ class Timeline(Painted):
             y
             for y, line in enumerate(self._lines)
             if (line.content is Content.ROW and (line.lane, line.row) in wanted)
-            or (line.content is Content.FOLDED and line.lane in lanes)
+            or not lanes.isdisjoint(self._shown_in(line))
         ]
 
     # -- painting ------------------------------------------------------------------------------------------
@@ -211,22 +211,39 @@ class Timeline(Painted):
         rows: list[int] = []
         spans: list[tuple[int, int, int]] = []  # screen line, and where its rows lie in `rows`
         for y, line in enumerate(lines):
-            if line.content in (Content.ROW, Content.FOLDED):
-                lane = self.trace.lanes[line.lane]
+            if line.content in (Content.ROW, Content.FOLDED, Content.RANK):
                 first = len(rows)
-                rows.extend(rows_of(lane) if line.content is Content.FOLDED else [lane.row_base + line.row])
-                spans.append((y, first, len(rows)))
+                rows.extend(self._rows_of(line))
+                if len(rows) > first:  # a rank may have recorded nothing
+                    spans.append((y, first, len(rows)))
         found = cells(self.trace.row_index, np.array(rows, dtype=np.int32), viewport.t0, viewport.t1, viewport.width)
         if len(spans) == len(rows):
             return Frame(viewport, lines, {y: first for y, first, _ in spans}, found)
         parts = [Cells(found.event[a:b], found.busy[a:b], found.count[a:b]) for _, a, b in spans]
-        parts = [part if len(part.event) == 1 else deepest(part) for part in parts]
+        parts = [
+            part if len(part.event) == 1 else (busiest if lines[y].content is Content.RANK else deepest)(part)
+            for part, (y, _, _) in zip(parts, spans, strict=True)
+        ]
         merged = Cells(
             np.concatenate([part.event for part in parts]),
             np.concatenate([part.busy for part in parts]),
             np.concatenate([part.count for part in parts]),
         )
         return Frame(viewport, lines, {y: place for place, (y, _, _) in enumerate(spans)}, merged)
+
+    def _rows_of(self, line: Line) -> Sequence[int]:
+        """The rows of the whole trace that a line shows."""
+        if line.content is Content.RANK:
+            return rank_rows(self.trace, line.lane)
+        lane = self.trace.lanes[line.lane]
+        return rows_of(lane) if line.content is Content.FOLDED else [lane.row_base + line.row]
+
+    def _shown_in(self, line: Line) -> range:
+        """The lanes whose events all lie in this one line."""
+        if line.content is Content.RANK and line.closed and self.trace.ranks is not None:
+            rank = self.trace.ranks.of_lane(line.lane)
+            return range(rank.first_lane, rank.last_lane)
+        return range(line.lane, line.lane + (line.content is Content.FOLDED))
 
     def _force(self, frame: Frame, ys: Sequence[int], chosen: Cells) -> None:
         """What is selected or lit must be seen, even in a cell that something longer fills."""
@@ -239,7 +256,7 @@ class Timeline(Painted):
         start = trace.start[standing_out]
         on_screen = (start < view.t1) & (start + np.maximum(trace.duration[standing_out], 1) > view.t0)
         place = {(frame.lines[y].lane, frame.lines[y].row): row for row, y in enumerate(ys)}
-        folded = {frame.lines[y].lane: row for row, y in enumerate(ys) if frame.lines[y].content is Content.FOLDED}
+        folded = {lane: row for row, y in enumerate(ys) for lane in self._shown_in(frame.lines[y])}
         for event in standing_out[on_screen].tolist():
             lane = int(trace.lane[event])
             row = folded.get(lane, place.get((lane, int(trace.row[event]))))
@@ -257,7 +274,7 @@ class Timeline(Painted):
 
     def _other_line(self, y: int, frame: Frame, width: int) -> Strip:
         line = frame.lines[y] if y < len(frame.lines) else None
-        if line is None:
+        if line is None or line.content is Content.RANK:  # a rank that recorded nothing
             return self._blank(width)
         if line.content is Content.COUNTER:
             return self._counter(line, frame.viewport)

@@ -6,6 +6,7 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from tui.analysis.intervals import Intervals
+from tui.trace.ranks import Aligned, Ranks
 from tui.trace.ruler import format_duration
 from tui.trace.trace import Trace
 from tui.trace.viewport import Viewport
@@ -75,15 +76,31 @@ def short_label(label: str) -> str:
 def facts_of(trace: Trace) -> list[str]:
     """What the trace was recorded on and how much of it there is, most telling first; cleaned."""
     names = {device.get("id"): str(device.get("name") or "") for device in trace.devices}
-    used = sorted({lane.device for lane in trace.lanes if lane.device is not None})
-    named = [names[device] for device in used if names.get(device)]
+    used = sorted({(lane.rank, lane.device) for lane in trace.lanes if lane.device is not None})
+    named = [names[device] for _, device in used if names.get(device)]
     facts = []
     if named:
         facts.append(clean(named[0]) + (f" × {len(used)}" if len(used) > 1 else ""))
-    if trace.rank is not None:
+    if trace.ranks is not None:
+        world = trace.world_size
+        facts.append(f"{len(trace.ranks)} ranks" + (f" of {world}" if world and world != len(trace.ranks) else ""))
+        facts.append(clocks_of(trace.ranks))
+    elif trace.rank is not None:
         facts.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
     if trace.steps:
         facts.append(f"{len(trace.steps)} step{'s' if len(trace.steps) > 1 else ''}")
     facts.append(format_duration(trace.span[1] - trace.span[0]))
     facts.append(f"{len(trace):,} events")
     return facts
+
+
+def clocks_of(ranks: Ranks) -> str:
+    """How far times of different ranks can be compared: by what their clocks were set, and the largest error left."""
+    hows = {rank.clock.how for rank in ranks.all}
+    worst = next(how for how in (Aligned.NONE, Aligned.WALL, Aligned.COLLECTIVES, Aligned.BASE) if how in hows)
+    if worst is Aligned.NONE:
+        count = sum(rank.clock.how is Aligned.NONE for rank in ranks.all)
+        return f"clocks of {count} ranks not aligned"
+    errors = [rank.clock.error for rank in ranks.all if rank.clock.error is not None]
+    within = f" ±{format_duration(max(errors))}" if errors else ""
+    return f"clocks by {worst.value}{within}"

@@ -15,9 +15,11 @@ class VerdictLine(Painted):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._verdict: Verdict | None = None
+        self._whose = ""
 
-    def learn(self, verdict: Verdict) -> None:
-        self._verdict = verdict
+    def learn(self, verdict: Verdict, whose: str = "") -> None:
+        """`whose`: which of several ranks it is on."""
+        self._verdict, self._whose = verdict, f"{whose}: " if whose else ""
         self.repaint()
 
     def paint(self, y: int, width: int) -> Strip:
@@ -25,7 +27,9 @@ class VerdictLine(Painted):
         if verdict is None:
             return line([], width, palette.text)
         if verdict.busy is None:
-            return line([(f" {cut(clean(verdict.first), width - 2)}", palette.muted)], width, palette.text)
-        regime = f" {verdict.regime.value}"
+            return line(
+                [(f" {cut(clean(self._whose + verdict.first), width - 2)}", palette.muted)], width, palette.text
+            )
+        regime = f" {self._whose}{verdict.regime.value}"
         rest = cut(f" · {clean(verdict.first)}", max(width - len(regime) - 1, 0))
         return line([(regime, palette.warning), (rest, palette.text)], width, palette.text)

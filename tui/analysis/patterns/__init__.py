@@ -18,7 +18,7 @@ import numpy as np
 
 from tui.analysis.patterns import compiled, cpu_lane, dispatch, gpu_lane, kernels, ranks, table_rows, waits
 from tui.analysis.patterns import scope as scopes
-from tui.analysis.patterns.facts import Facts
+from tui.analysis.patterns.facts import Across, Facts
 from tui.analysis.patterns.gaps import GapFinder, Gaps, Idle
 from tui.analysis.patterns.model import Answer, Finding, Pattern, Section, State, Threshold, Weight
 from tui.analysis.patterns.regime import Regime, Verdict, verdict
@@ -44,6 +44,7 @@ __all__ = [
     "Verdict",
     "Weight",
     "scopes",
+    "worst_first",
 ]
 
 _SECTIONS = list(Section)
@@ -58,11 +59,11 @@ _WEIGHTS = tuple(Weight)
 
 
 class Checker:
-    """Answers the cheatsheet for any scope of one trace."""
+    """Answers the cheatsheet for any scope of one process's trace. `across`: where it is one of several ranks."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, across: Across | None = None) -> None:
         self.trace = trace
-        self.facts = Facts(trace)
+        self.facts = Facts(trace, across)
         self.finder = GapFinder(self.facts)
 
     @cached_property
@@ -77,7 +78,7 @@ class Checker:
         knowing, artefacts, what cannot be told, what is absent. Raises KeyError for an unknown id."""
         view = self.view(scope or self.whole)
         chosen = PATTERNS.values() if ids is None else [PATTERNS[one] for one in ids]
-        return sorted((_ask(pattern, view) for pattern in chosen), key=_worst_first)
+        return sorted((_ask(pattern, view) for pattern in chosen), key=worst_first)
 
     def verdict(self, scope: Scope | None = None, findings: Sequence[Finding] = ()) -> Verdict:
         """Regime, busy share and what to do first; `findings` of the same scope make the advice more specific."""
@@ -110,6 +111,7 @@ def _by_time(trace: Trace, rows: I64) -> I64:
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
-def _worst_first(found: Finding) -> tuple[int, int, int]:
+def worst_first(found: Finding) -> tuple[int, int, int]:
+    """What findings are sorted by."""
     weight = _WEIGHTS.index(found.pattern.weight) if found.fired else 0
     return _STATES.index(found.state), weight, -found.answer.at_stake

@@ -6,7 +6,9 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tui.analysis.collectives import Arrivals
 from tui.analysis.patterns import Checker, Finding, Gaps, Scope, Verdict
+from tui.analysis.patterns.union import checker_of
 from tui.trace.trace import Trace
 
 
@@ -20,12 +22,15 @@ class Checked:
 
 
 class Asking:
-    """Shared by the threads of one screen."""
+    """Shared by the threads of one screen. Of several ranks, whose collectives `met` knows, each has one, that at
+    `place`; events are numbered as in the whole."""
 
-    def __init__(self, trace: Trace) -> None:
-        self._checker = Checker(trace)
+    def __init__(self, trace: Trace, met: Arrivals | None = None, place: int = 0) -> None:
+        self._checker = Checker(trace) if met is None else checker_of(met, place)
+        self._offset = 0 if met is None else met.ranks.all[place].first
         self._lock = threading.Lock()
         self._latest: Scope | None = None
+        self._warmed: tuple[Checked, Gaps, dict[int, str]] | None = None
         self._of_whole: Checked | None = None  # asked for again and again: every look at everything
 
     @property
@@ -36,8 +41,11 @@ class Asking:
         """The whole trace, why its GPUs were idle, and notes on single events; what later questions share is computed
         on the way."""
         with self._lock:
-            found = self._of_whole = self._check(self._checker.whole)
-            return found, self._checker.finder.gaps, self._checker.notes()
+            if self._warmed is None:
+                self._of_whole = self._check(self._checker.whole)
+                notes = {event + self._offset: note for event, note in self._checker.notes().items()}
+                self._warmed = self._of_whole, self._checker.finder.gaps, notes
+            return self._warmed
 
     def check(self, scope: Scope) -> Checked | None:
         """None where another scope has been asked about since: nobody waits for this one any more."""
@@ -49,4 +57,5 @@ class Asking:
 
     def _check(self, scope: Scope) -> Checked:
         findings = self._checker.check(scope)
-        return Checked(scope, findings, self._checker.verdict(scope, findings))
+        verdict = self._checker.verdict(scope, findings)
+        return Checked(scope, [found.moved(self._offset) for found in findings], verdict)

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tui.analysis.collectives import Arrivals
 from tui.analysis.gpu_time import UNKNOWN_DEVICE, work_mask
 from tui.analysis.intervals import Intervals, union
 from tui.analysis.kernel_names import KernelClass, decode
@@ -97,11 +98,20 @@ class Steps:
         return np.where(inside, place, -1)
 
 
-class Facts:
-    """About one trace; make one per trace and keep it."""
+@dataclass(frozen=True, slots=True)
+class Across:
+    """When all ranks came to their collectives, seen from one of them: `place` in `arrivals.ranks`."""
 
-    def __init__(self, trace: Trace) -> None:
+    arrivals: Arrivals
+    place: int
+
+
+class Facts:
+    """About one trace; make one per trace and keep it. `across`: where it is one of several ranks."""
+
+    def __init__(self, trace: Trace, across: Across | None = None) -> None:
         self.trace = trace
+        self.across = across
         self._named: dict[tuple[object, ...], Rows] = {}
         self._reported: dict[int, float | None] = {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -96,6 +96,7 @@ class Pattern:
     thresholds: tuple[Threshold, ...] = ()
     weight: Weight = Weight.NOTICE
     code: str = ""  # a line to paste, where one fits
+    of_all: bool = False  # of several ranks, what it sees is said of all of them, whichever is asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,12 @@ class Finding:
     @property
     def fired(self) -> bool:
         return self.answer.state is State.FIRED
+
+    def moved(self, offset: int) -> Finding:
+        """The same with its events numbered from `offset` on: those of one rank among all."""
+        if not len(self.answer.events):
+            return self
+        return replace(self, answer=replace(self.answer, events=self.answer.events + offset))
 
     @property
     def is_problem(self) -> bool:

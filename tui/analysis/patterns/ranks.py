@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tui.analysis.patterns import thresholds as limits
+from tui.analysis.patterns.facts import Across
 from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_tell, fired
 from tui.analysis.patterns.registry import pattern
 from tui.analysis.patterns.view import NO_GPU, View, percent, several, us
@@ -51,10 +52,24 @@ def exposed_comm(view: View) -> Answer:
         alone[mine] = times.before(rows.end[mine]) - times.before(rows.start[mine])
     whole = sum(one.within(t0, t1) for one in facts.collective_time.values()) // len(facts.devices)
     return fired(
-        f"{us(time)} of {us(whole)} in collectives is exposed: {percent(share)} of the time",
+        f"{us(time)} of {us(whole)} in collectives is exposed: {percent(share)} of the time{_of_it_waiting(view)}",
         np.sort(rows.row[alone > 0]),
         time,
     )
+
+
+def _of_it_waiting(view: View) -> str:
+    """How much of the exposed time is waiting for other ranks, where they are known: overlap would not win that."""
+    across = view.facts.across
+    if across is None:
+        return ""
+    t0, t1 = view.window
+    facts = view.facts
+    computing = [facts.kernel_time[device] for device in facts.devices]
+    waiting = across.arrivals.waiting(across.place).clip(t0, t1)
+    for times in computing:
+        waiting = waiting - times
+    return f", {us(waiting.total)} of it waiting for the last rank"
 
 
 @pattern(
@@ -63,13 +78,18 @@ def exposed_comm(view: View) -> Answer:
     "One rank arrives late",
     meaning="a collective ends for all when the last rank has come: all others wait for it",
     action="look at what the late rank does before the collective: its data, its clocks, its code",
-    decided="Collectives matched by name and order over the devices of one trace: the spread of their starts. Needs "
-    "several ranks in the trace.",
-    thresholds=(limits.STRAGGLER_SHARE, limits.STRAGGLER_MIN),
+    decided="Collectives joined over the ranks by process group, step and order (in one trace of several devices by "
+    "name and order). A rank arrives when its kernel starts, and waits until the last one has. Fires where ranks wait "
+    "for long in the mean; the rank that most of the waiting is for is named, and where one rank alone stands still "
+    "before an operator, step after step. Needs several ranks: open their traces together.",
+    thresholds=(limits.STRAGGLER_SHARE, limits.STRAGGLER_MIN, limits.STRAGGLER_OF_WAITING),
     weight=Weight.PROBLEM,
+    of_all=True,
 )
 def straggler(view: View) -> Answer:
     facts = view.facts
+    if facts.across is not None:
+        return _straggler_across(view, facts.across)
     if not len(facts.work):
         return cannot_tell(NO_GPU)
     work = facts.work.where(facts.work.kind == Kind.COLLECTIVE)
@@ -100,3 +120,38 @@ def straggler(view: View) -> Answer:
         np.sort(rows.row),
         min(lost, view.scope.length),
     )
+
+
+def _straggler_across(view: View, across: Across) -> Answer:
+    met = across.arrivals
+    if not len(met):
+        return cannot_tell("no collective was joined over the ranks")
+    if not view.length:
+        return cannot_tell("the program did nothing in this range")
+    inside = view.touches(met.first_start, met.last_start)
+    wide = inside & (met.spread >= limits.STRAGGLER_MIN.value)
+    waited = [met.waiting(place, wide).within(*view.window) for place in range(len(met.ranks))]
+    lost = sum(waited) // len(waited)
+    share = lost / view.length
+    if share < limits.STRAGGLER_SHARE.value:
+        longest = us(int(met.spread[inside].max())) if inside.any() else "nothing"
+        return absent(f"ranks wait {us(lost)} for the last one in the mean, {percent(share)}; {longest} at most")
+    causes = np.bincount(met.last[wide], weights=met.waits[wide].sum(axis=1), minlength=len(waited))
+    worst = int(causes.argmax())
+    last = wide & (met.last == worst)
+    of_waiting = causes[worst] / causes.sum()
+    who = met.ranks.all[worst].label
+    often = f"comes last to {int(last.sum()):,} of {several(int(wide.sum()), 'collective')}"
+    late = f"{us(float(np.median(met.late_by[last])))} after the others"
+    waits = f"ranks wait {us(lost)} in the mean, {percent(share)}"
+    seen = f"{who} {often}, {late}: {waits}"
+    if of_waiting < limits.STRAGGLER_OF_WAITING.value:
+        seen = f"no one rank: most often {who} {often}; {waits}"
+    events = met.events(wide, across.place)
+    for pause in met.pauses[:1]:
+        whose = met.ranks.all[pause.rank].label
+        seen += f"; {whose} alone stands still {us(pause.longer)} before {pause.operator}, in {pause.times} of "
+        seen += several(pause.of, "step")
+        if pause.rank == across.place:
+            events = np.append(events, view.cut(view.facts.rows(np.array([pause.event]))).row)
+    return fired(seen, events, min(lost, view.scope.length))

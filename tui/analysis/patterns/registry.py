@@ -23,13 +23,14 @@ def pattern(
     thresholds: tuple[Threshold, ...] = (),
     weight: Weight = Weight.NOTICE,
     code: str = "",
+    of_all: bool = False,
 ) -> Callable[[Check], Check]:
     """Register a check under its id. Raises ValueError for one that is taken."""
 
     def register(check: Check) -> Check:
         if id in _ALL:
             raise ValueError(f"two patterns called {id}")
-        _ALL[id] = Pattern(id, section, title, meaning, action, decided, check, thresholds, weight, code)
+        _ALL[id] = Pattern(id, section, title, meaning, action, decided, check, thresholds, weight, code, of_all)
         return check
 
     return register

@@ -46,6 +46,13 @@ def chunks(text: TextIndex, wanted: Sequence[bool] | None = None) -> Iterator[tu
             yield number, int(text.first[number]), inflate(stored) if text.compressed else stored
 
 
+def one_text(trace: Trace) -> TextIndex:
+    """The text of a trace of one file. Raises LookupError for several ranks, each of which has its own."""
+    if not isinstance(trace.text, TextIndex):
+        raise LookupError("a slice is of one rank")
+    return trace.text
+
+
 def surveyed(trace: Trace, tell: Tell | None = None) -> Survey:
     """Raises OSError where the text is gone, LookupError where it has changed."""
     event_of = events_of_entries(trace)
@@ -60,7 +67,7 @@ def surveyed(trace: Trace, tell: Tell | None = None) -> Survey:
     known[np.array(points, np.int64)] = True
     flows: list[Flow] = []
     before = -1
-    for number, first, text in chunks(trace.text):
+    for number, first, text in chunks(one_text(trace)):
         entries = parse_chunk(text)
         if first + len(entries) > len(event_of):
             raise LookupError("the trace file has changed since it was opened")
@@ -134,7 +141,7 @@ def _origin(trace: Trace, event_of: I32) -> int:
     """What the trace's times count from, on the file's own clock: read off one chunk, where most events have it so."""
     if not len(trace):
         raise LookupError("there is no event on any lane")
-    index = trace.text
+    index = one_text(trace)
     chunk = int(np.searchsorted(index.first, trace.ordinal[len(trace) // 2], side="right")) - 1
     with index.path.open("rb") as file:
         file.seek(int(index.offset[chunk]))

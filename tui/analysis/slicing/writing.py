@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from tui.analysis.slicing.choice import chosen
-from tui.analysis.slicing.survey import Tell, chunks, surveyed
+from tui.analysis.slicing.survey import Tell, chunks, one_text, surveyed
 from tui.trace.arrays import Bool
 from tui.trace.kineto import parse_chunk
 from tui.trace.loader import collector_off
@@ -85,7 +85,7 @@ def checked(trace: Trace, t0: int, t1: int, out: Path) -> None:
         raise SliceError("the range ends before it begins")
     if not out.name.endswith(ENDINGS):
         raise SliceError(f"{out}: write to a name that ends in .json or .json.gz")
-    if any(_same(out, mine) for mine in (Path(trace.label), trace.text.path)):
+    if any(_same(out, mine) for mine in (Path(trace.label), one_text(trace).path)):
         raise SliceError(f"{out}: that is the trace itself; nothing was overwritten")
 
 
@@ -128,7 +128,7 @@ def _write(trace: Trace, kept: Bool, about: dict[str, Any], file: IO[bytes]) -> 
 
 def _pieces(trace: Trace, kept: Bool) -> Iterator[bytes]:
     """The text of each kept entry."""
-    index = trace.text
+    index = one_text(trace)
     first = index.first.tolist()
     bounds = np.append(index.first, len(kept))
     wanted = [bool(kept[a:b].any()) for a, b in zip(first, bounds[1:].tolist(), strict=True)]

@@ -34,7 +34,7 @@ class RowDetail:
 
     `spread` is None for a row without calls in the trace (`[memory]`). `callers` share the row's time among those that
     called it, `callees` have their share of the row's CPU time (what is left is its own), `kernels` theirs of the GPU
-    time beneath it. All longest first.
+    time beneath it. All longest first. `told`: lines in place of these.
     """
 
     events: I32
@@ -44,6 +44,7 @@ class RowDetail:
     callers: list[Relative]
     callees: list[Relative]
     kernels: list[Relative]
+    told: tuple[str, ...] = ()
 
 
 def row_detail(trace: Trace, calls: Calls, table: Table, row: int) -> RowDetail:

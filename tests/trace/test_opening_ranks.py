@@ -1,0 +1,167 @@
+"""Several ranks opened by a few processes: kept, mapped again, failing in one line, leaving nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.ranks import late_rank
+from tui.specs import named
+from tui.trace import opening_ranks
+from tui.trace.cache import cache_folder, usage
+from tui.trace.child import LoadError
+from tui.trace.crew import Crew
+from tui.trace.loader import Progress, load
+from tui.trace.opening_ranks import RanksOpening
+from tui.trace.rank_files import RankFile
+from tui.trace.trace import Trace
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
+
+
+def opening_of(*specs: object, cache: bool = True) -> RanksOpening:
+    opening = named([str(spec) for spec in specs]).opening(cache)
+    assert isinstance(opening, RanksOpening)
+    return opening
+
+
+async def opened(opening: RanksOpening) -> tuple[Trace, list[Progress]]:
+    told: list[Progress] = []
+    opening.start()
+    return await opening.trace(told.append), told
+
+
+def drafts() -> list[str]:
+    return [name for name in os.listdir(cache_folder()) if name.startswith(".draft")]
+
+
+async def test_decoded_by_others_then_mapped(tmp_path: Path) -> None:
+    paths = late_rank(5).write(tmp_path, packed=True)
+    opening = opening_of(tmp_path)
+    trace, told = await opened(opening)
+    assert not opening.cached
+    assert trace.ranks is not None
+    assert [rank.number for rank in trace.ranks.all] == [0, 1, 2, 3, 4]
+    assert trace.label == str(tmp_path)
+    assert told[-1].phase == "merging"
+    assert told[-1].events == len(trace)
+    assert usage()[0] == 5
+    for rank, path in zip(trace.ranks.all, paths, strict=True):
+        alone = load(str(path))
+        assert np.array_equal(trace.start[rank.first : rank.last], alone.start + rank.clock.shift)
+    opening.close()
+
+    again = opening_of(*paths)
+    mapped, told = await opened(again)
+    assert again.cached
+    assert [each.phase for each in told] == ["merging"]
+    assert np.array_equal(mapped.start, trace.start)
+    assert mapped.ranks is not None
+    assert np.array_equal(mapped.ranks.meetings.events, trace.ranks.meetings.events)
+    again.close()
+    assert not drafts()
+
+
+async def test_what_was_opened_alone_before(tmp_path: Path) -> None:
+    """Its columns are kept, its collectives are not yet: they are read from its text, and kept then."""
+    paths = late_rank(2).write(tmp_path)
+    for path in paths:
+        load(str(path))
+    for _ in range(2):
+        opening = opening_of(tmp_path)
+        trace, _ = await opened(opening)
+        assert opening.cached
+        assert trace.ranks is not None
+        assert len(trace.ranks.meetings) == 6
+        opening.close()
+    kept = [folder for folder in os.listdir(cache_folder()) if (cache_folder() / folder / "collectives.json").exists()]
+    assert len(kept) == 2
+
+
+async def test_without_a_cache_nothing_is_kept(tmp_path: Path) -> None:
+    late_rank(2).write(tmp_path)
+    opening = opening_of(tmp_path, cache=False)
+    trace, _ = await opened(opening)
+    assert trace.event(0).args() is not None
+    opening.close()
+    assert not cache_folder().exists() or not os.listdir(cache_folder())
+
+
+async def test_one_that_is_no_trace_is_one_line(tmp_path: Path) -> None:
+    paths = late_rank(3).write(tmp_path)
+    paths[1].write_text('{"traceEvents": "nothing", "distributedInfo": {"rank": 1}}')
+    opening = RanksOpening([RankFile(str(path), k) for k, path in enumerate(paths)], "run", "")
+    with pytest.raises(LoadError, match=r"rank1\.json"):
+        await opened(opening)
+    assert not drafts()
+
+
+async def test_ranks_that_turn_out_to_be_one(tmp_path: Path) -> None:
+    paths = late_rank(2).write(tmp_path)
+    paths[1].write_bytes(paths[0].read_bytes())
+    opening = RanksOpening([RankFile(str(path), k) for k, path in enumerate(paths)], "run", "")
+    with pytest.raises(LoadError, match="both of rank 0"):
+        await opened(opening)
+
+
+async def test_given_up_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Esc while it loads: the processes have gone, and so have their folders."""
+    late_rank(6, steps=200).write(tmp_path)
+    crews: list[Crew] = []
+
+    class Seen(Crew):
+        def __init__(self, size: int) -> None:
+            super().__init__(size)
+            crews.append(self)
+
+    monkeypatch.setattr(opening_ranks, "Crew", Seen)
+    opening = opening_of(tmp_path)
+    opening.start()
+    begun = asyncio.Event()
+    task = asyncio.ensure_future(opening.trace(lambda _: begun.set()))
+    await begun.wait()
+    processes = [worker._process for worker in crews[0]._all]
+    assert processes
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert all(process is not None and process.poll() is not None for process in processes)
+    assert not drafts()
+
+
+async def test_a_process_that_dies_is_told(tmp_path: Path) -> None:
+    path = late_rank(2).write(tmp_path)[0]
+    crew = Crew(1)
+    folder = tmp_path / "columns"
+    folder.mkdir()
+    await crew.build(str(path), folder, lambda _: None)
+    process = crew._all[0]._process
+    assert process is not None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with pytest.raises(LoadError, match="was killed, most likely for want of memory"):
+        await crew.build(str(path), folder, lambda _: None)
+    crew.detach()
+    crew.close()
+
+
+async def test_no_more_processes_than_asked_for(tmp_path: Path) -> None:
+    paths = late_rank(5).write(tmp_path)
+    crew = Crew(2)
+    folders = [tmp_path / f"columns{k}" for k in range(5)]
+    for folder in folders:
+        folder.mkdir()
+    both = zip(paths, folders, strict=True)
+    await asyncio.gather(*(crew.build(str(path), folder, lambda _: None) for path, folder in both))
+    assert len(crew._all) == 2
+    assert all((folder / "meta.json").exists() and (folder / "collectives.json").exists() for folder in folders)
+    crew.detach()
+    crew.close()
