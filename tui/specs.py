@@ -6,11 +6,14 @@ import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tui.trace.opening import Opening
-from tui.trace.opening_ranks import RanksOpening
 from tui.trace.rank_files import NotRanksError, RankFile, expand, ranks
 from tui.trace.remote import is_url, remote
+
+if TYPE_CHECKING:
+    from tui.trace.opening_ranks import RanksOpening
 
 SAMPLE = "sample:"
 FILE_URL = "file://"
@@ -31,6 +34,8 @@ class Named:
     def opening(self, cache: bool = True, stdin: int | None = None, ask: bool = False) -> Opening | RanksOpening:
         """On its way in; `stdin` and `ask` as `Opening` takes them, for one trace."""
         if self.files:
+            from tui.trace.opening_ranks import RanksOpening  # which brings the event loop along
+
             return RanksOpening(self.files, self.label, self.spec, cache)
         return Opening(self.path, self.label, cache, stdin, ask)
 
