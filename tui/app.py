@@ -286,10 +286,10 @@ def _start_screen(over: bool = False, elsewhere: tuple[str, list[Listed]] | None
 
 def _keep_house(spec: str) -> None:
     """What nobody waits for, and what a slow home folder may take its time for."""
-    for screen in ("table", "tree", "guess", "help"):  # where a key of the explorer leads to
-        importlib.import_module(f"tui.screens.{screen}")
     if spec:
         remember(spec)
+    for screen in ("table", "tree", "guess", "help"):  # where a key of the explorer leads to
+        importlib.import_module(f"tui.screens.{screen}")
     prune()
 
 

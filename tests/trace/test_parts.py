@@ -32,7 +32,7 @@ class Joined:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.well = self.again = 0
-        join = parts.Crew.join
+        join = parts.Readers.join
 
         def watched(*arguments: Any) -> Any:
             try:
@@ -43,7 +43,7 @@ class Joined:
             self.well += 1
             return end
 
-        monkeypatch.setattr(parts.Crew, "join", watched)
+        monkeypatch.setattr(parts.Readers, "join", watched)
 
 
 @pytest.fixture
@@ -205,15 +205,15 @@ def test_a_file_that_was_replaced_is_not_the_same(tmp_path: Path) -> None:
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_read", lambda *_: time.sleep(60))
     source = open_source(str(put(tmp_path, plain(400), packed=True)))
-    crew = parts.Crew(source, tmp_path, 3, 2000)
-    processes = [hand._process for hand in crew._hands]
+    readers = parts.Readers(source, tmp_path, 3, 2000)
+    processes = [hand._process for hand in readers._hands]
     assert len(processes) == 2
-    os.close(crew._alive)  # as the kernel does when we are killed
-    crew._alive = os.open(os.devnull, os.O_RDONLY)
+    os.close(readers._alive)  # as the kernel does when we are killed
+    readers._alive = os.open(os.devnull, os.O_RDONLY)
     assert [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes] == [1, 1]
-    for hand in crew._hands:
+    for hand in readers._hands:
         hand._process = 0
-    crew.close()
+    readers.close()
     source.close()
 
 

@@ -24,7 +24,7 @@ def same(one: Any, other: Any, where: str = "trace") -> None:
     elif dataclasses.is_dataclass(one):
         assert type(one) is type(other), where
         for each in dataclasses.fields(one):
-            if each.name != "stored_index":
+            if each.compare and each.name != "stored_index":
                 same(getattr(one, each.name), getattr(other, each.name), f"{where}.{each.name}")
     elif isinstance(one, dict):
         assert list(one) == list(other), where

@@ -18,7 +18,7 @@ from typing import Any
 from tui.trace.chunks import CHUNK, Window
 from tui.trace.document import Document
 from tui.trace.entry_reader import EntryReader
-from tui.trace.parts import Crew, UnprovenError, parts_for
+from tui.trace.parts import Readers, UnprovenError, parts_for
 from tui.trace.problems import CUT_SHORT, REPAIRED_COMMA, Tally
 from tui.trace.raw import Decoded, RawEvents
 from tui.trace.repair import readable
@@ -64,10 +64,10 @@ def read(
     scan = _pays(source) if scan is None else scan
     parts = (parts_for(source) if scan else 1) if parts is None else parts
     with _decoding(threads=source.plain_path is None):
-        crew = None
+        readers = None
         with contextlib.suppress(OSError):  # no further process: then this one alone
-            crew = Crew(source, text_dir, parts, chunk_size) if parts > 1 else None
-        reader = _Reader(source, text_dir, progress, chunk_size, scan, crew)
+            readers = Readers(source, text_dir, parts, chunk_size) if parts > 1 else None
+        reader = _Reader(source, text_dir, progress, chunk_size, scan, readers)
         try:
             return reader.run()
         except UnprovenError:
@@ -90,7 +90,7 @@ def parse_chunk(text: bytes) -> list[dict[str, Any]]:
 
 
 class _Reader:
-    """One reading of one source, of which others read all parts but the first, where there is a `crew`."""
+    """One reading of one source, of which others read all parts but the first, where `readers` are given."""
 
     def __init__(
         self,
@@ -99,15 +99,15 @@ class _Reader:
         progress: Progress | None,
         chunk_size: int,
         scan: bool,
-        crew: Crew | None = None,
+        readers: Readers | None = None,
     ) -> None:
         self._source = source
         self._progress = progress
-        self._crew = crew
+        self._readers = readers
         self._joined = False
         self._tally = Tally()
         self._blocks = source.blocks()
-        self._window = Window(self._blocks if crew is None else crew.cut.before(self._blocks))
+        self._window = Window(self._blocks if readers is None else readers.cut.before(self._blocks))
         self._path = source.plain_path or text_dir / TEXT_FILE
         self._writer = None if source.plain_path else BlockWriter(self._path)
         self._entries = EntryReader(self._window, self._tally, chunk_size, scan, self._writer, self._told)
@@ -115,17 +115,17 @@ class _Reader:
     def close(self) -> None:
         """Let go of processes, threads and files, however it went."""
         with contextlib.ExitStack() as last_first:
-            if self._crew is not None:
-                last_first.callback(self._crew.close)
+            if self._readers is not None:
+                last_first.callback(self._readers.close)
             last_first.callback(self._source.close)
             close = getattr(self._blocks, "close", None)
             if close is not None:
                 last_first.callback(close)
             if self._writer is not None:
-                last_first.callback(self._writer.close)  # it may still take over a file of the crew's
+                last_first.callback(self._writer.close)  # it may still take over a file of theirs
 
     def run(self) -> Decoded:
-        """Raises TraceError, and UnprovenError where the crew was of no use."""
+        """Raises TraceError, and UnprovenError where the other readers were of no use."""
         try:
             return self._run()
         except TraceError:
@@ -136,7 +136,7 @@ class _Reader:
     @property
     def _cut_off(self) -> bool:
         """Whether the text ends for us where the next part begins."""
-        return self._crew is not None and self._crew.cut.at >= 0 and not self._joined
+        return self._readers is not None and self._readers.cut.at >= 0 and not self._joined
 
     def _run(self) -> Decoded:
         document = Document(self._window, self._source.name, self._tally)
@@ -149,7 +149,7 @@ class _Reader:
         if document.bare and not events.phase.any() and (len(events) or columns.not_objects):
             raise document.refused("a JSON list of something else than events")
         problems = Tally()
-        others = self._crew.problems if self._crew is not None else []
+        others = self._readers.problems if self._readers is not None else []
         for problem in [*self._source.problems, *others, *self._tally.problems()]:
             problems.add(problem.kind, problem.example, problem.count)
         return Decoded(
@@ -166,8 +166,8 @@ class _Reader:
 
     def _read_list(self, document: Document) -> None:
         end = self._entries.read()
-        if self._cut_off and self._crew is not None:
-            end = self._crew.join(self._entries, self._window, end, self._tally, self._told)
+        if self._cut_off and self._readers is not None:
+            end = self._readers.join(self._entries, self._window, end, self._tally, self._told)
             self._joined = True
         if end.comma:
             self._tally.add(REPAIRED_COMMA, "before the bracket that closes traceEvents")
@@ -180,7 +180,7 @@ class _Reader:
 
     def _told(self, entries: int) -> None:
         if self._progress is not None:
-            consumed, others = (0, 0) if self._crew is None else self._crew.told()
+            consumed, others = (0, 0) if self._readers is None else self._readers.told()
             self._progress(self._source.consumed + consumed, self._source.total, entries + others)
 
 

@@ -120,7 +120,7 @@ def parts_for(source: Source) -> int:
     return max(1, min(len(os.sched_getaffinity(0)), most, size // LEAST_BYTES))
 
 
-class Crew:
+class Readers:
     """The processes that read all parts but the first, started at once. `cut`: where the first part ends.
 
     Raises OSError where no further process can be had.
