@@ -235,7 +235,7 @@ async def test_several_ranks_open_as_one() -> None:
     """The first trace of each, which are of the same time."""
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:
-        screen = await started(pilot, "RANKS = 3")
+        screen = await started(pilot, "import time\nRANKS = 3\ntime.sleep(0.5)")  # long enough to be seen running
         await until(pilot, lambda: app.screen.TITLE == "explorer")
         assert screen.result is not None
         assert len(screen.result.traces) == 6
