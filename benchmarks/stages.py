@@ -83,13 +83,14 @@ def _read(trace: Path) -> None:
 
 def _inflate(trace: Path) -> None:
     from tui.trace.inflate import INFLATERS, MAGIC_BYTES, compression
+    from tui.trace.packed import Packed
 
     with trace.open("rb", buffering=0) as file:
         kind = compression(file.read(MAGIC_BYTES))
         if not kind:
             return
-        file.seek(0)
-        inflater = INFLATERS[kind]()
+    with trace.open("rb", buffering=0) as file:
+        inflater = INFLATERS[kind](Packed(trace))
         while packed := file.read(BLOCK):
             for _ in inflater.feed(packed):
                 pass
