@@ -131,7 +131,7 @@ def test_a_file_cut_short_keeps_what_is_whole(
         (b"PK\x03\x04" + b"\0" * 99, "a zip archive"),
         (b"<html>", "a page of HTML"),
         (b"[" * 100_000, "not a trace"),
-        (None, "no .json or .json.gz file"),
+        (None, "no .json or .json.gz trace"),
     ],
     ids=lambda value: str(value)[:30],
 )
