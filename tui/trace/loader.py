@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 REPORT_SECONDS = 0.05
 """How often progress is told: as often as a screen shows it, no more."""
 
+POLITE = 4
+"""How nice a decoding child is: where cores are few, the screen and whatever trains here go first."""
+
 DETAIL_BYTES = 20_000
 """Of a traceback: the parent reads lines of at most 64 KB."""
 
@@ -200,6 +203,7 @@ def _say(out: int, message: dict[str, object]) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """The child. Never returns: leaving at once spares the parent the time of freeing what was read."""
     spec, folder, *options = sys.argv[1:] if arguments is None else arguments
+    os.nice(POLITE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     # What a library prints must not be taken for progress, nor reach the screen.
     out = os.dup(1)
@@ -220,6 +224,7 @@ def serve() -> None:
     from tui.trace import collectives
     from tui.trace.store import open_trace
 
+    os.nice(POLITE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.dup(1)
     os.dup2(2, 1)
