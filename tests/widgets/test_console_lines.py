@@ -23,6 +23,18 @@ TOKENS = [
 ]
 
 
+class Screen(pyte.Screen):
+    """As xterm has it: moving up or down from behind the last column means the last column."""
+
+    def cursor_up(self, count: int | None = None) -> None:
+        self.cursor.x = min(self.cursor.x, self.columns - 1)
+        super().cursor_up(count)
+
+    def cursor_down(self, count: int | None = None) -> None:
+        self.cursor.x = min(self.cursor.x, self.columns - 1)
+        super().cursor_down(count)
+
+
 def plain(console: ConsoleLines) -> list[str]:
     lines = [line.text for line in console.lines]
     while lines and not lines[-1]:
@@ -35,7 +47,7 @@ def test_it_shows_what_a_terminal_shows(tokens: list[str]) -> None:
     text = "".join(tokens).replace("宽", "wide")  # pyte's display fails where half of one is overwritten
     console = ConsoleLines(WIDTH, 100)
     console.feed(text.encode())
-    screen = pyte.Screen(WIDTH, 100)
+    screen = Screen(WIDTH, 100)
     pyte.Stream(screen).feed(text)
     wanted = [line.rstrip() for line in screen.display]
     while wanted and not wanted[-1]:
