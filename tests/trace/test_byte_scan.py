@@ -6,15 +6,14 @@ import gzip
 import io
 import json
 import tempfile
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.trace.alike import assert_alike
 from tests.trace.test_kineto import ALL, entries, kineto_layout
 from tui.trace import problems
 from tui.trace.byte_scan import ByteScan
@@ -42,19 +41,7 @@ def assert_same(text: bytes, size: int) -> Decoded | str:
     if isinstance(scanned, str) or isinstance(general, str):
         assert scanned == general
         return scanned
-    for one, other in ((scanned, general), (scanned.events, general.events), (scanned.text, general.text)):
-        for field in fields(one):
-            mine, theirs = getattr(one, field.name), getattr(other, field.name)
-            if field.name == "args":
-                assert set(mine) == set(theirs)
-                for name, arg in mine.items():
-                    assert np.array_equal(arg.entries, theirs[name].entries), name
-                    assert np.array_equal(arg.values, theirs[name].values), name
-            elif isinstance(mine, np.ndarray):
-                assert mine.dtype == theirs.dtype
-                assert np.array_equal(mine, theirs), field.name
-            elif field.name not in ("events", "text", "path"):
-                assert repr(mine) == repr(theirs), field.name
+    assert_alike(scanned, general, chunks=True)
     return scanned
 
 

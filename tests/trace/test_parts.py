@@ -6,7 +6,6 @@ import gzip
 import os
 import signal
 import time
-from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.trace.alike import assert_alike
 from tests.trace.test_byte_scan import BETWEEN, kineto_entries, one, plain
 from tests.trace.test_kineto import ALL
 from tui.trace import parts
@@ -69,19 +69,7 @@ def assert_same(path: Path, size: int, counts: tuple[int, ...] = (2, 3)) -> Deco
         if isinstance(alone, str) or isinstance(divided, str):
             assert alone == divided
             continue
-        for whole, other in ((alone, divided), (alone.events, divided.events)):
-            for field in fields(whole):
-                mine, theirs = getattr(whole, field.name), getattr(other, field.name)
-                if field.name == "args":
-                    assert set(mine) == set(theirs)
-                    for name, arg in mine.items():
-                        assert np.array_equal(arg.entries, theirs[name].entries), name
-                        assert np.array_equal(arg.values, theirs[name].values), name
-                elif isinstance(mine, np.ndarray):
-                    assert mine.dtype == theirs.dtype
-                    assert np.array_equal(mine, theirs), field.name
-                elif field.name not in ("events", "text"):
-                    assert repr(mine) == repr(theirs), field.name
+        assert_alike(alone, divided, chunks=False)
         for ordinal in range(0, len(alone.events), max(len(alone.events) // 7, 1)):
             assert divided.text.entry(ordinal, parse_chunk) == alone.text.entry(ordinal, parse_chunk)
     return alone
