@@ -432,6 +432,15 @@ def test_a_sync_costs_what_the_gpu_was_idle_behind_it() -> None:
     assert found.answer.at_stake == 100_000  # from 100 µs, when the first kernel ended, to 200 µs
 
 
+def test_a_sync_that_the_gpu_works_through_is_worth_no_line() -> None:
+    """As of an event that was reached long ago, while a kernel on another stream runs on."""
+    entries = [step(1, 0, 200), *launched("aten::mm", 5, 20, 200, GEMM), runtime("cudaEventSynchronize", 60, 10, 3)]
+    entries += [step(2, 200, 100)]
+    found = find(trace(*entries), "sync-in-step")
+    assert found.answer.state is State.ABSENT
+    assert found.answer.seen == "1 wait, and the GPU was idle after none of them"
+
+
 def test_a_trailing_sync_says_what_it_covered() -> None:
     entries = [step(1, 0, 50), *launched("aten::add", 5, 100, 26), runtime("cudaDeviceSynchronize", 60, 1780, 3)]
     found = find(trace(*entries), "trailing-sync")
