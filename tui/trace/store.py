@@ -25,7 +25,7 @@ from tui.trace.row_index import RowIndex
 from tui.trace.text import TextIndex
 from tui.trace.trace import Counter, Counts, Lane, Links, Memory, Role, Sparse, Step, Trace
 
-VERSION = 2
+VERSION = 3
 """Of both files. Raise it whenever what is written, or what its numbers mean (`Kind`), changes."""
 
 COLUMNS = "columns"
@@ -213,7 +213,7 @@ class _Reader:
 def _lane_fields(lane: Lane) -> tuple[Any, ...]:
     """In the order of the dataclass."""
     where = (lane.role.value, lane.pid, lane.tid, lane.label, lane.group)
-    return (*where, lane.first, lane.last, lane.rows, lane.row_base, lane.device, lane.rank)
+    return (*where, lane.first, lane.last, lane.rows, lane.row_base, lane.device, lane.rank, lane.further)
 
 
 def _pack(texts: list[str]) -> tuple[U8, Array]:
