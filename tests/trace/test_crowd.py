@@ -136,7 +136,7 @@ def test_what_is_put_together_stands_last_in_its_section_and_says_how_many() -> 
         ("further lanes", "2 further annotation lanes of GPU 1"),
         ("further lanes", "2 further async lanes"),
         ("process 100", "c"),
-        ("profiler", "overhead 100"),
+        ("profiler", "overhead"),
     ]
     remark = next(remark for remark in examined(made).remarks if remark.kind == problems.TOO_MANY_LANES)
     assert (remark.count, remark.section.value) == (17, "odd")

@@ -40,7 +40,8 @@ class Walk:
         self.viewport = Viewport.whole(trace.span, max(width, 1))
         self.height = height
         ranks = trace.ranks.all if trace.ranks is not None else ()
-        self.arrangement = Arrangement(folded=frozenset(rank.own_lane for rank in ranks))
+        further = (number for number, lane in enumerate(trace.lanes) if lane.further)
+        self.arrangement = Arrangement(folded=frozenset([*(rank.own_lane for rank in ranks), *further]))
         self.lines = LaneLines.build(trace, self.arrangement)
         self.top = 0
         self.selected = -1
@@ -406,7 +407,7 @@ class Walk:
 
     def _lane_order(self) -> list[int]:
         """Lanes as they stand on the screen, top to bottom."""
-        return list(dict.fromkeys(each.lane for each in (*self.lines.pinned, *self.lines.body)))
+        return self.lines.lanes()
 
     def _to_lane(self, direction: int) -> str:
         order = self._lane_order()
@@ -440,14 +441,7 @@ class Walk:
 
     def _innermost(self, event: int, time: int) -> int:
         """Down from an event to the innermost one at a time."""
-        while True:
-            child = navigate.nearest_child(self.trace, event, time)
-            if child < 0:
-                return event
-            start, end = self.extent(child)
-            if not start <= time < end:
-                return event
-            event = child
+        return navigate.innermost(self.trace, event, time)
 
     def _link_forward(self, event: int) -> int:
         links = self.trace.links

@@ -51,6 +51,28 @@ def nearest_child(trace: Trace, event: int, time: int) -> int:
     return _nearest(trace, children(trace, event), time)
 
 
+def innermost(trace: Trace, event: int, time: int) -> int:
+    """The event at a time that lies beneath `event`, through events of which each lies there at that time, and has
+    nothing beneath it that does; `event` itself where there is none.
+
+    That is the last to start of those: what overlaps a later event has no children after it.
+    """
+    last = trace.lanes[int(trace.lane[event])].last
+    last = event + 1 + int(trace.start[event + 1 : last].searchsorted(time, side="right"))
+    own = slice(event + 1, last)
+    there = np.flatnonzero(trace.start[own] + np.maximum(trace.duration[own], 1) > time) + event + 1
+    elsewhere: set[int] = set()
+    for found in there[::-1].tolist():
+        above, way = int(found), []
+        while above > event and above not in elsewhere:
+            way.append(above)
+            above = int(trace.parent[above])
+        if above == event:
+            return int(found)
+        elsewhere.update(way)
+    return event
+
+
 def same_name(trace: Trace, event: int, later: bool) -> int:
     """The next (or previous) event of the same name and category, by start and then by lane; -1 at the ends."""
     same = np.flatnonzero((trace.name == trace.name[event]) & (trace.category == trace.category[event]))

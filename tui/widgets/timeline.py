@@ -25,7 +25,7 @@ from tui.trace.viewport import Viewport
 from tui.widgets.bars import Decoration, Dressed, Texts, busiest, deepest, dress, levels, strips
 from tui.widgets.event_notes import EventNotes
 from tui.widgets.gap_labels import GapLabels
-from tui.widgets.lane_lines import Content, LaneLines, Line, rank_rows, rows_of
+from tui.widgets.lane_lines import Content, LaneLines, Line, folded_rows, rank_rows
 from tui.widgets.link_line import End, link_cells
 from tui.widgets.names import Names
 from tui.widgets.painted import Painted
@@ -69,7 +69,7 @@ class Timeline(Painted):
         self.trace = trace
         self._names = names
         self._viewport: Viewport | None = None
-        self._layout = LaneLines((), (), {})
+        self._layout = LaneLines()
         self._top = 0
         self._lines: tuple[Line, ...] = ()  # what the last frame showed
         self._counters = {counter.lane: counter for counter in trace.counters}
@@ -236,7 +236,7 @@ class Timeline(Painted):
         if line.content is Content.RANK:
             return rank_rows(self.trace, line.lane)
         lane = self.trace.lanes[line.lane]
-        return rows_of(lane) if line.content is Content.FOLDED else [lane.row_base + line.row]
+        return folded_rows(lane) if line.content is Content.FOLDED else [lane.row_base + line.row]
 
     def _shown_in(self, line: Line) -> range:
         """The lanes whose events all lie in this one line."""
