@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tui.analysis.ancestry import nearest_above, outermost_above, with_all_above
 from tui.analysis.collectives import Arrivals
 from tui.analysis.gpu_time import UNKNOWN_DEVICE, work_mask
 from tui.analysis.intervals import Intervals, union
@@ -278,52 +279,19 @@ class Facts:
         return table.where(np.isin(self.trace.lane[table.row], self.launch_lanes))
 
     def nearest(self, rows: I64 | I32, kind: Kind = Kind.OP) -> I64:
-        """int64[k]: the innermost ancestor of that kind, -1 for none. Climbs all rows a level at a time."""
-        trace = self.trace
-        found = np.full(len(rows), -1, dtype=np.int64)
-        alive = np.arange(len(rows))
-        at = np.asarray(rows, dtype=np.int64)
-        while len(alive):
-            at = trace.parent[at].astype(np.int64)
-            alive, at = alive[at >= 0], at[at >= 0]
-            hit = trace.kind[at] == kind
-            found[alive[hit]] = at[hit]
-            alive, at = alive[~hit], at[~hit]
-        return found
+        """int64[k]: the innermost ancestor of that kind, -1 for none."""
+        return nearest_above(self.trace.parent, rows, np.asarray(self.trace.kind) == kind)
 
     def outermost(self, rows: I64 | I32, counts: Bool) -> I64:
         """int64[k]: the outermost ancestor for which `counts` bool[n] holds, -1 for none."""
-        trace = self.trace
-        found = np.full(len(rows), -1, dtype=np.int64)
-        alive = np.arange(len(rows))
-        at = np.asarray(rows, dtype=np.int64)
-        while len(alive):
-            at = trace.parent[at].astype(np.int64)
-            alive, at = alive[at >= 0], at[at >= 0]
-            hit = counts[at]
-            found[alive[hit]] = at[hit]
-        return found
+        return outermost_above(self.trace.parent, rows, counts)
 
     @cached_property
     def has_work(self) -> Bool:
         """bool[n]: whether GPU work was launched by the event or anything beneath it."""
-        trace = self.trace
-        marked = np.zeros(len(trace), dtype=np.bool_)
-        fresh = np.zeros(len(trace), dtype=np.bool_)
-        at = self.work.launch[self.work.launch >= 0].astype(np.int64)
-        while len(at):
-            marked[at] = True
-            above = trace.parent[at]
-            above = above[above >= 0]
-            above = above[~marked[above]]
-            fresh[above] = True
-            # Each once: of those that share a parent, the one whose write stayed.
-            first = (
-                np.zeros(0, dtype=np.int64) if not len(above) else np.flatnonzero(fresh[above.min() : above.max() + 1])
-            )
-            at = first + (int(above.min()) if len(above) else 0)
-            fresh[at] = False
-        return marked
+        launched = np.zeros(len(self.trace), dtype=np.bool_)
+        launched[self.work.launch[self.work.launch >= 0]] = True
+        return with_all_above(self.trace.parent, launched)
 
     def _ops_called(self, pattern: str) -> Bool:
         return np.bincount(self.named(pattern, Kind.OP).row, minlength=len(self.trace)) > 0
