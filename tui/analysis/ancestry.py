@@ -93,7 +93,7 @@ def subtree_sums(parent: I32, own: I64) -> I64:
 
 def with_all_above(parent: I32, chosen: Bool) -> Bool:
     """bool[n]: the chosen places, and all above them."""
-    found = chosen.copy()
+    found: Bool = chosen.copy()
     fresh: Array = np.flatnonzero(chosen)
     for _ in range(LEVELS):
         above = parent[fresh]

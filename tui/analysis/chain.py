@@ -25,6 +25,9 @@ from tui.trace.trace import Trace
 PROVEN_SHARE = 0.99
 """Share of linked GPU events whose External id must name an op above their launch before ids are believed."""
 
+MOST_HOPS = 1000
+"""Of a chain that is deeper, as only broken recursion is, both ends are told."""
+
 
 class Role(str, Enum):
     """What a hop is, in the words of the command line's contract."""
@@ -177,8 +180,12 @@ class Dispatch:
         elif inner < 0:
             path.append(event)
         latency, delay, held_up, held_up_by = _queueing(trace, work[0]) if work else (None, None, 0, -1)
-        forward, backward = partners(trace, path)
         note = _NOTES.get(origin, "")
+        if len(path) > MOST_HOPS:
+            half = MOST_HOPS // 2
+            note = f"{len(path) - 2 * half:,} calls in the middle are left out. {note}".rstrip()
+            path = path[:half] + path[-half:]
+        forward, backward = partners(trace, path)
         return Chain(
             event, _hops(trace, path), origin, work, latency, delay, held_up, held_up_by, forward, backward, note
         )
