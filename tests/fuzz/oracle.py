@@ -86,6 +86,12 @@ def difference(one: Decoded, other: Decoded) -> str | None:
                     and np.array_equal(arg.values, others[name].values)
                     for name, arg in ours.items()
                 )
+            elif field.name == "large":
+                same = (
+                    ours is not None
+                    and others is not None
+                    and (ours.spans, ours.left_out) == (others.spans, others.left_out)
+                )
             elif isinstance(ours, np.ndarray):
                 same = ours.dtype == others.dtype and np.array_equal(ours, others)
             else:

@@ -128,6 +128,7 @@ def assemble(decoded: Decoded, label: str) -> Trace:
         rank=rank,
         world_size=world_size,
         origin=origin,
+        large=decoded.large if decoded.large is not None and (decoded.large.spans or decoded.large.left_out) else None,
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from tui.trace.arrays import U8, Array
+from tui.trace.large_keys import LargeKeys
 from tui.trace.raw import Problem
 from tui.trace.row_index import RowIndex
 from tui.trace.text import TextIndex
@@ -114,6 +115,7 @@ def save(trace: Trace, folder: Path) -> None:
         "rank": trace.rank,
         "world_size": trace.world_size,
         "origin": trace.origin,
+        "large": None if trace.large is None else [_relative(trace.large.path, folder), *_large_fields(trace.large)],
         "text": [_relative(trace.text.path, folder), trace.text.compressed],
     }
     # The standard library's: headers hold NaN, and names may hold lone surrogates, which orjson refuses.
@@ -165,6 +167,7 @@ def open_trace(folder: Path) -> Trace:
         rank=meta["rank"],
         world_size=meta["world_size"],
         origin=meta["origin"],
+        large=None if meta["large"] is None else _large(folder, *meta["large"]),
         stored_index=RowIndex(order=event_columns["row_order"], first=event_columns["row_first"], **index),
     )
 
@@ -208,6 +211,16 @@ class _Reader:
             return np.zeros(shape, dtype)
         column: Array = np.frombuffer(self._map, dtype, count, offset).reshape(shape)
         return column
+
+
+def _large_fields(large: LargeKeys) -> tuple[Any, ...]:
+    return large.compressed, large.spans, large.left_out
+
+
+def _large(folder: Path, path: str, compressed: bool, spans: dict[str, Any], left_out: dict[str, int]) -> LargeKeys:
+    return LargeKeys(
+        folder / path, compressed, {key: (offset, size) for key, (offset, size) in spans.items()}, left_out
+    )
 
 
 def _lane_fields(lane: Lane) -> tuple[Any, ...]:
