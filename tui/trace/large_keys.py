@@ -27,7 +27,7 @@ class LargeKeys:
     `left_out`: bytes of text of values beyond LARGEST_KEY.
     """
 
-    path: Path
+    path: Path = field(repr=False, compare=False)
     compressed: bool
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
