@@ -152,7 +152,7 @@ def group_of(ph: Any, category: str, code: int = 0) -> int:
         return METADATA
     if ph == "C":
         return COUNTER
-    if ph in WITHOUT_ARGS:
+    if isinstance(ph, str) and ph in WITHOUT_ARGS:  # it may be a list
         return NONE
     kind = kind_of_category(category)
     if kind is Kind.OP:
