@@ -62,7 +62,7 @@ from tui.widgets.prompt import Prompt
 from tui.widgets.ruler import Ruler
 from tui.widgets.status import Status
 from tui.widgets.timeline import Timeline
-from tui.widgets.title import Title
+from tui.widgets.title import MOST_DEVICES, Title
 from tui.widgets.units import format_share
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class ExplorerScreen(Screen[None]):
         self._timeline = Timeline(trace, Names(trace.names), id="timeline")
         self._gutter = Gutter(trace, _busy_ranks(trace, self._busy), id="gutter")
         self._title = Title(trace, worked, id="title")
-        shown, kind = (worked, Kind.KERNEL) if worked else ([_cpu_time(trace)], Kind.OP)
+        shown, kind = (worked[:MOST_DEVICES], Kind.KERNEL) if worked else ([_cpu_time(trace)], Kind.OP)
         self._overview = Overview(trace.steps, shown, kind, id="overview")
         self._ruler = Ruler(trace.steps, id="ruler")
         self._inspection = Inspection(self, self.walk, self._busy, self._timeline, self._gutter)
