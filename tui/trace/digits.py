@@ -88,9 +88,9 @@ class Digits:
     def marks(self, end: I64, digits: U8) -> tuple[U64, I64, U64]:
         """uint64[k] for the same: their last eight digits, 07 another than 7; and for those that have more, which they
         are, and the digits before."""
-        long = np.flatnonzero(digits > WORD)
-        before = self._word(end[long] - WORD, digits[long] - WORD)
         last = self._word(end, digits)
+        long = np.flatnonzero(digits > WORD)
+        before = self._word(end[long] - WORD, digits[long] - WORD) if len(long) else last[:0]
         last |= (digits & 15).astype(np.uint64) << np.uint64(4)  # a digit has four bits of a byte
         return last, long, before
 
