@@ -37,7 +37,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 def contents(screen: ExplorerScreen) -> list[tuple[Content, str]]:
     """Each line of the lanes, with the label of its lane."""
-    return [(line.content, screen.trace.lanes[line.lane].label) for line in screen.walk.lines.body]
+    return [(line.content, screen.trace.lanes[line.lane].label) for line in screen.walk.lanes.lines.body]
 
 
 async def test_a_line_each_until_opened(shown: Trace) -> None:
@@ -68,7 +68,7 @@ async def test_walking_from_rank_to_rank(shown: Trace) -> None:
             assert event.lane.rank == number
             assert event.lane.role is Role.STREAM
             assert screen.walk.rank() is shown.ranks.all[number]
-            assert screen.walk.lines.place(int(shown.lane[screen.walk.selected]), 0) == number
+            assert screen.walk.lanes.lines.place(int(shown.lane[screen.walk.selected]), 0) == number
         await settled(pilot)
         assert "rank 2: " in text_of(screen)
         assert "rank 2 whole trace" in screen._inspection.cheatsheet.text()

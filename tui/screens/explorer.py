@@ -202,11 +202,11 @@ class ExplorerScreen(Screen[None]):
         """Hand the state to the widgets. Cheap: each compares, and repaints in the next frame what differs."""
         walk = self.walk
         marked = (walk.mark.start, walk.mark.end) if walk.mark is not None else None
-        self._timeline.show(walk.viewport, walk.lines, walk.top)
+        self._timeline.show(walk.viewport, walk.lanes.lines, walk.lanes.top)
         self._timeline.select(walk.selected)
         self._timeline.mark(marked)
-        self._timeline.show_found(walk.found.names if walk.found is not None else None)
-        self._gutter.show(walk.lines, walk.top)
+        self._timeline.show_found(walk.search.found.names if walk.search.found is not None else None)
+        self._gutter.show(walk.lanes.lines, walk.lanes.top)
         self._gutter.point_at(walk.current_lane() if walk.lane >= 0 else -1)
         self._ruler.show_steps(walk.steps())
         self._overview.show_steps(walk.steps())
@@ -220,9 +220,9 @@ class ExplorerScreen(Screen[None]):
     def _standing(self) -> str:
         """What the status line says when nothing has just happened."""
         walk = self.walk
-        if walk.found is not None:
-            place = walk.found_place()
-            return f"{walk.query}: {place if place else '–'}/{len(walk.found):,}"
+        if walk.search.found is not None:
+            place = walk.search.place_of(walk.selected)
+            return f"{walk.search.query}: {place if place else '–'}/{len(walk.search.found):,}"
         if walk.selected >= 0 and not self.details_open:
             event = self.trace.event(walk.selected)
             return f"{event.name} · {format_duration(event.duration)}"
@@ -255,7 +255,7 @@ class ExplorerScreen(Screen[None]):
         self._do(partial(self.walk.pan, tenths))
 
     def action_scroll_lanes(self, direction: int) -> None:
-        self._do(partial(self.walk.scroll, direction * max(1, self.walk.height - 2)))
+        self._do(partial(self.walk.lanes.scroll, direction * max(1, self.walk.lanes.height - 2)))
 
     def action_fit(self) -> None:
         self._do(self.walk.fit)
@@ -327,7 +327,7 @@ class ExplorerScreen(Screen[None]):
         self._do(lambda: self._or(said, partial(self.walk.to_found, later)))
 
     def action_search(self) -> None:
-        self._ask(SEARCH, "text, or /regular expression/", self.walk.query)
+        self._ask(SEARCH, "text, or /regular expression/", self.walk.search.query)
 
     def action_go_to(self) -> None:
         self._ask(GO_TO, "12ms, 1.5s, or #3 for a step")
@@ -441,8 +441,8 @@ class ExplorerScreen(Screen[None]):
 
     def _look_for(self, text: str) -> None:
         """Count while somebody types."""
-        problem = self.walk.search(text)
-        found = self.walk.found
+        problem = self.walk.search.look_for(text)
+        found = self.walk.search.found
         self._prompt.hint(problem or (f"{len(found):,} found · enter: the next one" if found is not None else ""))
         self._show()
 
@@ -455,7 +455,7 @@ class ExplorerScreen(Screen[None]):
         elif message.purpose == GO_TO:
             problem = self.walk.go_to(message.text)
         else:
-            problem = self.walk.search(message.text)
+            problem = self.walk.search.look_for(message.text)
             if not problem and message.text:
                 problem = self.walk.to_found(later=True)
         if problem and message.purpose == GO_TO:
@@ -465,7 +465,7 @@ class ExplorerScreen(Screen[None]):
 
     def on_prompt_closed(self, message: PromptClosed) -> None:
         if message.purpose == SEARCH:
-            self.walk.search("")
+            self.walk.search.look_for("")
         self._close_prompt()
 
     # -- the mouse -----------------------------------------------------------------------------------------
@@ -484,7 +484,7 @@ class ExplorerScreen(Screen[None]):
         self._do(partial(self.walk.pan_cells, message.cells))
 
     def on_scroll_asked(self, message: ScrollAsked) -> None:
-        self._do(partial(self.walk.scroll, message.lines))
+        self._do(partial(self.walk.lanes.scroll, message.lines))
 
     def on_pointer_moved(self, message: PointerMoved) -> None:
         self.walk.pointer = None if message.at is None else int(message.at)
