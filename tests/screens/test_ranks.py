@@ -72,7 +72,7 @@ async def test_walking_from_rank_to_rank(shown: Trace) -> None:
         await settled(pilot)
         assert "rank 2: " in text_of(screen)
         assert "rank 2 whole trace" in screen._inspection.cheatsheet.text()
-        assert screen._ruler._steps is shown.ranks.all[2].steps
+        assert screen._view.ruler._steps is shown.ranks.all[2].steps
         await pilot.press("}")
         step = screen.trace.event(screen.walk.selected)
         assert (step.name[:12], step.lane.rank) == ("ProfilerStep", 2)
@@ -92,23 +92,23 @@ async def test_an_event_in_a_folded_rank_is_drawn_in_its_line(shown: Trace) -> N
         event = screen.walk.selected
         assert screen.trace.event(event).name == "c10d::allreduce_"
         rank = screen.trace.event(event).lane.rank
-        assert screen._timeline.lines_of([event]) == [rank]
+        assert screen._view.timeline.lines_of([event]) == [rank]
         await pilot.pause()
-        line = text_of(screen).splitlines()[screen._timeline.region.y + int(rank or 0)]
+        line = text_of(screen).splitlines()[screen._view.timeline.region.y + int(rank or 0)]
         assert "◆" in line
         await pilot.press("space")  # its rank opens, and it lies on its own lane
         assert (Content.ROW, screen.trace.event(event).lane.label) in contents(screen)
-        assert len(screen._timeline.lines_of([event])) == 1
+        assert len(screen._view.timeline.lines_of([event])) == 1
 
 
 async def test_a_click_opens_a_rank_and_picks_an_event(shown: Trace) -> None:
     async with explorer(shown, (120, 40)) as (screen, pilot):
-        await pilot.click(screen._gutter, offset=Offset(3, 1))
+        await pilot.click(screen._view.gutter, offset=Offset(3, 1))
         assert (Content.RANK, "rank 1") in contents(screen)
         assert any(content is Content.ROW for content, _ in contents(screen))
-        await pilot.click(screen._gutter, offset=Offset(3, 1))
+        await pilot.click(screen._view.gutter, offset=Offset(3, 1))
         assert len(contents(screen)) == 3
-        drawn = screen._timeline
+        drawn = screen._view.timeline
         place = next(x for x in range(drawn.size.width) if drawn.event_at(x, 2) >= 0)
         await pilot.click(drawn, offset=Offset(place, 2))
         assert screen.trace.event(screen.walk.selected).lane.rank == 2

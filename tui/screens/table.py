@@ -25,13 +25,13 @@ from tui.messages import PromptChanged, PromptClosed, PromptSubmitted
 from tui.screens.list_keys import LIST_BINDINGS, ListScreen
 from tui.screens.reading import Reading
 from tui.screens.sheets import ARRIVALS, PICTURES, SORT, TABS, Made, arrivals_of, foot, make
-from tui.screens.terminal import palette_for
+from tui.screens.terminal import follow_theme
 from tui.screens.walk import Walk
 from tui.trace.arrays import I64, Bool
 from tui.widgets import sheet_rows
 from tui.widgets.dock import Tabs
 from tui.widgets.names import clean
-from tui.widgets.painted import Painted, Run
+from tui.widgets.painted import Run
 from tui.widgets.pictures import Pictures
 from tui.widgets.prompt import Prompt
 from tui.widgets.row_list import RowList, RowPicked
@@ -144,17 +144,10 @@ class TableScreen(ListScreen):
         yield self._prompt
 
     def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._repaint())
-        self._repaint()
+        follow_theme(self)
         self._tabs.show(self._tab)
         self._status.keys(HINTS)
         self._ask()
-
-    def _repaint(self) -> None:
-        """All our colours anew: the theme has changed."""
-        palette = palette_for(self.app)
-        for widget in self.query(Painted):
-            widget.palette = palette
 
     def on_resize(self) -> None:
         height = self.size.height

@@ -12,14 +12,14 @@ from textual.binding import Binding
 from tui.analysis.dispatch_tree import DispatchTree, dispatch_tree
 from tui.palette import Palette
 from tui.screens.list_keys import LIST_BINDINGS, ListScreen
-from tui.screens.terminal import palette_for
+from tui.screens.terminal import follow_theme
 from tui.trace.arrays import I32, Bool
 from tui.trace.kinds import GPU_WORK, Kind
 from tui.trace.ranks import Rank
 from tui.trace.ruler import format_duration
 from tui.trace.trace import Trace
 from tui.widgets.names import clean, cut, short
-from tui.widgets.painted import Painted, Run
+from tui.widgets.painted import Run
 from tui.widgets.row_list import RowList, RowPicked
 from tui.widgets.status import Status
 from tui.widgets.title import short_label
@@ -75,17 +75,10 @@ class TreeScreen(ListScreen):
         yield self._status
 
     def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._repaint())
-        self._repaint()
+        follow_theme(self)
         self._status.keys(HINTS)
         self._status.say("putting the tree together …")
         self._grow()
-
-    def _repaint(self) -> None:
-        """All our colours anew: the theme has changed."""
-        palette = palette_for(self.app)
-        for widget in self.query(Painted):
-            widget.palette = palette
 
     @work(thread=True)
     def _grow(self) -> None:
