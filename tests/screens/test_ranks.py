@@ -160,9 +160,10 @@ async def test_the_table_is_of_the_rank_looked_at(shown: Trace) -> None:
         await pilot.press("shift+tab", "shift+tab")
         await until(pilot, lambda: table._made is not None and table._made.sheet.title == "Arrivals")
         await settled(pilot)
-        assert len(table._order) == 6
-        sheet = table._sheet
-        first = table._order[0]
+        assert len(table._listing.order) == 6
+        assert table._made is not None
+        sheet = table._made.sheet
+        first = table._listing.order[0]
         assert sheet.columns["last_rank"][first] == 1
         await pilot.press("enter")
         await pilot.pause()
