@@ -353,7 +353,7 @@ class Timeline(Painted):
             self._drag(event.x, done=True)
         else:
             lane = self._lines[event.y].lane if 0 <= event.y < len(self._lines) else -1
-            self.post_message(EventPicked(self.event_at(event.x, event.y), lane, self._viewport.middle(event.x)))
+            self.post_message(EventPicked(self.event_at(event.x, event.y), lane))
         self._pressed, self._dragging = None, False
         event.stop()
 
