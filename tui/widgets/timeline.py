@@ -113,7 +113,7 @@ class Timeline(Painted):
         if after != self._link:
             before = self._link_cells
             self._link = after
-            self._link_cells = {} if self._frame is None else self._draw_link(self._frame.viewport, self.size)
+            self._link_cells = {} if self._frame is None else self._draw_link(self._frame, self.size.height)
             self.repaint(sorted({*before, *self._link_cells}))
 
     def annotate(self, labels: GapLabels, notes: EventNotes) -> None:
@@ -165,8 +165,8 @@ class Timeline(Painted):
         lines = self._lines = tuple(self._layout.window(self._top, size.height))
         frame = self._frame
         if frame is None or frame.viewport != viewport or frame.lines != lines:
-            self._frame = look(self.trace, viewport, lines)
-        self._link_cells = self._draw_link(viewport, size)
+            frame = self._frame = look(self.trace, viewport, lines)
+        self._link_cells = self._draw_link(frame, size.height)
         labels = self._gap_labels if self._labelled else None
         self._gap_cells = {} if labels is None else labels.cells(viewport)
         self._note_cells = {} if self._notes is None or not self._labelled else self._notes.cells(viewport)
@@ -230,18 +230,24 @@ class Timeline(Painted):
             return self._blank(width)
         if line.content is Content.COUNTER:
             return self._counter(line, frame.viewport)
-        text = ("━" if line.content is Content.RULE else "─") * width
-        for x, glyph in self._link_cells.get(y, ()):
-            text = text[:x] + glyph + text[x + 1 :]
-        return Strip([Segment(text, self.palette.cells[GRID])], width)
+        rule, grid, link = (
+            "━" if line.content is Content.RULE else "─",
+            self.palette.cells[GRID],
+            self.palette.cells[_LINK],
+        )
+        segments, drawn = [], 0
+        for x, glyph in sorted(self._link_cells.get(y, ())):
+            segments += [Segment(rule * (x - drawn), grid), Segment(glyph, link)]
+            drawn = x + 1
+        return Strip([*segments, Segment(rule * (width - drawn), grid)], width)
 
-    def _draw_link(self, viewport: Viewport, size: Size) -> dict[int, list[tuple[int, str]]]:
+    def _draw_link(self, frame: Frame, height: int) -> dict[int, list[tuple[int, str]]]:
         """The cells of the link's line, by screen line."""
         if self._link is None:
             return {}
-        launch, work = (self._end(event, viewport, size.height) for event in self._link)
+        launch, work = (self._end(event, frame.viewport, height) for event in self._link)
         found: dict[int, list[tuple[int, str]]] = {}
-        for (y, x), glyph in link_cells(launch, work, viewport.width, size.height).items():
+        for (y, x), glyph in link_cells(launch, work, frame.taken(height), frame.ruled()).items():
             found.setdefault(y, []).append((x, glyph))
         return found
 
