@@ -12,11 +12,14 @@ import pytest
 from tests.ranks import late_rank
 from tests.screens.explorer_app import event_of, two_steps
 from tests.trace.test_meetings import merged
+from tui.analysis.table.groups import NotRecordedError
 from tui.analysis.table.profile import Profile
 from tui.analysis.table.sheets import Field, Sheet, Unit
+from tui.analysis.table.table import By
 from tui.screens import exporting
 from tui.screens.listing import Listing
-from tui.screens.table_scopes import table_scopes
+from tui.screens.table_reading import Asked, read_row, read_sheet
+from tui.screens.table_scopes import TableScope, table_scopes
 from tui.screens.walk import Walk
 
 NAMES = ["mm", "add", "copy", "addmm"]
@@ -132,3 +135,28 @@ def test_the_lane_of_a_rank_is_numbered_as_in_its_own_trace(tmp_path: Path) -> N
     assert only is not None
     assert len(only) == len(rank.trace)
     assert np.flatnonzero(only).tolist() == list(range(rank.trace.lanes[0].first, rank.trace.lanes[0].last))
+
+
+def test_what_a_thread_cannot_find_out_it_says_in_a_line() -> None:
+    shown = two_steps()
+    profile, everything = Profile(shown), TableScope("whole trace", lambda: None)
+    asked = Asked("profiler table", By.NAME, 0)
+    told = read_sheet(profile, shown, asked, everything)
+    assert told.made is not None
+    assert (told.asked, told.problem) == (asked, "")
+    row = list(told.made.sheet.columns["name"]).index("aten::mm")
+    read = read_row(profile, shown, told.made, row)
+    assert read is not None
+    assert read.name_shown == "aten::mm"
+    assert read.detail.start.tolist() == [20_000, 120_000]
+
+    def raising(error: Exception) -> TableScope:
+        def only() -> None:
+            raise error
+
+        return TableScope("one that fails", only)
+
+    silent = read_sheet(profile, shown, asked, raising(NotRecordedError("no input shapes")))
+    assert (silent.made, silent.problem) == (None, "no input shapes")
+    unread = read_sheet(profile, shown, asked, raising(FileNotFoundError("it was moved")))
+    assert (unread.made, unread.problem) == (None, "the trace file cannot be read any more: it was moved")

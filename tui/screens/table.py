@@ -9,17 +9,17 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.message import Message
 
-from tui.analysis.table.groups import NotRecordedError
 from tui.analysis.table.profile import Profile
-from tui.analysis.table.row_detail import RowDetail, row_of_event
-from tui.analysis.table.shares import Shares, shares
+from tui.analysis.table.row_detail import row_of_event
+from tui.analysis.table.shares import shares
 from tui.analysis.table.table import By
 from tui.messages import PromptChanged, PromptClosed, PromptSubmitted
 from tui.screens import exporting
 from tui.screens.list_keys import LIST_BINDINGS, ListScreen
 from tui.screens.listing import Listing
 from tui.screens.reading import Reading
-from tui.screens.sheets import ARRIVALS, PICTURES, SORT, TABS, Made, arrivals_of, behind, foot, make
+from tui.screens.sheets import ARRIVALS, PICTURES, SORT, TABS, Made, foot
+from tui.screens.table_reading import Asked, RowRead, SharesMade, SheetMade, read_row, read_sheet
 from tui.screens.table_scopes import table_scopes
 from tui.screens.terminal import follow_theme
 from tui.screens.walk import Walk
@@ -49,30 +49,6 @@ HINTS = (
     ("y", "copy"),
     ("esc", "back"),
 )
-
-
-class SheetMade(Message):
-    """A table is there, or a line that says why not."""
-
-    def __init__(self, asked: tuple[object, ...], made: Made | None, problem: str) -> None:
-        super().__init__()
-        self.asked, self.made, self.problem = asked, made, problem
-
-
-class SharesMade(Message):
-    """What the pictures are drawn from."""
-
-    def __init__(self, found: Shares) -> None:
-        super().__init__()
-        self.shares = found
-
-
-class RowRead(Message):
-    """What is behind a row."""
-
-    def __init__(self, row: int, name: str, detail: RowDetail) -> None:
-        super().__init__()
-        self.row, self.name_shown, self.detail = row, name, detail
 
 
 class TableScreen(ListScreen):
@@ -149,8 +125,8 @@ class TableScreen(ListScreen):
     # -- making a table ------------------------------------------------------------------------------------
 
     @property
-    def _asked(self) -> tuple[object, ...]:
-        return self._tab, self._by, self._scope
+    def _asked(self) -> Asked:
+        return Asked(self._tab, self._by, self._scope)
 
     def _ask(self) -> None:
         self._status.say("adding up …")
@@ -158,22 +134,8 @@ class TableScreen(ListScreen):
         if self._tab == PICTURES:
             self._reading.ask("sheet", lambda: SharesMade(shares(self.profile)))
             return
-        self._reading.ask("sheet", partial(self._make, self._asked))
-
-    def _make(self, asked: tuple[object, ...]) -> SheetMade:
-        tab, by, scope = asked
-        assert isinstance(tab, str)
-        assert isinstance(by, By)
-        assert isinstance(scope, int)
-        try:
-            if tab == ARRIVALS:
-                return SheetMade(asked, arrivals_of(self._whole), "")
-            only = self._scopes[scope].only()
-            return SheetMade(asked, make(self.profile, tab, by, only), "")
-        except NotRecordedError as error:
-            return SheetMade(asked, None, str(error))
-        except (OSError, LookupError) as error:
-            return SheetMade(asked, None, f"the trace file cannot be read any more: {error}")
+        scope = self._scopes[self._scope]
+        self._reading.ask("sheet", partial(read_sheet, self.profile, self._whole, self._asked, scope))
 
     def on_shares_made(self, message: SharesMade) -> None:
         self._pictures.learn(message.shares)
@@ -253,11 +215,7 @@ class TableScreen(ListScreen):
         if row < 0 or self._made is None:
             self._panel.learn("", None)
             return
-        self._reading.ask("row", partial(self._open, self._made, row))
-
-    def _open(self, made: Made, row: int) -> RowRead | None:
-        detail = behind(self.profile, self._whole, made, row)
-        return None if detail is None else RowRead(row, str(made.sheet.columns["name"][row]), detail)
+        self._reading.ask("row", partial(read_row, self.profile, self._whole, self._made, row))
 
     def on_row_read(self, message: RowRead) -> None:
         if message.row == self._cursor:
