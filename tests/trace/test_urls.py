@@ -16,15 +16,18 @@ from typing import Any
 
 import pytest
 
+from tests.trace.reading import opened, read, refusal
 from tui.cli import main
 from tui.specs import check
-from tui.trace.loader import Progress, load_place
+from tui.trace.loader import load_place
 from tui.trace.opening import Opening
 from tui.trace.problems import CUT_SHORT
-from tui.trace.source import FolderError, Source, TraceError, open_source
+from tui.trace.source import FolderError, TraceError, open_source
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
+
+pytestmark = pytest.mark.usefixtures("cache_home")
 
 EVENTS = 20_000
 TEXT = json.dumps(
@@ -109,26 +112,8 @@ def site(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
+def nothing_asked_yet() -> None:
     Server.asked.clear()
-    return tmp_path / "cache"
-
-
-def read(source: Source) -> bytes:
-    try:
-        return b"".join(source.blocks())
-    finally:
-        source.close()
-
-
-def refusal(spec: str) -> str:
-    with pytest.raises(TraceError) as caught:
-        open_source(spec)
-    line = str(caught.value)
-    assert "\n" not in line
-    assert line.startswith(f"{spec}: ")
-    return line.removeprefix(f"{spec}: ")
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
@@ -147,10 +132,8 @@ def test_what_the_server_packs_is_unpacked(site: str) -> None:
 
 
 async def test_opened_again_it_is_not_sent_again(site: str, folder: Path) -> None:
-    told: list[Progress] = []
     opening = Opening(f"{site}/trace.json.gz")
-    opening.start()
-    trace = await opening.trace(told.append)
+    trace, told = await opened(opening)
     assert told[0].phase == "connecting"
     size = (folder / "trace.json.gz").stat().st_size
     assert (told[-1].bytes, told[-1].total, told[-1].events) == (size, size, EVENTS)
