@@ -15,6 +15,9 @@ STEPS_FROM, OVERVIEW_FROM = 20, 30
 DOCK_SHARE, DOCK_LEAST, DOCK_MOST = 0.27, 6, 18
 """The panels' part of the screen's height, and its bounds in lines, where the lanes need all there is."""
 
+LANES_LEAST = 3
+"""Lines that the panels leave to the lanes, however low the screen."""
+
 DOCK_ROOMY_SHARE = 0.5
 """Where lanes leave lines empty the panels take them, up to this part of the height."""
 
@@ -51,8 +54,9 @@ def layout(width: int, height: int, overview: int, ruler: int, lanes: int) -> La
     ruler = ruler if height >= STEPS_FROM else 1
     verdict = height >= VERDICT_FROM
     share = min(max(round(height * DOCK_SHARE), DOCK_LEAST), DOCK_MOST)
-    left_empty = height - TITLE_AND_STATUS - verdict - overview - ruler - lanes
-    dock = max(share, min(left_empty, int(height * DOCK_ROOMY_SHARE)))
+    room = height - TITLE_AND_STATUS - verdict - overview - ruler
+    share = min(share, room - LANES_LEAST)
+    dock = max(share, min(room - lanes, int(height * DOCK_ROOMY_SHARE)))
     return Layout(overview, ruler, dock, verdict, width >= BRIEF_FROM)
 
 
