@@ -55,14 +55,11 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
     event_of[ordinal] = np.arange(len(ordinal), dtype=np.int32)
     start, duration = events.time[ordinal], events.duration[ordinal]
     name, category, correlation = events.name[ordinal], events.category[ordinal], events.correlation[ordinal]
-    columns: dict[str, Array] = {
-        "start": start,
-        "duration": duration,
-        "name": name,
-        "category": category,
-        "correlation": correlation,
-    }
-    for column, array in {**columns, "kind": kind, "ordinal": ordinal, "links.launch_of": launch}.items():
+    work_order, work_first = links.by_launch(launch)
+    columns: dict[str, Array] = {"start": start, "duration": duration, "name": name, "category": category}
+    columns |= {"correlation": correlation, "kind": kind, "ordinal": ordinal}
+    columns |= {"links.launch_of": launch, "links.work_order": work_order, "links.work_first": work_first}
+    for column, array in columns.items():
         settled(column, array)
 
     memory = _memory(events, drawing, places)
@@ -96,8 +93,6 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
     settled("lane", lane)
     row_order, row_first = rows.row_order(lanes, lane, nested.row)
     settled("row_order", row_order)
-    work_order, work_first = links.by_launch(launch)
-    settled("links.work_first", work_first)
     rank, world_size = facts.distributed(decoded.header)
     return Trace(
         label=label,
