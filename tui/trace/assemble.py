@@ -210,7 +210,7 @@ def _let_go(events: RawEvents) -> None:
     events.phase, events.category = nothing.astype(np.uint8), nothing.astype(np.uint16)
     events.time = events.duration = events.correlation = nothing
     events.name = events.track = events.id = nothing.astype(np.int32)
-    events.args, events.counters = {}, []
+    events.args, events.counters, events.ids = {}, [], []
 
 
 def _lane_of_each(

@@ -51,6 +51,7 @@ class Grown:
         return self._data[: self._size]
 
     def finish(self) -> npt.NDArray[Any]:
-        """The array itself; nothing can be appended any more."""
-        self._data.resize(self._size, refcheck=False)
-        return self._data
+        """The array itself, which is not kept here; nothing can be appended any more."""
+        data, self._data = self._data, np.empty(0, self._data.dtype)
+        data.resize(self._size, refcheck=False)
+        return data
