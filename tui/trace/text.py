@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -81,6 +81,9 @@ _WAITING = 16
 
 _COPIED = 1 << 20
 
+Text: TypeAlias = bytes | memoryview
+"""Of a chunk; a view keeps what it is a view of, which is less than to copy it."""
+
 
 class BlockWriter:
     """Writes chunks of text to `path`, each compressed by itself, in a thread: the compressor needs no interpreter.
@@ -93,9 +96,9 @@ class BlockWriter:
         self.path = path
         self.lengths: list[int] = []
         self._file = path.open("wb")
-        self._behind: Behind[bytes | tuple[Path, list[int]]] = Behind(self._keep, "text", _WAITING)
+        self._behind: Behind[Text | tuple[Path, list[int]]] = Behind(self._keep, "text", _WAITING)
 
-    def put(self, text: bytes) -> None:
+    def put(self, text: Text) -> None:
         self._behind.put(text)
 
     def append(self, path: Path, lengths: list[int]) -> None:
@@ -109,13 +112,13 @@ class BlockWriter:
         finally:
             self._file.close()
 
-    def _keep(self, item: bytes | tuple[Path, list[int]]) -> None:
+    def _keep(self, item: Text | tuple[Path, list[int]]) -> None:
         if isinstance(item, tuple):
             self._take_over(*item)
         else:
             self._write(item)
 
-    def _write(self, text: bytes) -> None:
+    def _write(self, text: Text) -> None:
         from tui.trace import fast_gzip
 
         block = fast_gzip.compress(text)
