@@ -20,7 +20,7 @@ class Behind(Generic[Item]):
         self._work = work
         self._error: Exception | None = None
         self._queue: queue.Queue[tuple[Item] | None] = queue.Queue(waiting)
-        self._closed = False
+        self._closed = self._dropped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -39,9 +39,13 @@ class Behind(Generic[Item]):
         if self._error is not None:
             raise self._error
 
+    def drop(self) -> None:
+        """Let go of all that waits, and of what is put from here on."""
+        self._dropped = True
+
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
-            if self._error is None:  # else it keeps taking, or who puts would wait for ever
+            if self._error is None and not self._dropped:  # else it keeps taking, or who puts would wait for ever
                 try:
                     self._work(item[0])
                 except Exception as error:

@@ -38,7 +38,11 @@ class Grown:
         if size * self._data.itemsize < _LARGE:
             self._data.resize(max(size, int(len(self._data) * _GROWTH)), refcheck=False)
             return
-        larger: npt.NDArray[Any] = np.empty(size * _LARGE_GROWTH, self._data.dtype)
+        larger: npt.NDArray[Any]
+        try:
+            larger = np.empty(size * _LARGE_GROWTH, self._data.dtype)
+        except MemoryError:  # not everywhere is room free that is only asked for
+            larger = np.empty(int(size * _GROWTH), self._data.dtype)
         larger[: self._size] = self.so_far
         self._data = larger
 

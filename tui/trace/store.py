@@ -9,6 +9,7 @@ folder, is named relative to it.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import mmap
@@ -82,8 +83,11 @@ class Storing:
     def __enter__(self) -> Storing:
         return self
 
-    def __exit__(self, *raised: object) -> None:
-        self._writer.close(raised[0] is None)
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        if raised is None:
+            self._writer.close()
+        else:
+            self._writer.give_up()
 
     def add(self, name: str, array: Array) -> None:
         """A column that will not change any more, by its name in `arrays_of`."""
@@ -227,15 +231,18 @@ class _Writer:
         self.size += array.nbytes
         self._behind.put(array)
 
-    def close(self, wanted: bool = True) -> None:
-        """Wait until all is written. Raises what went wrong, unless what was written is not `wanted`."""
+    def close(self) -> None:
+        """Wait until all is written. May be called again. Raises what went wrong."""
         try:
             self._behind.close()
-        except OSError:
-            if wanted:
-                raise
         finally:
             self._file.close()
+
+    def give_up(self) -> None:
+        """What was written is not wanted, nor what went wrong with it."""
+        self._behind.drop()
+        with contextlib.suppress(OSError):
+            self.close()
 
     def _write(self, array: Array) -> None:
         self._file.write(bytes(-self._file.tell() % _ALIGNMENT))
