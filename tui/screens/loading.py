@@ -18,12 +18,11 @@ from textual.widgets import Static
 
 from tui.trace.child import LoadError
 from tui.trace.loader import Progress
-from tui.trace.opening import Opening
 from tui.trace.remote import Listed
 from tui.widgets.printable import clean
 
 if TYPE_CHECKING:
-    from tui.trace.opening_ranks import RanksOpening
+    from tui.specs import AnyOpening
     from tui.trace.trace import Trace
 
 REDRAW_SECONDS = 0.1
@@ -56,7 +55,7 @@ class LoadingScreen(Screen[None]):
     class Opened(Message):
         """The trace is there."""
 
-        opening: Opening | RanksOpening
+        opening: AnyOpening
         trace: Trace
 
     @dataclass
@@ -76,7 +75,7 @@ class LoadingScreen(Screen[None]):
     class Left(Message):
         """Esc: while it loaded, or at the error."""
 
-    def __init__(self, opening: Opening | RanksOpening, prepare: Callable[[], object] | None = None) -> None:
+    def __init__(self, opening: AnyOpening, prepare: Callable[[], object] | None = None) -> None:
         super().__init__()
         self.opening = opening
         self._prepare = prepare

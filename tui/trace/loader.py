@@ -6,7 +6,8 @@
 
 fills FOLDER in a process of its own and says on stdout how far it is, one JSON object a line; the last one is
 `{"done": true, "identity": …, "kept": …}` or `{"error": "one line", "detail": "a traceback, for --debug"}`, with
-`"found"` for a folder elsewhere. `child.py` reads the other end.
+`"found"` for a folder elsewhere. `child.py` reads the other end. With `--look`, SPEC is a JSON list of names, and the
+one answer is `{"looked": […]}`, what they mean; connections that later ones go through stay until stdin ends.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +44,10 @@ FOUND_BYTES = 30_000
 """Of a folder's listing, for the same reason."""
 
 ASK = "--ask"
-"""Third argument of the program: ssh may ask for a password on the terminal."""
+"""Argument of the program: ssh may ask for a password on the terminal."""
+
+LOOK = "--look"
+"""Argument of the program: say what these names elsewhere mean, and read none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +198,10 @@ def _reporter(out: int) -> Report:
 
 
 def _say(out: int, message: dict[str, object]) -> None:
+    line = json.dumps(message).encode() + b"\n"
     try:
-        os.write(out, json.dumps(message).encode() + b"\n")
+        while line:
+            line = line[os.write(out, line) :]
     except BrokenPipeError:
         os._exit(1)  # who asked has gone, and with it the folder
 
@@ -208,6 +214,9 @@ def main(arguments: list[str] | None = None) -> None:
     # What a library prints must not be taken for progress, nor reach the screen.
     out = os.dup(1)
     os.dup2(2, 1)
+    if LOOK in options:
+        _look(json.loads(spec), ASK in options, out)
+        os._exit(0)
     try:
         built = build(spec, Path(folder), _reporter(out), ASK in options)
         _say(out, {"done": True, **asdict(built)})
@@ -217,6 +226,19 @@ def main(arguments: list[str] | None = None) -> None:
         os._exit(2)
     sys.stderr.flush()
     os._exit(0)
+
+
+def _look(names: list[str], ask: bool, out: int) -> None:
+    from tui.trace.looking import look
+
+    if not ask:
+        _say(out, asdict(Progress("connecting")))
+    with ExitStack() as hold:
+        try:
+            _say(out, {"looked": [asdict(each) for each in look(names, ask, hold)]})
+        except Exception as error:
+            _say(out, {"error": describe(error), "detail": traceback.format_exc()[-DETAIL_BYTES:]})
+        sys.stdin.buffer.read()  # until whoever asked lets go, or is no more
 
 
 def serve() -> None:
