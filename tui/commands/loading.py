@@ -47,10 +47,10 @@ def load(specs: Sequence[str], cache: bool, listing: bool = False) -> Loaded:
         several = meant.files or meant.names
         loaded = _watched(meant, told, cache) if several else load_place(meant.path, told, cache)
     except FolderError as folder:
-        told.clear()
         run = None if listing else _one_run(folder)
         if run is None:
             raise
+        told.clear()
         return load(run, cache)
     finally:
         told.clear()

@@ -35,6 +35,12 @@ from tui.widgets.units import format_value
 RECENT_SHOWN, NEARBY_SHOWN = 8, 12
 """So that the samples are within a page or two; a path can always be typed."""
 
+LOOKED_AT = 600
+"""Traces in this folder: a run's ranks are told from one another only if all are seen."""
+
+LISTED_SHOWN = 200
+"""Of a folder elsewhere, beside its runs: who looks for an older one names it."""
+
 RUNS_SHOWN = 4
 """Of this folder; as many as are a page with the traces and the samples."""
 
@@ -135,7 +141,7 @@ class StartScreen(Screen[None]):
         """Recent traces first, because they are known at once; then those in the folder."""
         known = recent()
         self.app.call_from_thread(self._fill, known, [])
-        found = find_traces(self._folder)
+        found = find_traces(self._folder, LOOKED_AT)
         self.app.call_from_thread(self._fill, known, found)
 
     def _fill(self, known: list[Recent], found: list[Found]) -> None:
@@ -177,10 +183,11 @@ class StartScreen(Screen[None]):
             return []
         folder, found = self._elsewhere
         rows = [_run_row(run, folder) for run in runs_in(found)]
-        for each in found:
+        for each in found[:LISTED_SHOWN]:
             rank = f"  rank {each.rank}" if each.rank is not None else ""
             rows.append(Row(each.spec, _below(each.spec, folder), f"{_size_and_age(each)}{rank}", each.spec))
-        return [(clean(folder), rows)]
+        more = len(found) - LISTED_SHOWN
+        return [(f"{clean(folder)}{f', the newest {LISTED_SHOWN} of {len(found):,}' if more > 0 else ''}", rows)]
 
     def _nearby_rows(self, found: list[Found]) -> list[Row]:
         listed = [Listed(str(each.path), each.size, each.modified) for each in found]
@@ -252,14 +259,12 @@ def _size_and_age(each: Listed | RankRun) -> str:
 
 def _run_row(run: RankRun, folder: str) -> Row:
     """All ranks of a run, in one line."""
-    numbers = [each.rank for each in run.traces if each.rank is not None]
-    first, last = numbers[0], numbers[-1]
-    ranks = f"ranks {first} to {last}" if last - first + 1 == len(numbers) else f"{len(numbers)} ranks"
+    numbers = run.numbers
+    whole = numbers == list(range(len(numbers)))
+    ranks = f"all {len(numbers)} ranks" if whole else f"{len(numbers)} ranks, {numbers[0]} to {numbers[-1]}"
     spec, *more = run.specs
-    within = _below(run.traces[0].spec, folder).rpartition("/")[0]
-    name = f"all {len(numbers)} ranks{f' in {within}' if within else ''}"
-    hint = run.pattern or f"{run.traces[0].spec} and the {len(more)} others of this run"
-    return Row(spec, name, f"{_size_and_age(run)}  {ranks}, as one", hint, tuple(more))
+    hint = run.pattern or f"{spec} and the {len(more)} others of this run"
+    return Row(spec, _below(run.name, folder), f"{_size_and_age(run)}  {ranks}", hint, tuple(more))
 
 
 def _recent_row(entry: Recent) -> Row:

@@ -38,10 +38,10 @@ POLITE = 4
 """How nice a decoding child is: where cores are few, the screen and whatever trains here go first."""
 
 DETAIL_BYTES = 20_000
-"""Of a traceback: the parent reads lines of at most 64 KB."""
+"""Of a traceback: more than anybody reads."""
 
-FOUND_BYTES = 30_000
-"""Of a folder's listing, for the same reason."""
+FOUND_BYTES = 4 << 20
+"""Of a folder's listing: the parent reads lines of at most twice as much."""
 
 ASK = "--ask"
 """Argument of the program: ssh may ask for a password on the terminal."""
@@ -58,6 +58,22 @@ class Progress:
     bytes: int = 0
     total: int | None = None
     events: int = 0
+
+
+FAILED = -1.0
+"""The share of a rank that could not be opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class RanksProgress(Progress):
+    """Of several ranks together. `shares`: of each how much has been read, 0 to 1, or FAILED."""
+
+    shares: tuple[float, ...] = ()
+
+    @property
+    def whole(self) -> int:
+        """How many have been read to their end."""
+        return sum(share == 1.0 for share in self.shares)
 
 
 Report = Callable[[Progress], None]

@@ -9,14 +9,13 @@ import asyncio
 import os
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tui.trace.cache import Place, find, find_identity
 from tui.trace.child import LoadError
 from tui.trace.crew import Crew
-from tui.trace.loader import Built, Progress, Report, describe, map_place, open_place
+from tui.trace.loader import FAILED, Built, Progress, RanksProgress, Report, describe, map_place, open_place
 from tui.trace.rank_files import RankFile, rank_of
 from tui.trace.ranks import LostRank
 from tui.trace.remote import elsewhere, host_of
@@ -33,16 +32,6 @@ WORKERS = os.cpu_count() or 1
 FROM_ONE_HOST = 4
 """Traces that come from one host at the same time: a server takes ten sessions over one connection, and refuses some
 of ten that begin at once (sshd's MaxSessions and MaxStartups)."""
-
-FAILED = -1.0
-"""The share of a rank that could not be opened."""
-
-
-@dataclass(frozen=True, slots=True)
-class RanksProgress(Progress):
-    """Of several ranks together. `shares`: of each how much has been read, 0 to 1, or FAILED."""
-
-    shares: tuple[float, ...] = ()
 
 
 class RanksOpening:

@@ -37,6 +37,18 @@ class RankRun:
         return max(each.modified for each in self.traces)
 
     @property
+    def numbers(self) -> list[int]:
+        return [each.rank for each in self.traces if each.rank is not None]
+
+    @property
+    def name(self) -> str:
+        """The first one's, with a star for its rank: to be read, not to be opened."""
+        first = self.traces[0].spec
+        begin = len(first) - len(first.rpartition("/")[2])
+        named = NAMED_RANK.search(first, begin)
+        return first if named is None else f"{first[: named.start(1)]}*{first[named.end(1) :]}"
+
+    @property
     def specs(self) -> list[str]:
         """What opens it."""
         return [self.pattern] if self.pattern else [each.spec for each in self.traces]

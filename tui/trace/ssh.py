@@ -21,12 +21,13 @@ _PACK_BYTES = 1 << 18
 (33 MB), with `ssh -C` 7.5 s: even where the line costs nothing, packing loses nothing, and -C is never the best.
 """
 
-_LISTED = 200
-"""Traces of a folder, at most: the newest."""
+_LISTED = 2000
+"""Traces of a folder, at most: the newest of as many as are looked at there."""
 
 _ENTRY = re.compile(r"(\d+):(\d+):\./(.+\.json(?:\.gz|\.zst|\.xz)?)")
 
-_LOOK = r"""
+_LOOK = (
+    r"""
 export LC_ALL=C; p=$1;
 SAY
 if [ -d "$p" ]; then
@@ -34,7 +35,7 @@ if [ -d "$p" ]; then
   m folder;
   if stat -c %s . >/dev/null 2>&1; then f="-c %s:%Y:%n"; else f="-f %z:%m:%N"; fi;
   find -L . -maxdepth 2 -type f "(" -name "*.json" -o -name "*.json.gz" -o -name "*.json.zst" -o -name "*.json.xz" ")"
-    -exec stat -L $f "{}" + 2>/dev/null | head -n 2000;
+    -exec stat -L $f "{}" + 2>/dev/null | head -n LISTED;
 elif [ -r "$p" ]; then
   s=; z=cat;
   if [ -f "$p" ]; then
@@ -55,7 +56,10 @@ elif [ -r "$p" ]; then
 else
   case $(ls -d -- "$p" 2>&1 >/dev/null) in ""|*ermission*) m denied ;; *) m missing ;; esac;
 fi
-""".replace("PACK_BYTES", str(_PACK_BYTES)).replace("SAY", SAY)
+""".replace("PACK_BYTES", str(_PACK_BYTES))
+    .replace("LISTED", str(_LISTED))
+    .replace("SAY", SAY)
+)
 """Without single quotes and exclamation marks, which some login shells read, and sent as one line."""
 
 

@@ -24,7 +24,7 @@ def connection_failure(remote: Remote, said: str, asked: bool) -> str:
             return f"{name} let nobody in{ways}"
         return (
             f"{name} let nobody in{ways}, and there is no terminal to ask on: "
-            f"name the trace on the command line, or put a key into ssh-agent"
+            f"name one trace on the command line, put the key into ssh-agent, or share a connection (ControlMaster)"
         )
     for words, meaning in (
         ("Connection refused", "refused the connection: no ssh server listens there"),

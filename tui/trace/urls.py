@@ -25,7 +25,7 @@ _CONNECT_SECONDS, _SILENT_SECONDS = 30, 60
 download, which a large trace over a slow line would not meet."""
 
 _ENDINGS = (".json", ".json.gz", ".json.xz", ".json.zst")
-_LISTED = 200
+_LISTED = 2000
 
 _MARKS = (
     *("ETag", "Last-Modified", "Content-MD5", "etag", "LastModified", "last_modified", "mtime", "updated"),
