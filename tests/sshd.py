@@ -101,6 +101,8 @@ class Sshd:
             # Long enough for the answer that precedes the file, and no longer.
             "nothing": f"{ASKED} | (head -n 2; sleep 0.2; kill -9 $PPID)",
             "stuck": f"{ASKED} | (head -c 400000; exec tail -f --pid=$PPID /dev/null)",
+            # Two seconds of line for each trace.
+            "slow": f"{ASKED} | (head -c 1000; sleep 1; cat)",
             "drip": f"{ASKED} | (head -c 40000; exec tail -f --pid=$PPID /dev/null)",
             "nobody": f"{as_nobody}{ASKED}",
             "sftponly": "echo This service allows sftp connections only.; exit 1",
@@ -118,6 +120,8 @@ class Sshd:
         config += [
             self._host("shared", key, f"ControlMaster auto\n ControlPath {socket_path}\n ControlPersist 60"),
             self._host("locked", self._locked()),
+            self._host("locked_once", folder / "locked.key", f"ControlMaster auto\n ControlPath {self._sockets / 'o'}"),
+            self._host("session", key, f"ControlMaster auto\n ControlPath {self._sockets / 'e'}"),
             self._host("behind", key, "ProxyJump box"),
             self._host("nokey", folder / "stranger.key"),
             self._host("unknown", key, "UserKnownHostsFile /dev/null"),
