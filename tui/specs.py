@@ -68,9 +68,11 @@ def named(specs: Sequence[str]) -> Named:
         if "-" in paths:
             raise NotRanksError("-: stdin is one trace; the ranks of a run are files")
         files = tuple(ranks(paths, specs[0] if len(specs) == 1 else ""))
-    except NotRanksError as error:
+    except ValueError as error:  # NotRanksError, an address that is none, or TraceError itself
         from tui.trace.source import TraceError
 
+        if isinstance(error, TraceError):
+            raise
         raise TraceError(str(error)) from error
     if len(specs) == 1:
         return Named(files[0].spec, specs[0], from_specs[0] if os.path.isdir(from_specs[0]) else "", files)

@@ -295,6 +295,12 @@ async def test_a_rank_whose_connection_is_cut_is_shown_as_far_as_it_came(server:
 
 async def test_where_nothing_is_to_be_had_it_is_one_line(server: sshd.Sshd, run: Path) -> None:
     assert await refused(f"shared:{run}/none*") == f"shared:{run}/none*: nothing there matches"
+    assert await refused(f"shared:{run}/none/*") == f"shared:{run}/none/*: no such file there"
+    closed = server.home / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "rank0.json").touch()
+    for below in ("*", "rank0.*"):
+        assert await refused(f"nobody:{closed}/{below}") == f"nobody:{closed}/{below}: no permission to read it there"
     line = await refused("nowhere.invalid:rank0.json", "nowhere.invalid:rank1.json")
     assert line == (
         "nowhere.invalid:rank0.json: there is no host nowhere.invalid, nor a file of that name here "

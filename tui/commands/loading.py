@@ -86,11 +86,14 @@ def _watched(meant: Named, told: Report, cache: bool) -> Loaded:
 
     began = time.perf_counter()
     opening = meant.opening(cache, ask=sys.stderr.isatty())
-    opening.start()
     try:
+        opening.start()
         trace = asyncio.run(opening.trace(told))
     except LoadError as error:
         raise TraceError(str(error)) from error
+    except BaseException:  # Ctrl-C may come before the event loop does, which else lets go of all
+        opening.cancel()
+        raise
     return Loaded(trace, None, opening.cached, time.perf_counter() - began)
 
 

@@ -54,7 +54,7 @@ elif [ -r "$p" ]; then
     *) exec cat <"$p" ;;
   esac;
 else
-  case $(ls -d -- "$p" 2>&1 >/dev/null) in ""|*ermission*) m denied ;; *) m missing ;; esac;
+  n "$p";
 fi
 """.replace("PACK_BYTES", str(_PACK_BYTES))
     .replace("LISTED", str(_LISTED))

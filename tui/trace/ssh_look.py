@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tui.trace.remote import Listed, Remote, remote
 from tui.trace.source import CutError, TraceError
-from tui.trace.ssh_stream import MARK, SAY, SshStream, sharing
+from tui.trace.ssh_stream import MARK, SAY, SshStream, configured
 
 _PATHS_AT_ONCE = 200
 """A command line holds 128 KB on Linux; more paths than this take further connections, one after the other."""
@@ -52,8 +52,14 @@ for p do
           m pattern;
           for n do shift; if o "$n"; then set -- "$@" "$n"; fi; done;
           s "$@";
-        else m unmatched; fi ;;
-      *) case $(ls -d -- "$p" 2>&1 >/dev/null) in ""|*ermission*) m denied ;; *) m missing ;; esac ;;
+        else
+          d=${p%/*};
+          case $d in
+            *[*?[]*) m unmatched ;;
+            *) if [ -d "$d/" ] && [ -r "$d/" ]; then m unmatched; else n "$d/"; fi ;;
+          esac;
+        fi ;;
+      *) n "$p" ;;
     esac;
   fi;
 done;
@@ -83,7 +89,7 @@ class HostLook:
 
 def look(there: Sequence[Remote], ask: bool) -> HostLook:
     """Ask one host about paths on it. Raises TraceError where it cannot be asked."""
-    shared = sharing(there[0]).shared
+    shared = configured(there[0]).shared
     found: list[list[Listed] | str] = []
     held: SshStream | None = None
     for begin in range(0, len(there), _PATHS_AT_ONCE):

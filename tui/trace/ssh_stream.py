@@ -26,13 +26,21 @@ _END_SECONDS = 2.0
 _HURRY_SECONDS = 1.0
 """How long ssh may take to end; the shorter one where somebody waits for this process to end too."""
 
+_CONNECT_SECONDS = 120
+"""A host that takes the connection and never says a word is given up then, unless the user's configuration has a limit
+of its own. A password for a host in between may be typed meanwhile."""
+
 _ASKING_SECONDS = 5.0
 """For `ssh -G`, which connects to nothing, but runs what the user's configuration asks it to (`Match exec`)."""
 
 MARK = b"\n\x1etorchprof-tui "
-"""What our shell there begins each of its own lines with; `SAY` is the function that does it."""
+"""What our shell there begins each of its own lines with."""
 
-SAY = r"""m() { printf "\n\036torchprof-tui %s\n" "$*"; };"""
+SAY = r"""
+m() { printf "\n\036torchprof-tui %s\n" "$*"; };
+n() { case $(ls -dL -- "$1" 2>&1 >/dev/null) in ""|*ermission*) m denied ;; *) m missing ;; esac; };
+"""
+"""Functions of that shell: `m` says something to us, `n` why a path cannot be read."""
 
 
 class SshStream:
@@ -141,15 +149,16 @@ class SshStream:
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class Configured:
     """What the user's configuration says of a host: whether a connection is `shared` by the sessions that come after
-    it, and whether it `stays` when the first of them has ended."""
+    it, whether it `stays` when the first of them has ended, and whether connecting has a `limit` in time."""
 
     shared: bool = False
     stays: bool = False
+    limit: bool = False
 
 
-def sharing(remote: Remote) -> Sharing:
+def configured(remote: Remote) -> Configured:
     """Ask ssh, which knows its configuration best. Nothing is connected to."""
     asked = ["ssh", *_port(remote), "-G", "--", remote.host]
     try:
@@ -157,10 +166,11 @@ def sharing(remote: Remote) -> Sharing:
             asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASKING_SECONDS, check=False
         ).stdout.decode(errors="replace")
     except (OSError, subprocess.TimeoutExpired):
-        return Sharing()
+        return Configured()
     known = dict(line.partition(" ")[::2] for line in said.splitlines())
     shared = known.get("controlmaster", "false") not in ("false", "no") and known.get("controlpath", "none") != "none"
-    return Sharing(shared, shared and known.get("controlpersist", "no") not in ("no", "false"))
+    stays = shared and known.get("controlpersist", "no") not in ("no", "false")
+    return Configured(shared, stays, known.get("connecttimeout", "none") != "none")
 
 
 def command(script: str, there: Sequence[Remote], ask: bool, held: bool = False) -> list[str]:
@@ -177,11 +187,12 @@ def command(script: str, there: Sequence[Remote], ask: bool, held: bool = False)
     ]
     if not ask:
         options.append("BatchMode=yes")
-    if not held:
-        found = sharing(remote)
-        if found.shared and not found.stays:
-            # Others' sessions over our connection would keep ssh, and so us, from ending. Theirs we use.
-            options.append("ControlMaster=no")
+    found = configured(remote)
+    if not found.limit:
+        options.append(f"ConnectTimeout={_CONNECT_SECONDS}")
+    if not held and found.shared and not found.stays:
+        # Others' sessions over our connection would keep ssh, and so us, from ending. Theirs we use.
+        options.append("ControlMaster=no")
     words = ["ssh"]
     for option in options:
         words += ["-o", option]
