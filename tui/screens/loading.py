@@ -124,7 +124,9 @@ class LoadingScreen(Screen[None]):
     def _paint(self) -> None:
         progress = self._progress
         self._put("#loading-bar", bar(progress))
-        self._put("#loading-ranks", ranks(progress))
+        cells = ranks(progress)
+        self.query_one("#loading-ranks", Static).display = bool(cells)
+        self._put("#loading-ranks", cells)
         self._put("#loading-numbers", numbers(progress, time.monotonic() - self._began))
         self._put("#loading-keys", Content("esc cancel   q quit"))
 
@@ -141,7 +143,7 @@ class LoadingScreen(Screen[None]):
         self.add_class("failed")
         self.query_one("#loading-name", Static).update(Content.from_markup("[b]This could not be opened[/b]"))
         self.query_one("#loading-bar", Static).update(Content(clean(line)))
-        self.query_one("#loading-ranks", Static).update("")
+        self.query_one("#loading-ranks", Static).display = False
         hint = "torch.profiler writes what this opens: prof.export_chrome_trace('trace.json.gz')"
         self.query_one("#loading-numbers", Static).update(Content(hint))
         self.query_one("#loading-keys", Static).update("o open another   esc back   q quit")
@@ -165,7 +167,7 @@ def ranks(progress: Progress) -> Content:
     """Of several ranks a cell each, which fills; a cross where one could not be opened."""
     if not isinstance(progress, RanksProgress):
         return Content("")
-    cells = ("×" if share == FAILED else _EIGHTHS[int(share * 8)] for share in progress.shares)
+    cells = ("×" if share == FAILED else _EIGHTHS[max(int(share * 8), share > 0)] for share in progress.shares)
     return Content("".join(cells))
 
 
