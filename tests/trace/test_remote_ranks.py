@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -139,6 +140,19 @@ def test_whatever_names_them_it_is_the_same_run(server: sshd.Sshd, run: Path) ->
     assert numbers(mixed) == [0, 1, 2]
 
 
+def test_two_stars_are_any_number_of_folders(server: sshd.Sshd) -> None:
+    top = server.home / "top"
+    (top / "a" / "b").mkdir(parents=True)
+    for place in ("rank0.json", "a/rank1.json", "a/b/rank2.json", "a/other.json"):
+        (top / place).write_text("[]")
+    (answer,) = found(f"shared:{top}/**/rank*.json")
+    here = glob.glob(f"{top}/**/rank*.json", recursive=True)
+    assert sorted(answer) == sorted(f"shared:{path}" for path in here)
+    with contextlib.ExitStack() as hold:
+        (none,) = look([f"shared:{top}/**/x*"], False, hold)
+    assert none.why == f"shared:{top}/**/x*: nothing there matches"
+
+
 def test_it_is_what_lies_there(server: sshd.Sshd, run: Path) -> None:
     same_as_here(load(f"shared:{run}/rank*.gz"), [run / f"rank{k}.json.gz" for k in range(RANKS)])
 
@@ -164,7 +178,7 @@ def test_names_that_a_shell_would_read_otherwise(server: sshd.Sshd) -> None:
         [f"shared:{folder}/{odd}"],
         [f"shared:{folder}/{odd}", f"shared:{folder}/a.json"],
         [f"{url}/{odd}", f"{url}/a.json"],
-        [f"home:./{folder.name}/a.json"],
+        [f"home:{folder.name}/a.json"],
     ]
     assert (sorted(os.listdir(server.home)), sorted(os.listdir(folder))) == before
 

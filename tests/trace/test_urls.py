@@ -19,6 +19,7 @@ import pytest
 from tests.ranks import late_rank
 from tui.cli import main
 from tui.specs import check
+from tui.trace import opening_ranks
 from tui.trace.loader import Progress, load_place
 from tui.trace.opening import Opening
 from tui.trace.problems import CUT_SHORT
@@ -111,6 +112,9 @@ def site(folder: Path) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # One process decodes one rank after the other: starting more takes longer here than what they do.
+    monkeypatch.setattr(opening_ranks, "WORKERS", 1)
+    monkeypatch.setattr(opening_ranks, "FROM_ONE_HOST", 1)
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
     Server.asked.clear()
     return tmp_path / "cache"
@@ -215,6 +219,10 @@ def test_ranks_by_pattern_by_name_and_mixed(site: str, ranks: Path, capsys: pyte
         for key in ("events", "by_category", "duration_ns", "collectives"):
             assert told[key] == here[key]
     assert told["cached"]  # each rank's own answer says that it is the same as before
+    Server.asked.clear()
+    assert main(["info", f"{site}/**/rank0.json.gz"]) == 2
+    assert "** would follow every link of that server" in capsys.readouterr().err
+    assert len(Server.asked) <= 1
     assert main(["info", f"{below}/none*"]) == 2
     assert capsys.readouterr().err == f"torchprof-tui: {below}/none*: nothing there matches\n"
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tui.trace.remote import Listed, Remote, is_pattern, is_url, remote
 
 MOST = 4096
 """Traces of one name, at most."""
+
+DEEP = 4
+"""Folders that `**/` stands for on another host, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,31 @@ def _host(paths: list[Remote], ask: bool, hold: contextlib.ExitStack) -> dict[st
     from tui.trace.source import TraceError
     from tui.trace.ssh_look import look as look_host
 
+    asked = [(path, each) for path in paths for each in _levels(path)]
     try:
-        looked = look_host(paths, ask)
+        looked = look_host([each for _, each in asked], ask)
     except TraceError as error:
         # What the host itself says is the same for all of its paths.
-        why = str(error).removeprefix(f"{paths[0].spec}: ")
+        why = str(error).removeprefix(f"{asked[0][1].spec}: ")
         return {path.spec: f"{path.spec}: {why}" for path in paths}
     if looked.held is not None:
         hold.callback(looked.held.close)
-    return {path.spec: found for path, found in zip(paths, looked.found, strict=True)}
+    answers: dict[str, list[Listed] | str] = {}
+    for (path, each), found in zip(asked, looked.found, strict=True):
+        known = answers.get(path.spec)
+        if isinstance(found, list):
+            answers[path.spec] = [*(known if isinstance(known, list) else []), *found]
+        elif known is None:
+            answers[path.spec] = f"{path.spec}: {found.removeprefix(f'{each.spec}: ')}"
+    return answers
+
+
+def _levels(path: Remote) -> list[Remote]:
+    """`**/` means any number of folders; a shell over there knows one at a time, so it is asked for each number."""
+    if "**/" not in path.path or not is_pattern(path.spec):
+        return [path]
+    folders = ["*/" * deep for deep in range(DEEP + 1)]
+    return [replace(path, spec=path.spec.replace("**/", some), path=path.path.replace("**/", some)) for some in folders]
 
 
 def _looked(name: str, answer: list[Listed] | str) -> Looked:

@@ -66,12 +66,15 @@ class Remote:
 
     def at(self, path: str) -> str:
         """How the user would name another path on this host: absolute, or from the home folder there, as `./runs`."""
+        path = path.replace("//", "/")
+        while path.startswith("./"):
+            path = path[2:]
         if self._is_url:
-            where = self.spec[: self.spec.index("/", len("ssh://"))]
-            inside = path if path.startswith("/") else f"/~/{path.removeprefix('./')}"
-            return where + inside.replace("%", "%25")
-        below = path if path.startswith("./~") else path.removeprefix("./")
-        return f"{self.spec[: len(self.spec) - len(self.path)]}{below}"
+            host = self.spec[len("ssh://") :].partition("/")[0]
+            inside = path if path.startswith("/") else f"/~/{path}"
+            return f"ssh://{host}{inside.replace('%', '%25')}"
+        # What begins with a tilde would be somebody's home.
+        return f"{self.spec[: len(self.spec) - len(self.path)]}{'./' if path.startswith('~') else ''}{path}"
 
     @property
     def _is_url(self) -> bool:

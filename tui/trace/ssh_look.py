@@ -26,32 +26,27 @@ _NAMELESS = re.compile(r"- (\.?/.*)")
 _LOOK = r"""
 export LC_ALL=C;
 SAY
+l=$(printf "\n-"); l=${l%-};
 s() {
-  if [ $# -gt 0 ]; then
-    if [ $f = - ]; then printf "%s\n" "$@" | sed "s/^/- /"; else stat -L $f "$g" -- "$@" 2>/dev/null; fi;
-  fi;
+  if [ $f = - ]; then find -L "$@" -not -path "*$l*" -print 2>/dev/null | sed "s/^/- /";
+  else find -L "$@" -exec stat -L $f "$g" "{}" + 2>/dev/null; fi;
 };
 if stat -c %s . >/dev/null 2>&1; then f=-c; g="%s %Y %y %i %n";
 elif stat -f %z . >/dev/null 2>&1; then f=-f; g="%z %m %Fm %i %N";
 else f=-; fi;
-l=$(printf "\n-"); l=${l%-};
-o() { case $1 in *"$l"*) return 1 ;; esac; [ -f "$1" ]; };
 for p do
   if [ -d "$p" ]; then
-    set --;
-    for n in "${p%/}"/*.json "${p%/}"/*.json.gz "${p%/}"/*.json.zst "${p%/}"/*.json.xz; do
-      if o "$n"; then set -- "$@" "$n"; fi;
-    done;
-    if [ -x "$p" ] && [ -r "$p" ]; then m folder; s "$@"; else m denied; fi;
-  elif [ -r "$p" ]; then m file; s "$p";
+    if [ -x "$p" ] && [ -r "$p" ]; then
+      m folder;
+      s "$p" -maxdepth 1 -type f -not -path "*$l*"
+        "(" -name "*.json" -o -name "*.json.gz" -o -name "*.json.zst" -o -name "*.json.xz" ")";
+    else m denied; fi;
+  elif [ -r "$p" ]; then m file; s "$p" -maxdepth 0;
   else
     case $p in
       *[*?[]*)
         IFS=; set -- $p; unset IFS;
-        if [ -e "$1" ]; then
-          m pattern;
-          for n do shift; if o "$n"; then set -- "$@" "$n"; fi; done;
-          s "$@";
+        if [ -e "$1" ]; then m pattern; s "$@" -maxdepth 0 -type f -not -path "*$l*";
         else
           d=${p%/*};
           case $d in
@@ -149,6 +144,7 @@ def _found(asked: Remote, answer: str) -> list[Listed] | str:
     if kind == "file":
         # Its name may hold what does not fit a line; it is the only one there.
         return found[:1] or [Listed(asked.spec, None, 0.0)]
+    found.sort(key=lambda each: each.spec)
     if not found:
         return f"{asked.spec}: {'a folder, with no .json or .json.gz file in it' if kind == 'folder' else 'no file'}"
     return found

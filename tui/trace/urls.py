@@ -86,6 +86,8 @@ def look(spec: str) -> list[Listed] | str:
     """
     try:
         check_url(spec)
+        if "**" in spec and spec.lower().startswith(("http://", "https://")):
+            raise TraceError(f"{spec}: ** would follow every link of that server; name the folder")
         files, path = _file_system(spec)
         try:
             facts = files.info(path)
