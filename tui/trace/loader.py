@@ -15,8 +15,10 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -233,6 +235,8 @@ def main(arguments: list[str] | None = None) -> None:
     if LOOK in options:
         _look(json.loads(spec), ASK in options, out)
         os._exit(0)
+    if elsewhere(spec):
+        _end_without(out)
     try:
         built = build(spec, Path(folder), _reporter(out), ASK in options)
         _say(out, {"done": True, **asdict(built)})
@@ -244,9 +248,26 @@ def main(arguments: list[str] | None = None) -> None:
     os._exit(0)
 
 
+def _end_without(end: int) -> None:
+    """Have this process ended by SIGTERM, and ssh by it, when nobody has the other end of a pipe any more.
+
+    Whoever started it may have been killed while it waits for bytes that never come, and so tells nothing. Only for
+    what lies elsewhere: with a second thread a large file here is not read by several processes (`parts.py`).
+    """
+
+    def watch() -> None:
+        gone = select.poll()
+        gone.register(end, 0)  # errors and hang-ups, which are told unasked
+        gone.poll()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="end", daemon=True).start()
+
+
 def _look(names: list[str], ask: bool, out: int) -> None:
     from tui.trace.looking import look
 
+    _end_without(0)  # whose answers nobody reads any more when connections are held
     if not ask:
         _say(out, asdict(Progress("connecting")))
     with ExitStack() as hold:
@@ -266,8 +287,12 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.dup(1)
     os.dup2(2, 1)
+    watched = False
     for line in sys.stdin.buffer:
         job = json.loads(line)
+        if not watched and elsewhere(job["spec"]):
+            _end_without(out)
+            watched = True
         folder = Path(job["folder"])
         try:
             built = build(job["spec"], folder, _reporter(out))
