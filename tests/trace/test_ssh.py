@@ -13,24 +13,26 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import zstandard
 from textual.widgets import OptionList
 
 from tests import sshd
 from tests.terminal import Terminal
+from tests.trace.reading import opened, read, refusal, same
 from tui.app import TorchprofApp
 from tui.cli import main
 from tui.screens.start import StartScreen
 from tui.trace.child import LoadError
-from tui.trace.loader import Progress, load_place
+from tui.trace.loader import load_place
 from tui.trace.opening import Opening
 from tui.trace.problems import CUT_SHORT
-from tui.trace.source import FolderError, Source, TraceError, open_source
-from tui.trace.trace import Trace
+from tui.trace.source import FolderError, TraceError, open_source
 
-pytestmark = pytest.mark.skipif(not (sshd.SSHD and sshd.SSH), reason="needs OpenSSH's server and client")
+pytestmark = [
+    pytest.mark.skipif(not (sshd.SSHD and sshd.SSH), reason="needs OpenSSH's server and client"),
+    pytest.mark.usefixtures("cache_home"),
+]
 
 EVENTS = 12_000
 
@@ -62,28 +64,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
         for ending, pack in PACK.items():
             (server.home / f"trace{ending}").write_bytes(pack(TEXT))
         yield server
-
-
-@pytest.fixture(autouse=True)
-def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-def read(source: Source) -> bytes:
-    try:
-        return b"".join(source.blocks())
-    finally:
-        source.close()
-
-
-def refusal(spec: str) -> str:
-    with pytest.raises(TraceError) as caught:
-        read(open_source(spec))
-    line = str(caught.value)
-    assert line.isprintable()
-    assert line.startswith(f"{spec}: ")
-    return line.removeprefix(f"{spec}: ")
 
 
 @pytest.mark.parametrize("ending", PACK)
@@ -224,30 +204,19 @@ def test_a_connection_that_is_cut_before_anything_came(server: sshd.Sshd) -> Non
     assert "before anything arrived" in line
 
 
-def same(one: Trace, other: Trace) -> None:
-    for name in ("start", "duration", "lane", "row", "parent", "self_duration"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    assert one.names == other.names
-
-
-async def opened(spec: str) -> tuple[Opening, Trace, list[Progress]]:
-    told: list[Progress] = []
-    opening = Opening(spec)
-    opening.start()
-    return opening, await opening.trace(told.append), told
-
-
 async def test_opened_again_it_is_not_sent_again(server: sshd.Sshd) -> None:
     file = server.home / "again.json"
     file.write_bytes(TEXT)
-    opening, first, told = await opened(f"shared:{file}")
+    opening = Opening(f"shared:{file}")
+    first, told = await opened(opening)
     assert told[0].phase == "connecting"
     last = told[-1]
     assert (last.bytes, last.total, last.events) == (len(TEXT), len(TEXT), EVENTS)
     args = first.event(5).args()
     assert args is not None
     assert args["External id"] == 5
-    again, second, told = await opened(f"shared:{file}")
+    again = Opening(f"shared:{file}")
+    second, told = await opened(again)
     assert max(progress.bytes for progress in told) == 0
     same(first, second)
     same(first, load_place(str(file), cache=False).trace)

@@ -17,16 +17,19 @@ from typing import Any
 import pytest
 
 from tests.ranks import late_rank
+from tests.trace.reading import opened, read, refusal
 from tui.cli import main
 from tui.specs import check
 from tui.trace import opening_ranks
-from tui.trace.loader import Progress, load_place
+from tui.trace.loader import load_place
 from tui.trace.opening import Opening
 from tui.trace.problems import CUT_SHORT
-from tui.trace.source import FolderError, Source, TraceError, open_source
+from tui.trace.source import FolderError, TraceError, open_source
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
+
+pytestmark = pytest.mark.usefixtures("cache_home")
 
 EVENTS = 20_000
 TEXT = json.dumps(
@@ -111,29 +114,11 @@ def site(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def nothing_asked_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     # One process decodes one rank after the other: starting more takes longer here than what they do.
     monkeypatch.setattr(opening_ranks, "WORKERS", 1)
     monkeypatch.setattr(opening_ranks, "FROM_ONE_HOST", 1)
-    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
     Server.asked.clear()
-    return tmp_path / "cache"
-
-
-def read(source: Source) -> bytes:
-    try:
-        return b"".join(source.blocks())
-    finally:
-        source.close()
-
-
-def refusal(spec: str) -> str:
-    with pytest.raises(TraceError) as caught:
-        open_source(spec)
-    line = str(caught.value)
-    assert "\n" not in line
-    assert line.startswith(f"{spec}: ")
-    return line.removeprefix(f"{spec}: ")
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
@@ -152,10 +137,8 @@ def test_what_the_server_packs_is_unpacked(site: str) -> None:
 
 
 async def test_opened_again_it_is_not_sent_again(site: str, folder: Path) -> None:
-    told: list[Progress] = []
     opening = Opening(f"{site}/trace.json.gz")
-    opening.start()
-    trace = await opening.trace(told.append)
+    trace, told = await opened(opening)
     assert told[0].phase == "connecting"
     size = (folder / "trace.json.gz").stat().st_size
     assert (told[-1].bytes, told[-1].total, told[-1].events) == (size, size, EVENTS)

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from tui.trace import counters, facts, links, nesting, rows
-from tui.trace.arrays import I32, I64, U8, Bool
+from tui.trace.arrays import I32, I64, U8, Array, Bool
 from tui.trace.kinds import GPU_WORK, Kind, kind_of_category, refine
 from tui.trace.lane_order import Declared, arrange
 from tui.trace.lanes import Place, given, place_events
@@ -24,7 +24,11 @@ _PROFILER_PIDS = ("Spans", "Traces", "")
 _PROFILER_MARKS = ("Iteration Start", "Record Window End")
 
 
-def assemble(decoded: Decoded, label: str) -> Trace:
+Settled = Callable[[str, Array], None]
+"""Told of a column, by its name in `store.arrays_of`, as soon as nothing changes it any more."""
+
+
+def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, column: None) -> Trace:
     """Everything that the file says, as a Trace.
 
     Consumes `decoded.events`: its columns are changed on the way and gone afterwards. Never fails for what a
@@ -49,19 +53,35 @@ def assemble(decoded: Decoded, label: str) -> Trace:
     del order, ordinals
     event_of = np.full(len(events), -1, np.int32)
     event_of[ordinal] = np.arange(len(ordinal), dtype=np.int32)
-
     start, duration = events.time[ordinal], events.duration[ordinal]
-    first = np.searchsorted(lane, np.arange(len(places) + 1)).astype(np.int64)
-    flat = np.array([place.role in _FLAT for place in places], np.bool_)
-    nested = nesting.nest(first, flat, start, duration)
-    forward, backward = links.forward_backward(events, event_of, lane, first, start, duration, nested.parent)
+    name, category, correlation = events.name[ordinal], events.category[ordinal], events.correlation[ordinal]
+    work_order, work_first = links.by_launch(launch)
+    columns: dict[str, Array] = {"start": start, "duration": duration, "name": name, "category": category}
+    columns |= {"correlation": correlation, "kind": kind, "ordinal": ordinal}
+    columns |= {"links.launch_of": launch, "links.work_order": work_order, "links.work_first": work_first}
+    for column, array in columns.items():
+        settled(column, array)
+
     memory = _memory(events, drawing, places)
     series += counters.memory_series(memory) if memory is not None else []
     args = _sparse(events, event_of, drawing)
+    for arg, sparse in args.items():
+        settled(f"args.{arg}.events", sparse.events)
+        settled(f"args.{arg}.values", sparse.values)
     counts = ledger.counts(decoded, drawing, facts.by_category(events, drawing))
-    name, category, correlation = events.name[ordinal], events.category[ordinal], events.correlation[ordinal]
+    del drawing
+    events.duration = events.correlation = np.zeros(0, np.int64)  # what follows needs the room
+
+    first = np.searchsorted(lane, np.arange(len(places) + 1)).astype(np.int64)
+    flat = np.array([place.role in _FLAT for place in places], np.bool_)
+    nested = nesting.nest(first, flat, start, duration)
+    settled("row", nested.row)
+    settled("parent", nested.parent)
+    self_duration = nesting.self_durations(nested, start, duration)
+    settled("self_duration", self_duration)
+    forward, backward = links.forward_backward(events, event_of, lane, first, start, duration, nested.parent)
     _let_go(events)
-    del event_of, drawing
+    del event_of
 
     devices = facts.devices(decoded.header)
     device_names = {d["id"]: str(d.get("name") or "") for d in devices if isinstance(d.get("id"), int)}
@@ -70,8 +90,9 @@ def assemble(decoded: Decoded, label: str) -> Trace:
     )
     own = int(first[rows.profiler_first(places)])
     lane[own:] += len(series)  # the profiler's lanes stand behind the counters'
+    settled("lane", lane)
     row_order, row_first = rows.row_order(lanes, lane, nested.row)
-    work_order, work_first = links.by_launch(launch)
+    settled("row_order", row_order)
     rank, world_size = facts.distributed(decoded.header)
     return Trace(
         label=label,
@@ -86,7 +107,7 @@ def assemble(decoded: Decoded, label: str) -> Trace:
         lane=lane,
         row=nested.row,
         parent=nested.parent,
-        self_duration=nesting.self_durations(nested, start, duration),
+        self_duration=self_duration,
         correlation=correlation,
         ordinal=ordinal,
         names=events.names,
@@ -189,7 +210,7 @@ def _let_go(events: RawEvents) -> None:
     events.phase, events.category = nothing.astype(np.uint8), nothing.astype(np.uint16)
     events.time = events.duration = events.correlation = nothing
     events.name = events.track = events.id = nothing.astype(np.int32)
-    events.args, events.counters = {}, []
+    events.args, events.counters, events.ids = {}, [], []
 
 
 def _lane_of_each(

@@ -157,7 +157,7 @@ def build(spec: str, folder: Path, report: Report, ask: bool = False) -> Built:
     from tui.trace.assemble import assemble
     from tui.trace.kineto import read
     from tui.trace.source import open_source
-    from tui.trace.store import save
+    from tui.trace.store import Storing
 
     latest = Progress("reading")
     if elsewhere(spec) and not ask:
@@ -176,10 +176,11 @@ def build(spec: str, folder: Path, report: Report, ask: bool = False) -> Built:
             return Built(source.identity, kept=True)
         decoded = read(source, folder, reading)
         report(replace(latest, phase="arranging"))
-        trace = assemble(decoded, spec)
-        del decoded
-        report(replace(latest, phase="storing"))
-        save(trace, folder)
+        with Storing(folder) as storing:
+            trace = assemble(decoded, spec, storing.add)
+            del decoded
+            report(replace(latest, phase="storing"))
+            storing.finish(trace)
     return Built(None if source.cut else source.identity)
 
 
