@@ -22,6 +22,7 @@ from textual.widgets import OptionList
 from tests import sshd
 from tests.ranks import late_rank
 from tests.terminal import Terminal
+from tests.trace.reading import same
 from tui.app import TorchprofApp
 from tui.cli import main
 from tui.screens.start import StartScreen
@@ -92,9 +93,7 @@ def same_as_here(trace: Trace, files: list[Path]) -> None:
     """The oracle: the same files, opened from this disk."""
     opening = named([str(file) for file in files]).opening(cache=False)
     here = asyncio.run(opening.trace(lambda _: None))
-    for column in ("start", "duration", "lane", "row", "parent", "self_duration"):
-        np.testing.assert_array_equal(getattr(trace, column), getattr(here, column))
-    assert trace.names == here.names
+    same(trace, here)
     assert trace.ranks is not None
     assert here.ranks is not None
     np.testing.assert_array_equal(trace.ranks.meetings.events, here.ranks.meetings.events)
