@@ -117,6 +117,12 @@ def test_an_address_with_user_and_port(server: sshd.Sshd) -> None:
     assert read(open_source(spec)) == TEXT
 
 
+def test_an_address_of_the_sixth_version(server: sshd.Sshd) -> None:
+    if not server.has_ipv6:
+        pytest.skip("this machine has no ::1")
+    assert read(open_source(f"ssh://{server.user}@[::1]:{server.port}{server.home}/trace.json.gz")) == TEXT
+
+
 def test_through_a_host_in_between(server: sshd.Sshd) -> None:
     logins = server.logins
     assert read(open_source(f"behind:{server.home}/trace.json.gz")) == TEXT
@@ -143,6 +149,13 @@ def test_files_that_cannot_be_read(server: sshd.Sshd) -> None:
     hidden.write_bytes(TEXT[:1000])
     hidden.chmod(0)
     assert refusal(f"nobody:{hidden}") == "no permission to read it there"
+    (server.home / "dangling.json").symlink_to("nowhere")
+    assert refusal(f"shared:{server.home}/dangling.json") == "no such file there"
+    closed = server.home / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "t.json").touch()
+    for below in ("", "/", "/t.json"):
+        assert refusal(f"nobody:{closed}{below}") == "no permission to read it there"
 
 
 @pytest.mark.parametrize(
@@ -151,6 +164,9 @@ def test_files_that_cannot_be_read(server: sshd.Sshd) -> None:
         ("nokey", "nokey let nobody in (it takes: publickey), and there is no terminal to ask on"),
         ("unknown", "the host key of unknown is not known yet; ssh unknown in a terminal asks about it"),
         ("changed", "the host key of changed is not the one that ssh knows; ssh changed tells more"),
+        ("silent", "silent does not answer: the connection timed out"),
+        ("behind_nowhere", "your ssh configuration leads to nowhere.invalid, which is no host"),
+        ("behind_nothing", "what your ssh configuration connects through (ProxyJump, ProxyCommand) ended"),
         ("refusing", "refused the connection: no ssh server listens there"),
         ("sftponly", "sftponly did not run what ssh asked it to (This service allows sftp connections only.)"),
     ],

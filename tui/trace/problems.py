@@ -18,6 +18,8 @@ BAD_DURATION = "bad duration"  # the same for dur: the entry has no duration
 ROUNDED_TIME = "rounded time"  # a ts whose digits could not be matched to its entry: a double's precision is left
 TOO_MANY_CATEGORIES = "too many categories"  # beyond 65,535 distinct ones an entry's category is ""
 
+LOST_RANK = "rank not opened"  # of several ranks one that is missing, or no trace; the others are there
+
 REPAIRED_BACKSLASH = "repaired: backslash"  # Windows paths written without escaping
 REPAIRED_CONTROL = "repaired: control character"  # raw bytes below 0x20 in a string
 REPAIRED_ENCODING = "repaired: not UTF-8"  # such bytes read as \xNN
