@@ -35,7 +35,9 @@ class Sshd:
         self.home.mkdir()
         self.port = _free_port()
         self.user = getpass.getuser()
+        self.has_ipv6 = _has_ipv6()
         self._log = folder / "sshd.log"
+        self._silent = socket.create_server(("127.0.0.1", 0))  # takes connections, and says nothing
         self._sockets = Path(tempfile.mkdtemp(prefix="tt", dir="/tmp"))  # a socket's path is short, or ssh refuses
         self._write()
 
@@ -58,6 +60,7 @@ class Sshd:
         subprocess.run([self.folder / "bin" / "ssh", "-q", "-O", "exit", "shared"], check=False, capture_output=True)
         self._process.terminate()
         self._process.wait()
+        self._silent.close()
         shutil.rmtree(self._sockets)
 
     @property
@@ -118,10 +121,16 @@ class Sshd:
         config += [
             self._host("shared", key, f"ControlMaster auto\n ControlPath {socket_path}\n ControlPersist 60"),
             self._host("locked", self._locked()),
+            self._host("locked_once", folder / "locked.key", f"ControlMaster auto\n ControlPath {self._sockets / 'o'}"),
+            self._host("session", key, f"ControlMaster auto\n ControlPath {self._sockets / 'e'}"),
             self._host("behind", key, "ProxyJump box"),
             self._host("nokey", folder / "stranger.key"),
             self._host("unknown", key, "UserKnownHostsFile /dev/null"),
             self._host("changed", key, f"UserKnownHostsFile {folder / 'other_known'}"),
+            self._host("silent", key, f"Port {self._silent.getsockname()[1]}\n ConnectTimeout 1"),
+            self._host("behind_nowhere", key, "ProxyJump nowhere.invalid"),
+            self._host("behind_nothing", key, "ProxyCommand false"),
+            self._host("::1", key, "HostName ::1"),
             self._host("refusing", key, f"Port {_free_port()}"),
             self._host("otherport", key, "Port 1"),
             self._host("configured", key, "RemoteCommand echo mine\n LocalForward 1 localhost:1\n RequestTTY force"),
@@ -130,9 +139,10 @@ class Sshd:
         (folder / "ssh_config").write_text("\n".join(config))
         for known, key_name in (("known", "host_key"), ("other_known", "other_host_key")):
             public = " ".join((folder / f"{key_name}.key.pub").read_text().split()[:2])
-            (folder / known).write_text(f"[127.0.0.1]:{self.port} {public}\n")
+            (folder / known).write_text(f"[127.0.0.1]:{self.port},[::1]:{self.port} {public}\n")
+        ipv6 = "ListenAddress ::1\n" if self.has_ipv6 else ""
         (folder / "sshd_config").write_text(
-            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {folder}/host_key.key\n"
+            f"Port {self.port}\nListenAddress 127.0.0.1\n{ipv6}HostKey {folder}/host_key.key\n"
             f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\nPidFile none\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100\n"
         )
@@ -177,6 +187,15 @@ def _key(path: Path) -> str:
     file = path.with_name(f"{path.name}.key")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(file)], check=True)
     return file.with_suffix(".key.pub").read_text().strip()
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
 
 
 def _free_port() -> int:

@@ -139,4 +139,13 @@ def test_wrong_calls_are_one_line(folder: Path, capsys: pytest.CaptureFixture[st
     assert "are both of rank 1" in refused(capsys, "info", folder)
     one.write_text('{"traceEvents": 5}')
     (folder / "rank9.json").unlink()
-    assert "rank1.json" in refused(capsys, "info", *sorted(folder.glob("*.json")))
+    files = sorted(folder.glob("*.json"))
+    status, out, err = run(capsys, "info", "--json", *files)
+    assert (status, err.count("\n")) == (0, 1)
+    assert err.startswith(f"torchprof-tui: left out, rank 1: {one}: not a trace")
+    told = json.loads(out)
+    assert [rank["rank"] for rank in told["ranks"]] == [0, 2]
+    assert [(lost["rank"], lost["file"]) for lost in told["lost_ranks"]] == [(1, str(one))]
+    for file in files:
+        file.write_text('{"traceEvents": 5}')
+    assert "(and 2 more that could not be opened)" in refused(capsys, "info", *files)

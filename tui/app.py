@@ -29,7 +29,6 @@ from tui.screens.loading import LoadingScreen
 from tui.specs import named
 from tui.themes import THEMES
 from tui.trace.cache import prune
-from tui.trace.opening import Opening
 
 if TYPE_CHECKING:
     from tui.runs.request import Request
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from tui.screens.run import RunScreen
     from tui.screens.running import RunningScreen
     from tui.screens.start import StartScreen
-    from tui.trace.opening_ranks import RanksOpening
+    from tui.specs import AnyOpening
     from tui.trace.remote import Listed
 
 YOUNG_OBJECTS = 2_000
@@ -59,7 +58,7 @@ class TorchprofApp(App[None]):
 
     def __init__(
         self,
-        opening: Opening | RanksOpening | None = None,
+        opening: AnyOpening | None = None,
         *,
         theme: str = "dark",
         cache: bool = True,
@@ -73,7 +72,7 @@ class TorchprofApp(App[None]):
         self.failure: str | None = None
         self.explored = asyncio.Event()  # set when lanes are on screen, or never will be
         self._first = opening
-        self._shown: Opening | RanksOpening | None = None
+        self._shown: AnyOpening | None = None
         self._cache = cache
         self._at = at
         self._replaced = False  # whether there was a trace before the one that is shown
@@ -97,7 +96,7 @@ class TorchprofApp(App[None]):
             self.push_screen(_start_screen(over=self._shown is not None))
 
     def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
-        self._open(message.spec)
+        self._open(message.spec, *message.more)
 
     def on_start_screen_left(self) -> None:
         self.pop_screen()
@@ -113,12 +112,12 @@ class TorchprofApp(App[None]):
             return
         await self.push_screen(self._loading(opening))
 
-    def _started(self, specs: tuple[str, ...]) -> Opening | RanksOpening:
+    def _started(self, specs: tuple[str, ...]) -> AnyOpening:
         opening = named(specs).opening(cache=self._cache)
         opening.start()
         return opening
 
-    def _loading(self, opening: Opening | RanksOpening) -> LoadingScreen:
+    def _loading(self, opening: AnyOpening) -> LoadingScreen:
         return LoadingScreen(opening, prepare=_import_explorer)
 
     async def on_loading_screen_opened(self, message: LoadingScreen.Opened) -> None:

@@ -28,7 +28,6 @@ class EventPicked(Message):
 
     event: int  # -1: no event there
     lane: int  # -1: not on a lane
-    at: float
 
 
 @dataclass

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 from tui.trace.opening import Opening
 from tui.trace.rank_files import NotRanksError, RankFile, expand, ranks
-from tui.trace.remote import is_url, remote
+from tui.trace.remote import elsewhere, is_pattern, is_url, remote
 
 if TYPE_CHECKING:
+    from tui.trace.opening_elsewhere import ElsewhereOpening
     from tui.trace.opening_ranks import RanksOpening
+
+    AnyOpening = Opening | RanksOpening | ElsewhereOpening
 
 SAMPLE = "sample:"
 FILE_URL = "file://"
@@ -21,7 +24,8 @@ FILE_URL = "file://"
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What the user named: one trace at `path`, or where there are `files`, these ranks of one run.
+    """What the user named: one trace at `path`; where there are `files`, these ranks of one run; where there are
+    `names`, what their hosts have to say first.
 
     `label` is what they called it. `spec` opens it again, "" where no single name does.
     """
@@ -30,9 +34,14 @@ class Named:
     label: str
     spec: str
     files: tuple[RankFile, ...] = ()
+    names: tuple[str, ...] = ()
 
-    def opening(self, cache: bool = True, stdin: int | None = None, ask: bool = False) -> Opening | RanksOpening:
-        """On its way in; `stdin` and `ask` as `Opening` takes them, for one trace."""
+    def opening(self, cache: bool = True, stdin: int | None = None, ask: bool = False) -> AnyOpening:
+        """On its way in; `stdin` and `ask` as `Opening` takes them: for one trace, `ask` also for `names`."""
+        if self.names:
+            from tui.trace.opening_elsewhere import ElsewhereOpening
+
+            return ElsewhereOpening(self.names, self.label, self.spec, cache, ask)
         if self.files:
             from tui.trace.opening_ranks import RanksOpening  # with an event loop, which one trace begins without
 
@@ -48,19 +57,37 @@ def named(specs: Sequence[str]) -> Named:
         paths = [path for spec in from_specs for path in expand(spec)]
         for path in paths:
             check(path)
+        if _to_be_asked(paths):
+            if "-" in paths:
+                raise NotRanksError("-: stdin is one trace; the ranks of a run are files")
+            label = specs[0] if len(specs) == 1 else _together(paths)
+            return Named(paths[0], label, from_specs[0] if len(specs) == 1 else "", (), tuple(paths))
         if len(paths) == 1:
             label = specs[0] if paths == from_specs else paths[0]
             return Named(paths[0], label, paths[0])
         if "-" in paths:
             raise NotRanksError("-: stdin is one trace; the ranks of a run are files")
         files = tuple(ranks(paths, specs[0] if len(specs) == 1 else ""))
-    except NotRanksError as error:
+    except ValueError as error:  # NotRanksError, an address that is none, or TraceError itself
         from tui.trace.source import TraceError
 
+        if isinstance(error, TraceError):
+            raise
         raise TraceError(str(error)) from error
     if len(specs) == 1:
         return Named(files[0].spec, specs[0], from_specs[0] if os.path.isdir(from_specs[0]) else "", files)
     return Named(files[0].spec, os.path.commonpath(paths) if _beside(paths) else files[0].spec, "", files)
+
+
+def _to_be_asked(paths: Sequence[str]) -> bool:
+    """Whether other hosts have to say what these are, before it is known what to open."""
+    return any(elsewhere(path) and (len(paths) > 1 or is_pattern(path)) for path in paths)
+
+
+def _together(paths: Sequence[str]) -> str:
+    """The folder or the host that all lie in, as the user names it; the first of them where there is none."""
+    folders = {path[: max(path.rfind("/"), path.rfind(":") + 1)] for path in paths}
+    return folders.pop() if len(folders) == 1 and "" not in folders else paths[0]
 
 
 def _beside(paths: Sequence[str]) -> bool:

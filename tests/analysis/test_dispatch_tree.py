@@ -132,7 +132,10 @@ def test_what_is_listed(data: st.DataObject) -> None:
         above = int(tree.parent[node])
         return [] if above < 0 else [above, *ancestors(above)]
 
-    listed = [node for node in range(len(tree)) if not any(closed[above] for above in ancestors(node))]
+    every = range(len(tree))
+    listed = [node for node in every if not any(closed[above] for above in ancestors(node))]
     assert tree.visible(closed).tolist() == listed
     leads = {node for match in np.flatnonzero(matching) for node in (int(match), *ancestors(int(match)))}
-    assert tree.visible(closed, matching).tolist() == sorted(leads)
+    assert tree.visible(closed, matching).tolist() == sorted(leads.intersection(listed))
+    within = [sum(node == each or node in ancestors(each) for each in np.flatnonzero(matching)) for node in every]
+    assert tree.within(matching).tolist() == within

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.build import cpu, gpu_annotation, kernel, memcpy, memset, sync, trace
-from tui.analysis.gpu_time import busy, busy_by_device, busy_fraction, busy_ns_by_device, devices
+from tests.trace.test_meetings import merged
+from tui.analysis.gpu_time import busy, busy_by_device, busy_fraction, busy_ns_by_device, busy_of_ranks, devices
 from tui.analysis.intervals import NOTHING, Intervals, union
 from tui.trace.kinds import GPU_WORK
 from tui.trace.loader import load
@@ -115,6 +117,23 @@ def test_the_total_of_each_device() -> None:
         memcpy("Memcpy DtoD (Device -> Device)", 3, 4, device=1),
     )
     assert busy_ns_by_device(made_trace) == {0: 16_000, 1: 4_000}
+
+
+def test_how_busy_each_rank_was_is_of_its_own_time(tmp_path: Path) -> None:
+    def rank(number: int, *kernels: tuple[float, float]) -> Path:
+        path = tmp_path / f"rank{number}.json"
+        work = [kernel(f"k{at}", at, taken) for at, taken in kernels]
+        header = {"distributedInfo": {"rank": number, "world_size": 2}, "baseTimeNanoseconds": 10**18}
+        entries = [cpu("train", 100 * number, 100), *work]
+        path.write_text(json.dumps({**header, "traceEvents": entries}))
+        return path
+
+    whole = merged([rank(0, (0, 25), (50, 25)), rank(1, (150, 30))])
+    assert whole.ranks is not None
+    shares = busy_of_ranks(whole, busy_by_device(whole))
+    assert [shares[each.own_lane] for each in whole.ranks.all] == [pytest.approx(0.5), pytest.approx(0.3)]
+    alone = trace(cpu("a", 0, 5), kernel("k", 0, 5))
+    assert busy_of_ranks(alone, busy_by_device(alone)) == {}
 
 
 SHARED = Path(__file__).resolve().parents[2] / "../shared/traces"

@@ -38,7 +38,7 @@ async def test_the_chain_is_walked_and_the_lanes_move_along() -> None:
         assert places == sorted(places)
         await pilot.press("down", "down")
         assert screen.walk.selected == gemm
-        assert screen._timeline.lit.tolist() == sorted(screen.query_one(ChainPanel).chain.events.tolist())  # type: ignore[union-attr]
+        assert screen._view.timeline.lit.tolist() == sorted(screen.query_one(ChainPanel).chain.events.tolist())  # type: ignore[union-attr]
         await pilot.press("down")
         assert screen.walk.selected == gemm
         assert "the end of the chain" in text_of(screen)

@@ -48,18 +48,18 @@ async def test_it_says_what_fires_and_marks_it() -> None:
         assert shown.event(screen.walk.selected).name == "ProfilerStep#0"
         assert "first-step-wide: 1 of" in text_of(screen)
         await pilot.press("tab", "escape")
-        assert screen._gutter._flagged == frozenset()
+        assert screen._view.gutter._flagged == frozenset()
 
 
 async def test_a_click_on_its_tab_marks_as_the_key_does() -> None:
     async with explorer(uneven(), (140, 48)) as (screen, pilot):
         await settled(pilot)
-        assert screen._gutter._flagged == frozenset()
+        assert screen._view.gutter._flagged == frozenset()
         tabs = screen._dock.query_one(Tabs)
         await pilot.click(tabs, offset=(tabs.paint(0, 140).text.index("cheatsheet"), 0))
-        assert screen._gutter._flagged == {0}
+        assert screen._view.gutter._flagged == {0}
         await pilot.click(tabs, offset=(3, 0))
-        assert screen._gutter._flagged == frozenset()
+        assert screen._view.gutter._flagged == frozenset()
 
 
 async def test_it_follows_the_screen_and_the_selection() -> None:

@@ -55,17 +55,17 @@ async def test_keys_that_move() -> None:
         ("a", lambda w: w.viewport.t0 == w.viewport.limits[0]),
         ("D", lambda w: 0.45 < (w.viewport.t0 - w.viewport.limits[0]) / w.viewport.span < 0.55),
         ("end", lambda w: w.viewport.t1 == w.viewport.limits[1]),
-        ("space", lambda w: w.arrangement.folded == {0}),
-        ("space", lambda w: not w.arrangement.folded),
-        ("p", lambda w: w.arrangement.pinned == (0,) and w.lines.pinned[0].content is Content.ROW),
-        ("p", lambda w: w.arrangement.pinned == ()),
+        ("space", lambda w: w.lanes.arrangement.folded == {0}),
+        ("space", lambda w: not w.lanes.arrangement.folded),
+        ("p", lambda w: w.lanes.arrangement.pinned == (0,) and w.lanes.lines.pinned[0].content is Content.ROW),
+        ("p", lambda w: w.lanes.arrangement.pinned == ()),
         ("m", lambda w: w.mark is not None and w.mark.live and w.mark.start == 120_000),
         ("right", lambda w: w.mark is not None and w.mark.end == 190_000),
         ("m", lambda w: w.mark is not None and not w.mark.live),
         ("escape", lambda w: w.mark is None and selected(w) == "aten::add"),
         ("escape", lambda w: w.selected == -1),
-        ("h", lambda w: w.arrangement.hidden == {0} and w.lane == 1),
-        ("H", lambda w: not w.arrangement.hidden),
+        ("h", lambda w: w.lanes.arrangement.hidden == {0} and w.lane == 1),
+        ("H", lambda w: not w.lanes.arrangement.hidden),
     ]
     async with explorer(shown, (120, 40)) as (screen, pilot):
         for number, (key, holds) in enumerate(moves):
@@ -88,7 +88,7 @@ async def test_searching() -> None:
         await pilot.press("n", "n", "N")
         assert "mm: 2/4" in text_of(screen)
         await pilot.press("/", "escape")
-        assert screen.walk.found is None
+        assert screen.walk.search.found is None
         assert not screen.has_class("asking")
         await pilot.press("/", *"/^g.*m$/", "enter")
         assert selected(screen.walk) == "gemm"
@@ -149,7 +149,7 @@ async def test_panels() -> None:
         await pilot.press("i")
         await pilot.pause()
         assert "details]" not in text_of(screen)
-        assert screen.walk.height > 30
+        assert screen.walk.lanes.height > 30
         await pilot.press("i")
         await pilot.pause()
         assert "[details]" in text_of(screen)
@@ -218,7 +218,7 @@ async def test_the_palette_offers_what_the_keys_do() -> None:
         await pilot.press(*"fold all")
         await until(pilot, lambda: "fold all lanes" in _screen_text(screen))
         await pilot.press("enter")
-        await until(pilot, lambda: bool(screen.walk.arrangement.folded))
+        await until(pilot, lambda: bool(screen.walk.lanes.arrangement.folded))
 
 
 def _screen_text(screen: ExplorerScreen) -> str:

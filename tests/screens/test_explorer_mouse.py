@@ -56,6 +56,6 @@ async def test_mouse() -> None:
 
         gutter = screen.query_one(Gutter)
         await pilot.click(gutter, offset=(3, 1))
-        assert walk.arrangement.folded == {0}
+        assert walk.lanes.arrangement.folded == {0}
         await pilot.click(gutter, offset=(3, 0))  # the heading: all lanes under it, folded already
-        assert not walk.arrangement.folded
+        assert not walk.lanes.arrangement.folded

@@ -37,7 +37,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 def contents(screen: ExplorerScreen) -> list[tuple[Content, str]]:
     """Each line of the lanes, with the label of its lane."""
-    return [(line.content, screen.trace.lanes[line.lane].label) for line in screen.walk.lines.body]
+    return [(line.content, screen.trace.lanes[line.lane].label) for line in screen.walk.lanes.lines.body]
 
 
 async def test_a_line_each_until_opened(shown: Trace) -> None:
@@ -68,11 +68,11 @@ async def test_walking_from_rank_to_rank(shown: Trace) -> None:
             assert event.lane.rank == number
             assert event.lane.role is Role.STREAM
             assert screen.walk.rank() is shown.ranks.all[number]
-            assert screen.walk.lines.place(int(shown.lane[screen.walk.selected]), 0) == number
+            assert screen.walk.lanes.lines.place(int(shown.lane[screen.walk.selected]), 0) == number
         await settled(pilot)
         assert "rank 2: " in text_of(screen)
         assert "rank 2 whole trace" in screen._inspection.cheatsheet.text()
-        assert screen._ruler._steps is shown.ranks.all[2].steps
+        assert screen._view.ruler._steps is shown.ranks.all[2].steps
         await pilot.press("}")
         step = screen.trace.event(screen.walk.selected)
         assert (step.name[:12], step.lane.rank) == ("ProfilerStep", 2)
@@ -92,23 +92,23 @@ async def test_an_event_in_a_folded_rank_is_drawn_in_its_line(shown: Trace) -> N
         event = screen.walk.selected
         assert screen.trace.event(event).name == "c10d::allreduce_"
         rank = screen.trace.event(event).lane.rank
-        assert screen._timeline.lines_of([event]) == [rank]
+        assert screen._view.timeline.lines_of([event]) == [rank]
         await pilot.pause()
-        line = text_of(screen).splitlines()[screen._timeline.region.y + int(rank or 0)]
+        line = text_of(screen).splitlines()[screen._view.timeline.region.y + int(rank or 0)]
         assert "◆" in line
         await pilot.press("space")  # its rank opens, and it lies on its own lane
         assert (Content.ROW, screen.trace.event(event).lane.label) in contents(screen)
-        assert len(screen._timeline.lines_of([event])) == 1
+        assert len(screen._view.timeline.lines_of([event])) == 1
 
 
 async def test_a_click_opens_a_rank_and_picks_an_event(shown: Trace) -> None:
     async with explorer(shown, (120, 40)) as (screen, pilot):
-        await pilot.click(screen._gutter, offset=Offset(3, 1))
+        await pilot.click(screen._view.gutter, offset=Offset(3, 1))
         assert (Content.RANK, "rank 1") in contents(screen)
         assert any(content is Content.ROW for content, _ in contents(screen))
-        await pilot.click(screen._gutter, offset=Offset(3, 1))
+        await pilot.click(screen._view.gutter, offset=Offset(3, 1))
         assert len(contents(screen)) == 3
-        drawn = screen._timeline
+        drawn = screen._view.timeline
         place = next(x for x in range(drawn.size.width) if drawn.event_at(x, 2) >= 0)
         await pilot.click(drawn, offset=Offset(place, 2))
         assert screen.trace.event(screen.walk.selected).lane.rank == 2
@@ -160,9 +160,10 @@ async def test_the_table_is_of_the_rank_looked_at(shown: Trace) -> None:
         await pilot.press("shift+tab", "shift+tab")
         await until(pilot, lambda: table._made is not None and table._made.sheet.title == "Arrivals")
         await settled(pilot)
-        assert len(table._order) == 6
-        sheet = table._sheet
-        first = table._order[0]
+        assert len(table._listing.order) == 6
+        assert table._made is not None
+        sheet = table._made.sheet
+        first = table._listing.order[0]
         assert sheet.columns["last_rank"][first] == 1
         await pilot.press("enter")
         await pilot.pause()

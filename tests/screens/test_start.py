@@ -17,6 +17,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
 from sample_traces import SAMPLES, find
+from tests.ranks import late_rank
 from tui import nearby, recent
 from tui.app import TorchprofApp
 from tui.screens.guide import GUIDE
@@ -103,6 +104,21 @@ async def test_traces_in_the_folder_are_found(alone: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: any("mine.pt.trace.json.gz" in line for line in options(app)))
         assert not any("config.json" in line for line in options(app))
+
+
+async def test_the_ranks_in_the_folder_open_as_one(alone: Path) -> None:
+    (alone / "ddp").mkdir()
+    late_rank(3).write(alone / "ddp")
+    shutil.copy(SAMPLE, alone / "other.json.gz")
+    app = TorchprofApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: any("all 3 ranks" in line for line in options(app)))
+        row = next(k for k, line in enumerate(options(app)) if "all 3 ranks" in line)
+        assert options(app)[row].split()[0] == "ddp/rank*.json"
+        app.screen.query_one(OptionList).highlighted = row
+        await pilot.press("enter")
+        await until(pilot, lambda: explored(app))
+        assert [rank.number for rank in app.screen.trace.ranks.all] == [0, 1, 2]
 
 
 async def test_a_path_is_typed_and_completed(alone: Path) -> None:

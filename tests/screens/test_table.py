@@ -29,7 +29,7 @@ def text(screen: TableScreen) -> str:
 
 def listed(screen: TableScreen) -> list[str]:
     assert screen._made is not None
-    return [str(screen._made.sheet.columns["name"][row]) for row in screen._order.tolist()]
+    return [str(screen._made.sheet.columns["name"][row]) for row in screen._listing.order.tolist()]
 
 
 async def opened(screen: ExplorerScreen, pilot: Pilot[None]) -> TableScreen:
@@ -51,16 +51,16 @@ async def test_it_sums_up_and_sorts_by_any_column() -> None:
         assert "Self CPU time total" in said
         names = {field.key for field in table._made.sheet.fields}  # type: ignore[union-attr]
         for _ in names:
-            key = table._sort["profiler table"]
-            column = [table._made.sheet.columns[key][row] for row in table._order.tolist()]  # type: ignore[union-attr]
+            key = table._listing.key
+            column = [table._made.sheet.columns[key][row] for row in table._listing.order.tolist()]  # type: ignore[union-attr]
             if key not in ("name", "device"):
                 known = [value for value in column if value == value]
                 assert known == sorted(known, reverse=True), key
             await pilot.press("right")
         await pilot.press("r")
         await settled(pilot)
-        key = table._sort["profiler table"]
-        values = [float(table._made.sheet.columns[key][row]) for row in table._order.tolist()]  # type: ignore[union-attr]
+        key = table._listing.key
+        values = [float(table._made.sheet.columns[key][row]) for row in table._listing.order.tolist()]  # type: ignore[union-attr]
         known = [value for value in values if value == value]
         assert known == sorted(known)
 
@@ -100,7 +100,7 @@ async def test_scopes_groups_and_tabs() -> None:
     async with explorer(shown, (160, 40)) as (screen, pilot):
         await pilot.press("right", "f")
         table = await opened(screen, pilot)
-        labels = [label for label, _ in table._scopes]
+        labels = [scope.label for scope in table._scopes]
         assert labels[0] == "whole trace"
         assert "ProfilerStep#1" in labels
         calls = dict(zip(listed(table), _calls(table), strict=True))
@@ -120,7 +120,7 @@ async def test_scopes_groups_and_tabs() -> None:
 
 def _calls(table: TableScreen) -> list[int]:
     assert table._made is not None
-    return [int(table._made.sheet.columns["calls"][row]) for row in table._order.tolist()]
+    return [int(table._made.sheet.columns["calls"][row]) for row in table._listing.order.tolist()]
 
 
 async def test_what_was_not_recorded_says_how_to_record_it() -> None:

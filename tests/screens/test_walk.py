@@ -221,28 +221,28 @@ class TestTime:
 
 class TestSearch:
     def test_next_goes_around(self, walk: Walk, shown: Trace) -> None:
-        assert walk.search("MM".lower()) == ""
+        assert walk.search.look_for("MM".lower()) == ""
         places = []
         for _ in range(5):
             walk.to_found(True)
-            places.append((name_of(walk), walk.found_place()))
+            places.append((name_of(walk), walk.search.place_of(walk.selected)))
         assert places == [("aten::mm", 1), ("gemm", 2), ("aten::mm", 3), ("gemm", 4), ("aten::mm", 1)]
         walk.to_found(False)
-        assert walk.found_place() == 4
+        assert walk.search.place_of(walk.selected) == 4
 
     def test_what_is_wrong_is_said(self, walk: Walk) -> None:
-        assert "not a regular expression" in walk.search("/(/")
-        assert walk.found is None
-        walk.search("nowhere")
+        assert "not a regular expression" in walk.search.look_for("/(/")
+        assert walk.search.found is None
+        walk.search.look_for("nowhere")
         assert "is in no name" in walk.to_found(True)
         assert "/ searches" in Walk(walk.trace).to_found(True)
 
     def test_found_in_a_hidden_lane_shows_it_again(self, walk: Walk, shown: Trace) -> None:
         walk.hide(1)
-        walk.search("gemm")
+        walk.search.look_for("gemm")
         walk.to_found(True)
         assert name_of(walk) == "gemm"
-        assert not walk.arrangement.hidden
+        assert not walk.lanes.arrangement.hidden
 
 
 class TestMark:
@@ -277,7 +277,7 @@ class TestMark:
 
     def test_clear_takes_one_thing_at_a_time(self, walk: Walk, shown: Trace) -> None:
         walk.select(event_of(shown, "gemm"))
-        walk.search("mm")
+        walk.search.look_for("mm")
         walk.toggle_mark()
         assert [walk.clear() for _ in range(4)] == ["mark cleared", "search cleared", "selection cleared", ""]
 
@@ -285,20 +285,20 @@ class TestMark:
 class TestLanes:
     def test_fold_shows_one_line_and_keeps_the_selection_in_place(self, walk: Walk, shown: Trace) -> None:
         walk.select(event_of(shown, "cudaLaunchKernel"))
-        before = len(walk.lines.body)
+        before = len(walk.lanes.lines.body)
         walk.fold((0,))
-        assert len(walk.lines.body) == before - 3
-        assert walk.lines.place(0, 3) == walk.lines.place(0, 0)
+        assert len(walk.lanes.lines.body) == before - 3
+        assert walk.lanes.lines.place(0, 3) == walk.lanes.lines.place(0, 0)
         walk.fold((0,))
-        assert len(walk.lines.body) == before
+        assert len(walk.lanes.lines.body) == before
 
     def test_pinned_lanes_stay_on_top(self, walk: Walk) -> None:
         walk.pin(1)
-        window = walk.lines.window(3, 6)
+        window = walk.lanes.lines.window(3, 6)
         assert [line.content for line in window[:2]] == [Content.ROW, Content.RULE]
         assert window[0].lane == 1
         walk.pin(1)
-        assert not walk.lines.pinned
+        assert not walk.lanes.lines.pinned
 
     def test_hide_moves_on_and_the_last_lane_stays(self, walk: Walk, shown: Trace) -> None:
         walk.select(event_of(shown, "gemm"))
@@ -312,10 +312,10 @@ class TestLanes:
         deep = [cpu(f"f{depth}", depth, 100 - 2 * depth) for depth in range(30)]
         walk = Walk(trace(*deep, kernel("k", 5, 5)), width=80, height=12)
         walk.settle()
-        assert [line.lane for line in walk.lines.pinned] == [1]
+        assert [line.lane for line in walk.lanes.lines.pinned] == [1]
         roomy = Walk(trace(*deep, kernel("k", 5, 5)), width=80, height=60)
         roomy.settle()
-        assert not roomy.lines.pinned
+        assert not roomy.lanes.lines.pinned
 
     def test_the_selection_is_scrolled_into_sight(self) -> None:
         deep = [cpu(f"f{depth}", depth, 100 - 2 * depth) for depth in range(30)]
@@ -325,9 +325,9 @@ class TestLanes:
             event = event_of(shown, name)
             walk.select(event)
             place = (int(shown.lane[event]), int(shown.row[event]))
-            assert walk.lines.line_on_screen(*place, walk.top, walk.height) is not None, name
+            assert walk.lanes.lines.line_on_screen(*place, walk.lanes.top, walk.lanes.height) is not None, name
         walk.resize(80, 4)
-        assert walk.lines.line_on_screen(1, 0, walk.top, walk.height) is not None
+        assert walk.lanes.lines.line_on_screen(1, 0, walk.lanes.top, walk.lanes.height) is not None
 
 
 def test_an_empty_trace_answers_every_move() -> None:
@@ -347,8 +347,8 @@ def test_an_empty_trace_answers_every_move() -> None:
         lambda: walk.step(True),
         lambda: walk.zoom(5),
         lambda: walk.pan(-5),
-        lambda: walk.scroll(3),
-        lambda: walk.search("x"),
+        lambda: walk.lanes.scroll(3),
+        lambda: walk.search.look_for("x"),
         lambda: walk.to_found(True),
         lambda: walk.go_to("#1"),
         lambda: walk.hide(-1),

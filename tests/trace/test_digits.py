@@ -6,10 +6,11 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tui.trace import digits
+from tui.trace.arrays import I64, U8
 from tui.trace.digits import MOST_DIGITS, Digits
 
 texts = st.lists(
@@ -31,17 +32,37 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 def test_outline_and_zeros_are_those_of_a_regular_expression(before: bytes, text: bytes) -> None:
     loaded = Digits()
     for each in (before, text):  # what is kept from one text says nothing about the next
-        loaded.load(memoryview(each))
-        outline, zeros = loaded.outline()
+        outline, zeros = loaded.outline(memoryview(each))
         assert outline == re.sub(rb"\d", b"0", each)
         assert zeros.tolist() == [found.start() for found in re.finditer(rb"(?<![\d.])0(?=\d)", each)]
 
 
-@given(texts)
-def test_values_are_those_of_int(text: bytes) -> None:
-    text = b" " * 8 + text
-    found = [run for run in re.finditer(rb"\d+", text) if len(run[0]) <= MOST_DIGITS]
+@given(texts, texts)
+def test_values_are_those_of_int(before: bytes, text: bytes) -> None:
     loaded = Digits()
-    loaded.load(text)
-    end, lengths = (np.array(column, np.int64) for column in ([f.end() for f in found], [len(f[0]) for f in found]))
-    assert loaded.values(end, lengths).tolist() == [int(run[0]) for run in found]
+    for each in (before, text):
+        loaded.outline(each)
+        found, end, lengths = runs(each)
+        assert loaded.values(end, lengths).tolist() == [int(run) for run in found]
+
+
+@given(texts)
+@example(b" 1234567800000000 1234567801000000 1234567810000000 34567801000000 4567801000000")
+def test_marks_are_the_same_for_the_same_digits_alone(text: bytes) -> None:
+    loaded = Digits()
+    loaded.outline(text)
+    found, end, lengths = runs(text)
+    last, long, before = loaded.marks(end, lengths)
+    assert long.tolist() == [place for place, run in enumerate(found) if len(run) > 8]
+    first = dict(zip(long.tolist(), before.tolist(), strict=True))
+    marks = [(mark, first.get(place)) for place, mark in enumerate(last.tolist())]
+    # How many digits those before the last eight have is the outline's to tell, and so is that 7 is not 07.
+    assert len(set(zip(marks, map(len, found), strict=True))) == len(set(found))
+    assert len(set(zip(found, marks, strict=True))) == len(set(found))
+
+
+def runs(text: bytes) -> tuple[list[bytes], I64, U8]:
+    """The runs of digits whose values can be asked for, where they end, and their lengths."""
+    found = [run for run in re.finditer(rb"\d+", text) if len(run[0]) <= MOST_DIGITS]
+    ends, lengths = [run.end() for run in found], [len(run[0]) for run in found]
+    return [run[0] for run in found], np.array(ends, np.int64), np.array(lengths, np.uint8)

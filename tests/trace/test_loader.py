@@ -9,42 +9,23 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from sample_traces import find
+from tests.trace.reading import opened, same
 from tui.trace import cache
 from tui.trace.child import LoaderProcess, LoadError
-from tui.trace.loader import Progress, load, load_place
+from tui.trace.loader import load, load_place
 from tui.trace.opening import Opening
 from tui.trace.source import TraceError
 from tui.trace.trace import Trace
 
+pytestmark = pytest.mark.usefixtures("cache_home")
+
 SAMPLE = str(find("attention_naive").path)
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(folder))
-    return folder
-
-
-async def opened(opening: Opening) -> tuple[Trace, list[Progress]]:
-    told: list[Progress] = []
-    opening.start()
-    return await opening.trace(told.append), told
-
-
-def same(one: Trace, other: Trace) -> None:
-    for name in ("start", "duration", "name", "lane", "row", "parent", "self_duration", "correlation"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    assert one.names == other.names
-    assert asdict(one.counts) == asdict(other.counts)
 
 
 def test_loaded_again_it_is_mapped_and_the_same() -> None:
@@ -55,11 +36,11 @@ def test_loaded_again_it_is_mapped_and_the_same() -> None:
     assert first.trace.label == SAMPLE
 
 
-def test_without_the_cache_nothing_is_kept(home: Path) -> None:
+def test_without_the_cache_nothing_is_kept(cache_home: Path) -> None:
     loaded = load_place(SAMPLE, cache=False)
     assert not loaded.cached
     assert loaded.trace.event(0).args() is not None  # its text still lies somewhere
-    assert not home.exists()
+    assert not cache_home.exists()
     loaded.place.close()
     assert not loaded.place.folder.exists()
 
@@ -136,7 +117,7 @@ async def test_a_named_pipe_is_read_once_and_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"hello, world\n", b'{"a": 1}', b"\x1f\x8bnot gzip at all"], ids=["text", "json", "gzip"]
 )
-async def test_what_is_no_trace_is_one_line_and_leaves_nothing(tmp_path: Path, home: Path, data: bytes) -> None:
+async def test_what_is_no_trace_is_one_line_and_leaves_nothing(tmp_path: Path, cache_home: Path, data: bytes) -> None:
     path = tmp_path / "notes.json"
     path.write_bytes(data)
     with pytest.raises(TraceError) as here:
@@ -145,7 +126,7 @@ async def test_what_is_no_trace_is_one_line_and_leaves_nothing(tmp_path: Path, h
         await opened(Opening(str(path)))
     assert "\n" not in str(there.value)
     assert str(there.value) == " ".join(str(here.value).split())
-    assert list(home.iterdir()) == []
+    assert list(cache_home.iterdir()) == []
 
 
 async def endless() -> tuple[Opening, asyncio.Task[Any], int]:
@@ -161,30 +142,30 @@ async def endless() -> tuple[Opening, asyncio.Task[Any], int]:
     return opening, task, write
 
 
-async def test_cancelled_it_leaves_neither_process_nor_files(home: Path) -> None:
+async def test_cancelled_it_leaves_neither_process_nor_files(cache_home: Path) -> None:
     opening, task, write = await endless()
     assert opening._child is not None
     assert opening._child._process is not None
     child = opening._child._process.pid
-    assert len(list(home.iterdir())) == 1
+    assert len(list(cache_home.iterdir())) == 1
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
-    assert list(home.iterdir()) == []
+    assert list(cache_home.iterdir()) == []
     os.close(write)
 
 
 @pytest.mark.parametrize(("sign", "said"), [(signal.SIGKILL, "memory"), (signal.SIGSEGV, "SIGSEGV")])
-async def test_a_child_that_is_killed_is_told(home: Path, sign: signal.Signals, said: str) -> None:
+async def test_a_child_that_is_killed_is_told(cache_home: Path, sign: signal.Signals, said: str) -> None:
     opening, task, write = await endless()
     assert opening._child is not None
     assert opening._child._process is not None
     opening._child._process.send_signal(sign)
     with pytest.raises(LoadError, match=said):
         await task
-    assert list(home.iterdir()) == []
+    assert list(cache_home.iterdir()) == []
     os.close(write)
 
 

@@ -69,20 +69,6 @@ def check_nearest(made: Trace, candidates: list[int], time: int, found: int) -> 
     assert found == best
 
 
-@given(ENTRIES)
-def test_the_same_name_again(entries: list) -> None:
-    made = made_of(entries)
-    for event in range(len(made)):
-        same = sorted(
-            (int(made.start[other]), other)
-            for other in range(len(made))
-            if made.name[other] == made.name[event] and made.category[other] == made.category[event]
-        )
-        place = same.index((int(made.start[event]), event))
-        assert navigate.same_name(made, event, later=True) == (same[place + 1][1] if place + 1 < len(same) else -1)
-        assert navigate.same_name(made, event, later=False) == (same[place - 1][1] if place else -1)
-
-
 def steps_of(made: Trace, *numbers: int) -> list[int]:
     return [made.steps[number].number if number >= 0 else -1 for number in numbers]
 
@@ -120,4 +106,4 @@ def test_the_innermost_is_where_one_arrives_child_by_child(entries: list, time: 
         here = event
         while (child := navigate.nearest_child(made, here, time)) >= 0 and made.start[child] <= time < end(made, child):
             here = child
-        assert navigate.innermost(made, event, time) == here
+        assert navigate.innermost_at(made, event, time) == here

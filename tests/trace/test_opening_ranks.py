@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from tests.ranks import late_rank
+from tui.analysis.doctor.reading import lost_in_a_line
 from tui.specs import named
 from tui.trace import opening_ranks
 from tui.trace.cache import cache_folder, usage
 from tui.trace.child import LoadError
 from tui.trace.crew import Crew
-from tui.trace.loader import Progress, load
+from tui.trace.loader import FAILED, Progress, RanksProgress, load
 from tui.trace.opening_ranks import RanksOpening
 from tui.trace.rank_files import RankFile
 from tui.trace.trace import Trace
@@ -95,13 +96,55 @@ async def test_without_a_cache_nothing_is_kept(tmp_path: Path) -> None:
     assert not cache_folder().exists() or not os.listdir(cache_folder())
 
 
-async def test_one_that_is_no_trace_is_one_line(tmp_path: Path) -> None:
+async def test_one_that_is_no_trace_is_left_out_and_told(tmp_path: Path) -> None:
     paths = late_rank(3).write(tmp_path)
     paths[1].write_text('{"traceEvents": "nothing", "distributedInfo": {"rank": 1}}')
     opening = RanksOpening([RankFile(str(path), k) for k, path in enumerate(paths)], "run", "")
-    with pytest.raises(LoadError, match=r"rank1\.json"):
+    trace, told = await opened(opening)
+    assert trace.ranks is not None
+    assert [rank.number for rank in trace.ranks.all] == [0, 2]
+    (lost,) = trace.ranks.lost
+    assert (lost.number, lost.file) == (1, str(paths[1]))
+    assert lost.why.startswith(f"{paths[1]}: not a trace")
+    assert "\n" not in lost.why
+    assert [(one.kind, one.count, one.example) for one in trace.problems] == [
+        ("rank not opened", 1, f"rank 1: {lost.why}")
+    ]
+    assert lost_in_a_line(trace).startswith("not all of this run could be read: rank not opened")
+    last = told[-1]
+    assert isinstance(last, RanksProgress)
+    assert last.shares == (1.0, FAILED, 1.0)
+    opening.close()
+    assert not drafts()
+
+
+async def test_where_all_are_lost_it_is_one_line(tmp_path: Path) -> None:
+    paths = late_rank(3).write(tmp_path)
+    for path in paths:
+        path.write_text("prose")
+    opening = RanksOpening([RankFile(str(path), k) for k, path in enumerate(paths)], "run", "")
+    with pytest.raises(LoadError, match=r"rank0\.json: not a trace.* \(and 2 more that could not be opened\)$"):
         await opened(opening)
     assert not drafts()
+
+
+async def test_files_of_which_only_one_says_its_rank(tmp_path: Path) -> None:
+    """As of what lies elsewhere, which is not looked into before it is here."""
+    named_by_file, nameless = late_rank(2).write(tmp_path)
+    opening = RanksOpening([RankFile(str(named_by_file), None), RankFile(str(nameless), None)], "run", "")
+    trace, _ = await opened(opening)
+    assert trace.ranks is not None
+    assert [rank.number for rank in trace.ranks.all] == [0, 1]
+    opening.close()
+    plain = tmp_path / "plain.json"
+    plain.write_text('{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]}')
+    opening = RanksOpening([RankFile(str(named_by_file), None), RankFile(str(plain), None)], "run", "")
+    with pytest.raises(LoadError, match=r"plain\.json does not say which rank it is"):
+        await opened(opening)
+    other = late_rank(4).write(tmp_path, "other{}.json")[3]
+    opening = RanksOpening([RankFile(str(named_by_file), None), RankFile(str(other), None)], "run", "")
+    with pytest.raises(LoadError, match=r"rank0\.json is of 2 ranks, .*other3\.json of 4"):
+        await opened(opening)
 
 
 async def test_ranks_that_turn_out_to_be_one(tmp_path: Path) -> None:
@@ -149,6 +192,23 @@ async def test_a_process_that_dies_is_told(tmp_path: Path) -> None:
     process.wait()
     with pytest.raises(LoadError, match="was killed, most likely for want of memory"):
         await crew.build(str(path), folder, lambda _: None)
+    crew.detach()
+    crew.close()
+
+
+async def test_a_process_that_met_no_trace_takes_the_next(tmp_path: Path) -> None:
+    good, bad = late_rank(2).write(tmp_path)
+    bad.write_text("prose")
+    crew = Crew(1)
+    for number, path in enumerate((bad, good, bad)):
+        folder = tmp_path / f"columns{number}"
+        folder.mkdir()
+        if path == bad:
+            with pytest.raises(LoadError, match="not a trace"):
+                await crew.build(str(path), folder, lambda _: None)
+        else:
+            await crew.build(str(path), folder, lambda _: None)
+    assert len(crew._all) == 1
     crew.detach()
     crew.close()
 

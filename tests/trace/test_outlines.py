@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tui.trace.outlines import FRACTION_OF, HEAD, Outlines
+from tui.trace.arrays import I32
+from tui.trace.outlines import FRACTION_OF, Outlines, digits_of, ends_of, negative_of
 from tui.trace.patterns import COLUMNS
 
 
@@ -22,27 +23,37 @@ def outline(text: bytes) -> bytes:
     return re.sub(rb"\d", b"0", text)
 
 
-def numbers(outlines: Outlines, text: bytes) -> list[tuple[int, int]]:
-    """(kind, value) of each number of an entry, read where its outline says."""
+def numbers(outlines: Outlines, text: bytes) -> tuple[list[int], dict[int, int]]:
+    """The values of its head's runs, and those of its numbers by kind, read where its outline says."""
     code = outlines[outline(text)]
-    first = int(outlines.first[code])
-    rows = outlines.rows[first : first + int(outlines.many[code])].tolist()
-    return [(kind, sign * int(text[end - digits : end])) for kind, end, digits, sign in rows]
+    first = int(outlines.first_head[code])
+    head = outlines.head_places[first : first + int(outlines.heads[code])]
+    found = {}
+    for kind, place in enumerate(outlines.places[:, code]):
+        if place:
+            found[kind] = -value(text, place) if negative_of(place) else value(text, place)
+    return [value(text, place) for place in head], found
+
+
+def value(text: bytes, place: I32) -> int:
+    return int(text[int(ends_of(place)) - int(digits_of(place)) : int(ends_of(place))])
 
 
 def test_numbers_stand_where_the_outline_says() -> None:
     outlines = Outlines()
+    outlines[outline(entry(name="gemm_1"))]  # the rows of another one lie before
     text = entry(name="gemm_128x64", ts=12.25, args={"stream": 7, "correlation": -512, "note": "9 of 10"})
-    assert numbers(outlines, text) == [
-        *[(HEAD, value) for value in (128, 64, 0, 7)],
-        (COLUMNS.index("ts"), 12),
-        (FRACTION_OF["ts"], 25),
-        (COLUMNS.index("dur"), 2),
-        (COLUMNS.index("correlation"), -512),
-        (COLUMNS.index("stream"), 7),
-    ]
-    code = outlines[outline(text)]
-    assert (outlines.size[code], outlines.heads[code]) == (len(text), 4)
+    assert numbers(outlines, text) == (
+        [128, 64, 0, 7],
+        {
+            COLUMNS.index("ts"): 12,
+            COLUMNS.index("dur"): 2,
+            COLUMNS.index("correlation"): -512,
+            COLUMNS.index("stream"): 7,
+            FRACTION_OF["ts"]: 25,
+        },
+    )
+    assert outlines.size[outlines[outline(text)]] == len(text)
 
 
 def test_outlines_of_one_skeleton_differ_in_lengths_alone() -> None:

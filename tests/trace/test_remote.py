@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tui.cli import main
 from tui.commands.listing import show_folder
 from tui.recent import recent, remember
 from tui.specs import check, resolve
-from tui.trace.remote import Listed, Remote, elsewhere, is_url, remote
+from tui.specs import named as meant
+from tui.trace.remote import Listed, Remote, elsewhere, is_pattern, is_url, remote
 from tui.trace.source import FolderError, TraceError, open_source
 from tui.trace.ssh_failures import connection_failure
 
@@ -92,6 +94,66 @@ def test_what_lies_in_a_folder_is_named_as_the_user_would() -> None:
         assert there.child("a/t.json") == below
 
 
+@pytest.mark.parametrize(
+    ("spec", "path", "named"),
+    [
+        ("box:runs/*.json", "./runs/a b.json", "box:runs/a b.json"),
+        ("me@box:*", "./~odd.json", "me@box:./~odd.json"),  # or it would be somebody's home
+        ("box:~/runs/*", "./runs/t.json", "box:runs/t.json"),
+        ("box:./runs/", "././runs//t.json", "box:runs/t.json"),
+        ("box:/data/*", "/data/t.json", "box:/data/t.json"),
+        ("[::1]:*.json", "./t.json", "[::1]:t.json"),
+        ("ssh://me@box:2222/data/*", "/data/50%.json", "ssh://me@box:2222/data/50%25.json"),
+        ("ssh://box/~/runs/*", "./runs/t.json", "ssh://box/~/runs/t.json"),
+    ],
+)
+def test_what_a_pattern_matched_is_named_as_the_user_would(spec: str, path: str, named: str) -> None:
+    there = remote(spec)
+    assert there is not None
+    assert there.at(path) == named
+    again = remote(named)
+    assert again is not None
+    assert (again.host, again.port) == (there.host, there.port)
+    home = again.path.removeprefix("~/")
+    assert os.path.normpath(home) == os.path.normpath(path)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        *(("box:*.json", True), ("box:rank[0-3].json", True), ("box:rank?.json", True), ("ssh://box/a/*", True)),
+        *(("box:a.json", False), ("[::1]:a.json", False), ("ssh://[::1]:22/a.json", False), ("*.json", False)),
+        *(("s3://b/*.json.gz", True), ("https://x.org/a.json?sign=*", False), ("https://x.org/*.json?sign=1", True)),
+    ],
+)
+def test_what_may_be_a_pattern_elsewhere(spec: str, expected: bool) -> None:
+    assert is_pattern(spec) is expected
+
+
+@pytest.mark.parametrize("spec", ["ssh://box:99999/x", "ssh://", "ssh://box:port/*"])
+def test_an_address_that_is_none_is_one_line(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([spec], ["box:a.json", spec]):
+        assert main(["info", *words]) == 2
+        line = capsys.readouterr().err
+        assert line.startswith(f"torchprof-tui: {spec}: ")
+        assert line.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "label"),
+    [
+        (["box:a/r0.json", "box:a/r1.json"], "box:a"),
+        (["box:r0.json", "box:r1.json"], "box:"),
+        (["ssh://box/r0.json", "ssh://box/r1.json"], "ssh://box"),
+        (["s3://b/run/r0.json", "s3://b/run/r1.json"], "s3://b/run"),
+        (["ssh://box/r0.json", "ssh://other/r1.json"], "ssh://box/r0.json"),
+        (["box:a/r*.json"], "box:a/r*.json"),
+    ],
+)
+def test_what_several_are_called_together(names: list[str], label: str) -> None:
+    assert (meant(names).label, meant(names).names) == (label, tuple(names))
+
+
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @pytest.mark.parametrize(
     ("path", "meant"),
@@ -119,6 +181,8 @@ def test_a_path_is_one_word_to_a_shell(shell: str, path: str, meant: str) -> Non
     ("said", "meaning"),
     [
         ("ssh: Could not resolve hostname box: Name or service not known\r\n", "no host box, nor a file of that name"),
+        ("ssh: Could not resolve hostname jump\x1b: x", "box cannot be reached: your ssh configuration leads to jump "),
+        ("Connection closed by UNKNOWN port 65535\r\n", "what your ssh configuration connects through"),
         ("ssh: connect to host box port 22: Connection refused\r\n", "box (port 22) refused the connection"),
         ("ssh: connect to host box port 22: No route to host\r\n", "no route to it"),
         ("ssh: connect to host box port 22: Network is unreachable\r\n", "no network"),

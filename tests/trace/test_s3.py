@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.ranks import late_rank
 from tui.cli import main
 from tui.trace.loader import load_place
 from tui.trace.source import FolderError, open_source
@@ -90,6 +91,36 @@ def test_a_folder_lists_its_traces() -> None:
         open_source("s3://runs/a")
     assert sorted(each.spec for each in caught.value.found) == ["s3://runs/a/rank0.json", "s3://runs/a/rank1.json.gz"]
     assert all(each.size > 0 and each.modified > 1.5e9 for each in caught.value.found)
+
+
+def test_a_pattern_is_the_ranks_of_a_run(
+    store: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
+    files = late_rank(2).write(tmp_path, packed=True)
+    for path in files:
+        store.put(str(path), f"runs/ddp/{path.name}")
+    store.pipe("runs/ddp/deep/rank7.json.gz", b"")
+    for cached in (False, True):
+        assert main(["info", "s3://runs/ddp/*.json.gz", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert [(rank["rank"], rank["file"]) for rank in told["ranks"]] == [
+            (rank, f"s3://runs/ddp/rank{rank}.json.gz") for rank in range(2)
+        ]
+        assert told["cached"] is cached
+    assert main(["info", *map(str, files), "--json"]) == 0
+    here = json.loads(capsys.readouterr().out)
+    for key in ("events", "drawn", "by_category", "duration_ns", "collectives", "gpu_busy_ns"):
+        assert told[key] == here[key]
+    # Some of them here, one of them missing.
+    assert main(["info", str(files[0]), "s3://runs/ddp/rank1.json.gz", "s3://runs/ddp/rank2.json.gz", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [rank["rank"] for rank in json.loads(out)["ranks"]] == [0, 1]
+    assert err == ("torchprof-tui: left out, rank 2: s3://runs/ddp/rank2.json.gz: no such file there\n")
+    assert main(["info", "s3://runs/none/*.json", "--json"]) == 2
+    assert capsys.readouterr().err == "torchprof-tui: s3://runs/none/*.json: nothing there matches\n"
+    assert main(["check", "s3://runs/ddp", "--json"]) == 0  # the folder is the run
+    assert [rank["rank"] for rank in json.loads(capsys.readouterr().out)["ranks"]] == [0, 1]
 
 
 @pytest.mark.usefixtures("store")

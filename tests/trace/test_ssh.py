@@ -13,24 +13,26 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import zstandard
 from textual.widgets import OptionList
 
 from tests import sshd
 from tests.terminal import Terminal
+from tests.trace.reading import opened, read, refusal, same
 from tui.app import TorchprofApp
 from tui.cli import main
 from tui.screens.start import StartScreen
 from tui.trace.child import LoadError
-from tui.trace.loader import Progress, load_place
+from tui.trace.loader import load_place
 from tui.trace.opening import Opening
 from tui.trace.problems import CUT_SHORT
-from tui.trace.source import FolderError, Source, TraceError, open_source
-from tui.trace.trace import Trace
+from tui.trace.source import FolderError, TraceError, open_source
 
-pytestmark = pytest.mark.skipif(not (sshd.SSHD and sshd.SSH), reason="needs OpenSSH's server and client")
+pytestmark = [
+    pytest.mark.skipif(not (sshd.SSHD and sshd.SSH), reason="needs OpenSSH's server and client"),
+    pytest.mark.usefixtures("cache_home"),
+]
 
 EVENTS = 12_000
 
@@ -62,28 +64,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
         for ending, pack in PACK.items():
             (server.home / f"trace{ending}").write_bytes(pack(TEXT))
         yield server
-
-
-@pytest.fixture(autouse=True)
-def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-def read(source: Source) -> bytes:
-    try:
-        return b"".join(source.blocks())
-    finally:
-        source.close()
-
-
-def refusal(spec: str) -> str:
-    with pytest.raises(TraceError) as caught:
-        read(open_source(spec))
-    line = str(caught.value)
-    assert line.isprintable()
-    assert line.startswith(f"{spec}: ")
-    return line.removeprefix(f"{spec}: ")
 
 
 @pytest.mark.parametrize("ending", PACK)
@@ -137,6 +117,12 @@ def test_an_address_with_user_and_port(server: sshd.Sshd) -> None:
     assert read(open_source(spec)) == TEXT
 
 
+def test_an_address_of_the_sixth_version(server: sshd.Sshd) -> None:
+    if not server.has_ipv6:
+        pytest.skip("this machine has no ::1")
+    assert read(open_source(f"ssh://{server.user}@[::1]:{server.port}{server.home}/trace.json.gz")) == TEXT
+
+
 def test_through_a_host_in_between(server: sshd.Sshd) -> None:
     logins = server.logins
     assert read(open_source(f"behind:{server.home}/trace.json.gz")) == TEXT
@@ -163,6 +149,13 @@ def test_files_that_cannot_be_read(server: sshd.Sshd) -> None:
     hidden.write_bytes(TEXT[:1000])
     hidden.chmod(0)
     assert refusal(f"nobody:{hidden}") == "no permission to read it there"
+    (server.home / "dangling.json").symlink_to("nowhere")
+    assert refusal(f"shared:{server.home}/dangling.json") == "no such file there"
+    closed = server.home / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "t.json").touch()
+    for below in ("", "/", "/t.json"):
+        assert refusal(f"nobody:{closed}{below}") == "no permission to read it there"
 
 
 @pytest.mark.parametrize(
@@ -171,6 +164,9 @@ def test_files_that_cannot_be_read(server: sshd.Sshd) -> None:
         ("nokey", "nokey let nobody in (it takes: publickey), and there is no terminal to ask on"),
         ("unknown", "the host key of unknown is not known yet; ssh unknown in a terminal asks about it"),
         ("changed", "the host key of changed is not the one that ssh knows; ssh changed tells more"),
+        ("silent", "silent does not answer: the connection timed out"),
+        ("behind_nowhere", "your ssh configuration leads to nowhere.invalid, which is no host"),
+        ("behind_nothing", "what your ssh configuration connects through (ProxyJump, ProxyCommand) ended"),
         ("refusing", "refused the connection: no ssh server listens there"),
         ("sftponly", "sftponly did not run what ssh asked it to (This service allows sftp connections only.)"),
     ],
@@ -208,30 +204,19 @@ def test_a_connection_that_is_cut_before_anything_came(server: sshd.Sshd) -> Non
     assert "before anything arrived" in line
 
 
-def same(one: Trace, other: Trace) -> None:
-    for name in ("start", "duration", "lane", "row", "parent", "self_duration"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    assert one.names == other.names
-
-
-async def opened(spec: str) -> tuple[Opening, Trace, list[Progress]]:
-    told: list[Progress] = []
-    opening = Opening(spec)
-    opening.start()
-    return opening, await opening.trace(told.append), told
-
-
 async def test_opened_again_it_is_not_sent_again(server: sshd.Sshd) -> None:
     file = server.home / "again.json"
     file.write_bytes(TEXT)
-    opening, first, told = await opened(f"shared:{file}")
+    opening = Opening(f"shared:{file}")
+    first, told = await opened(opening)
     assert told[0].phase == "connecting"
     last = told[-1]
     assert (last.bytes, last.total, last.events) == (len(TEXT), len(TEXT), EVENTS)
     args = first.event(5).args()
     assert args is not None
     assert args["External id"] == 5
-    again, second, told = await opened(f"shared:{file}")
+    again = Opening(f"shared:{file}")
+    second, told = await opened(again)
     assert max(progress.bytes for progress in told) == 0
     same(first, second)
     same(first, load_place(str(file), cache=False).trace)

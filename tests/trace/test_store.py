@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import itertools
 import json
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
 
-from tests.build import begin, counter, cpu, end, flow, kernel, memory, runtime, step, trace
-from tui.trace.store import COLUMNS, META, StoreError, open_trace, save
+from tests.build import begin, counter, cpu, decoded, end, flow, kernel, memory, runtime, step, trace
+from tui.trace.arrays import Array
+from tui.trace.assemble import assemble
+from tui.trace.store import COLUMNS, META, StoreError, Storing, arrays_of, open_trace, save
 from tui.trace.text import TextIndex
 from tui.trace.trace import Trace
 
@@ -40,8 +44,15 @@ def same(one: Any, other: Any, where: str = "trace") -> None:
         assert one == other or (one != one and other != other), where
 
 
+HEADER = {"deviceProperties": [{"id": 0, "name": "H200"}], "distributedInfo": {"rank": 1}, "odd": float("nan")}
+
+
 def everything() -> Trace:
-    return trace(
+    return trace(*entries(), header=HEADER)
+
+
+def entries() -> list[Any]:
+    return [
         step(1, 0, 100),
         cpu("naïve \ud800 \0 name", 1, 10, **{"External id": 3}),
         flow("s", "fwdbwd", 1, 1),
@@ -55,8 +66,8 @@ def everything() -> Trace:
         counter("c", 5, x=3),
         memory(3, 100, 100, device=0),
         {"ph": "N", "name": "object", "ts": 1},
-        header={"deviceProperties": [{"id": 0, "name": "H200"}], "distributedInfo": {"rank": 1}, "odd": float("nan")},
-    )
+        {"ph": "X", "cat": "overhead", "name": "Buffer Flush", "pid": -1, "tid": 0, "ts": 1, "dur": 2},
+    ]
 
 
 def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -65,6 +76,54 @@ def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
     found = open_trace(tmp_path)
     same(made, found)
     same(made.row_index, found.row_index)
+
+
+def test_columns_may_be_written_before_the_trace_is_whole(tmp_path: Path) -> None:
+    made = everything()
+    early = dict(itertools.islice(arrays_of(made), 3, None, 2))
+    early.pop("names.text", None), early.pop("names.ends", None)  # packed anew each time
+    with Storing(tmp_path) as storing:
+        for name, array in early.items():
+            storing.add(name, array)
+        storing.finish(made)
+    same(made, open_trace(tmp_path))
+
+
+def test_a_column_is_settled_once_and_is_that_of_the_trace(tmp_path: Path) -> None:
+    made = everything()
+    with Storing(tmp_path) as storing:
+        storing.add("start", made.start.copy())
+        with pytest.raises(AssertionError, match="start"):
+            storing.add("start", made.start)
+        with pytest.raises(AssertionError, match="start"):
+            storing.finish(made)
+
+
+def test_what_assembling_tells_is_what_the_trace_has_in_the_end() -> None:
+    told: dict[str, tuple[Array, Array]] = {}
+    made = assemble(decoded(entries(), HEADER), "", lambda name, column: told.update({name: (column, column.copy())}))
+    whole = dict(arrays_of(made))
+    assert {"start", "row", "lane", "args.external_id.values", "links.launch_of"} <= told.keys()
+    for name, (column, then) in told.items():
+        assert column is whole[name], name
+        assert np.array_equal(column, then), name
+
+
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="full"), Storing(tmp_path) as storing:  # noqa: PT012
+        storing._writer._file = Full(storing._writer._file)  # type: ignore[assignment]
+        storing.finish(everything())
+    assert not (tmp_path / META).exists()
+
+
+class Full:
+    """A file on a disk without room."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.tell, self.close = file.tell, file.close
+
+    def write(self, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "the disk is full")
 
 
 def test_an_empty_trace_comes_back_too(tmp_path: Path) -> None:

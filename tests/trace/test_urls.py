@@ -16,15 +16,20 @@ from typing import Any
 
 import pytest
 
+from tests.ranks import late_rank
+from tests.trace.reading import opened, read, refusal
 from tui.cli import main
 from tui.specs import check
-from tui.trace.loader import Progress, load_place
+from tui.trace import opening_ranks
+from tui.trace.loader import load_place
 from tui.trace.opening import Opening
 from tui.trace.problems import CUT_SHORT
-from tui.trace.source import FolderError, Source, TraceError, open_source
+from tui.trace.source import FolderError, TraceError, open_source
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
+
+pytestmark = pytest.mark.usefixtures("cache_home")
 
 EVENTS = 20_000
 TEXT = json.dumps(
@@ -109,26 +114,11 @@ def site(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
+def nothing_asked_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One process decodes one rank after the other: starting more takes longer here than what they do.
+    monkeypatch.setattr(opening_ranks, "WORKERS", 1)
+    monkeypatch.setattr(opening_ranks, "FROM_ONE_HOST", 1)
     Server.asked.clear()
-    return tmp_path / "cache"
-
-
-def read(source: Source) -> bytes:
-    try:
-        return b"".join(source.blocks())
-    finally:
-        source.close()
-
-
-def refusal(spec: str) -> str:
-    with pytest.raises(TraceError) as caught:
-        open_source(spec)
-    line = str(caught.value)
-    assert "\n" not in line
-    assert line.startswith(f"{spec}: ")
-    return line.removeprefix(f"{spec}: ")
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
@@ -147,10 +137,8 @@ def test_what_the_server_packs_is_unpacked(site: str) -> None:
 
 
 async def test_opened_again_it_is_not_sent_again(site: str, folder: Path) -> None:
-    told: list[Progress] = []
     opening = Opening(f"{site}/trace.json.gz")
-    opening.start()
-    trace = await opening.trace(told.append)
+    trace, told = await opened(opening)
     assert told[0].phase == "connecting"
     size = (folder / "trace.json.gz").stat().st_size
     assert (told[-1].bytes, told[-1].total, told[-1].events) == (size, size, EVENTS)
@@ -180,6 +168,67 @@ def test_what_cannot_be_had(site: str) -> None:
 def test_a_page_is_no_trace(site: str) -> None:
     with pytest.raises(TraceError, match="not a trace, but a page of HTML"):
         load_place(f"{site}/below/")
+
+
+@pytest.fixture
+def ranks(folder: Path) -> Path:
+    """Three ranks whose names have to be escaped in a URL, and what is none."""
+    where = folder / "the run %1"
+    if not where.exists():
+        where.mkdir()
+        late_rank(3).write(where, packed=True)
+        (where / "notes.txt").write_text("no trace")
+    return where
+
+
+def info(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[dict[str, Any], str]:
+    assert main(["info", "--json", *map(str, words)]) == 0
+    out, err = capsys.readouterr()
+    return json.loads(out), err
+
+
+def test_ranks_by_pattern_by_name_and_mixed(site: str, ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    below = f"{site}/the%20run%20%251"
+    here, _ = info(capsys, ranks)
+    for words in (
+        [f"{below}/rank*.json.gz"],
+        [f"{below}/rank[0-2]*"],
+        [f"{below}/rank{k}.json.gz" for k in (2, 0, 1)],
+        [f"{below}/rank1.json.gz", ranks / "rank0.json.gz", f"{below}/rank2.json.gz"],
+    ):
+        told, err = info(capsys, *words)
+        assert err == ""
+        assert [rank["rank"] for rank in told["ranks"]] == [0, 1, 2]
+        for key in ("events", "by_category", "duration_ns", "collectives"):
+            assert told[key] == here[key]
+    assert told["cached"]  # each rank's own answer says that it is the same as before
+    Server.asked.clear()
+    assert main(["info", f"{site}/**/rank0.json.gz"]) == 2
+    assert "** would follow every link of that server" in capsys.readouterr().err
+    assert len(Server.asked) <= 1
+    assert main(["info", f"{below}/none*"]) == 2
+    assert capsys.readouterr().err == f"torchprof-tui: {below}/none*: nothing there matches\n"
+
+
+def test_one_rank_cut_and_one_missing(site: str, ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    below = "the%20run%20%251"
+    whole, missing = f"{site}/{below}/rank0.json.gz", f"{site}/{below}/rank7.json.gz"
+    (ranks.parent / "rank1.json").write_bytes(gzip.decompress((ranks / "rank1.json.gz").read_bytes()))
+    told, err = info(capsys, whole, f"{site}/cut/rank1.json", missing)
+    assert [rank["rank"] for rank in told["ranks"]] == [0, 1]
+    assert told["ranks"][1]["events"] < told["ranks"][0]["events"]
+    kinds = {problem["kind"]: problem["example"] for problem in told["problems"]}
+    assert kinds[CUT_SHORT].startswith("rank 1: the download ended early")
+    assert err == f"torchprof-tui: left out, rank 7: {missing}: no such file there\n"
+
+
+def test_a_page_that_links_to_traces_is_a_folder(site: str, ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = f"{site}/the%20run%20%251/"
+    told, _ = info(capsys, page)
+    assert [each["trace"] for each in told["traces"]] == [f"{page}rank{k}.json.gz" for k in range(3)]
+    assert told["runs"] == [[f"{page}rank{k}.json.gz" for k in range(3)]]
+    assert main(["check", page, "--json"]) == 0
+    assert [rank["rank"] for rank in json.loads(capsys.readouterr().out)["ranks"]] == [0, 1, 2]
 
 
 def test_file_systems_of_all_kinds(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import unicodedata
 
 import pyte
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.color import Color
 from rich.style import Style
@@ -43,6 +43,8 @@ def plain(console: ConsoleLines) -> list[str]:
 
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=25))
+@example(["word", "word", "word", "\x1b[3D", "a"])
+@example(["word", "word", "word", "\b", "a"])
 def test_it_shows_what_a_terminal_shows(tokens: list[str]) -> None:
     text = "".join(tokens).replace("宽", "wide")  # pyte's display fails where half of one is overwritten
     console = ConsoleLines(WIDTH, 100)

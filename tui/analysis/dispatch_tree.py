@@ -44,17 +44,23 @@ class DispatchTree:
         return len(self.parent)
 
     def visible(self, closed: Bool, matching: Bool | None = None) -> I32:
-        """The nodes to list, in order: those with no closed node above them; with `matching` bool[n], of the whole
-        tree only what matches and what leads there. Linear, and vectorised: a million nodes take some ms."""
-        if matching is not None:
-            before = np.concatenate([[0], np.cumsum(matching)])
-            place = np.arange(len(self))
-            return np.flatnonzero(before[place + self.size] > before[place]).astype(np.int32)
+        """The nodes to list, in order: those with no closed node above them; with `matching` bool[n] only what matches
+        and what leads there. Linear, and vectorised: a million nodes take some ms."""
         change = np.zeros(len(self) + 1, np.int32)
         shut = np.flatnonzero(closed)
         np.add.at(change, shut + 1, 1)
         np.add.at(change, shut + self.size[shut], -1)
-        return np.flatnonzero(np.cumsum(change[:-1]) == 0).astype(np.int32)
+        listed = np.cumsum(change[:-1]) == 0
+        if matching is not None:
+            listed &= self.within(matching) > 0
+        return np.flatnonzero(listed).astype(np.int32)
+
+    def within(self, chosen: Bool) -> I64:
+        """int64[n]: how many of the chosen nodes, bool[n], lie in each node's subtree, itself included."""
+        before = np.concatenate([[0], np.cumsum(chosen)])
+        place = np.arange(len(self))
+        counts: I64 = before[place + self.size] - before[place]
+        return counts
 
     def first_look(self, depth: int = 2) -> Bool:
         """bool[n]: what is closed at first: everything from `depth` on that has something beneath it."""

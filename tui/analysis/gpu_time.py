@@ -72,6 +72,18 @@ def named(device: int, trace: Trace) -> str:
     return f"GPU {own if own >= 0 else ''}".rstrip()
 
 
+def busy_of_ranks(trace: Trace, busy: dict[int, Intervals]) -> dict[int, float]:
+    """By the line of each rank that has GPUs: the share in which they worked, 0..1, of the time from its first event to
+    its last. `busy`: of `busy_by_device`."""
+    shares = {}
+    for place, rank in enumerate(trace.ranks.all if trace.ranks is not None else ()):
+        t0, t1 = rank.trace.span
+        its = [worked.within(t0, t1) for device, worked in busy.items() if place_of(device) == place]
+        if its and t1 > t0:
+            shares[rank.own_lane] = sum(its) / (len(its) * (t1 - t0))
+    return shares
+
+
 def busy_ns_by_device(trace: Trace) -> dict[int, int]:
     """`gpu_busy_ns` of `info`: device -> ns."""
     return {device: worked.total for device, worked in busy_by_device(trace).items()}

@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     from tui.trace.source import FolderError
 
     try:
-        loaded = load(options.trace, cache=not options.no_cache)
+        loaded = load(options.trace, cache=not options.no_cache, listing=True)
     except FolderError as folder:
         if not folder.found:
             raise
@@ -143,6 +143,7 @@ def _ranks(ranks: Ranks) -> dict[str, Any]:
             }
             for place, rank in enumerate(ranks.all)
         ],
+        "lost_ranks": [{"rank": lost.number, "file": lost.file, "why": lost.why} for lost in ranks.lost],
         "collectives": {
             "joined": len(meetings),
             "incomplete": int((meetings.lacking > 0).sum()),

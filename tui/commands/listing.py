@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from tui.trace.rank_runs import runs_in
 from tui.widgets.names import clean
 from tui.widgets.units import format_value
 
@@ -14,18 +17,25 @@ if TYPE_CHECKING:
 
 
 def show_folder(folder: FolderError, as_json: bool) -> None:
-    """Print it on stdout; what stands last in a line is what `torchprof-tui` takes to open that trace."""
+    """Print it on stdout; what stands last in a line is what `torchprof-tui` takes to open that trace. On stderr, what
+    it takes to open the ranks of a run together."""
     if as_json:
         traces = [
             {"trace": each.spec, "bytes": each.size, "modified": each.modified, "rank": each.rank}
             for each in folder.found
         ]
-        print(json.dumps({"folder": folder.spec, "traces": traces}))
+        found = [[each.spec for each in run.traces] for run in runs_in(folder.found)]
+        print(json.dumps({"folder": folder.spec, "traces": traces, "runs": found}))
         return
+    runs = runs_in(folder.found)
     ranked = any(each.rank is not None for each in folder.found)
     for each in folder.found:
         rank = f"{_rank(each.rank):<10}" if ranked else ""
-        print(f"{format_value(each.size, 'bytes'):>9}  {when(each.modified):16}  {rank}{clean(each.spec)}")
+        size = "-" if each.size is None else format_value(each.size, "bytes")
+        print(f"{size:>9}  {when(each.modified):16}  {rank}{clean(each.spec)}")
+    for run in runs:
+        names = " ".join(shlex.quote(clean(spec)) for spec in run.specs)
+        print(f"all {len(run.traces)} ranks of one run: {names}", file=sys.stderr)
 
 
 def _rank(rank: int | None) -> str:

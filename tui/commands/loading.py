@@ -13,6 +13,7 @@ from tui.specs import Named, named
 if TYPE_CHECKING:
     from tui.trace.loader import Loaded, Report
     from tui.trace.ranks import Rank
+    from tui.trace.source import FolderError
     from tui.trace.trace import Trace
 
 RANKS_HELP = "several files, a folder or a pattern: the ranks of one run"
@@ -29,24 +30,53 @@ def add_rank(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rank", metavar="N", type=int, help="of several ranks: this one (the first)")
 
 
-def load(specs: Sequence[str], cache: bool) -> Loaded:
-    """Decoded now or mapped from the cache, with a line of progress. Raises TraceError."""
+def load(specs: Sequence[str], cache: bool, listing: bool = False) -> Loaded:
+    """Decoded now or mapped from the cache, with a line of progress; ranks that could not be opened are told on stderr.
+
+    A folder elsewhere that holds the ranks of one run is that run; with `listing` it is FolderError, as every other
+    folder there. Raises TraceError.
+    """
     meant = named(specs)
     from tui.commands.progress_line import ProgressLine
     from tui.trace import cache as kept
     from tui.trace.loader import load_place
+    from tui.trace.source import FolderError
 
     told = ProgressLine(sys.stderr)
     try:
-        loaded = _ranks(meant, told, cache) if meant.files else load_place(meant.path, told, cache)
+        several = meant.files or meant.names
+        loaded = _watched(meant, told, cache) if several else load_place(meant.path, told, cache)
+    except FolderError as folder:
+        run = None if listing else _one_run(folder)
+        if run is None:
+            raise
+        told.clear()
+        return load(run, cache)
     finally:
         told.clear()
+    _tell_lost(loaded.trace)
     if not loaded.cached:
         kept.prune()
     return loaded
 
 
-def _ranks(meant: Named, told: Report, cache: bool) -> Loaded:
+def _one_run(folder: FolderError) -> list[str] | None:
+    """What opens the run whose ranks are all that is in a folder elsewhere."""
+    from tui.trace.rank_runs import runs_in
+
+    runs = runs_in(folder.found)
+    return runs[0].specs if len(runs) == 1 and len(runs[0].traces) == len(folder.found) else None
+
+
+def _tell_lost(trace: Trace) -> None:
+    from tui.widgets.names import clean
+
+    for lost in trace.ranks.lost if trace.ranks is not None else ():
+        print(f"torchprof-tui: left out, {clean(str(lost))}", file=sys.stderr)
+
+
+def _watched(meant: Named, told: Report, cache: bool) -> Loaded:
+    """Loaded by other processes, which an event loop watches."""
     import asyncio
     import time
 
@@ -55,11 +85,15 @@ def _ranks(meant: Named, told: Report, cache: bool) -> Loaded:
     from tui.trace.source import TraceError
 
     began = time.perf_counter()
-    opening = meant.opening(cache)
+    opening = meant.opening(cache, ask=sys.stderr.isatty())
     try:
+        opening.start()
         trace = asyncio.run(opening.trace(told))
     except LoadError as error:
         raise TraceError(str(error)) from error
+    except BaseException:  # Ctrl-C may come before the event loop does, which else lets go of all
+        opening.cancel()
+        raise
     return Loaded(trace, None, opening.cached, time.perf_counter() - began)
 
 

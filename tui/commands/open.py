@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         from tui.app import TorchprofApp
 
-        if opening is not None and meant is not None and remote(meant.path):
+        if opening is not None and meant is not None and any(map(remote, meant.names or (meant.path,))):
             opening.wait_until_connected()  # ssh may ask for a password, and no screen must be in its way
         app = TorchprofApp(opening, theme=options.theme, cache=not options.no_cache, at=options.at, debug=options.debug)
         app.run(mouse=not options.no_mouse)

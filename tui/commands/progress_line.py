@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TextIO
 
-from tui.trace.loader import Progress
+from tui.trace.loader import Progress, RanksProgress
 
 PATIENCE_SECONDS = 0.5
 """A load that is over before this needs no progress."""
@@ -29,7 +29,8 @@ class ProgressLine:
         self._next = now + REDRAW_SECONDS
         self._shown = True
         share = f"{progress.bytes / progress.total:4.0%}" if progress.total else f"{progress.bytes / 1e6:,.0f} MB"
-        self._out.write(f"\r{progress.phase} {share}, {progress.events:,} events\x1b[K")
+        ranks = f", {progress.whole} of {len(progress.shares)} ranks" if isinstance(progress, RanksProgress) else ""
+        self._out.write(f"\r{progress.phase} {share}, {progress.events:,} events{ranks}\x1b[K")
         self._out.flush()
 
     def clear(self) -> None:

@@ -17,13 +17,12 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from tui.trace.child import LoadError
-from tui.trace.loader import Progress
-from tui.trace.opening import Opening
+from tui.trace.loader import FAILED, Progress, RanksProgress
 from tui.trace.remote import Listed
 from tui.widgets.printable import clean
 
 if TYPE_CHECKING:
-    from tui.trace.opening_ranks import RanksOpening
+    from tui.specs import AnyOpening
     from tui.trace.trace import Trace
 
 REDRAW_SECONDS = 0.1
@@ -33,6 +32,8 @@ GUESS_SECONDS = 0.3
 """Before this much is known of its speed, a time left would jump about."""
 
 BAR_CELLS = 40
+
+_EIGHTHS = "·▁▂▃▄▅▆▇█"
 
 PHASES = {
     "starting": "starting",
@@ -56,7 +57,7 @@ class LoadingScreen(Screen[None]):
     class Opened(Message):
         """The trace is there."""
 
-        opening: Opening | RanksOpening
+        opening: AnyOpening
         trace: Trace
 
     @dataclass
@@ -76,7 +77,7 @@ class LoadingScreen(Screen[None]):
     class Left(Message):
         """Esc: while it loaded, or at the error."""
 
-    def __init__(self, opening: Opening | RanksOpening, prepare: Callable[[], object] | None = None) -> None:
+    def __init__(self, opening: AnyOpening, prepare: Callable[[], object] | None = None) -> None:
         super().__init__()
         self.opening = opening
         self._prepare = prepare
@@ -88,6 +89,7 @@ class LoadingScreen(Screen[None]):
         with Vertical(id="loading"):
             yield Static(Content.from_markup("Opening [b]$name[/b]", name=clean(self.opening.label)), id="loading-name")
             yield Static(id="loading-bar")
+            yield Static(id="loading-ranks")
             yield Static(id="loading-numbers")
             yield Static(id="loading-keys")
 
@@ -122,6 +124,9 @@ class LoadingScreen(Screen[None]):
     def _paint(self) -> None:
         progress = self._progress
         self._put("#loading-bar", bar(progress))
+        cells = ranks(progress)
+        self.query_one("#loading-ranks", Static).display = bool(cells)
+        self._put("#loading-ranks", cells)
         self._put("#loading-numbers", numbers(progress, time.monotonic() - self._began))
         self._put("#loading-keys", Content("esc cancel   q quit"))
 
@@ -138,6 +143,7 @@ class LoadingScreen(Screen[None]):
         self.add_class("failed")
         self.query_one("#loading-name", Static).update(Content.from_markup("[b]This could not be opened[/b]"))
         self.query_one("#loading-bar", Static).update(Content(clean(line)))
+        self.query_one("#loading-ranks", Static).display = False
         hint = "torch.profiler writes what this opens: prof.export_chrome_trace('trace.json.gz')"
         self.query_one("#loading-numbers", Static).update(Content(hint))
         self.query_one("#loading-keys", Static).update("o open another   esc back   q quit")
@@ -157,6 +163,14 @@ def bar(progress: Progress) -> Content:
     return Content(f"{'█' * full}{'░' * (BAR_CELLS - full)}  {share:4.0%}")
 
 
+def ranks(progress: Progress) -> Content:
+    """Of several ranks a cell each, which fills; a cross where one could not be opened."""
+    if not isinstance(progress, RanksProgress):
+        return Content("")
+    cells = ("×" if share == FAILED else _EIGHTHS[max(int(share * 8), share > 0)] for share in progress.shares)
+    return Content("".join(cells))
+
+
 def numbers(progress: Progress, elapsed: float) -> Content:
     """Bytes, events, time left, and what is being done, in one line."""
     parts = [PHASES.get(progress.phase, progress.phase)]
@@ -168,4 +182,6 @@ def numbers(progress: Progress, elapsed: float) -> Content:
             parts.append(f"{left:.1f} s left" if left < 9.95 else f"{left:.0f} s left")
     if progress.events:
         parts.insert(1, f"{progress.events:,} events")
+    if isinstance(progress, RanksProgress):
+        parts.insert(0, f"{progress.whole} of {len(progress.shares)} ranks")
     return Content(" · ".join(parts))

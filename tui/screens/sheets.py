@@ -1,16 +1,20 @@
-"""Which tables there are, and how each is made from a trace."""
+"""Which tables there are, how each is made from a trace, and what is behind one of its rows."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
 
+import numpy as np
+
 from tui.analysis.collectives import Arrivals, arrivals
+from tui.analysis.instances import spread
 from tui.analysis.table import gpu_sheets
-from tui.analysis.table.arrivals_sheet import arrivals_sheet
+from tui.analysis.table.arrivals_sheet import arrivals_sheet, row_lines
 from tui.analysis.table.flops import row_flops
 from tui.analysis.table.memory_sheet import memory_by_op, peaks
 from tui.analysis.table.profile import Profile
+from tui.analysis.table.row_detail import RowDetail, row_detail
 from tui.analysis.table.sheets import Sheet
 from tui.analysis.table.table import By, Table
 from tui.analysis.table.table_sheet import table_sheet
@@ -68,6 +72,20 @@ def arrivals_of(trace: Trace) -> Made:
     assert trace.ranks is not None
     found = arrivals(trace.ranks)
     return Made(arrivals_sheet(found), None, found)
+
+
+def behind(profile: Profile, whole: Trace, made: Made, row: int) -> RowDetail | None:
+    """What is behind one row, None where it has no events. `whole`: all ranks, whose events arrivals are of."""
+    if made.table is not None:
+        return row_detail(profile.trace, profile.calls, made.table, row)
+    events = made.sheet.members_of(row)
+    if not len(events):
+        return None
+    trace = profile.trace if made.arrivals is None else whole
+    events = events[np.argsort(trace.start[events], kind="stable")]
+    told = () if made.arrivals is None else row_lines(made.arrivals, row)
+    start, duration = np.asarray(trace.start[events]), np.asarray(trace.duration[events])
+    return RowDetail(events, start, duration, spread(duration), [], [], [], told)
 
 
 def foot(profile: Profile, made: Made, tab: str) -> str:

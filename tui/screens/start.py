@@ -26,6 +26,7 @@ from tui import __version__
 from tui.nearby import Found, find_traces
 from tui.recent import Recent, recent
 from tui.screens.guide import GUIDE
+from tui.trace.rank_runs import RankRun, runs_in
 from tui.trace.remote import Listed
 from tui.widgets.path_input import PathInput
 from tui.widgets.printable import clean, cut
@@ -33,6 +34,15 @@ from tui.widgets.units import format_value
 
 RECENT_SHOWN, NEARBY_SHOWN = 8, 12
 """So that the samples are within a page or two; a path can always be typed."""
+
+LOOKED_AT = 600
+"""Traces in this folder: a run's ranks are told from one another only if all are seen."""
+
+LISTED_SHOWN = 200
+"""Of a folder elsewhere, beside its runs: who looks for an older one names it."""
+
+RUNS_SHOWN = 4
+"""Of this folder; as many as are a page with the traces and the samples."""
 
 NAME_CELLS = 34
 
@@ -47,12 +57,18 @@ WIDE = 118
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the list: what opening it means, and how it reads."""
+    """One line of the list: what opening it means, and how it reads. `more`: the other ranks that open with it."""
 
     spec: str
     name: str
     about: str  # size, age, or what ran
     hint: str  # for the line below the list, when it is the current one
+    more: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What tells it from the other lines; no path has a NUL in it."""
+        return "\0".join((self.spec, *self.more))
 
 
 class StartScreen(Screen[None]):
@@ -75,9 +91,10 @@ class StartScreen(Screen[None]):
 
     @dataclass
     class Chosen(Message):
-        """Open this."""
+        """Open this, and with it these, as the ranks of one run."""
 
         spec: str
+        more: tuple[str, ...] = ()
 
     class RecordAsked(Message):
         """Record a run."""
@@ -124,7 +141,7 @@ class StartScreen(Screen[None]):
         """Recent traces first, because they are known at once; then those in the folder."""
         known = recent()
         self.app.call_from_thread(self._fill, known, [])
-        found = find_traces(self._folder)
+        found = find_traces(self._folder, LOOKED_AT)
         self.app.call_from_thread(self._fill, known, found)
 
     def _fill(self, known: list[Recent], found: list[Found]) -> None:
@@ -141,13 +158,13 @@ class StartScreen(Screen[None]):
             (f"In this folder, {clean(str(self._folder.absolute()))}", self._nearby_rows(found)),
             (f"Samples ({ORIGIN})", [Row(f"sample:{s.name}", s.name, s.ran, s.look) for s in SAMPLES]),
         ]
-        self._rows = {row.spec: row for _, rows in sections for row in rows}
+        self._rows = {row.key: row for _, rows in sections for row in rows}
         options: list[Option | None] = []
         for title, rows in sections:
             if rows:
                 options += [None] if options else []
                 options.append(Option(Content.styled(title, "bold"), disabled=True))
-                options += [Option(_line(row), id=row.spec) for row in rows]
+                options += [Option(_line(row), id=row.key) for row in rows]
         with self.app.batch_update():
             listing.clear_options()
             listing.add_options(options)
@@ -165,23 +182,21 @@ class StartScreen(Screen[None]):
         if self._elsewhere is None:
             return []
         folder, found = self._elsewhere
-        rows = []
-        for each in found:
-            age = f"  {ago(time.time() - each.modified)}" if each.modified else ""
+        rows = [_run_row(run, folder) for run in runs_in(found)]
+        for each in found[:LISTED_SHOWN]:
             rank = f"  rank {each.rank}" if each.rank is not None else ""
-            about = f"{format_value(each.size, 'bytes'):>9}{age}{rank}"
-            # All of them lie below one folder: what tells them apart is what follows it.
-            name = each.spec.removeprefix(folder).lstrip("/")
-            rows.append(Row(each.spec, name, about, each.spec))
-        return [(clean(folder), rows)]
+            rows.append(Row(each.spec, _below(each.spec, folder), f"{_size_and_age(each)}{rank}", each.spec))
+        more = len(found) - LISTED_SHOWN
+        return [(f"{clean(folder)}{f', the newest {LISTED_SHOWN} of {len(found):,}' if more > 0 else ''}", rows)]
 
     def _nearby_rows(self, found: list[Found]) -> list[Row]:
-        rows = []
-        for each in found[:NEARBY_SHOWN]:
+        listed = [Listed(str(each.path), each.size, each.modified) for each in found]
+        rows = [_run_row(run, f"{self._folder}/") for run in runs_in(listed)[:RUNS_SHOWN]]
+        for each in listed[:NEARBY_SHOWN]:
             # A path is cut at its end, where it tells traces apart: so the name comes first and the folder last.
-            folder = "" if each.path.parent == self._folder else f"  {each.path.parent}/"
-            about = f"{format_value(each.size, 'bytes'):>9}  {ago(time.time() - each.modified)}{folder}"
-            rows.append(Row(str(each.path), each.path.name, about, str(each.path)))
+            path = Path(each.spec)
+            folder = "" if path.parent == self._folder else f"  {path.parent}/"
+            rows.append(Row(each.spec, path.name, f"{_size_and_age(each)}{folder}", each.spec))
         return rows
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
@@ -192,7 +207,8 @@ class StartScreen(Screen[None]):
         if event.option_id == RECORD:
             self.post_message(self.RecordAsked())
         elif event.option_id is not None:
-            self.post_message(self.Chosen(event.option_id))
+            row = self._rows[event.option_id]
+            self.post_message(self.Chosen(row.spec, row.more))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if spec := event.value.strip():
@@ -228,6 +244,27 @@ class StartScreen(Screen[None]):
             self.query_one(OptionList).focus()
         elif self._over:
             self.post_message(self.Left())
+
+
+def _below(spec: str, folder: str) -> str:
+    """All of a listing lie below one folder: what tells them apart is what follows it."""
+    return spec.removeprefix(folder).lstrip("/")
+
+
+def _size_and_age(each: Listed | RankRun) -> str:
+    size = "" if each.size is None else format_value(each.size, "bytes")
+    age = f"  {ago(time.time() - each.modified)}" if each.modified else ""
+    return f"{size:>9}{age}"
+
+
+def _run_row(run: RankRun, folder: str) -> Row:
+    """All ranks of a run, in one line."""
+    numbers = run.numbers
+    whole = numbers == list(range(len(numbers)))
+    ranks = f"all {len(numbers)} ranks" if whole else f"{len(numbers)} ranks, {numbers[0]} to {numbers[-1]}"
+    spec, *more = run.specs
+    hint = run.pattern or f"{spec} and the {len(more)} others of this run"
+    return Row(spec, _below(run.name, folder), f"{_size_and_age(run)}  {ranks}", hint, tuple(more))
 
 
 def _recent_row(entry: Recent) -> Row:

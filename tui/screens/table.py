@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.message import Message
 
-from tui.analysis.search import BadPattern
-from tui.analysis.table import export
-from tui.analysis.table.arrivals_sheet import row_lines
-from tui.analysis.table.groups import NotRecordedError
 from tui.analysis.table.profile import Profile
-from tui.analysis.table.row_detail import RowDetail, row_detail, row_of_event
-from tui.analysis.table.scope import in_lane, in_range, in_step
-from tui.analysis.table.shares import Shares, shares
-from tui.analysis.table.sheets import Sheet
+from tui.analysis.table.row_detail import row_of_event
+from tui.analysis.table.shares import shares
 from tui.analysis.table.table import By
 from tui.messages import PromptChanged, PromptClosed, PromptSubmitted
+from tui.screens import exporting
 from tui.screens.list_keys import LIST_BINDINGS, ListScreen
+from tui.screens.listing import Listing
 from tui.screens.reading import Reading
-from tui.screens.sheets import ARRIVALS, PICTURES, SORT, TABS, Made, arrivals_of, foot, make
-from tui.screens.terminal import palette_for
+from tui.screens.sheets import ARRIVALS, PICTURES, SORT, TABS, Made, foot
+from tui.screens.table_reading import Asked, RowRead, SharesMade, SheetMade, read_row, read_sheet
+from tui.screens.table_scopes import table_scopes
+from tui.screens.terminal import follow_theme
 from tui.screens.walk import Walk
-from tui.trace.arrays import I64, Bool
 from tui.widgets import sheet_rows
 from tui.widgets.dock import Tabs
-from tui.widgets.names import clean
-from tui.widgets.painted import Painted, Run
+from tui.widgets.painted import Run
 from tui.widgets.pictures import Pictures
 from tui.widgets.prompt import Prompt
 from tui.widgets.row_list import RowList, RowPicked
@@ -55,30 +49,6 @@ HINTS = (
     ("y", "copy"),
     ("esc", "back"),
 )
-
-
-class SheetMade(Message):
-    """A table is there, or a line that says why not."""
-
-    def __init__(self, asked: tuple[object, ...], made: Made | None, problem: str) -> None:
-        super().__init__()
-        self.asked, self.made, self.problem = asked, made, problem
-
-
-class SharesMade(Message):
-    """What the pictures are drawn from."""
-
-    def __init__(self, found: Shares) -> None:
-        super().__init__()
-        self.shares = found
-
-
-class RowRead(Message):
-    """What is behind a row."""
-
-    def __init__(self, row: int, name: str, detail: RowDetail) -> None:
-        super().__init__()
-        self.row, self.name_shown, self.detail = row, name, detail
 
 
 class TableScreen(ListScreen):
@@ -116,15 +86,12 @@ class TableScreen(ListScreen):
         self._whole = walk.trace
         self._offset = 0 if self.rank is None else self.rank.first
         self._shown_tabs = TABS if self.rank is None else (*TABS[:-1], ARRIVALS, PICTURES)
-        self._scopes = _scopes(profile, walk)
+        self._scopes = table_scopes(profile, walk)
         self._scope = 0
         self._tab = TABS[0]
         self._by = By.NAME
-        self._sort = dict(SORT)
-        self._descending = True
-        self._filter = ""
+        self._listing = Listing(SORT)
         self._made: Made | None = None
-        self._order: I64 = np.zeros(0, np.int64)
         self._layout: sheet_rows.Layout | None = None
         self._find = walk.selected - self._offset if walk.selected >= 0 else -1
         self._tabs = Tabs([(tab, tab) for tab in self._shown_tabs])
@@ -144,17 +111,10 @@ class TableScreen(ListScreen):
         yield self._prompt
 
     def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._repaint())
-        self._repaint()
+        follow_theme(self)
         self._tabs.show(self._tab)
         self._status.keys(HINTS)
         self._ask()
-
-    def _repaint(self) -> None:
-        """All our colours anew: the theme has changed."""
-        palette = palette_for(self.app)
-        for widget in self.query(Painted):
-            widget.palette = palette
 
     def on_resize(self) -> None:
         height = self.size.height
@@ -165,8 +125,8 @@ class TableScreen(ListScreen):
     # -- making a table ------------------------------------------------------------------------------------
 
     @property
-    def _asked(self) -> tuple[object, ...]:
-        return self._tab, self._by, self._scope
+    def _asked(self) -> Asked:
+        return Asked(self._tab, self._by, self._scope)
 
     def _ask(self) -> None:
         self._status.say("adding up …")
@@ -174,22 +134,8 @@ class TableScreen(ListScreen):
         if self._tab == PICTURES:
             self._reading.ask("sheet", lambda: SharesMade(shares(self.profile)))
             return
-        self._reading.ask("sheet", partial(self._make, self._asked))
-
-    def _make(self, asked: tuple[object, ...]) -> SheetMade:
-        tab, by, scope = asked
-        assert isinstance(tab, str)
-        assert isinstance(by, By)
-        assert isinstance(scope, int)
-        try:
-            if tab == ARRIVALS:
-                return SheetMade(asked, arrivals_of(self._whole), "")
-            only = self._scopes[scope][1]()
-            return SheetMade(asked, make(self.profile, tab, by, only), "")
-        except NotRecordedError as error:
-            return SheetMade(asked, None, str(error))
-        except (OSError, LookupError) as error:
-            return SheetMade(asked, None, f"the trace file cannot be read any more: {error}")
+        scope = self._scopes[self._scope]
+        self._reading.ask("sheet", partial(read_sheet, self.profile, self._whole, self._asked, scope))
 
     def on_shares_made(self, message: SharesMade) -> None:
         self._pictures.learn(message.shares)
@@ -199,43 +145,29 @@ class TableScreen(ListScreen):
     def on_sheet_made(self, message: SheetMade) -> None:
         if message.asked != self._asked:
             return
+        self._made = message.made
+        self._listing.show(self._tab, None if message.made is None else message.made.sheet)
         if message.made is None:
-            self._made = None
-            self._order = np.zeros(0, np.int64)
             self.rows.show(0)
             self._panel.learn("", None)
             self._status.say(message.problem, alarm=True)
             return
-        self._made = message.made
-        if self._sort[self._tab] not in {field.key for field in message.made.sheet.fields}:
-            self._sort[self._tab] = message.made.sheet.fields[-1].key
         self._relist()
         table = message.made.table
         if self._find >= 0 and table is not None:
-            row = row_of_event(self.trace, self.profile.calls, table, self._find)
-            place = np.flatnonzero(self._order == row)
+            place = self._listing.place_of(row_of_event(self.trace, self.profile.calls, table, self._find))
             self._find = -1
-            if len(place):
-                self.rows.to(int(place[0]))
+            if place >= 0:
+                self.rows.to(place)
                 self.moved()
 
     def _relist(self) -> None:
         """Sort and filter anew."""
         if self._made is None:
             return
-        sheet = self._made.sheet
-        order = sheet.order(
-            self._sort[self._tab], None if self._descending else not _numeric(sheet, self._sort[self._tab])
-        )
-        matching = sheet.matching(self._filter)
-        problem = ""
-        if isinstance(matching, BadPattern):
-            problem = matching.message
-        else:
-            order = order[matching[order]]
-        self._order = order
+        problem = self._listing.relist()
         self._layout = None
-        self.rows.show(len(order), 0)
+        self.rows.show(len(self._listing.order), 0)
         self._say(problem)
         self.moved()
 
@@ -245,9 +177,9 @@ class TableScreen(ListScreen):
             return
         assert self._made is not None
         by = f" by {self._by.value}" if self._tab == TABS[0] and self._by is not By.NAME else ""
-        where = self._scopes[self._scope][0] if self._tab != ARRIVALS else "all ranks"
-        rows = f"{len(self._order):,} of {len(self._made.sheet):,} rows{by} · {where}"
-        filtered = f" · filter {self._filter!r}" if self._filter else ""
+        where = self._scopes[self._scope].label if self._tab != ARRIVALS else "all ranks"
+        rows = f"{len(self._listing.order):,} of {len(self._made.sheet):,} rows{by} · {where}"
+        filtered = f" · filter {self._listing.filter!r}" if self._listing.filter else ""
         totals = foot(self.profile, self._made, self._tab)
         self._status.say(f"{rows}{filtered} · {totals}" if totals else rows + filtered)
 
@@ -256,17 +188,18 @@ class TableScreen(ListScreen):
     def _shown(self, width: int) -> sheet_rows.Layout:
         assert self._made is not None
         if self._layout is None:
-            self._layout = sheet_rows.layout(self._made.sheet, width, self._sort[self._tab])
+            self._layout = sheet_rows.layout(self._made.sheet, width, self._listing.key)
         return self._layout
 
     def _head(self, width: int) -> list[Run]:
         if self._made is None:
             return []
-        return sheet_rows.head(self._shown(width), self._sort[self._tab], self._descending, self.rows.palette)
+        listing = self._listing
+        return sheet_rows.head(self._shown(width), listing.key, listing.descending, self.rows.palette)
 
     def _row(self, place: int, width: int, chosen: bool) -> list[Run]:
         assert self._made is not None
-        row = int(self._order[place])
+        row = self._listing.row(place)
         return sheet_rows.line(self._made.sheet, row, self._shown(width), self.rows.palette, chosen)
 
     # -- the row under the cursor --------------------------------------------------------------------------
@@ -274,7 +207,7 @@ class TableScreen(ListScreen):
     @property
     def _cursor(self) -> int:
         """The row of the sheet, -1 in an empty one."""
-        return int(self._order[self.rows.cursor]) if len(self._order) else -1
+        return self._listing.row(self.rows.cursor)
 
     def moved(self) -> None:
         """Another row is under the cursor: what is behind it follows."""
@@ -282,22 +215,7 @@ class TableScreen(ListScreen):
         if row < 0 or self._made is None:
             self._panel.learn("", None)
             return
-        self._reading.ask("row", partial(self._open, self._made, row))
-
-    def _open(self, made: Made, row: int) -> RowRead | None:
-        name = str(made.sheet.columns["name"][row])
-        if made.table is not None:
-            return RowRead(row, name, row_detail(self.trace, self.profile.calls, made.table, row))
-        events = made.sheet.members_of(row)
-        if not len(events):
-            return None
-        trace = self.trace if made.arrivals is None else self._whole
-        events = events[np.argsort(trace.start[events], kind="stable")]
-        from tui.analysis.instances import spread
-
-        told = () if made.arrivals is None else row_lines(made.arrivals, row)
-        start, duration = np.asarray(trace.start[events]), np.asarray(trace.duration[events])
-        return RowRead(row, name, RowDetail(events, start, duration, spread(duration), [], [], [], told))
+        self._reading.ask("row", partial(read_row, self.profile, self._whole, self._made, row))
 
     def on_row_read(self, message: RowRead) -> None:
         if message.row == self._cursor:
@@ -313,20 +231,18 @@ class TableScreen(ListScreen):
 
     def action_sort(self, direction: int) -> None:
         if self._made is not None and self._tab != PICTURES:
-            keys = [field.key for field in self._made.sheet.fields]
-            self._sort[self._tab] = keys[(keys.index(self._sort[self._tab]) + direction) % len(keys)]
-            self._descending = True
+            self._listing.sort_beside(direction)
             self._relist()
 
     def action_reverse(self) -> None:
         if self._tab != PICTURES:
-            self._descending = not self._descending
+            self._listing.descending = not self._listing.descending
             self._relist()
 
     def action_tab(self, direction: int) -> None:
         tabs = self._shown_tabs
         self._tab = tabs[(tabs.index(self._tab) + direction) % len(tabs)]
-        self._descending = True
+        self._listing.descending = True
         self._tabs.show(self._tab)
         self._ask()
 
@@ -361,8 +277,8 @@ class TableScreen(ListScreen):
         self.notify(" · ".join(f"{key} {what}" for key, what in HINTS), title="keys", markup=False)
 
     def action_back(self) -> None:
-        if self._filter:
-            self._filter = ""
+        if self._listing.filter:
+            self._listing.filter = ""
             self._relist()
         else:
             self.dismiss(None)
@@ -373,7 +289,7 @@ class TableScreen(ListScreen):
     # -- typing --------------------------------------------------------------------------------------------
 
     def action_ask_filter(self) -> None:
-        self._open_prompt(FILTER, "text, or /regular expression/", self._filter)
+        self._open_prompt(FILTER, "text, or /regular expression/", self._listing.filter)
 
     def action_ask_export(self) -> None:
         self._open_prompt(EXPORT, ".csv, .json or .md", "table.csv")
@@ -389,13 +305,13 @@ class TableScreen(ListScreen):
 
     def on_prompt_changed(self, message: PromptChanged) -> None:
         if message.purpose == FILTER:
-            self._filter = message.text
+            self._listing.filter = message.text
             self._reading.soon("filter", self._relist)
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
         self._close_prompt()
         if message.purpose == FILTER:
-            self._filter = message.text
+            self._listing.filter = message.text
             self._relist()
         elif message.text:
             self._write(Path(message.text).expanduser())
@@ -403,66 +319,16 @@ class TableScreen(ListScreen):
     def on_prompt_closed(self, message: PromptClosed) -> None:
         self._close_prompt()
         if message.purpose == FILTER:
-            self._filter = ""
+            self._listing.filter = ""
             self._relist()
 
     def _write(self, path: Path) -> None:
         assert self._made is not None
-        order = self._order.tolist()
-        forms: dict[str, Callable[[], str]] = {
-            ".csv": lambda: export.to_csv(self._sheet, order, clean),
-            ".json": lambda: export.to_json(self._sheet, order),
-            ".md": lambda: export.to_markdown(self._sheet, order, clean),
-        }
-        form = forms.get(path.suffix.lower())
-        if form is None:
-            self._status.say(f"{path.name}: write to a name that ends in .csv, .json or .md", alarm=True)
-            return
-        if path.exists():
-            self._status.say(f"{path} is there already; nothing was overwritten", alarm=True)
-            return
-        try:
-            path.write_text(form(), encoding="utf-8")
-        except OSError as error:
-            self._status.say(f"{path}: {error.strerror}", alarm=True)
-            return
-        self._status.say(f"wrote {len(order):,} rows to {path}")
-
-    @property
-    def _sheet(self) -> Sheet:
-        assert self._made is not None
-        return self._made.sheet
+        line, written = exporting.write(self._made.sheet, self._listing.order, path)
+        self._status.say(line, alarm=not written)
 
     def action_copy(self) -> None:
         if self._made is not None and self._tab != PICTURES:
-            self.app.copy_to_clipboard(export.to_markdown(self._sheet, self._order.tolist(), clean))
-            self._status.say(f"copied {len(self._order):,} rows as Markdown")
-
-
-def _numeric(sheet: Sheet, key: str) -> bool:
-    return isinstance(sheet.columns[key], np.ndarray)
-
-
-Only = Callable[[], "Bool | None"]
-
-
-def _scopes(profile: Profile, walk: Walk) -> list[tuple[str, Only]]:
-    """What the table can be restricted to, from where one came: always the whole trace first."""
-    trace = profile.trace
-    rank = walk.rank()
-    whole = "whole trace" if rank is None else f"{rank.label}, whole trace"
-    found: list[tuple[str, Only]] = [(whole, lambda: None)]
-    view = walk.viewport
-    if walk.mark is not None:
-        mark = walk.mark
-        found.append(("the marked range", lambda: in_range(trace, mark.start, mark.end)))
-    if view.t0 > trace.span[0] or view.t1 < trace.span[1]:
-        found.append(("on screen", lambda: in_range(trace, view.t0, view.t1)))
-    middle = walk.cursor()
-    step = next((each for each in trace.steps if each.start <= middle < each.start + each.duration), None)
-    if step is not None:
-        found.append((step.name, lambda: in_step(trace, step, profile.asked)))
-    lane = walk.current_lane() - (0 if rank is None else rank.first_lane)
-    if lane >= 0:
-        found.append((trace.lanes[lane].label, lambda: in_lane(trace, lane)))
-    return found
+            order = self._listing.order
+            self.app.copy_to_clipboard(exporting.markdown(self._made.sheet, order))
+            self._status.say(f"copied {len(order):,} rows as Markdown")

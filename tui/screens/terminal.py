@@ -7,8 +7,10 @@ from typing import Any
 
 from textual.app import App
 from textual.color import Color, ColorParseError
+from textual.screen import Screen
 
 from tui.palette import Colors, Palette, Theme, build
+from tui.widgets.painted import Painted
 
 _COLORS = {"truecolor": Colors.MANY, "256": Colors.MANY, "standard": Colors.ANSI, "windows": Colors.ANSI}
 
@@ -28,6 +30,18 @@ def palette_for(app: App[Any]) -> Palette:
         ),
         colors,
     )
+
+
+def follow_theme(screen: Screen[Any]) -> None:
+    """All that is painted on a mounted screen gets its palette, now and whenever the theme changes."""
+
+    def repaint(_: object = None) -> None:
+        palette = palette_for(screen.app)
+        for widget in screen.query(Painted):
+            widget.palette = palette
+
+    screen.app.theme_changed_signal.subscribe(screen, repaint)
+    repaint()
 
 
 @lru_cache(maxsize=8)

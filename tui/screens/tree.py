@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from rich.cells import cell_len
 from rich.style import Style
 from textual import events, work
@@ -12,14 +11,14 @@ from textual.binding import Binding
 from tui.analysis.dispatch_tree import DispatchTree, dispatch_tree
 from tui.palette import Palette
 from tui.screens.list_keys import LIST_BINDINGS, ListScreen
-from tui.screens.terminal import palette_for
-from tui.trace.arrays import I32, Bool
+from tui.screens.terminal import follow_theme
+from tui.screens.tree_folds import TreeFolds
 from tui.trace.kinds import GPU_WORK, Kind
 from tui.trace.ranks import Rank
 from tui.trace.ruler import format_duration
 from tui.trace.trace import Trace
 from tui.widgets.names import clean, cut, short
-from tui.widgets.painted import Painted, Run
+from tui.widgets.painted import Run
 from tui.widgets.row_list import RowList, RowPicked
 from tui.widgets.status import Status
 from tui.widgets.title import short_label
@@ -62,10 +61,7 @@ class TreeScreen(ListScreen):
         self.trace = trace
         self.rank = rank
         self.nodes: DispatchTree | None = None
-        self.filter = ""
-        self._shut: Bool = np.zeros(0, np.bool_)
-        self._shown: I32 = np.zeros(0, np.int32)
-        self._names: list[str] = []
+        self._folds: TreeFolds | None = None
         self._all_gpu = 1
         self.rows = RowList(self._row, self._head, id="tree")
         self._status = Status(id="tree-status")
@@ -75,17 +71,10 @@ class TreeScreen(ListScreen):
         yield self._status
 
     def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._repaint())
-        self._repaint()
+        follow_theme(self)
         self._status.keys(HINTS)
         self._status.say("putting the tree together …")
         self._grow()
-
-    def _repaint(self) -> None:
-        """All our colours anew: the theme has changed."""
-        palette = palette_for(self.app)
-        for widget in self.query(Painted):
-            widget.palette = palette
 
     @work(thread=True)
     def _grow(self) -> None:
@@ -94,38 +83,29 @@ class TreeScreen(ListScreen):
 
     def _grown(self, tree: DispatchTree) -> None:
         self.nodes = tree
-        self._names = [name.lower() for name in self.trace.names]
-        self._shut = tree.first_look()
+        self._folds = TreeFolds(tree, self.trace.names)
         self._all_gpu = max(sum(int(tree.gpu[root]) for root in tree.roots), 1)
         self._relist(0)
 
     # -- what is listed ------------------------------------------------------------------------------------
 
     def _relist(self, node: int) -> None:
-        """List anew, with the cursor on a node, or on the nearest one above it that is listed."""
-        tree = self.nodes
-        if tree is None:
+        """Show what is listed now, with the cursor on a node, or on the nearest one above it that is listed."""
+        tree, folds = self.nodes, self._folds
+        if tree is None or folds is None:
             return
-        matching = self._matching() if self.filter else None
-        self._shown = tree.visible(self._shut, matching)
-        place = int(np.searchsorted(self._shown, node, side="right")) - 1
-        self.rows.show(len(self._shown), place)
-        if matching is not None:
-            found = int(np.count_nonzero(matching))
-            self._status.say(f"filter: {self.filter}▏ {found:,} of {len(tree):,} nodes")
+        self.rows.show(len(folds.listed), folds.place_of(node))
+        if folds.filter:
+            self._status.say(f"filter: {folds.filter}▏ {folds.found:,} of {len(tree):,} nodes")
         else:
             whose = "" if self.rank is None else f"{self.rank.label}: "
-            self._status.say(f"{whose}{len(self._shown):,} of {len(tree):,} nodes listed")
-
-    def _matching(self) -> Bool:
-        assert self.nodes is not None
-        wanted = self.filter.lower()
-        of_name = np.array([wanted in name for name in self._names] or [False], np.bool_)
-        return of_name[self.nodes.name] & (self.nodes.name >= 0)
+            self._status.say(f"{whose}{len(folds.listed):,} of {len(tree):,} nodes listed")
 
     @property
     def _node(self) -> int:
-        return int(self._shown[self.rows.cursor]) if len(self._shown) else -1
+        """The node under the cursor, -1 for none."""
+        listed = self._folds.listed if self._folds is not None else ()
+        return int(listed[self.rows.cursor]) if len(listed) else -1
 
     # -- painting ------------------------------------------------------------------------------------------
 
@@ -137,13 +117,13 @@ class TreeScreen(ListScreen):
         return [(cut(title, room).ljust(room), palette.strong), (numbers, palette.muted)]
 
     def _row(self, place: int, width: int, chosen: bool) -> list[Run]:
-        tree, palette = self.nodes, self.rows.palette
+        tree, folds, palette = self.nodes, self._folds, self.rows.palette
         assert tree is not None
-        node = int(self._shown[place])
+        assert folds is not None
+        node = int(folds.listed[place])
         room = max(width - NUMBER_CELLS, 12)
         kind = int(tree.kind[node])
-        opened = not self._shut[node] or bool(self.filter)
-        sign = " " if tree.size[node] == 1 else "▾" if opened else "▸"
+        sign = ("▾" if folds.is_open(node) else "▸") if folds.can_fold(node) else " "
         lead = " " * min(int(tree.depth[node]), DEEPEST_INDENT)
         arrow = "⇢ " if kind in GPU_WORK else ""
         label = self._label(node, room - len(lead) - len(arrow) - 4)
@@ -175,52 +155,44 @@ class TreeScreen(ListScreen):
 
     def action_open(self) -> None:
         """Open the node; an open one: to its first child."""
-        node = self._node
-        if self.nodes is None or node < 0:
+        node, folds = self._node, self._folds
+        if folds is None or node < 0 or not folds.can_fold(node):
             return
-        if self._shut[node] and not self.filter:
-            self._unfold(node)
-            self._relist(node)
-        elif self.nodes.size[node] > 1:
+        if folds.is_open(node):
             self.rows.by(1)
-
-    def _unfold(self, node: int) -> None:
-        """Open a node, and below it as long as there is but one way on: frames of Python that only call the next."""
-        assert self.nodes is not None
-        size = self.nodes.size
-        self._shut[node] = False
-        while size[node] > 1 and size[node + 1] == size[node] - 1:
-            node += 1
-            self._shut[node] = False
+        else:
+            folds.open(node)
+            self._relist(node)
 
     def action_close(self) -> None:
         """Close the node; a closed one: to its parent."""
-        node = self._node
-        if self.nodes is None or node < 0:
+        node, folds = self._node, self._folds
+        if self.nodes is None or folds is None or node < 0:
             return
-        if not self.filter and self.nodes.size[node] > 1 and not self._shut[node]:
-            self._shut[node] = True
+        if folds.is_open(node):
+            folds.close(node)
             self._relist(node)
         elif self.nodes.parent[node] >= 0:
-            self.rows.to(int(np.searchsorted(self._shown, self.nodes.parent[node])))
+            self.rows.to(folds.place_of(int(self.nodes.parent[node])))
 
     def action_open_close(self) -> None:
-        node = self._node
-        if self.nodes is not None and node >= 0 and self.nodes.size[node] > 1:
-            self._shut[node] = not self._shut[node]
+        node, folds = self._node, self._folds
+        if folds is not None and node >= 0 and folds.can_fold(node):
+            folds.toggle(node)
             self._relist(node)
 
     def action_all(self, opened: bool) -> None:
-        if self.nodes is not None:
-            self._shut = np.zeros(len(self.nodes), np.bool_) if opened else self.nodes.first_look(0)
-            self._relist(self._node)
+        if self._folds is not None:
+            node = self._node
+            self._folds.all(opened)
+            self._relist(node)
 
     def action_show(self) -> None:
         if self.nodes is not None and self._node >= 0 and self.nodes.example[self._node] >= 0:
             self.dismiss(int(self.nodes.example[self._node]) + (0 if self.rank is None else self.rank.first))
 
     def action_back(self) -> None:
-        if self.filter:
+        if self._folds is not None and self._folds.filter:
             self._filter("")
         else:
             self.dismiss(None)
@@ -229,17 +201,19 @@ class TreeScreen(ListScreen):
         self.dismiss(None)
 
     def action_erase(self) -> None:
-        self._filter(self.filter[:-1])
+        if self._folds is not None:
+            self._filter(self._folds.filter[:-1])
 
     def on_key(self, event: events.Key) -> None:
         """Letters go into the filter."""
-        if event.is_printable and event.character and event.character not in "+- " and self.nodes is not None:
+        if event.is_printable and event.character and event.character not in "+- " and self._folds is not None:
             event.stop()
-            self._filter(self.filter + event.character)
+            self._filter(self._folds.filter + event.character)
 
     def _filter(self, text: str) -> None:
+        assert self._folds is not None
         node = self._node
-        self.filter = text
+        self._folds.filter_by(text)
         self._relist(max(node, 0))
 
     def on_row_picked(self, message: RowPicked) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from tui.trace import counters, crowd, facts, links, nesting, problems, rows
-from tui.trace.arrays import I32, I64, U8, Bool
+from tui.trace.arrays import I32, I64, U8, Array, Bool
 from tui.trace.crowd import Standing
 from tui.trace.kinds import GPU_WORK, Kind, kind_of_category, refine
 from tui.trace.lane_order import Declared
@@ -25,7 +25,11 @@ _PROFILER_PIDS = ("Spans", "Traces", "")
 _PROFILER_MARKS = ("Iteration Start", "Record Window End")
 
 
-def assemble(decoded: Decoded, label: str) -> Trace:
+Settled = Callable[[str, Array], None]
+"""Told of a column, by its name in `store.arrays_of`, as soon as nothing changes it any more."""
+
+
+def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, column: None) -> Trace:
     """Everything that the file says, as a Trace.
 
     Consumes `decoded.events`: its columns are changed on the way and gone afterwards. Never fails for what a
@@ -50,13 +54,12 @@ def assemble(decoded: Decoded, label: str) -> Trace:
     launch = _reordered(launch, order)
     del order, ordinals
     event_of = _numbered(ordinal, len(events))
-
     start, duration = events.time[ordinal], events.duration[ordinal]
     first = np.searchsorted(lane, np.arange(int(standing.first[-1]) + 1)).astype(np.int64)
     flat = np.repeat(np.array([place.role in _FLAT for place in places], np.bool_), np.diff(standing.first))
-    nested = nesting.nest(first, flat, start, duration)
-    forward, backward = links.forward_backward(events, event_of, lane, first, start, duration, nested.parent)
-    if standing.further:
+    if standing.further:  # nested and linked where the file has them, and then drawn together
+        nested = nesting.nest(first, flat, start, duration)
+        forward, backward = links.forward_backward(events, event_of, lane, first, start, duration, nested.parent)
         order, lane, row = crowd.put_together(standing, lane, start, duration, nested.row)
         nested = crowd.in_order(nested, order, row)
         kind, ordinal, start, duration = kind[order], ordinal[order], start[order], duration[order]
@@ -67,13 +70,34 @@ def assemble(decoded: Decoded, label: str) -> Trace:
         first = first[standing.first]
         ledger.note(problems.TOO_MANY_LANES, *crowd.told(standing))
         del order, row, number
+    name, category, correlation = events.name[ordinal], events.category[ordinal], events.correlation[ordinal]
+    work_order, work_first = links.by_launch(launch)
+    columns: dict[str, Array] = {"start": start, "duration": duration, "name": name, "category": category}
+    columns |= {"correlation": correlation, "kind": kind, "ordinal": ordinal}
+    columns |= {"links.launch_of": launch, "links.work_order": work_order, "links.work_first": work_first}
+    for column, array in columns.items():
+        settled(column, array)
+
     memory = _memory(events, drawing, places)
     series += counters.memory_series(memory) if memory is not None else []
     args = _sparse(events, event_of, drawing)
+    for arg, sparse in args.items():
+        settled(f"args.{arg}.events", sparse.events)
+        settled(f"args.{arg}.values", sparse.values)
     counts = ledger.counts(decoded, drawing, facts.by_category(events, drawing))
-    name, category, correlation = events.name[ordinal], events.category[ordinal], events.correlation[ordinal]
+    del drawing
+    events.duration = events.correlation = np.zeros(0, np.int64)  # what follows needs the room
+
+    if not standing.further:
+        nested = nesting.nest(first, flat, start, duration)
+    settled("row", nested.row)
+    settled("parent", nested.parent)
+    self_duration = nesting.self_durations(nested, start, duration)
+    settled("self_duration", self_duration)
+    if not standing.further:
+        forward, backward = links.forward_backward(events, event_of, lane, first, start, duration, nested.parent)
     _let_go(events)
-    del event_of, drawing
+    del event_of
 
     devices = facts.devices(decoded.header)
     device_names = {d["id"]: str(d.get("name") or "") for d in devices if isinstance(d.get("id"), int)}
@@ -82,8 +106,9 @@ def assemble(decoded: Decoded, label: str) -> Trace:
     )
     own = int(first[rows.profiler_first(places)])
     lane[own:] += len(series)  # the profiler's lanes stand behind the counters'
+    settled("lane", lane)
     row_order, row_first = rows.row_order(lanes, lane, nested.row)
-    work_order, work_first = links.by_launch(launch)
+    settled("row_order", row_order)
     rank, world_size = facts.distributed(decoded.header)
     return Trace(
         label=label,
@@ -98,7 +123,7 @@ def assemble(decoded: Decoded, label: str) -> Trace:
         lane=lane,
         row=nested.row,
         parent=nested.parent,
-        self_duration=nesting.self_durations(nested, start, duration),
+        self_duration=self_duration,
         correlation=correlation,
         ordinal=ordinal,
         names=events.names,
@@ -209,7 +234,7 @@ def _let_go(events: RawEvents) -> None:
     events.phase, events.category = nothing.astype(np.uint8), nothing.astype(np.uint16)
     events.time = events.duration = events.correlation = nothing
     events.name = events.track = events.id = nothing.astype(np.int32)
-    events.args, events.counters = {}, []
+    events.args, events.counters, events.ids = {}, [], []
 
 
 def _lane_of_each(

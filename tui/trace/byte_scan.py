@@ -22,12 +22,12 @@ from typing import cast
 import numpy as np
 import orjson
 
-from tui.trace.arrays import I32, I64, Array
+from tui.trace.arrays import I32, I64, U8, Array
 from tui.trace.columns import Columns, Found
 from tui.trace.digits import U64, Digits
 from tui.trace.grown import Grown
 from tui.trace.intern import OTHER, group_of, text_of
-from tui.trace.outlines import FRACTION_OF, HEAD, KINDS, Outlines
+from tui.trace.outlines import FRACTION_OF, KINDS, Outlines, digits_of, ends_of, negative_of
 from tui.trace.patterns import COLUMNS, DURATION, ID, TIME, three
 from tui.trace.raw import ARGS, NO_DURATION
 from tui.trace.sparse_args import CORRELATION
@@ -63,8 +63,7 @@ class ByteScan:
         """Take in whole entries, `between` between two of them. Where they begin, in this text; None: refused."""
         if between != BETWEEN or text[: len(_LEAD)] != _LEAD:
             return None
-        self._digits.load(text)
-        text_outline, zeros = self._digits.outline()
+        text_outline, zeros = self._digits.outline(text)
         pieces = text_outline.split(_CUT)[1:]
         pieces[-1] += b","  # as behind all the others
         outline = np.fromiter(map(self._outlines.__getitem__, pieces), np.int32, len(pieces))
@@ -75,15 +74,15 @@ class ByteScan:
             return None
         numbers = entries.numbers()
         found = numbers.found()
-        head = self._headed(entries, numbers) if found is not None else None
+        head = self._headed(entries) if found is not None else None
         if found is None or head is None:
             return None
         self._columns.put(self._shape.so_far[head], self._name.so_far[head], found)
         return entries.begin - len(_CUT)
 
-    def _headed(self, entries: Entries, numbers: Numbers) -> I32 | None:
+    def _headed(self, entries: Entries) -> I32 | None:
         """The number of each entry's head; None where one is not what its outline says."""
-        keys = entries.head_keys(numbers, self._mix)
+        keys = entries.head_keys(self._mix)
         head = np.fromiter(map(self._heads.get, keys, repeat(-1)), np.int32, len(keys))
         fresh: dict[int, int] = {}
         for place in np.flatnonzero(head < 0).tolist():
@@ -126,41 +125,46 @@ class Entries:
 
     def numbers(self) -> Numbers:
         """All that are wanted of these entries, read at once."""
-        outlines, outline = self._outlines, self._outline
-        many = outlines.many[outline]
-        last = np.cumsum(many)
-        row = np.arange(int(last[-1])) + np.repeat(outlines.first[outline] - (last - many), many)
-        kind, end, digits, sign = outlines.rows.T
-        kinds = kind[row].astype(np.uint8)  # which sorts by radix
-        order = np.argsort(kinds, kind="stable")
-        entry = np.repeat(np.arange(len(outline)), many)[order]
-        row = row[order]
-        digits = digits[row]
-        value = self._digits.values(end[row] + self.begin[entry], digits)
-        bound = np.zeros(KINDS + 1, np.int64)
-        np.cumsum(np.bincount(kinds, minlength=KINDS), out=bound[1:])
-        return Numbers(len(outline), bound.tolist(), entry, value, digits, sign[row])
+        size = len(self._outline)
+        places = self._outlines.places.take(self._outline, axis=1).ravel()  # kind by kind
+        where = np.flatnonzero(places != 0)
+        places = places[where]
+        bound = np.searchsorted(where, np.arange(KINDS + 1) * size)
+        entry = where - np.repeat(np.arange(KINDS) * size, np.diff(bound))
+        digits = digits_of(places)
+        value = self._digits.values(ends_of(places) + self.begin[entry], digits)
+        negative = negative_of(places)
+        if negative.any():
+            np.negative(value, out=value, where=negative)
+        return Numbers(size, bound.tolist(), entry, value, digits)
 
-    def head_keys(self, numbers: Numbers, mix: U64) -> list[int]:
+    def head_keys(self, mix: U64) -> list[int]:
         """A number of 64 bits for each entry's head: the same for the same skeleton and the same digits in its runs.
 
         That two different heads among a million get the same is as likely as one in 10^7; `mix`, three odd numbers,
         is random, so that no file can be made for it.
         """
-        runs = numbers.value[numbers.of(HEAD)].view(np.uint64)
-        runs |= numbers.digits[numbers.of(HEAD)].view(np.uint64) << np.uint64(54)  # 10^16 is less; 07 is not 7
+        outlines = self._outlines
+        many = outlines.heads[self._outline]
+        last = np.cumsum(many)
+        # What a run adds depends on its place: 7 at 12 is not 12 at 7.
+        place = np.arange(int(last[-1])) - np.repeat(last - many, many)
+        row = place + np.repeat(outlines.first_head[self._outline], many)
+        places = outlines.head_places[row]
+        end = ends_of(places) + np.repeat(self.begin, many)
+        runs, long, before = self._digits.marks(end.astype(np.int64), digits_of(places))
         runs *= mix[0]
         runs ^= runs >> np.uint64(32)
-        # What a run adds depends on its place: 7 at 12 is not 12 at 7.
-        length = self._outlines.heads[self._outline]
-        last = np.cumsum(length)
-        place = np.arange(len(runs)) - np.repeat(last - length, length)
+        if len(long):
+            runs[long] += before
+            runs[long] *= mix[1]
+            runs[long] ^= runs[long] >> np.uint64(32)
         runs *= (place.view(np.uint64) << np.uint64(1)) + mix[1]
         runs ^= runs >> np.uint64(29)
         sums = np.zeros(len(runs) + 1, np.uint64)
         np.cumsum(runs, out=sums[1:])
-        keys = sums[last] - sums[last - length]
-        keys += self._outlines.skeleton[self._outline].view(np.uint64) * mix[2]
+        keys = sums[last] - sums[last - many]
+        keys += outlines.skeleton[self._outline].view(np.uint64) * mix[2]
         return cast("list[int]", keys.tolist())
 
     def parse(self, place: int) -> dict[str, object]:
@@ -178,18 +182,17 @@ class Entries:
 class Numbers:
     """Numbers read from n entries, by kind (`outlines.py`), those of a kind in the order of their entries.
 
-    `entry`, `value`, `digits`, `sign` int64[all of them].
+    `entry`, `value` int64, `digits` uint8 [all of them]. `bound[kind]`: where those of a kind begin.
     """
 
-    def __init__(self, size: int, bound: list[int], entry: I64, value: I64, digits: I64, sign: I64) -> None:
+    def __init__(self, size: int, bound: list[int], entry: I64, value: I64, digits: U8) -> None:
         self._size = size
         self._bound = bound
         self._entry = entry
-        self.value = value
-        self.digits = digits
-        self._sign = sign
+        self._value = value
+        self._digits = digits
 
-    def of(self, kind: int) -> slice:
+    def _of(self, kind: int) -> slice:
         """Where the numbers of a kind stand."""
         return slice(self._bound[kind], self._bound[kind + 1])
 
@@ -202,34 +205,37 @@ class Numbers:
         duration = np.full(self._size, NO_DURATION, np.int64)
         duration[lengths[0]] = lengths[1]
         correlation = np.full(self._size, -1, np.int64)
-        places, values = self._signed(CORRELATION)
+        places, values = self._integers(CORRELATION)
         correlation[places] = values
         args: dict[str, tuple[I64, Array]] = {}
         for name in ARGS:
             if name in _COLUMN:
-                places, numbers = self._signed(name)
+                places, numbers = self._integers(name)
             else:
-                sides = [self._signed(side) for side in three(name)]
+                sides = [self._integers(side) for side in three(name)]
                 places, numbers = sides[0][0], np.stack([values for _, values in sides], axis=1)
             if len(places):
                 args[name] = places, numbers
-        return Found(time[1], duration, self._signed(ID), correlation, args)
+        return Found(time[1], duration, self._integers(ID), correlation, args)
 
     def _nanoseconds(self, name: str) -> tuple[I64, I64] | None:
         """Which entries have it, and int64[k] of those; None where one is too large."""
-        whole, fraction = self.of(_COLUMN[name]), self.of(FRACTION_OF[name])
-        places, value = self._entry[whole], self.value[whole]
-        if value.max(initial=0) > _MOST[name]:
+        whole, fraction = self._of(_COLUMN[name]), self._of(FRACTION_OF[name])
+        places, value = self._entry[whole], self._value[whole]
+        if value.max(initial=0) > _MOST[name] or value.min(initial=0) < -_MOST[name]:
             return None
         value = value * 1000
-        at = np.searchsorted(places, self._entry[fraction])
-        value[at] += self.value[fraction] * _SCALE[self.digits[fraction]]
-        return places, value * self._sign[whole]
+        thousandths = self._value[fraction] * _SCALE[self._digits[fraction]]
+        if len(thousandths) == len(value):
+            value += thousandths
+        else:
+            value[np.searchsorted(places, self._entry[fraction])] += thousandths
+        return places, value
 
-    def _signed(self, name: str) -> tuple[I64, I64]:
+    def _integers(self, name: str) -> tuple[I64, I64]:
         """Which entries have it, and int64[k] of those."""
-        where = self.of(_COLUMN[name])
-        return self._entry[where], self.value[where] * self._sign[where]
+        where = self._of(_COLUMN[name])
+        return self._entry[where], self._value[where]
 
 
 _COLUMN = {name: number for number, name in enumerate(COLUMNS)}

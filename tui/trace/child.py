@@ -18,11 +18,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import IO
 
-from tui.trace.loader import ASK, Built, Progress
+from tui.trace.loader import ASK, LOOK, Built, Progress
+from tui.trace.looking import Looked, from_json
 from tui.trace.remote import Listed
 
 # The user's folder may hold a `random.py` or a `tui/`: isolated mode keeps it off the path, and ours is handed over.
 _START = "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); from tui.trace.loader import main; main()"
+
+LINE_BYTES = 8 << 20
+"""Of an answer, at the most: thousands of names."""
 
 TERMINATE_SECONDS = 2.0
 """A child that does not end at SIGTERM within this time is killed."""
@@ -44,14 +48,19 @@ class LoaderProcess:
     """`python -m tui.trace.loader SPEC FOLDER`, running. `stdin` is a pipe to read the trace from, for `-`.
 
     `ask`: ssh may ask on the terminal, which nobody draws on yet. `built`: what it made, when `progress` has ended.
+
+    `look`: SPEC is a JSON list of names, and `looked` what these mean, when `progress` has ended.
     """
 
-    def __init__(self, spec: str, folder: Path, stdin: int | None = None, ask: bool = False) -> None:
+    def __init__(
+        self, spec: str, folder: Path, stdin: int | None = None, ask: bool = False, *, look: bool = False
+    ) -> None:
         self.spec = spec
         self.folder = folder
         self.built = Built()
+        self.looked: list[Looked] = []
         self._stdin = stdin
-        self._options = [ASK] if ask else []
+        self._options = [*([ASK] if ask else []), *([LOOK] if look else [])]
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
 
@@ -81,12 +90,15 @@ class LoaderProcess:
         process = self._process
         assert process is not None, "start() comes first"
         assert process.stdout is not None
-        reader = asyncio.StreamReader()
+        reader = asyncio.StreamReader(LINE_BYTES)
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
         try:
             async for line in reader:
                 message = json.loads(line)
+                if "looked" in message:
+                    self.looked = [from_json(each) for each in message["looked"]]
+                    return
                 if "done" in message:
                     self.built = Built(message["identity"], message["kept"])
                     return

@@ -42,8 +42,13 @@ class Crew:
                 worker = _Worker()
                 self._all.append(worker)
                 await worker.start()
-            built = await worker.build(spec, folder, report)
-            self._idle.append(worker)  # one that failed does not come back
+            try:
+                built = await worker.build(spec, folder, report)
+            except LoadError:
+                if worker.alive:  # it said why, and can do the next
+                    self._idle.append(worker)
+                raise
+            self._idle.append(worker)
             return built
 
     def detach(self) -> None:
@@ -106,6 +111,10 @@ class _Worker:
         printed = self._errors.read().decode(errors="replace")
         why = "was killed, most likely for want of memory" if status == -9 else f"ended with status {status}"
         raise LoadError(f"{spec}: the process that decoded it {why}", printed)
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def detach(self) -> None:
         if self._transport is not None:

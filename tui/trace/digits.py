@@ -16,10 +16,15 @@ MOST_DIGITS = 16
 """Digits of the longest number whose value can be asked for: two words."""
 
 WORD = 8
-"""Bytes before the end of any number that is asked for: the text must not begin with one."""
+
+_FRONT = 2 * WORD
+"""Bytes before the text, as a number is read from the two words that its last digit and the one before it lie in."""
 
 _BLOCK = 1 << 16
 """Bytes that are looked at together: small enough that all that is made of them stays near the processor."""
+
+_SHORT = np.array([max(WORD - digits, 0) << 3 for digits in range(MOST_DIGITS + 1)], np.uint64)
+"""Bits of a word that lie before a number of so many digits."""
 
 _ZERO = np.uint8(ord("0"))
 _NINE = np.uint8(9)
@@ -34,23 +39,23 @@ class Digits:
     def __init__(self) -> None:
         # Kept from text to text: the kernel takes longer to hand out fresh memory than all of the arithmetic.
         self._outline: U8 = np.empty(1 << 16, np.uint8)
-        self._low: U8 = np.empty(_BLOCK + 2, np.uint8)
+        self._low: U8 = np.zeros(1 << 16, np.uint8)
         self._foreign: U8 = np.empty(_BLOCK + 2, np.uint8)
         self._zero: U8 = np.empty(_BLOCK, np.uint8)
         self._first: U8 = np.empty(_BLOCK, np.uint8)
 
-    def load(self, text: bytes | memoryview) -> None:
-        """From here on, everything is said of this text: offsets count from its beginning."""
+    def outline(self, text: bytes | memoryview) -> tuple[bytes, I64]:
+        """The text with every digit replaced by a 0; and the offsets of every 0 that begins a run of several digits,
+        those behind a point left out. A text's first byte is not looked at for the latter.
+
+        From here on, values are those of this text."""
         self._data: U8 = np.frombuffer(text, np.uint8)
         if len(text) > len(self._outline):
             self._outline = np.empty(len(text), np.uint8)
-        # _words[k]: the eight bytes from offset k on, wherever that is in memory.
-        self._words: U64 = np.ndarray((max(len(text) - 7, 0),), np.dtype("<u8"), text, 0, (1,))
-
-    def outline(self) -> tuple[bytes, I64]:
-        """The text with every digit replaced by a 0; and the offsets of every 0 that begins a run of several digits,
-        those behind a point left out. A text's first byte is not looked at for the latter."""
-        outline = self._outline[: len(self._data)]
+        if len(text) + 2 * _FRONT > len(self._low):
+            self._low = np.zeros((len(text) // WORD + 1) * WORD + 2 * _FRONT, np.uint8)
+        self._words: U64 = self._low.view("<u8")
+        outline = self._outline[: len(text)]
         zeros = [
             self._outline_block(begin, outline[begin : begin + _BLOCK]) for begin in range(0, len(outline), _BLOCK)
         ]
@@ -61,7 +66,7 @@ class Digits:
         """Fill in the outline of a block; the offsets before every 0 that begins a run. (`np.maximum` and boolean
         indexing would say it in fewer words, at ten times the cost.)"""
         data = self._data[begin : begin + _BLOCK + 2]
-        low, foreign = self._low[: len(data)], self._foreign[: len(data)]
+        low, foreign = self._low[_FRONT + begin :][: len(data)], self._foreign[: len(data)]
         np.subtract(data, _ZERO, out=low)  # digits are 0 to 9 now, and everything else is more
         np.greater(low, _NINE, out=foreign.view(np.bool_))
         np.multiply(low[: len(outline)], foreign[: len(outline)], out=outline)
@@ -72,18 +77,35 @@ class Digits:
         zero &= first
         return np.flatnonzero(zero.view(np.bool_)) + begin
 
-    def values(self, end: I64, digits: I64) -> I64:
+    def values(self, end: I64, digits: U8) -> I64:
         """int64[k]: the numbers of that many digits, at most MOST_DIGITS, that end at these offsets."""
-        value = _value(self._word(end, np.minimum(digits, WORD)))
+        value = _value(self._word(end, digits))
         long = np.flatnonzero(digits > WORD)
         if len(long):
             value[long] += 100_000_000 * _value(self._word(end[long] - WORD, digits[long] - WORD))
         return value
 
-    def _word(self, end: I64, digits: I64) -> U64:
-        """uint64[k]: up to eight digits that end at these offsets, the last in the highest byte, 0 in the others."""
-        foreign = ((WORD - digits) << 3).view(np.uint64)
-        word: U64 = self._words[end - WORD]
+    def marks(self, end: I64, digits: U8) -> tuple[U64, I64, U64]:
+        """uint64[k] for the same: their last eight digits, 07 another than 7; and for those that have more, which they
+        are, and the digits before."""
+        last = self._word(end, digits)
+        long = np.flatnonzero(digits > WORD)
+        before = self._word(end[long] - WORD, digits[long] - WORD) if len(long) else last[:0]
+        last |= (digits & 15).astype(np.uint64) << np.uint64(4)  # a digit has four bits of a byte
+        return last, long, before
+
+    def _word(self, end: I64, digits: U8) -> U64:
+        """uint64[k]: the values of up to eight digits that end at these offsets, a byte each, the last in the highest
+        byte, 0 in the others."""
+        end = end + _FRONT
+        place = end >> 3
+        bits = ((end & 7) << 3).view(np.uint64)
+        word = self._words.take(place)
+        word <<= np.uint64(1)
+        word <<= np.uint64(63) - bits  # a shift by 64 is none
+        place -= 1
+        word |= self._words.take(place) >> bits
+        foreign = _SHORT[digits]
         word >>= foreign
         word <<= foreign
         return word
@@ -91,7 +113,6 @@ class Digits:
 
 def _value(word: U64) -> I64:
     """int64[k] of eight digits in each word, 0 for the missing ones: pairs, then fours, then all eight at once."""
-    word &= np.uint64(0x0F0F0F0F0F0F0F0F)
     word *= np.uint64(10 << 8 | 1)
     word >>= np.uint64(8)
     word &= np.uint64(0x00FF00FF00FF00FF)

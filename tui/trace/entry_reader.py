@@ -93,7 +93,7 @@ class EntryReader:
         self._offset.append(chunk.offset)
         self._length.append(len(chunk.text))
         if self._writer is not None:
-            self._writer.put(bytes(chunk.text))
+            self._writer.put(chunk.text)
         if isinstance(chunk, Taken):
             self.entries += chunk.entries
         else:

@@ -38,7 +38,7 @@ def errors() -> tuple[type[Exception], ...]:
     return (fast, zlib.error)
 
 
-def compress(text: bytes) -> bytes:
+def compress(text: bytes | memoryview) -> bytes:
     """One gzip member."""
     if FAST:
         return bytes(igzip.compress(text, _ISAL_LEVEL))

@@ -1,4 +1,4 @@
-"""A column that grows as a file is read, and never exists twice."""
+"""A column that grows as a file is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from tui.trace.arrays import Array
 
 _FIRST = 1024
 _GROWTH = 1.25
-"""A large block is moved by the kernel, page by page, not copied: growing often is cheap, and little is wasted."""
+_LARGE = 4 << 20
+_LARGE_GROWTH = 4
+"""Bytes from which numpy asks for huge pages, and how much more than is needed is then asked for.
+
+Memory costs when it is first written to: by the page, and a huge one stands for 512. What is never written to costs
+nothing, so that a large column has room for long, and is copied once or twice in its life; a small one is moved.
+"""
 
 
 class Grown:
@@ -24,9 +30,21 @@ class Grown:
     def extend(self, values: Array) -> None:
         size = self._size + len(values)
         if size > len(self._data):
-            self._data.resize(max(size, int(len(self._data) * _GROWTH)), refcheck=False)
+            self._make_room(size)
         self._data[self._size : size] = values
         self._size = size
+
+    def _make_room(self, size: int) -> None:
+        if size * self._data.itemsize < _LARGE:
+            self._data.resize(max(size, int(len(self._data) * _GROWTH)), refcheck=False)
+            return
+        larger: npt.NDArray[Any]
+        try:
+            larger = np.empty(size * _LARGE_GROWTH, self._data.dtype)
+        except MemoryError:  # not everywhere is room free that is only asked for
+            larger = np.empty(int(size * _GROWTH), self._data.dtype)
+        larger[: self._size] = self.so_far
+        self._data = larger
 
     def __len__(self) -> int:
         return self._size
@@ -37,6 +55,7 @@ class Grown:
         return self._data[: self._size]
 
     def finish(self) -> npt.NDArray[Any]:
-        """The array itself; nothing can be appended any more."""
-        self._data.resize(self._size, refcheck=False)
-        return self._data
+        """The array itself, which is not kept here; nothing can be appended any more."""
+        data, self._data = self._data, np.empty(0, self._data.dtype)
+        data.resize(self._size, refcheck=False)
+        return data

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,12 +48,11 @@ def track_of(pid: Any, tid: Any) -> tuple[str, str]:
     return text_of(pid), stream[1] if stream else thread
 
 
-class Texts(dict[Any, int]):
+class Texts(defaultdict[Any, int]):
     """Numbers for strings, in the order in which they turn up. Other hashable values may be looked up as well."""
 
-    def __missing__(self, key: Any) -> int:
-        code = self[key] = len(self)
-        return code
+    def __init__(self) -> None:
+        super().__init__(itertools.count().__next__)
 
     def finish(self, codes: I32) -> tuple[I32, list[str]]:
         """The column, and the text of each of its numbers, every text once. -1 in the column stays."""

@@ -6,7 +6,8 @@
 
 fills FOLDER in a process of its own and says on stdout how far it is, one JSON object a line; the last one is
 `{"done": true, "identity": …, "kept": …}` or `{"error": "one line", "detail": "a traceback, for --debug"}`, with
-`"found"` for a folder elsewhere. `child.py` reads the other end.
+`"found"` for a folder elsewhere. `child.py` reads the other end. With `--look`, SPEC is a JSON list of names, and the
+one answer is `{"looked": […]}`, what they mean; connections that later ones go through stay until stdin ends.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,13 +40,16 @@ POLITE = 4
 """How nice a decoding child is: where cores are few, the screen and whatever trains here go first."""
 
 DETAIL_BYTES = 20_000
-"""Of a traceback: the parent reads lines of at most 64 KB."""
+"""Of a traceback: more than anybody reads."""
 
-FOUND_BYTES = 30_000
-"""Of a folder's listing, for the same reason."""
+FOUND_BYTES = 4 << 20
+"""Of a folder's listing: the parent reads lines of at most twice as much."""
 
 ASK = "--ask"
-"""Third argument of the program: ssh may ask for a password on the terminal."""
+"""Argument of the program: ssh may ask for a password on the terminal."""
+
+LOOK = "--look"
+"""Argument of the program: say what these names elsewhere mean, and read none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,22 @@ class Progress:
     bytes: int = 0
     total: int | None = None
     events: int = 0
+
+
+FAILED = -1.0
+"""The share of a rank that could not be opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class RanksProgress(Progress):
+    """Of several ranks together. `shares`: of each how much has been read, 0 to 1, or FAILED."""
+
+    shares: tuple[float, ...] = ()
+
+    @property
+    def whole(self) -> int:
+        """How many have been read to their end."""
+        return sum(share == 1.0 for share in self.shares)
 
 
 Report = Callable[[Progress], None]
@@ -135,7 +157,7 @@ def build(spec: str, folder: Path, report: Report, ask: bool = False) -> Built:
     from tui.trace.assemble import assemble
     from tui.trace.kineto import read
     from tui.trace.source import open_source
-    from tui.trace.store import save
+    from tui.trace.store import Storing
 
     latest = Progress("reading")
     if elsewhere(spec) and not ask:
@@ -154,10 +176,11 @@ def build(spec: str, folder: Path, report: Report, ask: bool = False) -> Built:
             return Built(source.identity, kept=True)
         decoded = read(source, folder, reading)
         report(replace(latest, phase="arranging"))
-        trace = assemble(decoded, spec)
-        del decoded
-        report(replace(latest, phase="storing"))
-        save(trace, folder)
+        with Storing(folder) as storing:
+            trace = assemble(decoded, spec, storing.add)
+            del decoded
+            report(replace(latest, phase="storing"))
+            storing.finish(trace)
     return Built(None if source.cut else source.identity)
 
 
@@ -194,8 +217,10 @@ def _reporter(out: int) -> Report:
 
 
 def _say(out: int, message: dict[str, object]) -> None:
+    line = json.dumps(message).encode() + b"\n"
     try:
-        os.write(out, json.dumps(message).encode() + b"\n")
+        while line:
+            line = line[os.write(out, line) :]
     except BrokenPipeError:
         os._exit(1)  # who asked has gone, and with it the folder
 
@@ -208,6 +233,11 @@ def main(arguments: list[str] | None = None) -> None:
     # What a library prints must not be taken for progress, nor reach the screen.
     out = os.dup(1)
     os.dup2(2, 1)
+    if LOOK in options:
+        _look(json.loads(spec), ASK in options, out)
+        os._exit(0)
+    if elsewhere(spec):
+        _end_without(out)
     try:
         built = build(spec, Path(folder), _reporter(out), ASK in options)
         _say(out, {"done": True, **asdict(built)})
@@ -219,6 +249,36 @@ def main(arguments: list[str] | None = None) -> None:
     os._exit(0)
 
 
+def _end_without(end: int) -> None:
+    """Have this process ended by SIGTERM, and ssh by it, when nobody has the other end of a pipe any more.
+
+    Whoever started it may have been killed while it waits for bytes that never come, and so tells nothing. Only for
+    what lies elsewhere: with a second thread a large file here is not read by several processes (`parts.py`).
+    """
+
+    def watch() -> None:
+        gone = select.poll()
+        gone.register(end, 0)  # errors and hang-ups, which are told unasked
+        gone.poll()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="end", daemon=True).start()
+
+
+def _look(names: list[str], ask: bool, out: int) -> None:
+    from tui.trace.looking import look
+
+    _end_without(0)  # whose answers nobody reads any more when connections are held
+    if not ask:
+        _say(out, asdict(Progress("connecting")))
+    with ExitStack() as hold:
+        try:
+            _say(out, {"looked": [asdict(each) for each in look(names, ask, hold)]})
+        except Exception as error:
+            _say(out, {"error": describe(error), "detail": traceback.format_exc()[-DETAIL_BYTES:]})
+        sys.stdin.buffer.read()  # until whoever asked lets go, or is no more
+
+
 def serve() -> None:
     """A child that decodes one trace after the other, and reads the collectives of each: see `crew.py`."""
     from tui.trace import collectives
@@ -228,8 +288,12 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.dup(1)
     os.dup2(2, 1)
+    watched = False
     for line in sys.stdin.buffer:
         job = json.loads(line)
+        if not watched and elsewhere(job["spec"]):
+            _end_without(out)
+            watched = True
         folder = Path(job["folder"])
         try:
             built = build(job["spec"], folder, _reporter(out))

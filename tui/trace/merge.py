@@ -17,8 +17,8 @@ from tui.trace.arrays import I32, I64, Array
 from tui.trace.clocks import align
 from tui.trace.collectives import Collectives
 from tui.trace.meetings import meet
-from tui.trace.problems import Tally
-from tui.trace.ranks import Clock, Rank, Ranks
+from tui.trace.problems import LOST_RANK, Tally
+from tui.trace.ranks import Clock, LostRank, Rank, Ranks
 from tui.trace.raw import Problem
 from tui.trace.text import RankTexts, TextIndex
 from tui.trace.trace import Counts, Lane, Links, Memory, Role, Sparse, Trace
@@ -40,8 +40,8 @@ class Given:
     collectives: Collectives
 
 
-def merge(given: Sequence[Given], label: str) -> Trace:
-    """All ranks as one trace, by number. Costs a copy of all columns but names."""
+def merge(given: Sequence[Given], label: str, lost: Sequence[LostRank] = ()) -> Trace:
+    """All ranks as one trace, by number. Costs a copy of all columns but names. `lost`: those that are missing."""
     ordered = sorted(given, key=lambda each: each.number)
     traces = [each.trace for each in ordered]
     meetings = meet(traces, [each.collectives for each in ordered])
@@ -57,6 +57,7 @@ def merge(given: Sequence[Given], label: str) -> Trace:
             for each, clock, at, lane in zip(ordered, clocks, first, first_lanes, strict=True)
         ),
         meetings,
+        tuple(lost),
     )
     shifted = [rank.trace for rank in ranks.all]
     lanes, rows = _lanes(ranks)
@@ -267,8 +268,10 @@ def _memory(ranks: Ranks) -> Memory | None:
 
 
 def _problems(ranks: Ranks) -> list[Problem]:
-    """The same of all ranks together, with one example."""
+    """Ranks that are missing; then the same of all ranks together, with one example."""
     tally = Tally()
+    for lost in ranks.lost:
+        tally.add(LOST_RANK, str(lost))
     for rank in ranks.all:
         for problem in rank.trace.problems:
             tally.add(problem.kind, f"{rank.label}: {problem.example}", problem.count)

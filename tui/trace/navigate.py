@@ -1,7 +1,7 @@
 """From one event to another, and from a time to what lies there. Events and steps are numbers; -1: there is none.
 
-Inside a row everything is a binary search; questions about children and names are one pass over the part of the
-columns that they concern.
+Inside a row everything is a binary search; questions about children are one pass over the part of the columns
+that they concern.
 """
 
 from __future__ import annotations
@@ -11,6 +11,12 @@ import numpy as np
 from tui.trace.arrays import I64
 from tui.trace.row_index import RowIndex
 from tui.trace.trace import Trace
+
+
+def extent(trace: Trace, event: int) -> tuple[int, int]:
+    """Start and end of an event, ns, at least 1 apart."""
+    start = int(trace.start[event])
+    return start, start + max(int(trace.duration[event]), 1)
 
 
 def row_of(trace: Trace, event: int) -> int:
@@ -40,7 +46,7 @@ def nearest_on_lane(trace: Trace, lane: int, time: int) -> int:
 def children(trace: Trace, event: int) -> I64:
     """int64[k]: the events right below, in time order."""
     # An event's children start after it (in the order of the columns) and before it ends.
-    end = int(trace.start[event]) + max(int(trace.duration[event]), 1)
+    _, end = extent(trace, event)
     first = event + 1
     last = first + int(trace.start[first : trace.lanes[int(trace.lane[event])].last].searchsorted(end))
     return np.flatnonzero(trace.parent[first:last] == event) + first
@@ -51,11 +57,10 @@ def nearest_child(trace: Trace, event: int, time: int) -> int:
     return _nearest(trace, children(trace, event), time)
 
 
-def innermost(trace: Trace, event: int, time: int) -> int:
-    """The event at a time that lies beneath `event`, through events of which each lies there at that time, and has
-    nothing beneath it that does; `event` itself where there is none.
+def innermost_at(trace: Trace, event: int, time: int) -> int:
+    """The innermost event at a time, from this one down; the event itself where no child has that time.
 
-    That is the last to start of those: what overlaps a later event has no children after it.
+    It is the last to start of those beneath that are there: what overlaps a later event has no children after it.
     """
     last = trace.lanes[int(trace.lane[event])].last
     last = event + 1 + int(trace.start[event + 1 : last].searchsorted(time, side="right"))
@@ -71,18 +76,6 @@ def innermost(trace: Trace, event: int, time: int) -> int:
             return int(found)
         elsewhere.update(way)
     return event
-
-
-def same_name(trace: Trace, event: int, later: bool) -> int:
-    """The next (or previous) event of the same name and category, by start and then by lane; -1 at the ends."""
-    same = np.flatnonzero((trace.name == trace.name[event]) & (trace.category == trace.category[event]))
-    starts, start = trace.start[same], trace.start[event]
-    at_once = starts == start
-    if later:
-        beyond = np.flatnonzero((starts > start) | (at_once & (same > event)))
-        return int(same[beyond[np.argmin(starts[beyond])]]) if len(beyond) else -1
-    beyond = np.flatnonzero((starts < start) | (at_once & (same < event)))[::-1]
-    return int(same[beyond[np.argmax(starts[beyond])]]) if len(beyond) else -1
 
 
 def step_at(trace: Trace, time: int) -> int:

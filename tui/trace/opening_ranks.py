@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 from tui.trace.cache import Place, find, find_identity
 from tui.trace.child import LoadError
 from tui.trace.crew import Crew
-from tui.trace.loader import Built, Progress, Report, describe, map_place, open_place
+from tui.trace.loader import FAILED, Built, Progress, RanksProgress, Report, describe, map_place, open_place
 from tui.trace.rank_files import RankFile, rank_of
+from tui.trace.ranks import LostRank
+from tui.trace.remote import elsewhere, host_of
 
 if TYPE_CHECKING:
     from tui.trace.collectives import Collectives
@@ -27,21 +29,33 @@ WORKERS = os.cpu_count() or 1
 """Processes that decode at the same time."""
 
 
-class RanksOpening:
-    """`files`: the traces, by rank; `label`: what the user called them; `spec`: what opens them again.
+FROM_ONE_HOST = 4
+"""Traces that come from one host at the same time: a server takes ten sessions over one connection, and refuses some
+of ten that begin at once (sshd's MaxSessions and MaxStartups)."""
 
+
+class RanksOpening:
+    """`files`: the traces, by rank; `label`: what the user called them; `spec`: what opens them again; `lost`: ranks
+    that are known to be missing.
+
+    A rank that cannot be opened is missing from the trace and told in `Ranks.lost`; one at least must be there.
     `cached`: whether nothing had to be decoded; known when `trace` has ended.
     """
 
-    def __init__(self, files: Sequence[RankFile], label: str, spec: str, cache: bool = True) -> None:
+    def __init__(
+        self, files: Sequence[RankFile], label: str, spec: str, cache: bool = True, lost: Sequence[LostRank] = ()
+    ) -> None:
         self.files = list(files)
         self.label = label
         self.spec = spec
         self.cached = True
         self._cache = cache
+        self._lost = list(lost)
         self._places: list[Place] = []
         self._crew: Crew | None = None
-        self._told: dict[int, Progress] = {}
+        self._told = [Progress("starting", 0, file.size) for file in self.files]
+        self._shares = [0.0] * len(self.files)
+        self._hosts: dict[str, asyncio.Semaphore] = {}
 
     @property
     def path(self) -> str:
@@ -56,13 +70,18 @@ class RanksOpening:
 
     async def trace(self, report: Report) -> Trace:
         """All ranks as one trace. Raises LoadError; where it fails or is cancelled, nothing is left behind."""
-        self._crew = Crew(min(WORKERS, len(self.files)))
+        far = any(elsewhere(file.spec) for file in self.files)
+        self._crew = Crew(min(max(WORKERS, FROM_ONE_HOST if far else 1), len(self.files)))
         tasks = [asyncio.ensure_future(self._rank(k, report)) for k in range(len(self.files))]
         gone_wrong = True
         try:
-            given = await asyncio.gather(*tasks)
-            report(Progress("merging", events=sum(len(each.trace) for each in given)))
-            trace = await asyncio.to_thread(self._merged, given)
+            opened = await asyncio.gather(*tasks)
+            given = [each for each in opened if not isinstance(each, LostRank)]
+            lost = [*self._lost, *(each for each in opened if isinstance(each, LostRank))]
+            if not given:
+                raise _all_lost(lost)
+            report(self._together("merging", sum(len(each.trace) for each in given)))
+            trace = await asyncio.to_thread(self._merged, given, lost)
             gone_wrong = False
             return trace
         except LoadError:
@@ -80,69 +99,109 @@ class RanksOpening:
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await asyncio.to_thread(self.close)
 
-    async def _rank(self, number: int, report: Report) -> Given:
+    async def _rank(self, number: int, report: Report) -> Given | LostRank:
         from tui.trace.merge import Given
 
-        spec = self.files[number].spec
-        place, trace = await self._mapped(number, spec, report)
+        file = self.files[number]
+        try:
+            place, trace = await self._mapped(number, file, report)
+        except LoadError as error:
+            self._shares[number] = FAILED
+            report(self._together("reading"))
+            return LostRank(file.rank, file.spec, str(error))
+        self._shares[number] = 1.0
         self._places.append(place)
-        rank = rank_of(trace.rank, spec)
+        rank = rank_of(trace.rank, file.spec)
         collectives = await asyncio.to_thread(_collectives, place, trace)
-        return Given(self.files[number].rank if rank is None else rank, spec, trace, collectives)
+        if rank is None:
+            rank = file.rank
+        return Given(-1 if rank is None else rank, file.spec, trace, collectives)
 
-    async def _mapped(self, number: int, spec: str, report: Report) -> tuple[Place, Trace]:
-        assert self._crew is not None
-        place = find(spec, self._cache)
+    async def _mapped(self, number: int, file: RankFile, report: Report) -> tuple[Place, Trace]:
+        known = await self._kept(file.spec, file.identity) if self._cache else None
+        if known is not None:
+            return known
+        place = find(file.spec, self._cache)
         try:
             if place.ready:
-                trace = await asyncio.to_thread(open_place, place, spec)
+                trace = await asyncio.to_thread(open_place, place, file.spec)
                 if trace is not None:
                     return place, trace
-                place = find(spec, self._cache)
-            self.cached = False
-            built = await self._crew.build(spec, place.folder, partial(self._heard, number, report))
+                place = find(file.spec, self._cache)
+            built = await self._build(number, file.spec, place, report)
             if built.kept:
                 place.discard()
-                return await self._known(number, spec, built, report)
+                known = await self._kept(file.spec, built.identity)
+                if known is not None:
+                    return known
+                place = find(file.spec, cache=False)  # what is kept is of no use
+                built = await self._build(number, file.spec, place, report)
+            self.cached = False
             place.publish(built.identity)
-            return place, await asyncio.to_thread(map_place, place, spec)
+            return place, await asyncio.to_thread(map_place, place, file.spec)
         except BaseException:
             place.close()
             raise
 
-    async def _known(self, number: int, spec: str, built: Built, report: Report) -> tuple[Place, Trace]:
-        """What the cache has of something elsewhere; read again where that is of no use."""
+    async def _build(self, number: int, spec: str, place: Place, report: Report) -> Built:
+        """One of the processes decodes it, when one is free, and its host sends few others."""
         assert self._crew is not None
-        place = find_identity(spec, built.identity or "")
+        heard = partial(self._heard, number, report)
+        host = host_of(spec)
+        if host is None:
+            return await self._crew.build(spec, place.folder, heard)
+        async with self._hosts.setdefault(host, asyncio.Semaphore(FROM_ONE_HOST)):
+            return await self._crew.build(spec, place.folder, heard)
+
+    async def _kept(self, spec: str, identity: str | None) -> tuple[Place, Trace] | None:
+        """What the cache has of something elsewhere, if that is of use."""
+        place = None if identity is None else find_identity(spec, identity)
         trace = None if place is None else await asyncio.to_thread(open_place, place, spec)
-        if place is not None and trace is not None:
-            return place, trace
-        place = find(spec, cache=False)
-        await self._crew.build(spec, place.folder, partial(self._heard, number, report))
-        return place, await asyncio.to_thread(map_place, place, spec)
+        return None if place is None or trace is None else (place, trace)
 
     def _heard(self, number: int, report: Report, progress: Progress) -> None:
         """One rank's progress, as part of all."""
-        before = self._told.get(number)
-        if before is not None and progress.total is None:
-            progress = Progress(progress.phase, before.total or 0, before.total, max(before.events, progress.events))
+        before = self._told[number]
+        if progress.total is None:
+            events = max(before.events, progress.events)
+            progress = Progress(progress.phase, max(before.bytes, progress.bytes), before.total, events)
         self._told[number] = progress
-        told = list(self._told.values())
-        known = [each.total for each in told if each.total is not None]
-        # What has not begun is about as large as what has.
-        total = sum(known) * len(self.files) // len(known) if known else None
-        report(Progress("reading", sum(each.bytes for each in told), total, sum(each.events for each in told)))
+        if progress.phase in ("arranging", "storing"):
+            self._shares[number] = 1.0
+        elif progress.total:
+            self._shares[number] = min(progress.bytes / progress.total, 1.0)
+        report(self._together("reading"))
 
-    def _merged(self, given: list[Given]) -> Trace:
+    def _together(self, phase: str, events: int | None = None) -> RanksProgress:
+        came = [each for each, share in zip(self._told, self._shares, strict=True) if share != FAILED]
+        known = [each.total for each in came if each.total is not None]
+        # What has not begun is about as large as what has.
+        total = sum(known) * len(came) // len(known) if known else None
+        read = sum(each.bytes for each in came)
+        events = sum(each.events for each in came) if events is None else events
+        return RanksProgress(phase, read, total, events, tuple(self._shares))
+
+    def _merged(self, given: list[Given], lost: list[LostRank]) -> Trace:
         from tui.trace.merge import merge
         from tui.trace.source import TraceError
 
         numbers = [each.number for each in given]
+        worlds: dict[int, str] = {}
         for each in given:
+            if each.number < 0:
+                raise TraceError(
+                    f"{each.file} does not say which rank it is, neither in distributedInfo nor in its name: "
+                    f"not ranks of one run; open them one by one"
+                )
             if numbers.count(each.number) > 1:
                 same = [other.file for other in given if other.number == each.number]
                 raise TraceError(f"{same[0]} and {same[1]} are both of rank {each.number}: not ranks of one run")
-        return merge(given, self.label)
+            if each.trace.world_size is not None:
+                worlds.setdefault(each.trace.world_size, each.file)
+        if len(worlds) > 1:
+            (one, first), (other, second), *_ = worlds.items()
+            raise TraceError(f"ranks of different runs: {first} is of {one} ranks, {second} of {other}")
+        return merge(given, self.label, lost)
 
     def cancel(self) -> None:
         """Stop decoding and let go of all. Waits for the processes to be gone."""
@@ -156,6 +215,12 @@ class RanksOpening:
         places, self._places = self._places, []
         for place in places:
             place.close()
+
+
+def _all_lost(lost: list[LostRank]) -> LoadError:
+    """Where no rank could be opened: the first one's line, and how many others there are."""
+    more = f" (and {len(lost) - 1} more that could not be opened)" if len(lost) > 1 else ""
+    return LoadError(f"{lost[0].why}{more}", "\n".join(str(each) for each in lost))
 
 
 def _collectives(place: Place, trace: Trace) -> Collectives:

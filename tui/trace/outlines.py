@@ -13,7 +13,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from tui.trace.arrays import I64
+from tui.trace.arrays import I32, U8, Bool
 from tui.trace.digits import MOST_DIGITS
 from tui.trace.grown import Grown
 from tui.trace.patterns import COLUMNS, DURATION, MARK, TIME, Pattern, learn
@@ -24,15 +24,19 @@ MOST_OUTLINES = 1 << 15
 _MOST_WHOLE = 18
 """Digits of an integer: more may not fit 64 bits."""
 
+_MOST_BYTES = 1 << 24
+"""Of an entry: longer than any chunk."""
+
 _DECIMALS = 3
 """Of a time. Beyond are fractions of a nanosecond, which double and decimal round in different ways."""
 
-HEAD, FRACTION_OF = len(COLUMNS), {TIME: len(COLUMNS) + 1, DURATION: len(COLUMNS) + 2}
-"""Numbers besides COLUMNS: what makes out an entry's head, and what stands behind the point of a time."""
+FRACTION_OF = {TIME: len(COLUMNS), DURATION: len(COLUMNS) + 1}
+"""Numbers besides COLUMNS: what stands behind the point of a time."""
 
-KINDS = HEAD + 3
+KINDS = len(COLUMNS) + len(FRACTION_OF)
 
-ROW = 4
+_DIGITS, _SIGN, _END = 31, 5, 6
+"""The parts of a place: five bits, one, and from the sixth on."""
 
 _RUN = re.compile(rb"(0+)")  # what splits a text into what stands around its runs, and in between the runs
 
@@ -41,8 +45,10 @@ class Outlines(dict[bytes, int]):
     """Codes for the outlines of entries; 0 for all not understood. An outline is given without the brace that it begins
     with, and with a comma at its end.
 
-    By code: `size`, its bytes; `skeleton`, a number for its skeleton; `group`, as in Pattern; `heads`, how many runs
-    are of the head; `first` and `many`: which of the `rows` are its own, one for each of its numbers.
+    By code: `size`, its bytes; `skeleton`, a number for its skeleton; `group`, as in Pattern. `places` [KINDS, codes]:
+    where its number of a kind (its index in COLUMNS, or FRACTION_OF) stands, as `ends_of`, `digits_of` and
+    `negative_of` tell; 0: it has none. `heads`: how many runs are of its head; theirs are those of
+    `head_places` from `first_head` on. An end is counted in bytes from the entry's beginning.
     """
 
     def __init__(self) -> None:
@@ -50,10 +56,11 @@ class Outlines(dict[bytes, int]):
         self.size = np.zeros(MOST_OUTLINES, np.int64)
         self.skeleton = np.zeros(MOST_OUTLINES, np.int64)
         self.group = np.zeros(MOST_OUTLINES, np.int64)
+        self.places = np.zeros((KINDS, MOST_OUTLINES), np.int32)
         self.heads = np.zeros(MOST_OUTLINES, np.int64)
-        self.first = np.zeros(MOST_OUTLINES, np.int64)
-        self.many = np.zeros(MOST_OUTLINES, np.int64)
-        self._rows = Grown(np.int64)
+        self.first_head = np.zeros(MOST_OUTLINES, np.int64)
+        self._head_rows: list[int] = []
+        self._head = Grown(np.int32)  # the list's values, moved here
         self._skeletons: dict[bytes, _Skeleton | None] = {}
         self._known: list[tuple[bytes, Pattern]] = []
         self._whole: dict[int, bool] = {}
@@ -64,21 +71,47 @@ class Outlines(dict[bytes, int]):
             return 0
         parts = _RUN.split(outline)
         skeleton = None if MARK in outline else self._skeleton(MARK.join(parts[::2]))
-        rows = None if skeleton is None else rows_of(parts, skeleton)
-        if skeleton is None or rows is None:
+        if skeleton is None or not self._learn(code, parts, skeleton):
             if len(self) < 2 * MOST_OUTLINES:
                 self[outline] = 0
             return 0
         self[outline] = code
         self._known.append((outline, skeleton.pattern))
-        self.size[code] = len(outline)
+        return code
+
+    def _learn(self, code: int, parts: list[bytes], skeleton: _Skeleton) -> bool:
+        """Fill in the rows of an outline. False where a number is too long for what is done here.
+
+        `parts`: the outline, cut into what stands around its runs and, in between, the runs.
+        """
+        sizes = list(map(len, parts))
+        lengths, ends = sizes[1::2], list(accumulate(sizes))
+        head = skeleton.pattern.head
+        if ends[-1] >= _MOST_BYTES or any(lengths[run] > most for _, run, _, most in skeleton.asked):
+            return False
+        if max(lengths) > MOST_DIGITS:
+            whole = skeleton.pattern.whole.tolist()
+            if any(length > _MOST_WHOLE and is_whole for length, is_whole in zip(lengths, whole, strict=True)):
+                return False
+            if any(lengths[run] > MOST_DIGITS for run in head):
+                return False
+        self.size[code] = ends[-1]
         self.skeleton[code] = skeleton.number
         self.group[code] = skeleton.pattern.group
-        self.heads[code] = len(skeleton.pattern.head)
-        self.first[code] = len(self._rows) // ROW
-        self.many[code] = len(rows) // ROW
-        self._rows.extend(np.array(rows, np.int64))
-        return code
+        for kind, run, negative, _ in skeleton.asked:
+            self.places[kind, code] = ends[2 * run + 1] << _END | negative << _SIGN | lengths[run]
+        self.heads[code] = len(head)
+        self.first_head[code] = len(self._head) + len(self._head_rows)
+        self._head_rows += [ends[2 * run + 1] << _END | lengths[run] for run in head]
+        return True
+
+    @property
+    def head_places(self) -> I32:
+        """Of the runs of all heads."""
+        if self._head_rows:
+            self._head.extend(np.array(self._head_rows, np.int32))
+            self._head_rows.clear()
+        return self._head.so_far
 
     def _skeleton(self, text: bytes) -> _Skeleton | None:
         try:
@@ -88,12 +121,6 @@ class Outlines(dict[bytes, int]):
             known = None if pattern is None else _Skeleton(len(self._skeletons), pattern, _asked(pattern))
             self._skeletons[text] = known
             return known
-
-    @property
-    def rows(self) -> I64:
-        """int64[k, ROW]: `kind`, a place in COLUMNS, HEAD or FRACTION_OF; where the number ends, in bytes from the
-        entry's beginning; its digits; its sign, 1 or -1."""
-        return self._rows.so_far.reshape(-1, ROW)
 
     def is_whole(self, code: int, offset: int) -> bool:
         """Whether the run that begins there, in entries of this outline, is the whole part of a number."""
@@ -106,39 +133,34 @@ class Outlines(dict[bytes, int]):
         return known
 
 
+def ends_of(places: I32) -> I32:
+    """Where the numbers end."""
+    return places >> _END
+
+
+def digits_of(places: I32) -> U8:
+    """How many digits they have: 1 to MOST_DIGITS."""
+    return (places & _DIGITS).astype(np.uint8)
+
+
+def negative_of(places: I32) -> Bool:
+    """Whether a minus stands before them."""
+    return (places & 1 << _SIGN).astype(np.bool_)
+
+
 @dataclass(frozen=True, slots=True)
 class _Skeleton:
-    """`asked`: (kind, run, sign, most digits) of each number that is wanted, those of the head first."""
+    """`asked`: (kind, run, whether negative, most digits) of each number that is wanted."""
 
     number: int
     pattern: Pattern
-    asked: list[tuple[int, int, int, int]]
+    asked: list[tuple[int, int, bool, int]]
 
 
-def _asked(pattern: Pattern) -> list[tuple[int, int, int, int]]:
-    asked = [(HEAD, run, 1, MOST_DIGITS) for run in pattern.head]
+def _asked(pattern: Pattern) -> list[tuple[int, int, bool, int]]:
+    asked = []
     for name, number in pattern.numbers.items():
-        sign = -1 if number.negative else 1
-        asked.append((COLUMNS.index(name), number.run, sign, MOST_DIGITS))
+        asked.append((COLUMNS.index(name), number.run, number.negative, MOST_DIGITS))
         if number.fraction >= 0:
-            asked.append((FRACTION_OF[name], number.fraction, sign, _DECIMALS))
+            asked.append((FRACTION_OF[name], number.fraction, number.negative, _DECIMALS))
     return asked
-
-
-def rows_of(parts: list[bytes], skeleton: _Skeleton) -> list[int] | None:
-    """The numbers that are asked for, as they stand in `rows`; None where a number is too long for what is done here.
-
-    `parts`: the outline, cut into what stands around its runs and, in between, the runs.
-    """
-    sizes = list(map(len, parts))
-    lengths, ends = sizes[1::2], list(accumulate(sizes))[1::2]
-    if max(lengths) > _MOST_WHOLE:
-        whole = skeleton.pattern.whole.tolist()
-        if any(length > _MOST_WHOLE and is_whole for length, is_whole in zip(lengths, whole, strict=True)):
-            return None
-    rows: list[int] = []
-    for kind, run, sign, most in skeleton.asked:
-        if lengths[run] > most:
-            return None
-        rows += (kind, ends[run], lengths[run], sign)
-    return rows

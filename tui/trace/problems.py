@@ -19,6 +19,8 @@ ROUNDED_TIME = "rounded time"  # a ts whose digits could not be matched to its e
 TOO_MANY_CATEGORIES = "too many categories"  # beyond 65,535 distinct ones an entry's category is ""
 TOO_MANY_LANES = "lanes put together"  # beyond 10,000 lanes the others share lines: `crowd.py`
 
+LOST_RANK = "rank not opened"  # of several ranks one that is missing, or no trace; the others are there
+
 REPAIRED_BACKSLASH = "repaired: backslash"  # Windows paths written without escaping
 REPAIRED_CONTROL = "repaired: control character"  # raw bytes below 0x20 in a string
 REPAIRED_ENCODING = "repaired: not UTF-8"  # such bytes read as \xNN

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tui.trace.remote import elsewhere
+from tui.trace.remote import NAMED_RANK, elsewhere
 
 LOOK = 64 << 10
 """Bytes read of a file: Kineto's header with sixteen devices is 10 KB, and `distributedInfo` stands in it."""
@@ -21,7 +21,6 @@ LOOK = 64 << 10
 ENDINGS = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace", ".trace.gz")
 
 _INFO = re.compile(rb'"distributedInfo"\s*:\s*\{')
-_NAMED = re.compile(r"(?<![a-z])(?:rank|worker|r)[-_.]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
 _LIKE_TRACE = re.compile(rb'"traceEvents"|"ph"\s*:\s*"')
 
 
@@ -31,10 +30,15 @@ class NotRanksError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RankFile:
-    """A trace, and the rank that it says it is of."""
+    """A trace, and the rank that it says it is of; None where only opening it tells.
+
+    `size` in bytes and `identity` (`Source.identity`): of what lies elsewhere, where its host told them.
+    """
 
     spec: str
-    rank: int
+    rank: int | None
+    size: int | None = None
+    identity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +69,17 @@ def expand(spec: str) -> list[str]:
 
 
 def ranks(specs: Sequence[str], of: str = "") -> list[RankFile]:
-    """Several traces, by rank. `of`: what the user called them together, a folder, for what is said.
+    """Several traces, by rank; then those elsewhere that do not say theirs before they are opened. `of`: what the user
+    called them together, a folder, for what is said.
 
     Raises NotRanksError where one does not say its rank, two are of one rank, or the runs had not equally many.
     """
     where = f"{of}: " if of else ""
+    here = [spec for spec in specs if not elsewhere(spec)]
     found: dict[int, str] = {}
     world: dict[int, str] = {}
-    for spec in specs:
-        peeked = Peeked(True, None, None) if elsewhere(spec) else peek(spec)
+    for spec in here:
+        peeked = peek(spec)
         rank = rank_of(peeked.rank, spec)
         if rank is None:
             hint = f"name one of them, such as {specs[0]}" if of else "open them one by one"
@@ -93,14 +99,22 @@ def ranks(specs: Sequence[str], of: str = "") -> list[RankFile]:
         raise NotRanksError(
             f"{where}ranks of different runs: {_name(first)} is of {one} ranks, {_name(second)} of {other}"
         )
-    return [RankFile(found[rank], rank) for rank in sorted(found)]
+    later = []
+    for spec in specs:
+        if elsewhere(spec):
+            rank = rank_of(None, spec)
+            if rank is None or rank in found:  # a name may mean something else by its number
+                later.append(RankFile(spec, None))
+            else:
+                found[rank] = spec
+    return [RankFile(found[rank], rank) for rank in sorted(found)] + later
 
 
 def rank_of(told: int | None, spec: str) -> int | None:
     """The rank that the file says, else the one in its name (`rank3`, `worker3`)."""
     if told is not None:
         return told
-    named = _NAMED.search(_name(spec))
+    named = NAMED_RANK.search(_name(spec))
     return int(named[1]) if named else None
 
 

@@ -70,12 +70,26 @@ class Rank:
         return [replace(step, event=step.event + self.first) for step in self.trace.steps]
 
 
+@dataclass(frozen=True, slots=True)
+class LostRank:
+    """One that could not be opened: its `file` as the user named it, its `number` where its name says it, and `why` in
+    a line that names the file."""
+
+    number: int | None
+    file: str
+    why: str
+
+    def __str__(self) -> str:
+        return self.why if self.number is None else f"rank {self.number}: {self.why}"
+
+
 @dataclass(frozen=True, eq=False)
 class Ranks:
-    """All ranks, by number, and where they met."""
+    """All ranks that could be opened, by number, and where they met; and those that could not."""
 
     all: tuple[Rank, ...]
     meetings: Meetings
+    lost: tuple[LostRank, ...] = ()
 
     def __len__(self) -> int:
         return len(self.all)

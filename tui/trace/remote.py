@@ -13,22 +13,30 @@ from urllib.parse import unquote, urlsplit
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(://|::)")
 _HOST_PATH = re.compile(r"(?P<host>(?:[^/:@\[\]]+@)?(?:\[[0-9A-Za-z:.%_-]+\]|[^/:@\[\]\s]+)):(?P<path>.*)", re.DOTALL)
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-_RANK = re.compile(r"(?<![a-z])(?:rank|worker|r)[-_.]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
+NAMED_RANK = re.compile(r"(?<![a-z])(?:rank|worker|r)[-_.]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
+"""The rank that a file's name says: `rank3.json`, `host_worker-3.pt.trace.json.gz`."""
+
 _HOME = re.compile(r"~([A-Za-z0-9_.-]*)(?:/|$)")
+
+
+_MAGIC = re.compile(r"[*?\[]")
+_MAGIC_IN_URL = re.compile(r"[*\[]")
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A trace in a folder elsewhere: `spec` opens it; `size` in bytes, `modified` in seconds since the epoch."""
+    """A trace elsewhere, as its folder has it: `spec` opens it; `size` in bytes, None where that is not told;
+    `modified` in seconds since the epoch, 0 where not; `identity` as `Source` has it."""
 
     spec: str
-    size: int
+    size: int | None
     modified: float
+    identity: str | None = None
 
     @property
     def rank(self) -> int | None:
-        """The rank that its name says: `rank3.json`, `host_worker-3.pt.trace.json.gz`."""
-        found = _RANK.search(self.spec.rpartition("/")[2])
+        """The rank that its name says."""
+        found = NAMED_RANK.search(self.spec.rpartition("/")[2])
         return int(found[1]) if found else None
 
 
@@ -53,7 +61,24 @@ class Remote:
 
     def child(self, below: str) -> str:
         """How the user would name what lies below this folder."""
+        below = below.replace("%", "%25") if self._is_url else below
         return f"{self.spec}{'' if self.spec.endswith((':', '/')) else '/'}{below}"
+
+    def at(self, path: str) -> str:
+        """How the user would name another path on this host: absolute, or from the home folder there, as `./runs`."""
+        path = path.replace("//", "/")
+        while path.startswith("./"):
+            path = path[2:]
+        if self._is_url:
+            host = self.spec[len("ssh://") :].partition("/")[0]
+            inside = path if path.startswith("/") else f"/~/{path}"
+            return f"ssh://{host}{inside.replace('%', '%25')}"
+        # What begins with a tilde would be somebody's home.
+        return f"{self.spec[: len(self.spec) - len(self.path)]}{'./' if path.startswith('~') else ''}{path}"
+
+    @property
+    def _is_url(self) -> bool:
+        return self.spec.lower().startswith("ssh://")
 
     def quoted(self) -> str:
         """The path as one word for the host's shell, whichever that is."""
@@ -93,6 +118,22 @@ def is_url(spec: str) -> bool:
 def elsewhere(spec: str) -> bool:
     """Whether opening it means talking to another machine."""
     return is_url(spec) or remote(spec) is not None
+
+
+def host_of(spec: str) -> str | None:
+    """Who is asked for it: the ssh host with its port, or where a URL leads; None for what lies here."""
+    if is_url(spec):
+        return spec.partition("://")[2].partition("/")[0]
+    there = remote(spec)
+    return None if there is None else f"{there.host}:{there.port or ''}"
+
+
+def is_pattern(spec: str) -> bool:
+    """Whether something elsewhere may be a pattern of files, such as `host:runs/*.json`. A `?` in a URL is none."""
+    if is_url(spec):
+        return _MAGIC_IN_URL.search(spec.partition("?")[0]) is not None
+    there = remote(spec)
+    return there is not None and _MAGIC.search(there.path) is not None
 
 
 def _from_url(spec: str) -> Remote:

@@ -12,6 +12,7 @@ _SCALES = {"s": 9, "ms": 6, "us": 3, "µs": 3, "μs": 3, "ns": 0}  # µ: the mic
 _TIME = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?\s*([a-zµμ]*)")
 
 LABEL_GAP = 5
+SHORTEST_LABEL = len("0 s")
 """Cells between two labels of a ruler: a mark, a space on both sides, and two of rule, or they run into one."""
 
 
@@ -73,7 +74,8 @@ def ticks(viewport: Viewport) -> list[Tick]:
     Times count from the trace's first event. No two labels are equal.
     """
     reach = max(abs(viewport.t0), abs(viewport.t1))
-    for power in range(20):
+    least = (SHORTEST_LABEL + LABEL_GAP) * viewport.span // viewport.width  # no smaller step has room for any label
+    for power in range(len(str(least)) - 1, 20):
         for factor in (1, 2, 5):
             step = factor * 10**power
             longest = max(len(format_time(time, step, reach)) for time in (viewport.t0, viewport.t1))

@@ -10,6 +10,7 @@ import errno
 import io
 import os
 import queue
+import shlex
 import stat
 import sys
 import threading
@@ -20,6 +21,7 @@ from typing import Protocol
 from tui.trace.inflate import INFLATERS, MAGIC_BYTES, DamagedError, Inflater, compression
 from tui.trace.packed import Packed
 from tui.trace.problems import CUT_SHORT, DAMAGED_COMPRESSION, Tally
+from tui.trace.rank_runs import runs_in
 from tui.trace.raw import Problem
 from tui.trace.remote import Listed, is_url, remote
 
@@ -54,7 +56,9 @@ class FolderError(TraceError):
         self.spec = spec
         self.found = found
         if found:
-            super().__init__(f"{spec}: a folder; name a file in it, such as {found[0].spec}")
+            pattern = next((run.pattern for run in runs_in(found) if run.pattern), "")
+            ranks = f", or the ranks of a run: {shlex.quote(pattern)}" if pattern else ""
+            super().__init__(f"{spec}: a folder; name a file in it, such as {found[0].spec}{ranks}")
         else:
             super().__init__(f"{spec}: a folder, with no .json or .json.gz file in it")
 

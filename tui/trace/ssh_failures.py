@@ -11,8 +11,13 @@ def connection_failure(remote: Remote, said: str, asked: bool) -> str:
     """Why there is no connection, one line. `said`: ssh's stderr. `asked`: it could ask on a terminal."""
     name = remote.name
     by_hand = f"ssh {f'-p {remote.port} ' if remote.port else ''}{remote.host}"
-    if "Could not resolve hostname" in said:
-        return f"there is no host {name}, nor a file of that name here"
+    unknown = re.search(r"Could not resolve hostname (\S+?):", said)
+    if unknown:
+        if unknown[1].lower() == name.lower():
+            return f"there is no host {name}, nor a file of that name here"
+        return f"{name} cannot be reached: your ssh configuration leads to {_printable(unknown[1])}, which is no host"
+    if "by UNKNOWN port" in said:  # what ssh calls the end of a command that it talks through
+        return f"{name} cannot be reached: what your ssh configuration connects through (ProxyJump, ProxyCommand) ended"
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in said:
         return f"the host key of {name} is not the one that ssh knows; {by_hand} tells more"
     if "Host key verification failed" in said:
@@ -24,7 +29,7 @@ def connection_failure(remote: Remote, said: str, asked: bool) -> str:
             return f"{name} let nobody in{ways}"
         return (
             f"{name} let nobody in{ways}, and there is no terminal to ask on: "
-            f"name the trace on the command line, or put a key into ssh-agent"
+            f"name one trace on the command line, put the key into ssh-agent, or share a connection (ControlMaster)"
         )
     for words, meaning in (
         ("Connection refused", "refused the connection: no ssh server listens there"),
@@ -44,4 +49,8 @@ def last_words(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     if not lines:
         return ""
-    return "".join(c if c.isprintable() else " " for c in lines[-1]).strip()[:200]
+    return _printable(lines[-1]).strip()[:200]
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)

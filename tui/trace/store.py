@@ -9,10 +9,12 @@ folder, is named relative to it.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import mmap
 import os
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from tui.trace.arrays import U8, Array
+from tui.trace.behind import Behind
 from tui.trace.large_keys import LargeKeys
 from tui.trace.raw import Problem
 from tui.trace.row_index import RowIndex
@@ -67,33 +70,79 @@ class StoreError(Exception):
     """What lies in the folder is not a trace that this program wrote: of another version, or damaged."""
 
 
+class Storing:
+    """A trace on its way into an existing folder: columns are written while others are still worked out.
+
+    All methods raise OSError where something could not be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writer = _Writer(folder / COLUMNS)
+        self._added: dict[str, Array] = {}
+
+    def __enter__(self) -> Storing:
+        return self
+
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        if raised is None:
+            self._writer.close()
+        else:
+            self._writer.give_up()
+
+    def add(self, name: str, array: Array) -> None:
+        """A column that will not change any more, by its name in `arrays_of`."""
+        assert name not in self._added, name
+        self._added[name] = array
+        self._writer.add(name, array)
+
+    def finish(self, trace: Trace) -> None:
+        """All else of the trace. `meta.json` comes last: without it there is no trace."""
+        for name, array in arrays_of(trace):
+            known = self._added.get(name)
+            assert known is None or known is array, name
+            if known is None:
+                self.add(name, array)
+        self._writer.close()
+        meta = _meta(trace, self._writer, self._folder)
+        # The standard library's: headers hold NaN, and names may hold lone surrogates, which orjson refuses.
+        (self._folder / META).write_text(json.dumps(meta), encoding="ascii")
+
+
 def save(trace: Trace, folder: Path) -> None:
-    """Write a trace into an existing folder. Raises OSError. `meta.json` comes last: without it there is no trace."""
+    """Write a trace into an existing folder. Raises OSError."""
+    with Storing(folder) as storing:
+        storing.finish(trace)
+
+
+def arrays_of(trace: Trace) -> Iterator[tuple[str, Array]]:
+    """All arrays of a trace, each with its name in the file."""
     assert isinstance(trace.text, TextIndex), "several ranks as one are kept rank by rank"
-    writer = _Writer(folder / COLUMNS)
-    with writer.file:
-        for name in _EVENT_COLUMNS:
-            writer.add(name, getattr(trace, name))
-        for name in _LINK_COLUMNS:
-            writer.add(f"links.{name}", getattr(trace.links, name))
-        for name in _INDEX_COLUMNS:
-            writer.add(f"index.{name}", getattr(trace.row_index, name))
-        for name, arg in trace.args.items():
-            writer.add(f"args.{name}.events", arg.events)
-            writer.add(f"args.{name}.values", arg.values)
-        for k, counter in enumerate(trace.counters):
-            writer.add(f"counter.{k}.times", counter.times)
-            writer.add(f"counter.{k}.values", counter.values)
-        if trace.memory is not None:
-            for name in _MEMORY_COLUMNS:
-                writer.add(f"memory.{name}", getattr(trace.memory, name))
-        writer.add("text.first", trace.text.first)
-        writer.add("text.offset", trace.text.offset)
-        writer.add("text.length", trace.text.length)
-        blob, ends = _pack(trace.names)
-        writer.add("names.text", blob)
-        writer.add("names.ends", ends)
-    meta = {
+    for name in _EVENT_COLUMNS:
+        yield name, getattr(trace, name)
+    for name in _LINK_COLUMNS:
+        yield f"links.{name}", getattr(trace.links, name)
+    for name in _INDEX_COLUMNS:
+        yield f"index.{name}", getattr(trace.row_index, name)
+    for name, arg in trace.args.items():
+        yield f"args.{name}.events", arg.events
+        yield f"args.{name}.values", arg.values
+    for k, counter in enumerate(trace.counters):
+        yield f"counter.{k}.times", counter.times
+        yield f"counter.{k}.values", counter.values
+    if trace.memory is not None:
+        for name in _MEMORY_COLUMNS:
+            yield f"memory.{name}", getattr(trace.memory, name)
+    for name in ("first", "offset", "length"):
+        yield f"text.{name}", getattr(trace.text, name)
+    blob, ends = _pack(trace.names)
+    yield "names.text", blob
+    yield "names.ends", ends
+
+
+def _meta(trace: Trace, writer: _Writer, folder: Path) -> dict[str, Any]:
+    assert isinstance(trace.text, TextIndex)
+    return {
         "version": VERSION,
         "arrays": writer.arrays,
         "bytes": writer.size,
@@ -118,8 +167,6 @@ def save(trace: Trace, folder: Path) -> None:
         "large": None if trace.large is None else [_relative(trace.large.path, folder), *_large_fields(trace.large)],
         "text": [_relative(trace.text.path, folder), trace.text.compressed],
     }
-    # The standard library's: headers hold NaN, and names may hold lone surrogates, which orjson refuses.
-    (folder / META).write_text(json.dumps(meta), encoding="ascii")
 
 
 def open_trace(folder: Path) -> Trace:
@@ -173,21 +220,37 @@ def open_trace(folder: Path) -> Trace:
 
 
 class _Writer:
-    """Appends arrays to a file. `arrays`: name → [offset, dtype, shape]."""
+    """Appends arrays to a file, in a thread. `arrays`: name → [offset, dtype, shape]; `size`: bytes, both at once."""
 
     def __init__(self, path: Path) -> None:
-        self.file = path.open("wb")
+        self._file = path.open("wb")
+        self._behind: Behind[Array] = Behind(self._write, "columns")
         self.arrays: dict[str, tuple[int, str, tuple[int, ...]]] = {}
         self.size = 0
 
     def add(self, name: str, array: Array) -> None:
-        padding = -self.size % _ALIGNMENT
-        self.file.write(bytes(padding))
-        self.size += padding
+        self.size += -self.size % _ALIGNMENT
         self.arrays[name] = (self.size, array.dtype.str, array.shape)
-        if array.size:
-            self.file.write(np.ascontiguousarray(array).data)
         self.size += array.nbytes
+        self._behind.put(array)
+
+    def close(self) -> None:
+        """Wait until all is written. May be called again. Raises what went wrong."""
+        try:
+            self._behind.close()
+        finally:
+            self._file.close()
+
+    def give_up(self) -> None:
+        """What was written is not wanted, nor what went wrong with it."""
+        self._behind.drop()
+        with contextlib.suppress(OSError):
+            self.close()
+
+    def _write(self, array: Array) -> None:
+        self._file.write(bytes(-self._file.tell() % _ALIGNMENT))
+        if array.size:
+            self._file.write(np.ascontiguousarray(array).data)
 
 
 class _Reader:

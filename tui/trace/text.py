@@ -10,17 +10,16 @@ beside the columns, one independently compressed block per chunk: one event's ar
 
 from __future__ import annotations
 
-import queue
 import shutil
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tui.trace.arrays import I64
+from tui.trace.behind import Behind
 
 
 @dataclass(slots=True)
@@ -82,58 +81,44 @@ _WAITING = 16
 
 _COPIED = 1 << 20
 
+Text: TypeAlias = bytes | memoryview
+"""Of a chunk; a view keeps what it is a view of, which is less than to copy it."""
+
 
 class BlockWriter:
     """Writes chunks of text to `path`, each compressed by itself, in a thread: the compressor needs no interpreter.
 
-    `lengths`: stored bytes of each block, complete after `close`.
+    `lengths`: stored bytes of each block, complete after `close`. All methods raise what went wrong with an earlier
+    block: OSError where it could not be written.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lengths: list[int] = []
-        self._error: Exception | None = None
-        self._queue: queue.Queue[bytes | tuple[Path, list[int]] | None] = queue.Queue(_WAITING)
-        self._closed = False
         self._file = path.open("wb")
-        self._thread = threading.Thread(target=self._run, name="text", daemon=True)
-        self._thread.start()
+        self._behind: Behind[Text | tuple[Path, list[int]]] = Behind(self._keep, "text", _WAITING)
 
-    def put(self, text: bytes) -> None:
-        """Raises what went wrong with an earlier block: OSError where it could not be written."""
-        if self._error is not None:
-            raise self._error
-        self._queue.put(text)
+    def put(self, text: Text) -> None:
+        self._behind.put(text)
 
     def append(self, path: Path, lengths: list[int]) -> None:
-        """Take over the blocks of another writer, and their file. Raises what `put` does."""
-        if self._error is not None:
-            raise self._error
-        self._queue.put((path, lengths))
+        """Take over the blocks of another writer, and their file."""
+        self._behind.put((path, lengths))
 
     def close(self) -> None:
-        """Wait until all is written. May be called again. Raises what went wrong, as OSError where the disk is full."""
-        if not self._closed:
-            self._closed = True
-            self._queue.put(None)
-            self._thread.join()
+        """Wait until all is written. May be called again."""
+        try:
+            self._behind.close()
+        finally:
             self._file.close()
-        if self._error is not None:
-            raise self._error
 
-    def _run(self) -> None:
-        while (item := self._queue.get()) is not None:
-            if self._error is not None:
-                continue  # keep taking, or who puts would wait for ever
-            try:
-                if isinstance(item, tuple):
-                    self._take_over(*item)
-                else:
-                    self._write(item)
-            except Exception as error:  # it belongs to who puts the text: a dead thread would let them wait for ever
-                self._error = error
+    def _keep(self, item: Text | tuple[Path, list[int]]) -> None:
+        if isinstance(item, tuple):
+            self._take_over(*item)
+        else:
+            self._write(item)
 
-    def _write(self, text: bytes) -> None:
+    def _write(self, text: Text) -> None:
         from tui.trace import fast_gzip
 
         block = fast_gzip.compress(text)

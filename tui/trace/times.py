@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
-from tui.trace.arrays import F64, I64
+from tui.trace.arrays import F64, I64, Bool
 from tui.trace.problems import BAD_DURATION, BAD_TIME, ROUNDED_TIME, Tally, excerpt
 from tui.trace.raw import NO_DURATION, NO_TIME
 
@@ -40,7 +41,7 @@ def times(values: Sequence[Any], text: bytes, tally: Tally) -> I64:
     """int64[n] of the `ts` of n entries, None where an entry has none; `text` is where they stand, in that order."""
     micro = _numbers(values)
     result = _checked(values, micro, NO_TIME, BAD_TIME, tally)
-    if len(micro) and micro.max() >= _EXACT_MICROSECONDS and any(type(value) is not int for value in values):
+    if _is_far(micro).any() and any(type(value) is not int for value in values):
         _read_digits(values, micro, text, result, tally)
     return result
 
@@ -84,21 +85,27 @@ def _checked(values: Sequence[Any], micro: F64, missing: int, kind: str, tally: 
 
 
 def _read_digits(values: Sequence[Any], micro: F64, text: bytes, result: I64, tally: Tally) -> None:
-    """Replace what doubles had to round by what was written."""
+    """Replace what doubles had to round by what was written; nothing else, or it would depend on its neighbours."""
     rows = np.flatnonzero(result != NO_TIME)
     digits: list[bytes] = _DIGITS.findall(text)
     if len(digits) != len(rows) or not np.array_equal(_floats(digits), micro[rows]):
         # Args may hold a "ts" as well, and mended entries may have theirs in other words.
-        rounded = _not_whole(values, rows)
+        rounded = _not_whole(values, rows[_is_far(micro[rows])])
         rows, digits = _matched(rows, micro[rows], digits)
-        lost = rounded - _not_whole(values, rows)
+        lost = rounded - _not_whole(values, rows[_is_far(micro[rows])])
         if lost:
             tally.add(ROUNDED_TIME, f"{lost} in one chunk of the file", lost)
+    far = _is_far(micro[rows])
+    rows, digits = rows[far], list(compress(digits, far.tolist()))
     joined = b" ".join([*digits, b""])
     if _THREE_DECIMALS.match(joined):
         result[rows] = np.fromiter(map(int, joined.replace(b".", b"").split()), np.int64, len(rows))
     else:
         result[rows] = np.fromiter(map(_exact, digits), np.int64, len(rows))
+
+
+def _is_far(micro: F64) -> Bool:
+    return np.abs(micro) >= _EXACT_MICROSECONDS
 
 
 def _not_whole(values: Sequence[Any], rows: I64) -> int:

@@ -103,6 +103,15 @@ class Sparse:
         value = self.values[place]
         return value if value.ndim else value.item()
 
+    def of(self, events: I32 | I64, missing: int = -1) -> Array:
+        """[len(events)] or [len(events), m]: the value at each event, `missing` where it has none."""
+        out = np.full((len(events), *self.values.shape[1:]), missing, dtype=self.values.dtype)
+        if len(self.events):
+            place = np.minimum(self.events.searchsorted(events), len(self.events) - 1)
+            hit = self.events[place] == events
+            out[hit] = self.values[place[hit]]
+        return out
+
     def dense(self, size: int, missing: int = -1) -> Array:
         """[size] or [size, m] with `missing` where there is no value."""
         out = np.full((size, *self.values.shape[1:]), missing, dtype=self.values.dtype)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from tui.trace.remote import Listed
+from tui.trace.remote import Listed, is_pattern
 from tui.trace.source import CutError, FolderError, Source, TraceError
 
 EXTRA = "pip install 'torchprof-tui[remote]'"
@@ -25,7 +25,7 @@ _CONNECT_SECONDS, _SILENT_SECONDS = 30, 60
 download, which a large trace over a slow line would not meet."""
 
 _ENDINGS = (".json", ".json.gz", ".json.xz", ".json.zst")
-_LISTED = 200
+_LISTED = 2000
 
 _MARKS = (
     *("ETag", "Last-Modified", "Content-MD5", "etag", "LastModified", "last_modified", "mtime", "updated"),
@@ -61,8 +61,9 @@ def open_url(spec: str) -> Source:
     try:
         files, path = _file_system(spec)
         facts = files.info(path)
-        if facts.get("type") == "directory":
-            raise _folder(spec, files, path)
+        folder = _folder(spec, files, path, facts)
+        if folder is not None:
+            raise folder
         stream = _opened(spec, files, path)
     except TraceError:
         raise
@@ -72,10 +73,54 @@ def open_url(spec: str) -> Source:
     if size == 0:
         stream.close()
         raise TraceError(f"{spec}: the file is empty")
-    marks = [f"{mark}={facts[mark]}" for mark in _MARKS if facts.get(mark)]
-    identity = "\0".join(("url", spec, str(size), *marks)) if size and marks else None
     reader = _UrlStream(stream, files)
-    return Source(spec, reader, size if isinstance(size, int) else None, identity=identity, stop=reader.close)
+    return Source(
+        spec, reader, size if isinstance(size, int) else None, identity=_identity(spec, facts), stop=reader.close
+    )
+
+
+def look(spec: str) -> list[Listed] | str:
+    """The traces that a pattern or a folder means, by name, or the line that says why there are none.
+
+    A name that is there as it is written is no pattern.
+    """
+    try:
+        check_url(spec)
+        if "**" in spec and spec.lower().startswith(("http://", "https://")):
+            raise TraceError(f"{spec}: ** would follow every link of that server; name the folder")
+        files, path = _file_system(spec)
+        try:
+            facts = files.info(path)
+        except FileNotFoundError:
+            if not is_pattern(spec):
+                raise
+            found = [_listed(files, entry) for entry in _matching(files, path)]
+            return sorted(found, key=lambda each: each.spec) or f"{spec}: nothing there matches"
+        folder = _folder(spec, files, path, facts)
+        if folder is not None:
+            return sorted(folder.found, key=lambda each: each.spec) or str(folder)
+        return [Listed(spec, facts.get("size"), _modified(facts), _identity(spec, facts))]
+    except TraceError as error:
+        return str(error)
+    except Exception as error:  # each file system has exceptions of its own
+        return f"{spec}: {_why(error)}"
+
+
+def _matching(files: Any, path: str) -> list[dict[str, Any]]:
+    """The files, not the folders, that match; of an HTTP server those that its pages link to."""
+    return [entry for entry in files.glob(path, detail=True).values() if entry.get("type") != "directory"]
+
+
+def _listed(files: Any, entry: dict[str, Any]) -> Listed:
+    spec = files.unstrip_protocol(str(entry["name"]))
+    return Listed(spec, entry.get("size"), _modified(entry), _identity(spec, entry))
+
+
+def _identity(spec: str, facts: dict[str, Any]) -> str | None:
+    """What tells this content from any other, where the server says enough."""
+    size = facts.get("size")
+    marks = [f"{mark}={facts[mark]}" for mark in _MARKS if facts.get(mark)]
+    return "\0".join(("url", spec, str(size), *marks)) if size and marks else None
 
 
 def _file_system(spec: str) -> tuple[Any, str]:
@@ -108,14 +153,18 @@ def _opened(spec: str, files: Any, path: str) -> Any:
     return files.open(path, "rb", block_size=_BLOCK, cache_type="readahead")
 
 
-def _folder(spec: str, files: Any, path: str) -> FolderError:
+def _folder(spec: str, files: Any, path: str, facts: dict[str, Any]) -> FolderError | None:
+    """What lies in it, where it is a folder: of an HTTP server a page below a `/` that links to traces."""
+    page = path.endswith("/") and spec.lower().startswith(("http://", "https://"))
+    if facts.get("type") != "directory" and not page:
+        return None
     found = []
     for entry in files.ls(path, detail=True):
         name = str(entry.get("name", ""))
         if entry.get("type") != "directory" and name.endswith(_ENDINGS):
-            found.append(Listed(files.unstrip_protocol(name), entry.get("size") or 0, _modified(entry)))
+            found.append(_listed(files, entry))
     found.sort(key=lambda each: (-each.modified, each.spec))
-    return FolderError(spec, found[:_LISTED])
+    return FolderError(spec, found[:_LISTED]) if found or not page else None
 
 
 def _modified(entry: dict[str, Any]) -> float:

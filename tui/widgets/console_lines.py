@@ -119,7 +119,7 @@ class ConsoleLines:
             elif first == "\r":
                 self._column = 0
             elif first == "\b":
-                self._column = max(self._column - 1, 0)
+                self._column = max(self._standing - 1, 0)
             elif first == "\t":
                 self._column = min((self._column // _TAB + 1) * _TAB, max(self.width - 1, 0))
             elif token["final"]:
@@ -182,7 +182,7 @@ class ConsoleLines:
         elif final == "C":
             self._to(self._row, self._column + count)
         elif final == "D":
-            self._to(self._row, self._column - count)
+            self._to(self._row, self._standing - count)
         elif final == "G":
             self._to(self._row, count - 1)
         elif final == "d":
@@ -193,6 +193,11 @@ class ConsoleLines:
             self._erase_line(numbers[0])
         elif final == "J":
             self._erase_screen(numbers[0], top)
+
+    @property
+    def _standing(self) -> int:
+        """The cursor's column: where a line is full, it stands on the last one until something more is written."""
+        return min(self._column, max(self.width - 1, 0))
 
     def _to(self, row: int, column: int) -> None:
         top = max(len(self.lines) - self.height, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from tui.analysis.patterns import Gaps, Idle
@@ -27,15 +29,17 @@ class GapLabels:
                 before = self._lane_of.get(lane.device)
                 if before is None or len(lane) > len(trace.lanes[before]):
                     self._lane_of[lane.device] = number
+        length = gaps.end - gaps.start
+        self._longest = np.argsort(-length, kind="stable")
+        self._lengths = length[self._longest]
+        self._devices = [0, *(np.flatnonzero(np.diff(gaps.device)) + 1).tolist(), len(gaps)]
 
     def cells(self, viewport: Viewport) -> dict[int, list[tuple[int, str]]]:
         """(column, character) by lane. Only gaps wide enough on this screen are looked at one by one: at most one for
         every few columns."""
         gaps = self._gaps
-        least = LEAST_CELLS * viewport.ns_per_cell
-        wide = np.flatnonzero((gaps.end - gaps.start >= least) & (gaps.start < viewport.t1) & (gaps.end > viewport.t0))
         found: dict[int, list[tuple[int, str]]] = {} if self._others is None else self._others.cells(viewport)
-        for place in wide.tolist():
+        for place in self._wide(viewport):
             lane = self._lane_of.get(int(gaps.device[place]))
             first = max(viewport.cell(int(gaps.start[place])) + 1, 0)
             last = min(viewport.cell(int(gaps.end[place])) - 1, viewport.width - 1)
@@ -50,4 +54,21 @@ class GapLabels:
             found.setdefault(self._first_lane + lane, []).extend(
                 (begin + k, character) for k, character in enumerate(text)
             )
+        return found
+
+    def _wide(self, viewport: Viewport) -> list[int]:
+        """The gaps on the screen that have room for a word: those on it looked through, or those long enough, whichever
+        are fewer. Zoomed out a million may be on it, zoomed in a million are long enough."""
+        gaps, least = self._gaps, LEAST_CELLS * viewport.ns_per_cell
+        long_enough = self._longest[: len(self._lengths) - int(self._lengths[::-1].searchsorted(least))]
+        found: list[int] = []
+        for low, high in itertools.pairwise(self._devices):
+            first = low + int(gaps.end[low:high].searchsorted(viewport.t0, side="right"))
+            last = low + int(gaps.start[low:high].searchsorted(viewport.t1))
+            if last - first < len(long_enough):
+                shown = np.arange(first, last)
+                shown = shown[gaps.end[shown] - gaps.start[shown] >= least]
+            else:
+                shown = np.sort(long_enough[(long_enough >= first) & (long_enough < last)])
+            found += shown.tolist()
         return found

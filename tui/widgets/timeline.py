@@ -7,7 +7,7 @@ a key is pressed, so keys that arrive faster than frames cost next to nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from rich.segment import Segment
@@ -18,14 +18,15 @@ from textual.strip import Strip
 from tui.messages import EventPicked, LanesResized, PanAsked, PointerMoved, RangeDragged, ZoomAsked
 from tui.palette import BLANK, GRID, Form, style_number
 from tui.trace.arrays import I32, Bool
-from tui.trace.cells import Cells, cells, counter_cells
+from tui.trace.cells import Cells, counter_cells
 from tui.trace.kinds import Kind
 from tui.trace.trace import Trace
 from tui.trace.viewport import Viewport
-from tui.widgets.bars import Decoration, Dressed, Texts, busiest, deepest, dress, levels, strips
+from tui.widgets.bars import Decoration, Dressed, Texts, dress, levels, strips
 from tui.widgets.event_notes import EventNotes
 from tui.widgets.gap_labels import GapLabels
-from tui.widgets.lane_lines import Content, LaneLines, Line, folded_rows, rank_rows
+from tui.widgets.lane_frame import Frame, lanes_in_one_line, look
+from tui.widgets.lane_lines import Content, LaneLines, Line
 from tui.widgets.link_line import End, link_cells
 from tui.widgets.names import Names
 from tui.widgets.painted import Painted
@@ -47,16 +48,6 @@ PICK_CELLS = 1
 
 
 _LINK = style_number(Kind.KERNEL, Form.SHADE)
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What one frame is made of: the cells of those screen lines that show events."""
-
-    viewport: Viewport
-    lines: tuple[Line, ...]
-    place: dict[int, int]  # screen line -> row of `cells`
-    cells: Cells
 
 
 class Timeline(Painted):
@@ -122,7 +113,7 @@ class Timeline(Painted):
         if after != self._link:
             before = self._link_cells
             self._link = after
-            self._link_cells = {} if self._frame is None else self._draw_link(self._frame.viewport, self.size)
+            self._link_cells = {} if self._frame is None else self._draw_link(self._frame, self.size.height)
             self.repaint(sorted({*before, *self._link_cells}))
 
     def annotate(self, labels: GapLabels, notes: EventNotes) -> None:
@@ -161,7 +152,7 @@ class Timeline(Painted):
             y
             for y, line in enumerate(self._lines)
             if (line.content is Content.ROW and (line.lane, line.row) in wanted)
-            or not lanes.isdisjoint(self._shown_in(line))
+            or not lanes.isdisjoint(lanes_in_one_line(self.trace, line))
         ]
 
     # -- painting ------------------------------------------------------------------------------------------
@@ -174,8 +165,8 @@ class Timeline(Painted):
         lines = self._lines = tuple(self._layout.window(self._top, size.height))
         frame = self._frame
         if frame is None or frame.viewport != viewport or frame.lines != lines:
-            self._frame = self._look(viewport, lines)
-        self._link_cells = self._draw_link(viewport, size)
+            frame = self._frame = look(self.trace, viewport, lines)
+        self._link_cells = self._draw_link(frame, size.height)
         labels = self._gap_labels if self._labelled else None
         self._gap_cells = {} if labels is None else labels.cells(viewport)
         self._note_cells = {} if self._notes is None or not self._labelled else self._notes.cells(viewport)
@@ -206,45 +197,6 @@ class Timeline(Painted):
             painted = dict(zip(with_events, made, strict=True))
         return [painted[y] if y in painted else self._other_line(y, frame, size.width) for y in ys]
 
-    def _look(self, viewport: Viewport, lines: tuple[Line, ...]) -> Frame:
-        """The cells of all lines that show events: one row each, folded lanes' rows put together."""
-        rows: list[int] = []
-        spans: list[tuple[int, int, int]] = []  # screen line, and where its rows lie in `rows`
-        for y, line in enumerate(lines):
-            if line.content in (Content.ROW, Content.FOLDED, Content.RANK):
-                first = len(rows)
-                rows.extend(self._rows_of(line))
-                if len(rows) > first:  # a rank may have recorded nothing
-                    spans.append((y, first, len(rows)))
-        found = cells(self.trace.row_index, np.array(rows, dtype=np.int32), viewport.t0, viewport.t1, viewport.width)
-        if len(spans) == len(rows):
-            return Frame(viewport, lines, {y: first for y, first, _ in spans}, found)
-        parts = [Cells(found.event[a:b], found.busy[a:b], found.count[a:b]) for _, a, b in spans]
-        parts = [
-            part if len(part.event) == 1 else (busiest if lines[y].content is Content.RANK else deepest)(part)
-            for part, (y, _, _) in zip(parts, spans, strict=True)
-        ]
-        merged = Cells(
-            np.concatenate([part.event for part in parts]),
-            np.concatenate([part.busy for part in parts]),
-            np.concatenate([part.count for part in parts]),
-        )
-        return Frame(viewport, lines, {y: place for place, (y, _, _) in enumerate(spans)}, merged)
-
-    def _rows_of(self, line: Line) -> Sequence[int]:
-        """The rows of the whole trace that a line shows."""
-        if line.content is Content.RANK:
-            return rank_rows(self.trace, line.lane)
-        lane = self.trace.lanes[line.lane]
-        return folded_rows(lane) if line.content is Content.FOLDED else [lane.row_base + line.row]
-
-    def _shown_in(self, line: Line) -> range:
-        """The lanes whose events all lie in this one line."""
-        if line.content is Content.RANK and line.closed and self.trace.ranks is not None:
-            rank = self.trace.ranks.of_lane(line.lane)
-            return range(rank.first_lane, rank.last_lane)
-        return range(line.lane, line.lane + (line.content is Content.FOLDED))
-
     def _force(self, frame: Frame, ys: Sequence[int], chosen: Cells) -> None:
         """What is selected or lit must be seen, even in a cell that something longer fills."""
         view, trace = frame.viewport, self.trace
@@ -256,7 +208,7 @@ class Timeline(Painted):
         start = trace.start[standing_out]
         on_screen = (start < view.t1) & (start + np.maximum(trace.duration[standing_out], 1) > view.t0)
         place = {(frame.lines[y].lane, frame.lines[y].row): row for row, y in enumerate(ys)}
-        folded = {lane: row for row, y in enumerate(ys) for lane in self._shown_in(frame.lines[y])}
+        folded = {lane: row for row, y in enumerate(ys) for lane in lanes_in_one_line(self.trace, frame.lines[y])}
         for event in standing_out[on_screen].tolist():
             lane = int(trace.lane[event])
             row = folded.get(lane, place.get((lane, int(trace.row[event]))))
@@ -278,18 +230,24 @@ class Timeline(Painted):
             return self._blank(width)
         if line.content is Content.COUNTER:
             return self._counter(line, frame.viewport)
-        text = ("━" if line.content is Content.RULE else "─") * width
-        for x, glyph in self._link_cells.get(y, ()):
-            text = text[:x] + glyph + text[x + 1 :]
-        return Strip([Segment(text, self.palette.cells[GRID])], width)
+        rule, grid, link = (
+            "━" if line.content is Content.RULE else "─",
+            self.palette.cells[GRID],
+            self.palette.cells[_LINK],
+        )
+        segments, drawn = [], 0
+        for x, glyph in sorted(self._link_cells.get(y, ())):
+            segments += [Segment(rule * (x - drawn), grid), Segment(glyph, link)]
+            drawn = x + 1
+        return Strip([*segments, Segment(rule * (width - drawn), grid)], width)
 
-    def _draw_link(self, viewport: Viewport, size: Size) -> dict[int, list[tuple[int, str]]]:
+    def _draw_link(self, frame: Frame, height: int) -> dict[int, list[tuple[int, str]]]:
         """The cells of the link's line, by screen line."""
         if self._link is None:
             return {}
-        launch, work = (self._end(event, viewport, size.height) for event in self._link)
+        launch, work = (self._end(event, frame.viewport, height) for event in self._link)
         found: dict[int, list[tuple[int, str]]] = {}
-        for (y, x), glyph in link_cells(launch, work, viewport.width, size.height).items():
+        for (y, x), glyph in link_cells(launch, work, frame.taken(height), frame.ruled()).items():
             found.setdefault(y, []).append((x, glyph))
         return found
 
@@ -353,7 +311,7 @@ class Timeline(Painted):
             self._drag(event.x, done=True)
         else:
             lane = self._lines[event.y].lane if 0 <= event.y < len(self._lines) else -1
-            self.post_message(EventPicked(self.event_at(event.x, event.y), lane, self._viewport.middle(event.x)))
+            self.post_message(EventPicked(self.event_at(event.x, event.y), lane))
         self._pressed, self._dragging = None, False
         event.stop()
 

@@ -9,6 +9,10 @@ from tui.trace import problems
 from tui.trace.trace import Trace
 
 _LOST = {
+    problems.LOST_RANK: (
+        "of several ranks these could not be opened; what is told of all ranks is told without them",
+        "once they can be read, open the run again",
+    ),
     problems.CUT_SHORT: (
         "the file ends before its text does; what came before the cut is here",
         "a killed job, a full disk or a broken copy: export or copy it again if the end matters",
@@ -85,4 +89,5 @@ def lost_in_a_line(trace: Trace) -> str:
     if not lost:
         return ""
     words = ", ".join(f"{remark.kind}{f' ×{remark.count:,}' if remark.count > 1 else ''}" for remark in lost[:2])
-    return f"not all of this file could be read: {words}{', …' if len(lost) > 2 else ''} · ! says more"
+    what = "file" if trace.ranks is None else "run"
+    return f"not all of this {what} could be read: {words}{', …' if len(lost) > 2 else ''} · ! says more"

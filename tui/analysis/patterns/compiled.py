@@ -8,9 +8,9 @@ import numpy as np
 
 from tui.analysis.intervals import union
 from tui.analysis.patterns import thresholds as limits
-from tui.analysis.patterns.facts import Rows
 from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_tell, fired
 from tui.analysis.patterns.registry import pattern
+from tui.analysis.patterns.tables import Rows
 from tui.analysis.patterns.view import NO_STEPS, View, percent, several, us
 
 REGION = r"Torch-Compiled Region"

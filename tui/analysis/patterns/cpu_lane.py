@@ -8,9 +8,11 @@ import numpy as np
 
 from tui.analysis.kernel_names import KernelClass
 from tui.analysis.patterns import thresholds as limits
-from tui.analysis.patterns.facts import Facts, Rows
+from tui.analysis.patterns.ancestors import nearest, outermost
+from tui.analysis.patterns.facts import Facts
 from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_tell, fired
 from tui.analysis.patterns.registry import pattern
+from tui.analysis.patterns.tables import Rows
 from tui.analysis.patterns.view import NO_CALLS, NO_CPU, NO_GPU, NO_LINKS, NO_STEPS, View, percent, several, us
 from tui.trace.arrays import I64, Bool
 from tui.trace.kinds import Kind
@@ -123,7 +125,7 @@ def _queried(view: View) -> tuple[Bool, Rows]:
     facts = view.facts
     queries = facts.named(OCCUPANCY_QUERY, Kind.RUNTIME)
     asked = np.zeros(len(view.work), dtype=np.bool_)
-    by = facts.nearest(queries.row) if len(queries) else np.empty(0, dtype=np.int64)
+    by = nearest(view.trace, queries.row) if len(queries) else np.empty(0, dtype=np.int64)
     if (by >= 0).any():
         order = np.lexsort((queries.start, by))
         order = order[by[order] >= 0]
@@ -287,7 +289,7 @@ def hidden_copy(view: View) -> Answer:
     copies = np.flatnonzero(memory | _layout_copies(view))
     if not len(copies):
         return absent("no device-to-device copy")
-    outer = view.facts.outermost(np.maximum(view.work.launch[copies], 0), view.facts.calling)
+    outer = outermost(view.trace, np.maximum(view.work.launch[copies], 0), view.facts.calling)
     known = (view.work.launch[copies] >= 0) & (outer >= 0)
     if not known.any():
         return cannot_tell("device-to-device copies ran, but no op is known to have launched them")
@@ -322,7 +324,7 @@ def _layout_copies(view: View) -> Bool:
     facts, work = view.facts, view.work
     found: Bool = work.is_class(KernelClass.COPY) & (work.kind == Kind.KERNEL) & (work.launch >= 0)
     place = np.flatnonzero(found)
-    found[place] = facts.outermost(work.launch[place], facts.cloning) >= 0
+    found[place] = outermost(view.trace, work.launch[place], facts.cloning) >= 0
     return found
 
 

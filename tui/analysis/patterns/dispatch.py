@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tui.analysis.chain import ancestors
-from tui.analysis.patterns.facts import Rows
 from tui.analysis.patterns.model import Answer, Section, absent, cannot_tell, fired
 from tui.analysis.patterns.registry import pattern
+from tui.analysis.patterns.tables import Rows
 from tui.analysis.patterns.view import NO_LINKS, View, several, us
 from tui.trace.arrays import I64
 from tui.trace.kinds import Kind

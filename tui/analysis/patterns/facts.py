@@ -13,90 +13,19 @@ from functools import cached_property
 
 import numpy as np
 
-from tui.analysis.ancestry import nearest_above, outermost_above, with_all_above
 from tui.analysis.collectives import Arrivals
-from tui.analysis.gpu_time import UNKNOWN_DEVICE, work_mask
+from tui.analysis.gpu_time import work_mask
 from tui.analysis.intervals import Intervals, union
-from tui.analysis.kernel_names import KernelClass, decode
-from tui.analysis.kernel_names.classes import class_of_names
-from tui.trace.arrays import I32, I64, U8, Bool
+from tui.analysis.kernel_names import decode
+from tui.analysis.patterns.ancestors import nearest, outermost, with_ancestors
+from tui.analysis.patterns.gpu_work import alike, gpu_work, launch_shapes, times_by_device
+from tui.analysis.patterns.tables import Rows, Steps, Work, rows_of
+from tui.trace.arrays import I32, I64, Bool
 from tui.trace.kinds import Kind
 from tui.trace.trace import Role, Trace
 
 MOST_DEVICES = 256
 """No host has more GPUs; a file that names more was made by somebody, and is answered for these."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """k events: `row` ascending (so by lane, then start) unless said otherwise."""
-
-    row: I64
-    start: I64
-    end: I64
-    name: I32
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    def where(self, keep: Bool | I64) -> Rows:
-        return Rows(self.row[keep], self.start[keep], self.end[keep], self.name[keep])
-
-    @property
-    def duration(self) -> I64:
-        return self.end - self.start
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """All GPU work by start, over all streams. `launch` -1 for none; `kernel_class` a `KernelClass`."""
-
-    rows: Rows
-    kind: U8
-    lane: I32
-    device: I32
-    launch: I32
-    kernel_class: U8
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def where(self, keep: Bool | I64) -> Work:
-        return Work(
-            self.rows.where(keep),
-            self.kind[keep],
-            self.lane[keep],
-            self.device[keep],
-            self.launch[keep],
-            self.kernel_class[keep],
-        )
-
-    def is_class(self, *classes: KernelClass) -> Bool:
-        return np.isin(self.kernel_class, [int(one) for one in classes])
-
-    def is_kind(self, *kinds: Kind) -> Bool:
-        return np.isin(self.kind, [int(kind) for kind in kinds])
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The steps of the thread that has most of them, in time order; `number` is N of ProfilerStep#N."""
-
-    row: I64
-    start: I64
-    end: I64
-    number: I64
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    def of(self, times: I64) -> I64:
-        """int64[k]: which step each time lies in, -1 for none."""
-        if not len(self):
-            return np.full(len(times), -1, dtype=np.int64)
-        place = self.start.searchsorted(times, side="right") - 1
-        inside = (place >= 0) & (times < self.end[np.maximum(place, 0)])
-        return np.where(inside, place, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +46,7 @@ class Facts:
         self._reported: dict[int, float | None] = {}
 
     def rows(self, events: I64 | I32) -> Rows:
-        trace = self.trace
-        row = np.asarray(events, dtype=np.int64)
-        start = np.asarray(trace.start[row])
-        return Rows(row, start, start + trace.duration[row], np.asarray(trace.name[row]))
+        return rows_of(self.trace, events)
 
     @cached_property
     def _of_kind(self) -> dict[Kind, Rows]:
@@ -185,20 +111,7 @@ class Facts:
 
     @cached_property
     def work(self) -> Work:
-        trace = self.trace
-        row = np.flatnonzero(work_mask(np.asarray(trace.kind)))
-        row = row[np.argsort(trace.start[row], kind="stable")]
-        rows = self.rows(row)
-        lane = np.asarray(trace.lane[row])
-        device_of_lane = np.array(
-            [UNKNOWN_DEVICE if lane.device is None else lane.device for lane in trace.lanes], dtype=np.int32
-        )
-        classes = np.zeros(len(trace.names), dtype=np.uint8)
-        present = np.unique(rows.name)
-        classes[present] = class_of_names([trace.names[number] for number in present.tolist()])
-        device = device_of_lane[lane] if len(trace.lanes) else np.empty(0, dtype=np.int32)
-        launch = np.asarray(trace.links.launch_of[row])
-        return Work(rows, np.asarray(trace.kind[row]), lane, device, launch, classes[rows.name])
+        return gpu_work(self.trace)
 
     @cached_property
     def devices(self) -> list[int]:
@@ -210,29 +123,16 @@ class Facts:
 
     @cached_property
     def _busy(self) -> dict[int, Intervals]:
-        return self._by_device(np.ones(len(self.work), np.bool_))
-
-    def _by_device(self, wanted: Bool) -> dict[int, Intervals]:
-        """device -> when any of the wanted work ran. One sort, however many devices a file names."""
-        places = np.flatnonzero(wanted)
-        places = places[np.argsort(self.work.device[places], kind="stable")]
-        of_place, rows = self.work.device[places], self.work.rows
-        first, last = (np.searchsorted(of_place, self.devices, side=side).tolist() for side in ("left", "right"))
-        return {
-            device: union(rows.start[places[begin:end]], rows.end[places[begin:end]])
-            for device, begin, end in zip(self.devices, first, last, strict=True)
-        }
+        return times_by_device(self.work, self.devices)
 
     @cached_property
     def kernel_time(self) -> dict[int, Intervals]:
         """device -> when it computed: kernels and fills, no copies and no collectives."""
-        work = self.work
-        return self._by_device(work.is_kind(Kind.KERNEL, Kind.MEMSET))
+        return times_by_device(self.work.where(self.work.is_kind(Kind.KERNEL, Kind.MEMSET)), self.devices)
 
     @cached_property
     def collective_time(self) -> dict[int, Intervals]:
-        work = self.work
-        return self._by_device(work.is_kind(Kind.COLLECTIVE))
+        return times_by_device(self.work.where(self.work.is_kind(Kind.COLLECTIVE)), self.devices)
 
     @staticmethod
     def union_of(work: Work) -> Intervals:
@@ -278,20 +178,10 @@ class Facts:
     def on_launch_lanes(self, table: Rows) -> Rows:
         return table.where(np.isin(self.trace.lane[table.row], self.launch_lanes))
 
-    def nearest(self, rows: I64 | I32, kind: Kind = Kind.OP) -> I64:
-        """int64[k]: the innermost ancestor of that kind, -1 for none."""
-        return nearest_above(self.trace.parent, rows, np.asarray(self.trace.kind) == kind)
-
-    def outermost(self, rows: I64 | I32, counts: Bool) -> I64:
-        """int64[k]: the outermost ancestor for which `counts` bool[n] holds, -1 for none."""
-        return outermost_above(self.trace.parent, rows, counts)
-
     @cached_property
     def has_work(self) -> Bool:
         """bool[n]: whether GPU work was launched by the event or anything beneath it."""
-        launched = np.zeros(len(self.trace), dtype=np.bool_)
-        launched[self.work.launch[self.work.launch >= 0]] = True
-        return with_all_above(self.trace.parent, launched)
+        return with_ancestors(self.trace, self.work.launch[self.work.launch >= 0])
 
     def _ops_called(self, pattern: str) -> Bool:
         return np.bincount(self.named(pattern, Kind.OP).row, minlength=len(self.trace)) > 0
@@ -318,8 +208,8 @@ class Facts:
         linked = launch >= 0
         inner, outer = np.full(len(launch), -1, dtype=np.int64), np.full(len(launch), -1, dtype=np.int64)
         calls, back = np.unique(launch[linked], return_inverse=True)
-        inner[linked] = self.nearest(calls)[back]
-        outer[linked] = self.outermost(calls, self.aten)[back]
+        inner[linked] = nearest(self.trace, calls)[back]
+        outer[linked] = outermost(self.trace, calls, self.aten)[back]
         return inner, outer
 
     @cached_property
@@ -330,39 +220,9 @@ class Facts:
         return self.steps.of(when)
 
     @cached_property
-    def shape(self) -> I64:
-        """int64[work, 6]: grid and block of each piece, -1 where the trace has none."""
-        columns = []
-        for arg in ("grid", "block"):
-            out = np.full((len(self.work), 3), -1, dtype=np.int64)
-            sparse = self.trace.args.get(arg)
-            if sparse is not None and len(sparse.events):
-                place = np.minimum(sparse.events.searchsorted(self.work.rows.row), len(sparse.events) - 1)
-                hit = sparse.events[place] == self.work.rows.row
-                out[hit] = sparse.values[place[hit]]
-            columns.append(out)
-        return np.hstack(columns)
-
-    @cached_property
     def alike(self) -> I64:
         """int64[work]: a number for each name, grid and block; equal for runs of one kernel on one shape."""
-        # Mixed into 64 bits by odd multipliers: sorting one column takes a tenth of sorting seven.
-        mixed = self.work.rows.name.astype(np.uint64)
-        for column in range(self.shape.shape[1]):
-            mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
-            mixed = mixed + self.shape[:, column].astype(np.uint64) * np.uint64(0xBF58476D1CE4E5B9)
-        group: I64 = np.unique(mixed, return_inverse=True)[1].reshape(-1).astype(np.int64)
-        return group
-
-    def bytes_of(self, rows: I64) -> I64:
-        """int64[k], -1 where the trace does not tell."""
-        sparse = self.trace.args.get("bytes")
-        out = np.full(len(rows), -1, dtype=np.int64)
-        if sparse is not None and len(sparse.events):
-            place = np.minimum(sparse.events.searchsorted(rows), len(sparse.events) - 1)
-            hit = sparse.events[place] == rows
-            out[hit] = sparse.values[place[hit]]
-        return out
+        return alike(self.work.rows.name, launch_shapes(self.trace, self.work.rows.row))
 
     def reported_occupancy(self, row: int, group: int) -> float | None:
         """Kineto's `est. achieved occupancy %` of one kernel, read from the file; kept for its group of `alike`."""

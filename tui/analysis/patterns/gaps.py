@@ -16,8 +16,9 @@ import numpy as np
 
 from tui.analysis.intervals import NOTHING, Intervals, union
 from tui.analysis.patterns import thresholds as limits
-from tui.analysis.patterns.facts import Facts, Rows
+from tui.analysis.patterns.facts import Facts
 from tui.analysis.patterns.repeats import Repeats, repeats_of
+from tui.analysis.patterns.tables import Rows
 from tui.trace.arrays import I32, I64, U8, Bool
 from tui.trace.kinds import Kind
 

@@ -7,6 +7,7 @@ import numpy as np
 from tui.analysis.footprint import device_at
 from tui.analysis.kernel_names import KernelClass, decode
 from tui.analysis.patterns import thresholds as limits
+from tui.analysis.patterns.ancestors import outermost
 from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_tell, fired
 from tui.analysis.patterns.registry import pattern
 from tui.analysis.patterns.view import NO_CALLS, NO_LINKS, View, percent, several, us
@@ -95,7 +96,7 @@ def sdpa_math(view: View) -> Answer:
     is_math[rows.row] = True
     launch = view.work.launch
     calls, back = np.unique(np.maximum(launch, 0), return_inverse=True)
-    beneath = (facts.outermost(calls, is_math)[back.reshape(-1)] >= 0) & (launch >= 0)
+    beneath = (outermost(view.trace, calls, is_math)[back.reshape(-1)] >= 0) & (launch >= 0)
     work = view.work.rows.where(beneath)
     here = view.cut(rows)
     if not len(here) and not len(work):

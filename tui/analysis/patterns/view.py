@@ -7,9 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from tui.analysis.intervals import Intervals, union
-from tui.analysis.patterns.facts import Facts, Rows, Steps, Work
+from tui.analysis.patterns.facts import Facts
 from tui.analysis.patterns.gaps import GapFinder, Gaps, Idle
 from tui.analysis.patterns.scope import Scope
+from tui.analysis.patterns.tables import Rows, Steps, Work
 from tui.trace.arrays import I64, Bool
 from tui.trace.kinds import Kind
 from tui.trace.ruler import format_duration

@@ -8,11 +8,13 @@ import numpy as np
 
 from tui.analysis.intervals import union
 from tui.analysis.patterns import thresholds as limits
+from tui.analysis.patterns.ancestors import nearest, outermost
 from tui.analysis.patterns.cpu_lane import last_sync
-from tui.analysis.patterns.facts import Rows
 from tui.analysis.patterns.gaps import Idle
+from tui.analysis.patterns.gpu_work import bytes_of
 from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_tell, fired
 from tui.analysis.patterns.registry import pattern
+from tui.analysis.patterns.tables import Rows
 from tui.analysis.patterns.view import NO_CALLS, NO_GPU, NO_LINKS, NO_STEPS, NOTHING_HERE, View, percent, several, us
 from tui.trace.arrays import I64
 from tui.trace.kinds import Kind
@@ -54,7 +56,7 @@ def sync_in_step(view: View) -> Answer:
     if not idle:
         return absent(f"{several(len(here), 'wait')}, and the GPU was idle after none of them")
     steps = np.unique(facts.steps.of(here.start))
-    ops = facts.outermost(here.row, facts.aten)
+    ops = outermost(view.trace, here.row, facts.aten)
     by = [facts.name(int(op)) for op in ops if op >= 0]
     who = max(sorted(set(by)), key=by.count) if by else "none of them in an op"
     calls = [facts.name(int(row)) for row in here.row]
@@ -77,8 +79,8 @@ def _waits(view: View) -> Rows:
     syncs = facts.on_launch_lanes(view.finder.syncs)
     if len(syncs) and len(calls):
         # A copy and the sync that follows it in the same op are one wait.
-        ops = facts.nearest(syncs.row)
-        calls = calls[~np.isin(facts.nearest(calls), ops[ops >= 0])]
+        ops = nearest(view.trace, syncs.row)
+        calls = calls[~np.isin(nearest(view.trace, calls), ops[ops >= 0])]
     return facts.rows(np.sort(np.concatenate([syncs.row, calls])))
 
 
@@ -119,7 +121,7 @@ def pageable_copy(view: View) -> Answer:
         return cannot_tell(NO_GPU)
     copies = facts.work.rows.where(facts.work.kind == Kind.COPY)
     slow = facts.names_that(copies, lambda name: _is(PAGEABLE, name))
-    size = facts.bytes_of(slow.row)
+    size = bytes_of(view.trace, slow.row)
     large = slow.where((size < 0) | (size > limits.PAGEABLE_MIN.value))
     here = view.cut(large)
     if not len(here):
@@ -129,9 +131,10 @@ def pageable_copy(view: View) -> Answer:
             return cannot_tell("this trace's copies do not say whether memory is pinned")
         return absent()
     time = view.covered(here)
-    speed = _bandwidth(facts.bytes_of(here.row), here)
+    speed = _bandwidth(bytes_of(view.trace, here.row), here)
     fast = facts.names_that(copies, lambda name: _is(PINNED, name))
-    pinned = _bandwidth(facts.bytes_of(fast.row), fast.where(facts.bytes_of(fast.row) > limits.PAGEABLE_MIN.value))
+    fast_size = bytes_of(view.trace, fast.row)
+    pinned = _bandwidth(fast_size, fast.where(fast_size > limits.PAGEABLE_MIN.value))
     words = f" at {speed:.1f} GB/s" if speed else ""
     words += f", pinned ones at {pinned:.1f} GB/s" if pinned and speed else ""
     return fired(
@@ -260,8 +263,8 @@ def tiny_kernels(view: View) -> Answer:
     optimizer = np.zeros(len(view.trace), dtype=np.bool_)
     optimizer[facts.named(OPTIMIZER).row] = True
     calls, back = np.unique(work.launch[kernels], return_inverse=True)
-    owner = facts.outermost(calls, optimizer)
-    owner = np.where(owner >= 0, owner, facts.outermost(calls, facts.aten))[back.reshape(-1)]
+    owner = outermost(view.trace, calls, optimizer)
+    owner = np.where(owner >= 0, owner, outermost(view.trace, calls, facts.aten))[back.reshape(-1)]
     fan_out = np.bincount(back.reshape(-1))[back.reshape(-1)]
     rows = work.rows.where(kernels)
     own = (owner >= 0) & (fan_out == 1)  # a graph's kernels cost no launch each

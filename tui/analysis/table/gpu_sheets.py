@@ -61,11 +61,7 @@ def copies(trace: Trace, only: Bool | None = None) -> Sheet:
     events = _chosen(trace, (Kind.COPY, Kind.MEMSET), only)
     codes, row = np.unique(trace.name[events], return_inverse=True)
     size = trace.args.get("bytes")
-    moved = np.zeros(len(events), np.int64)
-    if size is not None and len(size.events) and len(events):
-        place = np.minimum(np.searchsorted(size.events, events), len(size.events) - 1)
-        told = size.values[place].astype(np.int64)
-        moved = np.where((size.events[place] == events) & (told > 0), told, 0)
+    moved = np.zeros(len(events), np.int64) if size is None else np.maximum(size.of(events, 0).astype(np.int64), 0)
     texts = {"name": [trace.names[code] for code in codes.tolist()]}
     return _sheet("Copies", trace, events, row, texts, (NAME,), moved)
 

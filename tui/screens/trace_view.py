@@ -1,0 +1,70 @@
+"""The part of the explorer that shows the trace itself: the lanes, and the title, overview, ruler and labels around
+them. What is said about it stands below: `inspection.py`."""
+
+from __future__ import annotations
+
+from tui.analysis.gpu_time import busy_of_ranks
+from tui.analysis.intervals import Intervals, union
+from tui.screens.explorer_layout import Layout, layout, lines_of_lanes
+from tui.screens.walk import Walk
+from tui.trace.kinds import Kind
+from tui.trace.trace import Trace
+from tui.widgets.gutter import Gutter
+from tui.widgets.names import Names
+from tui.widgets.overview import Overview
+from tui.widgets.ruler import Ruler
+from tui.widgets.timeline import Timeline
+from tui.widgets.title import MOST_DEVICES, Title
+from tui.widgets.units import format_share
+
+
+class TraceView:
+    """Owns the widgets. `show` after every move hands them where one is, which is cheap: each compares, and repaints in
+    the next frame what differs."""
+
+    def __init__(self, walk: Walk, busy: dict[int, Intervals]) -> None:
+        trace = walk.trace
+        self._walk = walk
+        worked = list(busy.values())
+        shares = {lane: format_share(share) for lane, share in busy_of_ranks(trace, busy).items()}
+        self.timeline = Timeline(trace, Names(trace.names), id="timeline")
+        self.gutter = Gutter(trace, shares, id="gutter")
+        self.title = Title(trace, worked, id="title")
+        shown, kind = (worked[:MOST_DEVICES], Kind.KERNEL) if worked else ([first_lane_time(trace)], Kind.OP)
+        self.overview = Overview(trace.steps, shown, kind, id="overview")
+        self.ruler = Ruler(trace.steps, id="ruler")
+        self._left = self.gutter.width_wanted(80)
+
+    def fit(self, width: int, height: int) -> Layout:
+        """Give each widget its lines on a screen of this size; what is left to share out is returned."""
+        lanes = lines_of_lanes(self._walk.trace, self._walk.own_trace())
+        shared = layout(width, height, self.overview.lines_wanted, self.ruler.lines_wanted, lanes)
+        self._left = self.gutter.width_wanted(width)
+        self.gutter.styles.width = self._left
+        self.overview.styles.height = shared.overview
+        self.ruler.styles.height = shared.ruler
+        return shared
+
+    def show(self) -> None:
+        walk = self._walk
+        marked = (walk.mark.start, walk.mark.end) if walk.mark is not None else None
+        found = walk.search.found
+        self.timeline.show(walk.viewport, walk.lanes.lines, walk.lanes.top)
+        self.timeline.select(walk.selected)
+        self.timeline.mark(marked)
+        self.timeline.show_found(found.names if found is not None else None)
+        self.gutter.show(walk.lanes.lines, walk.lanes.top)
+        self.gutter.point_at(walk.current_lane() if walk.lane >= 0 else -1)
+        self.ruler.show_steps(walk.steps())
+        self.overview.show_steps(walk.steps())
+        self.ruler.show(walk.viewport, self._left, walk.cursor(), marked)
+        self.overview.show(walk.viewport, self._left)
+        self.title.show(walk.viewport)
+
+
+def first_lane_time(trace: Trace) -> Intervals:
+    """When the first lane was busy: the overview of a trace without GPU work."""
+    if not trace.lanes:
+        return union(trace.start, trace.start)
+    own = slice(trace.lanes[0].first, trace.lanes[0].last)
+    return union(trace.start[own], trace.start[own] + trace.duration[own])

@@ -1,0 +1,52 @@
+"""Work that a thread does behind another's back: writing and compressing, which need no interpreter."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+class Behind(Generic[Item]):
+    """A thread that does `work` with every item that is put, in order; `waiting` of them wait at most (0: any number).
+
+    What goes wrong belongs to who puts: it is raised there, and items put meanwhile are let go.
+    """
+
+    def __init__(self, work: Callable[[Item], None], name: str, waiting: int = 0) -> None:
+        self._work = work
+        self._error: Exception | None = None
+        self._queue: queue.Queue[tuple[Item] | None] = queue.Queue(waiting)
+        self._closed = self._dropped = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def put(self, item: Item) -> None:
+        """Raises what went wrong with an earlier one."""
+        if self._error is not None:
+            raise self._error
+        self._queue.put((item,))
+
+    def close(self) -> None:
+        """Wait until all is done. May be called again. Raises what went wrong."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def drop(self) -> None:
+        """Let go of all that waits, and of what is put from here on."""
+        self._dropped = True
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            if self._error is None and not self._dropped:  # else it keeps taking, or who puts would wait for ever
+                try:
+                    self._work(item[0])
+                except Exception as error:
+                    self._error = error
