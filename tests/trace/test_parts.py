@@ -179,6 +179,22 @@ def test_without_a_further_process_one_reads_it_all(tmp_path: Path, monkeypatch:
         os.waitpid(started[0], 0)
 
 
+@pytest.mark.parametrize("how", ["unknown", "forbidden"])
+def test_without_files_in_memory_parts_are_handed_over_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined: Joined, how: str
+) -> None:
+    if how == "unknown":  # to a Python that was built with an old C library
+        monkeypatch.delattr(os, "memfd_create")
+    else:
+        monkeypatch.setattr(os, "memfd_create", forbidden)
+    assert_same(put(tmp_path, plain(400)), 2000)
+    assert (joined.well, joined.again) == (2, 0)
+
+
+def forbidden(name: str) -> int:
+    raise PermissionError(1, "Operation not permitted")
+
+
 def test_a_file_that_was_replaced_is_not_the_same(tmp_path: Path) -> None:
     path = put(tmp_path, plain(400))
     source = open_source(str(path))
