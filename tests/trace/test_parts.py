@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
+import shutil
 import signal
 import time
 from itertools import pairwise
@@ -17,12 +19,14 @@ from hypothesis import strategies as st
 
 from tests.trace.alike import assert_alike
 from tests.trace.test_byte_scan import BETWEEN, kineto_entries, one, plain
-from tests.trace.test_kineto import ALL
+from tests.trace.test_kineto import ALL, TRACES
 from tui.trace import parts
 from tui.trace.kineto import parse_chunk, read
 from tui.trace.parts import Cut, UnprovenError, parts_for
 from tui.trace.raw import Decoded
 from tui.trace.source import TraceError, open_source
+
+BIG = TRACES / "big_llama_train_stack.pt.trace.json.xz"
 
 SAME_PATH = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -92,6 +96,20 @@ def test_real_traces(path: Path, tmp_path: Path, joined: Joined) -> None:
     assert_same(tmp_path / path.name, 1 << 16, counts=(2,) if len(text) > 4 << 20 else (3,))
     if own and len(text) > 1 << 19:
         assert (joined.well, joined.again) == (1, 0)
+
+
+def test_the_big_one(tmp_path: Path, joined: Joined) -> None:
+    """The one that openings are measured on: the general reader alone, and the byte scan in two processes."""
+    if not BIG.exists():
+        pytest.skip("the big trace is not here")
+    path = tmp_path / "big.json"
+    with lzma.open(BIG) as packed, path.open("wb") as text:
+        shutil.copyfileobj(packed, text, 1 << 20)
+    general = read(open_source(str(path)), tmp_path, scan=False, parts=1)
+    fast = decode(path, 2)
+    assert isinstance(fast, Decoded)
+    assert_alike(general, fast, chunks=False)
+    assert (joined.well, joined.again) == (1, 0)
 
 
 @settings(SAME_PATH, max_examples=25)
