@@ -149,7 +149,7 @@ def _stage_rows(traces: list[Path], runs: int, targets: list[Target]) -> list[st
     row(f"decoding, as it is done here ({processes} processes)", [one.decode for one in found])
     row("sort, rows, parents, self time, links", [one.assemble for one in found])
     row("level of detail", [one.index for one in found])
-    row("columns to files", [one.store for one in found])
+    row("columns to files, what is not written by then", [one.store for one in found])
     row("columns mapped", [one.map for one in found])
     for name, one in zip(names, found, strict=True):
         million = one.after_decoding / one.events * 1e6
@@ -161,20 +161,21 @@ def _drawing_rows(trace: Path, targets: list[Target]) -> list[str]:
     rows = [
         f"### Keys, 200x50, 256 colours, {_title(trace)}",
         "",
-        "| | p50 ms | p95 ms | slowest zoom's p50 | largest frame KB | presses |",
-        "|---|---|---|---|---|---|",
+        "| | p50 ms | p95 ms | slowest zoom's p50 | slowest zoom's p95 | largest frame KB | presses |",
+        "|---|---|---|---|---|---|---|",
     ]
     pressed = [*drawing.press_keys(trace), *drawing.press_keys_in_tmux(trace)]
     for keys in pressed:
-        times = f"{keys.p50 * 1000:.1f} | {keys.p95 * 1000:.1f} | {keys.worst * 1000:.1f}"
+        seconds = (keys.p50, keys.p95, keys.worst, keys.worst_p95)
+        times = " | ".join(f"{each * 1000:.1f}" for each in seconds)
         rows.append(f"| {keys.name} | {times} | {keys.most_bytes / 1000:.0f} | {keys.presses} |")
         if keys.is_frame:
             name = f"{_title(trace)}: {keys.name}"
             targets.append(Target(f"{name}: p50 at the slowest zoom, ms", keys.worst * 1000, 10))
-            targets.append(Target(f"{name}: p95, ms", keys.p95 * 1000, 20))
+            targets.append(Target(f"{name}: p95 at the slowest zoom, ms", keys.worst_p95 * 1000, 20))
             targets.append(Target(f"{name}: largest frame, KB", keys.most_bytes / 1000, 45))
     if not any("tmux" in keys.name for keys in pressed):
-        rows.append("| in tmux | not measured: no tmux | | | | |")
+        rows.append("| in tmux | not measured: no tmux | | | | | |")
     return [*rows, ""]
 
 
@@ -206,9 +207,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trace", type=Path)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument(
-        "--large", action="store_true", help="also 5 M events (1.6 GB), made of TRACE, opened once and walked"
-    )
+    parser.add_argument("--large", action="store_true", help="also 5 M events (1.6 GB), made of TRACE")
     parser.add_argument("--out", type=Path, help="also write the report there")
     options = parser.parse_args()
     trace, runs = options.trace, options.runs
@@ -222,7 +221,7 @@ def main() -> None:
     if options.large:
         largest = _repeated(trace)
         most = LARGE_SHARE * largest.stat().st_size
-        parts.append(lambda: _opening_rows(largest, 1, targets, Budget(most, 0.1)))
+        parts.append(lambda: _opening_rows(largest, min(runs, 3), targets, Budget(most, 0.1)))
     parts += [
         lambda: _stage_rows([trace, packed, *([largest] if options.large else [])], min(runs, 3), targets),
         lambda: _drawing_rows(largest, targets),

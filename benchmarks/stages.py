@@ -27,7 +27,8 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Stages:
-    """Seconds. `read_bytes`, `inflate`: the floors. `processes` read it in `decode`, one in `decode_alone`."""
+    """Seconds. `read_bytes`, `inflate`: the floors. `processes` read it in `decode`, one in `decode_alone`. `store`:
+    what of writing is left when all is worked out; the rest is done beside `assemble`."""
 
     read_bytes: float
     inflate: float
@@ -103,7 +104,7 @@ def _one_run(trace: Path) -> Stages:
         from tui.trace.kineto import read
         from tui.trace.parts import parts_for
         from tui.trace.source import open_source
-        from tui.trace.store import open_trace, save
+        from tui.trace.store import Storing, open_trace
     _read(trace)  # so that it lies in the page cache
     with clock.timed("read_bytes"):
         _read(trace)
@@ -118,13 +119,14 @@ def _one_run(trace: Path) -> Stages:
         processes = parts_for(source)
         with clock.timed("decode"):
             decoded = read(source, folder)
-        with clock.timed("assemble"):
-            built = assemble(decoded, "")
-        del decoded
-        with clock.timed("index"):
-            built.row_index  # noqa: B018  (is worked out when it is first asked for)
-        with clock.timed("store"):
-            save(built, folder)
+        with Storing(folder) as storing:
+            with clock.timed("assemble"):
+                built = assemble(decoded, "", storing.add)
+            del decoded
+            with clock.timed("index"):
+                built.row_index  # noqa: B018  (is worked out when it is first asked for)
+            with clock.timed("store"):
+                storing.finish(built)
         events = len(built.start)
         del built
         with clock.timed("map"):

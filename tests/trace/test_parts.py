@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
+import shutil
 import signal
 import time
 from itertools import pairwise
@@ -17,12 +19,14 @@ from hypothesis import strategies as st
 
 from tests.trace.alike import assert_alike
 from tests.trace.test_byte_scan import BETWEEN, kineto_entries, one, plain
-from tests.trace.test_kineto import ALL
+from tests.trace.test_kineto import ALL, TRACES
 from tui.trace import parts
 from tui.trace.kineto import parse_chunk, read
 from tui.trace.parts import Cut, UnprovenError, parts_for
 from tui.trace.raw import Decoded
 from tui.trace.source import TraceError, open_source
+
+BIG = TRACES / "big_llama_train_stack.pt.trace.json.xz"
 
 SAME_PATH = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -92,6 +96,20 @@ def test_real_traces(path: Path, tmp_path: Path, joined: Joined) -> None:
     assert_same(tmp_path / path.name, 1 << 16, counts=(2,) if len(text) > 4 << 20 else (3,))
     if own and len(text) > 1 << 19:
         assert (joined.well, joined.again) == (1, 0)
+
+
+def test_the_big_one(tmp_path: Path, joined: Joined) -> None:
+    """The one that openings are measured on: the general reader alone, and the byte scan in two processes."""
+    if not BIG.exists():
+        pytest.skip("the big trace is not here")
+    path = tmp_path / "big.json"
+    with lzma.open(BIG) as packed, path.open("wb") as text:
+        shutil.copyfileobj(packed, text, 1 << 20)
+    general = read(open_source(str(path)), tmp_path, scan=False, parts=1)
+    fast = decode(path, 2)
+    assert isinstance(fast, Decoded)
+    assert_alike(general, fast, chunks=False)
+    assert (joined.well, joined.again) == (1, 0)
 
 
 @settings(SAME_PATH, max_examples=25)
@@ -177,6 +195,22 @@ def test_without_a_further_process_one_reads_it_all(tmp_path: Path, monkeypatch:
     assert len(os.listdir("/proc/self/fd")) == open_files
     with pytest.raises(ChildProcessError):
         os.waitpid(started[0], 0)
+
+
+@pytest.mark.parametrize("how", ["unknown", "forbidden"])
+def test_without_files_in_memory_parts_are_handed_over_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined: Joined, how: str
+) -> None:
+    if how == "unknown":  # to a Python that was built with an old C library
+        monkeypatch.delattr(os, "memfd_create")
+    else:
+        monkeypatch.setattr(os, "memfd_create", forbidden)
+    assert_same(put(tmp_path, plain(400)), 2000)
+    assert (joined.well, joined.again) == (2, 0)
+
+
+def forbidden(name: str) -> int:
+    raise PermissionError(1, "Operation not permitted")
 
 
 def test_a_file_that_was_replaced_is_not_the_same(tmp_path: Path) -> None:

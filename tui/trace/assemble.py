@@ -33,7 +33,8 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
     """Everything that the file says, as a Trace.
 
     Consumes `decoded.events`: its columns are changed on the way and gone afterwards. Never fails for what a
-    file holds; what cannot be drawn is counted (`Trace.counts`), what was mended is told (`Trace.problems`).
+    file holds; what cannot be drawn is counted (`Trace.counts`), what was mended is told (`Trace.problems`). What
+    `settled` raises is raised here.
     """
     events = decoded.events
     ledger = Ledger(decoded.problems)

@@ -4,7 +4,8 @@ The idea: entries repeat. Take the digits out, and a million entries are some th
 is understood once (`outlines.py`): that it is valid JSON, and where its numbers stand. So a chunk's outline is cut
 between the entries, one look-up in a dict says of each which outline it has, and its numbers are read by arithmetic,
 those of all entries at once. What entries are called, and where they stand, repeats as well, digits included: the
-*head* (phase, category, name, pid, tid) is parsed once for every different one.
+*head* (phase, category, name, pid, tid) is parsed once for every different one, and stands for a *shape* (all of it but
+the name) and a name in `columns.py`.
 
 This would hold for any layout in which something fixed stands between two entries, but it costs by the byte, and
 orjson by the value: it pays in Kineto's own, not in those that spend a line or an indentation on each number. Whatever
@@ -69,7 +70,7 @@ class ByteScan:
         outline = np.fromiter(map(self._outlines.__getitem__, pieces), np.int32, len(pieces))
         if not outline.all():
             return None
-        entries = Entries(text, self._digits, outline, self._outlines)
+        entries = PlainEntries(text, self._digits, outline, self._outlines)
         if entries.has_bad_number(zeros):
             return None
         numbers = entries.numbers()
@@ -80,7 +81,7 @@ class ByteScan:
         self._columns.put(self._shape.so_far[head], self._name.so_far[head], found)
         return entries.begin - len(_CUT)
 
-    def _headed(self, entries: Entries) -> I32 | None:
+    def _headed(self, entries: PlainEntries) -> I32 | None:
         """The number of each entry's head; None where one is not what its outline says."""
         keys = entries.head_keys(self._mix)
         head = np.fromiter(map(self._heads.get, keys, repeat(-1)), np.int32, len(keys))
@@ -104,7 +105,7 @@ class ByteScan:
         return np.fromiter(map(self._heads.__getitem__, keys), np.int32, len(keys))
 
 
-class Entries:
+class PlainEntries:
     """n entries of one text, all of known outlines. `begin` int64[n]: where each begins, _CUT left out."""
 
     def __init__(self, text: memoryview, digits: Digits, outline: I32, outlines: Outlines) -> None:

@@ -1,8 +1,10 @@
 """Text as what repeats and what does not: its outline, and the numbers in it.
 
 An *outline* is a text with every digit replaced by a 0: still text that reads like the original, and one that repeats
-where only numbers differ. It comes from three passes over all bytes at once. Two texts of one outline have their
-numbers at the same places, so a number's value is arithmetic on the eight-byte words that end where it ends.
+where only numbers differ. A few passes of the processor's widest instructions over all bytes make it, block by block;
+they leave the value of every digit behind. Two texts of one outline have their numbers at the same places, so a number
+is arithmetic on a word of eight such values: the one that ends where the number does, put together from two that begin
+at multiples of eight, because a gather at odd addresses takes several times as long as both.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ MOST_DIGITS = 16
 WORD = 8
 
 _FRONT = 2 * WORD
-"""Bytes before the text, as a number is read from the two words that its last digit and the one before it lie in."""
+"""Bytes before the text and behind it: the two words that a number is read from may begin before the text, or end
+behind it."""
 
 _BLOCK = 1 << 16
 """Bytes that are looked at together: small enough that all that is made of them stays near the processor."""
@@ -86,8 +89,8 @@ class Digits:
         return value
 
     def marks(self, end: I64, digits: U8) -> tuple[U64, I64, U64]:
-        """uint64[k] for the same: their last eight digits, 07 another than 7; and for those that have more, which they
-        are, and the digits before."""
+        """What tells numbers apart, 07 from 7 too: uint64[k] for the same numbers, made of their last eight digits; the
+        places, int64[m], of those that have more; and uint64[m] made of their digits before the last eight."""
         last = self._word(end, digits)
         long = np.flatnonzero(digits > WORD)
         before = self._word(end[long] - WORD, digits[long] - WORD) if len(long) else last[:0]

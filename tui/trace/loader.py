@@ -149,8 +149,8 @@ class Built:
     kept: bool = False
 
 
-def build(spec: str, folder: Path, report: Report, ask: bool = False) -> Built:
-    """Decode, assemble and store a trace. `ask`: ssh may ask on the terminal.
+def build(spec: str, folder: Path, report: Report, ask: bool = False, parts: int | None = None) -> Built:
+    """Decode, assemble and store a trace. `ask`: ssh may ask on the terminal. `parts`: as `kineto.read` has it.
 
     Raises TraceError, OSError, MemoryError.
     """
@@ -174,7 +174,7 @@ def build(spec: str, folder: Path, report: Report, ask: bool = False) -> Built:
         if source.identity is not None and shared(folder) and kept(source.identity):
             source.close()
             return Built(source.identity, kept=True)
-        decoded = read(source, folder, reading)
+        decoded = read(source, folder, reading, parts=parts)
         report(replace(latest, phase="arranging"))
         with Storing(folder) as storing:
             trace = assemble(decoded, spec, storing.add)
@@ -296,7 +296,7 @@ def serve() -> None:
             watched = True
         folder = Path(job["folder"])
         try:
-            built = build(job["spec"], folder, _reporter(out))
+            built = build(job["spec"], folder, _reporter(out), parts=1)  # the others have the other cores
             if not built.kept:
                 collectives.keep(collectives.read(open_trace(folder)), folder)
             _say(out, {"done": True, **asdict(built)})

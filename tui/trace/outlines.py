@@ -25,7 +25,7 @@ _MOST_WHOLE = 18
 """Digits of an integer: more may not fit 64 bits."""
 
 _MOST_BYTES = 1 << 24
-"""Of an entry: longer than any chunk."""
+"""Of an entry: a place has 25 bits for where a number ends in it. No entry of a plain chunk is nearly as long."""
 
 _DECIMALS = 3
 """Of a time. Beyond are fractions of a nanosecond, which double and decimal round in different ways."""
@@ -35,8 +35,10 @@ FRACTION_OF = {TIME: len(COLUMNS), DURATION: len(COLUMNS) + 1}
 
 KINDS = len(COLUMNS) + len(FRACTION_OF)
 
-_DIGITS, _SIGN, _END = 31, 5, 6
-"""The parts of a place: five bits, one, and from the sixth on."""
+_SIGN, _END = 5, 6
+"""The first bits of a place's parts: its digits (from bit 0 on), its sign, its end."""
+
+_DIGITS = (1 << _SIGN) - 1
 
 _RUN = re.compile(rb"(0+)")  # what splits a text into what stands around its runs, and in between the runs
 

@@ -5,6 +5,9 @@ up to there finds out. Its own text begins where the list does, so if that parse
 the cut, then the cut is where the document's own parser would have stood between two entries as well. Where it does
 not, or where anything is damaged, everything is read again, by one process.
 
+Each of them has an `EntryReader` as this process has; what it comes to, a `Result` around a `ReadPart`, is handed over
+through a file in memory, and joined to what this process has read.
+
 Threads would not do: about half of the work needs the interpreter. The processes are forked, which costs two
 milliseconds where starting Python anew and importing numpy costs two hundred.
 """

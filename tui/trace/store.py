@@ -177,7 +177,7 @@ def open_trace(folder: Path) -> Trace:
         raise StoreError(f"{folder / META} is damaged: {error}") from error
     if not isinstance(meta, dict) or meta.get("version") != VERSION:
         raise StoreError(f"{folder} was written by another version of this program")
-    columns = _Reader(folder / COLUMNS, meta["arrays"], meta["bytes"])
+    columns = _Mapped(folder / COLUMNS, meta["arrays"], meta["bytes"])
     event_columns: dict[str, Any] = {name: columns[name] for name in _EVENT_COLUMNS}
     links: dict[str, Any] = {name: columns[f"links.{name}"] for name in _LINK_COLUMNS}
     launches, gpu_events, linked_gpu_events = meta["links"]
@@ -253,7 +253,7 @@ class _Writer:
             self._file.write(np.ascontiguousarray(array).data)
 
 
-class _Reader:
+class _Mapped:
     """The arrays of a file, mapped: read-only views of it."""
 
     def __init__(self, path: Path, arrays: dict[str, Any], size: int) -> None:

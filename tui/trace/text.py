@@ -76,13 +76,14 @@ class RankTexts:
 
 
 _WAITING = 16
-"""Chunks that wait to be written, at most: 4 MB. The writer is faster than the decoder, so they rarely do."""
+"""Chunks that wait to be written, at most: 4 MB, and what they are views of. The writer is faster than the decoder, so
+they rarely wait."""
 
 
 _COPIED = 1 << 20
 
 Text: TypeAlias = bytes | memoryview
-"""Of a chunk; a view keeps what it is a view of, which is less than to copy it."""
+"""A chunk. Of a view nothing is copied; what it is a view of lives until it is written."""
 
 
 class BlockWriter:
