@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -72,3 +73,17 @@ def test_a_trace_that_cannot_be_opened_is_one_line(tmp_path: Path, capsys: pytes
     assert main(["snapshot", str(path), "-o", str(output)]) == 2
     assert capsys.readouterr().err.startswith("torchprof-tui: ")
     assert not output.exists()
+
+
+def test_of_lanes_and_devices_beyond_counting_it_is_said_how_many(tmp_path: Path) -> None:
+    entries = [
+        {"ph": "X", "cat": "kernel", "name": f"k{k}", "pid": k % 300, "tid": k // 300, "ts": k, "dur": 1}
+        | {"args": {"device": k % 300, "stream": k // 300}}
+        for k in range(15_000)
+    ]
+    path = tmp_path / "many.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": entries}))
+    screen = taken(tmp_path / "out.txt", str(path), "--size", "160x40", "--no-cache")
+    assert "GPU busy (256 of 300 GPUs)" in screen
+    screen = taken(tmp_path / "out.txt", str(path), "--size", "160x40", "--keys", "exclamation_mark", "--no-cache")
+    assert "lanes put together" in screen

@@ -291,3 +291,13 @@ def test_launches_lie_in_one_run_of_rows() -> None:
         *(kernel(f"k{k}", 30 + 2 * k, 1, corr=k) for k in (1, 2, 3)),
     )
     assert [made.event(int(k)).name for k in launches_beneath(made, row(made, "op"))] == ["inside"]
+
+
+def test_of_a_chain_without_end_both_ends_are_told() -> None:
+    deep = [cpu(f"f{depth}", depth, 5000 - 2 * depth) for depth in range(1600)]
+    shown = trace(*deep, ns=True)
+    found = chain(shown, 1500)
+    names = [hop.name for hop in found.hops]
+    assert names == [f"f{k}" for k in (*range(500), *range(1001, 1501))]
+    assert found.hops[500].offset == 1001 - 499
+    assert found.note.startswith("501 calls in the middle are left out. ")

@@ -19,6 +19,7 @@ from tui.analysis.slicing.writing import MARK, SliceError, write_slice
 from tui.cli import main
 from tui.trace.loader import load
 from tui.trace.trace import Trace
+from tui.widgets.slice_words import words
 
 TRACES = Path(__file__).resolve().parents[2] / "../shared/traces"
 ALL = sorted(
@@ -381,3 +382,35 @@ def test_wrong_calls_are_one_line(
     assert out == ""
     assert line in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_large_keys_are_kept_whole(tmp_path: Path, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = {str(k): {"category": "python", "name": f"frame {k} \u2192", "parent": k // 2} for k in range(3000)}
+    made = {
+        "schemaVersion": 1,
+        "stackFrames": frames,
+        "displayTimeUnit": "ms",
+        "traceEvents": [
+            {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": k, "dur": 1} for k in range(9)
+        ],
+        "samples": [k / 7 for k in range(9000)],
+        "beyond": "x" * 900_000,
+    }
+    text = json.dumps(made, indent=1).encode()
+    assert len(json.dumps(frames)) > 64 * 1024
+    path = tmp_path / "trace.json"
+    path.write_bytes(gzip.compress(text) if packed else text)
+    monkeypatch.setattr("tui.trace.large_keys.LARGEST_KEY", 800_000)
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
+    for trace in (load(str(path)), load(str(path))):  # decoded, and from the cache
+        out = tmp_path / "slice.json"
+        written = write_slice(trace, 2000, 5000, out)
+        kept = json.loads(out.read_bytes())
+        assert kept.pop(MARK)["entries_of"] == 9
+        assert len(kept.pop("traceEvents")) == written.entries == 3
+        assert kept == {key: value for key, value in made.items() if key not in ("traceEvents", "beyond")}
+        assert written.left_out == ("beyond",)
+        assert words(written).endswith("; left out: beyond")
+        assert load(str(out), cache=False).counts.events == 3
+        out.unlink()

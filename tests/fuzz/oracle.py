@@ -10,12 +10,14 @@ import tempfile
 import zlib
 from dataclasses import fields
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
 from tui.analysis.slicing.writing import SliceError, write_slice
 from tui.commands.info import summary
 from tui.commands.info_table import show
+from tui.trace import document
 from tui.trace.assemble import assemble
 from tui.trace.cache import Place
 from tui.trace.kineto import parse_chunk, read
@@ -27,6 +29,9 @@ from tui.trace.trace import Trace
 
 CHUNK = 1500
 """So that small files have many chunks, and every way to cut them is met."""
+
+LARGE_KEY = 1000
+"""Values of top-level keys that count as large, for the same reason."""
 
 ALL_THE_WAY = 3
 """Of so many files one is also stored, mapped, printed and sliced, which takes most of the time."""
@@ -43,7 +48,7 @@ def check(data: bytes) -> tuple[str, ...]:
 
     Raises FindingError, or whatever the program let through.
     """
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as home:
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as home, patch.object(document, "KEPT_BYTES", LARGE_KEY):
         folder = Path(home)
         general, scanned = (_read(data, folder / str(scan), scan) for scan in (False, True))
         if isinstance(general, str) or isinstance(scanned, str):

@@ -298,7 +298,7 @@ class TestLanes:
         assert [line.content for line in window[:2]] == [Content.ROW, Content.RULE]
         assert window[0].lane == 1
         walk.pin(1)
-        assert walk.lanes.lines.pinned == ()
+        assert not walk.lanes.lines.pinned
 
     def test_hide_moves_on_and_the_last_lane_stays(self, walk: Walk, shown: Trace) -> None:
         walk.select(event_of(shown, "gemm"))
@@ -315,7 +315,7 @@ class TestLanes:
         assert [line.lane for line in walk.lanes.lines.pinned] == [1]
         roomy = Walk(trace(*deep, kernel("k", 5, 5)), width=80, height=60)
         roomy.settle()
-        assert roomy.lanes.lines.pinned == ()
+        assert not roomy.lanes.lines.pinned
 
     def test_the_selection_is_scrolled_into_sight(self) -> None:
         deep = [cpu(f"f{depth}", depth, 100 - 2 * depth) for depth in range(30)]

@@ -100,17 +100,17 @@ def test_entries_that_need_repair_cost_a_bounded_multiple(work: Work) -> None:
 
 def test_new_shapes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file where every entry has a thread of its own: each chunk adds to the columns, none makes them anew."""
-    handed = 0
-    groups = Shapes.groups
+    moved = 0
+    settle = Shapes._settle
 
     def counted(self: Shapes) -> Any:
-        nonlocal handed
-        handed += len(self._groups)
-        return groups(self)
+        nonlocal moved
+        moved += len(self._fresh) // 2
+        return settle(self)
 
-    monkeypatch.setattr(Shapes, "groups", counted)
+    monkeypatch.setattr(Shapes, "_settle", counted)
     decode(events(*(event(k, tid=k) for k in range(4000))), chunk_size=2000)
-    assert handed == 4000
+    assert moved == 4000
 
 
 def test_keys_beyond_counting_are_skipped_and_the_events_found() -> None:

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trace.reference import decoded_args, decoded_rows, entries_of, expected_args, expected_rows
-from tui.trace import problems
+from tui.trace import large_keys, problems
 from tui.trace.kineto import parse_chunk, read
 from tui.trace.raw import NO_DURATION, NO_TIME, Decoded
 from tui.trace.source import Source, TraceError, open_source
@@ -416,14 +416,49 @@ def test_more_categories_than_have_numbers() -> None:
 # --- the top level --------------------------------------------------------------------------------------------------
 
 
-def test_large_header_values_are_measured_not_kept() -> None:
-    stack = json.dumps({str(k): {"name": '}], "', "parent": k} for k in range(5000)})
+@pytest.mark.parametrize("kind", ["plain", "gzip", "pipe"])
+def test_large_header_values_are_found_again(tmp_path: Path, kind: str) -> None:
+    stack = json.dumps({str(k): {"name": '}], "', "parent": k} for k in range(50_000)})
     text = events(event(1), event(2), before=f'"stackFrames": {stack}, "a": 1, ', after=f', "samples": {stack}, "b": 2')
-    decoded = decode(text, chunk_size=500)
+    if kind == "pipe":
+        source = Source("stdin", io.BytesIO(text))
+    else:
+        path = tmp_path / "trace.json"
+        path.write_bytes(gzip.compress(text) if kind == "gzip" else text)
+        source = open_source(str(path))
+    decoded = read(source, tmp_path, chunk_size=500)
     assert len(decoded.events) == 2
     assert decoded.header == {"a": 1, "b": 2}
-    assert decoded.left_out == {"stackFrames": len(stack), "samples": len(stack)}
+    assert decoded.large is not None
+    assert list(decoded.large.spans) == ["stackFrames", "samples"]
+    assert [decoded.large.text(key).decode() for key in decoded.large.spans] == [stack, stack]
     assert decoded.problems == []
+
+
+def test_of_keys_of_one_name_the_last_counts() -> None:
+    long = json.dumps("x" * 70_000)
+    first_large = decode(events(event(1), before=f'"k": {long}, ', after=', "k": 2'))
+    assert (first_large.header, first_large.large and first_large.large.spans) == ({"k": 2}, {})
+    last_large = decode(events(event(1), before='"k": 2, ', after=f', "k": {long}'))
+    assert (last_large.header, list(last_large.large.spans if last_large.large else ())) == ({}, ["k"])
+
+
+def test_a_value_beyond_any_is_measured_and_its_text_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_keys, "LARGEST_KEY", 1 << 20)
+    text = events(event(1), before=f'"k": "{"x" * (3 << 20)}", "l": "{"y" * (1 << 17)}", ')
+    decoded = read(Source("stdin", io.BytesIO(text)), tmp_path)
+    assert decoded.large is not None
+    assert decoded.large.left_out == {"k": (3 << 20) + 2}
+    assert decoded.large.text("l") == b'"' + b"y" * (1 << 17) + b'"'
+    assert decoded.large.path.stat().st_size < 10_000
+
+
+def test_a_value_without_an_end_leaves_nothing(tmp_path: Path) -> None:
+    text = events(event(1))[:-1] + b', "k": "' + b"x" * 200_000
+    decoded = read(Source("stdin", io.BytesIO(text)), tmp_path)
+    assert decoded.large is not None
+    assert (decoded.large.spans, decoded.large.path.stat().st_size) == ({}, 0)
+    assert found(decoded) == {problems.CUT_SHORT: 1}
 
 
 def test_a_damaged_header_value_is_mended_or_told() -> None:

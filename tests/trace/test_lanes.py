@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tests.build import (
     Entry,
     counter,
@@ -163,13 +161,6 @@ def test_threads_of_several_processes_say_whose_they_are() -> None:
 def test_a_category_named_trace_is_the_profilers_only_on_its_own_processes() -> None:
     made = trace(event("mine", 0, 1, "trace"), event("span", 0, 1, "Trace", pid="Spans", tid="PyTorch Profiler"))
     assert [lane.kind for lane in made.lanes] == ["cpu", "profiler"]
-
-
-def test_lanes_by_the_hundred_thousand() -> None:
-    n = 100_000
-    made = trace(*(event("op", k, 1, tid=k) for k in range(n)))
-    assert len(made.lanes) == n
-    assert np.array_equal(made.lane, np.arange(n))
 
 
 def test_a_stream_of_every_number() -> None:

@@ -97,3 +97,13 @@ def test_a_trace_without_steps() -> None:
     assert navigate.step_at(made, 0) == -1
     assert navigate.step_beside(made, 0, later=True) == -1
     assert navigate.step_beside(made, 0, later=False) == -1
+
+
+@given(ENTRIES, st.integers(0, 60))
+def test_the_innermost_is_where_one_arrives_child_by_child(entries: list, time: int) -> None:
+    made = made_of(entries)
+    for event in range(len(made)):
+        here = event
+        while (child := navigate.nearest_child(made, here, time)) >= 0 and made.start[child] <= time < end(made, child):
+            here = child
+        assert navigate.innermost_at(made, event, time) == here

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import counter, cpu, kernel, trace
-from tui.widgets.lane_lines import Arrangement, Content, LaneLines
+from tui.widgets import lane_lines
+from tui.widgets.lane_lines import FOLDED_ROWS, Arrangement, Content, LaneLines, folded_rows
 
 SHOWN = trace(
     cpu("a", 0, 10),
@@ -73,3 +77,28 @@ def test_every_row_is_where_it_is_said_to_be(
                     assert lines.line_on_screen(number, row, revealed, height) is not None
     headings = sum(line.content is Content.HEADING for line in lines.body)
     assert len(seen) == len(lines.body) - headings + len(lines.pinned)
+
+
+def test_lines_are_made_only_where_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = trace(*(cpu("f", k, 3000 - 2 * k) for k in range(1500)), ns=True)
+    made = 0
+    line = lane_lines.Line
+
+    def counted(*fields: Any) -> lane_lines.Line:
+        nonlocal made
+        made += 1
+        return line(*fields)
+
+    monkeypatch.setattr(lane_lines, "Line", counted)
+    lines = LaneLines.build(deep, Arrangement())
+    assert len(lines.body) == 1501
+    assert lines.place(0, 1400) == 1401
+    assert [each.row for each in lines.window(1300, 40)] == list(range(1299, 1339))
+    assert lines.body[-1].row == 1499
+    assert made == 41
+
+
+def test_a_folded_lane_looks_at_so_many_rows_only() -> None:
+    deep = trace(*(cpu("f", k, 3000 - 2 * k) for k in range(1500)), ns=True)
+    assert folded_rows(deep.lanes[0]) == range(FOLDED_ROWS)
+    assert folded_rows(SHOWN.lanes[0]) == range(SHOWN.lanes[0].rows)

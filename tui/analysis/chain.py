@@ -15,14 +15,18 @@ from typing import overload
 
 import numpy as np
 
+from tui.analysis.ancestry import is_above
 from tui.analysis.autograd import partners
 from tui.analysis.intervals import union
-from tui.trace.arrays import I32, I64, Bool
+from tui.trace.arrays import I32, I64
 from tui.trace.kinds import GPU_WORK, Kind
 from tui.trace.trace import Trace
 
 PROVEN_SHARE = 0.99
 """Share of linked GPU events whose External id must name an op above their launch before ids are believed."""
+
+MOST_HOPS = 1000
+"""Of a chain that is deeper, as only broken recursion is, both ends are told."""
 
 
 class Role(str, Enum):
@@ -176,8 +180,12 @@ class Dispatch:
         elif inner < 0:
             path.append(event)
         latency, delay, held_up, held_up_by = _queueing(trace, work[0]) if work else (None, None, 0, -1)
-        forward, backward = partners(trace, path)
         note = _NOTES.get(origin, "")
+        if len(path) > MOST_HOPS:
+            half = MOST_HOPS // 2
+            note = f"{len(path) - 2 * half:,} calls in the middle are left out. {note}".rstrip()
+            path = path[:half] + path[-half:]
+        forward, backward = partners(trace, path)
         return Chain(
             event, _hops(trace, path), origin, work, latency, delay, held_up, held_up_by, forward, backward, note
         )
@@ -228,7 +236,7 @@ class Dispatch:
         wanted = ids.values[of_work][linked]
         place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         named = np.where(known[place] == wanted, ops[place], -1)
-        agree = _is_above(trace, named, launches[linked])
+        agree = is_above(trace.parent, named, launches[linked])
         return (known, ops) if len(agree) and agree.mean() >= PROVEN_SHARE else None
 
 
@@ -274,20 +282,7 @@ def launches_beneath(trace: Trace, event: int) -> I32:
     last = lane.first + int(np.searchsorted(trace.start[lane.first : lane.last], end, side="left"))
     first_of = trace.links.work_first[event : max(last, event + 1) + 1]
     rows: I32 = (event + np.flatnonzero(np.diff(first_of))).astype(np.int32)
-    return rows[_is_above(trace, np.full(len(rows), event), rows)]
-
-
-def _is_above(trace: Trace, above: I32 | I64, rows: I32) -> Bool:
-    """bool[k]: whether `above[i]` is `rows[i]` itself or one of its ancestors; climbs all a level at a time."""
-    found: Bool = rows == above
-    climbing = rows.copy()
-    alive = np.flatnonzero(~found & (above >= 0))
-    while len(alive):
-        climbing[alive] = trace.parent[climbing[alive]]
-        found[alive] = climbing[alive] == above[alive]
-        # Rows ascend with start: what has climbed past `above` cannot meet it any more.
-        alive = alive[climbing[alive] > above[alive]]
-    return found
+    return rows[is_above(trace.parent, np.full(len(rows), event), rows)]
 
 
 def _with_step(trace: Trace, path: list[int]) -> list[int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tui.analysis.ancestry import depths, nearest_above
 from tui.trace.arrays import I32, I64, U8, Bool
 from tui.trace.kinds import GPU_WORK, Kind
 from tui.trace.trace import Role, Trace
@@ -66,6 +67,10 @@ class DispatchTree:
         return (self.depth >= depth) & (self.size > 1)
 
 
+MOST_LEVELS = 1000
+"""Deeper calls are counted in the time of those above them, and not listed: Python itself stops there."""
+
+
 def dispatch_tree(trace: Trace) -> DispatchTree:
     """One pass a level over the events of that level; about a second for a million events in deep stacks."""
     threads = [number for number, lane in enumerate(trace.lanes) if lane.role is Role.THREAD]
@@ -87,12 +92,16 @@ def dispatch_tree(trace: Trace) -> DispatchTree:
     level = np.flatnonzero(on_cpu & (trace.parent < 0)).astype(np.int32)
     above = root_of_lane[trace.lane[level]]
     children = _Children(np.where(on_cpu, trace.parent, -1))
-    while len(level):
+    for _ in range(MOST_LEVELS):
+        if not len(level):
+            break
         node_of[level] = made.add(above, name[level], trace.kind[level])
         level, parents = children.of(level)
         above = node_of[parents]
     work = np.flatnonzero(np.isin(trace.kind, [int(kind) for kind in GPU_WORK])).astype(np.int32)
     launch = trace.links.launch_of[work]
+    deeper = np.flatnonzero((launch >= 0) & (node_of[launch] < 0))
+    launch[deeper] = nearest_above(trace.parent, launch[deeper], node_of >= 0)
     above = np.where(launch >= 0, node_of[launch], np.int32(len(threads)))
     node_of[work] = made.add(np.where(above >= 0, above, np.int32(len(threads))), name[work], trace.kind[work])
     return _ordered(trace, node_of, made, labels)
@@ -155,8 +164,9 @@ def _ordered(trace: Trace, node_of: I32, made: _Nodes, labels: list[str]) -> Dis
     example = np.full(count_of, -1, np.int32)
     example[node[by_length]] = events[by_length]  # the last one written is the longest
 
-    depth = _depths(parent)
-    levels = [np.flatnonzero(depth == each) for each in range(int(depth.max(initial=0)) + 1)]
+    depth = depths(parent)
+    by_depth = np.argsort(depth, kind="stable")
+    levels = np.split(by_depth, np.cumsum(np.bincount(depth))[:-1])
     size = np.ones(count_of, np.int64)
     for members in reversed(levels[1:]):
         np.add.at(size, parent[members], size[members])
@@ -191,20 +201,6 @@ def _ordered(trace: Trace, node_of: I32, made: _Nodes, labels: list[str]) -> Dis
         roots=roots,
     )
     return _without_empty_roots(tree)
-
-
-def _depths(parent: I32) -> I32:
-    """How deep each node lies. A parent's number is smaller than its children's, and a level's are contiguous or GPU
-    work, so as many passes as there are levels settle all."""
-    depth = np.zeros(len(parent), np.int32)
-    below = np.flatnonzero(parent >= 0)
-    while len(below):
-        wanted = depth[parent[below]] + 1
-        changed = wanted != depth[below]
-        if not changed.any():
-            break
-        depth[below] = wanted
-    return depth
 
 
 def _without_empty_roots(tree: DispatchTree) -> DispatchTree:

@@ -47,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
             "events": sliced.events,
             "bytes": sliced.size,
             "starts_ns": sliced.starts,
+            "left_out": list(sliced.left_out),
         }
         print(json.dumps(answer))
         return 0

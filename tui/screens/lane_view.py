@@ -11,12 +11,14 @@ from tui.widgets.lane_lines import Arrangement, LaneLines, rank_rows
 
 
 class LaneView:
-    """`top`: the first line of the body that is shown, of `height` in all. Of several ranks each begins folded."""
+    """`top`: the first line of the body that is shown, of `height` in all. Of several ranks each begins folded, as do
+    lanes put together."""
 
     def __init__(self, trace: Trace, height: int) -> None:
         self._trace = trace
         ranks = trace.ranks.all if trace.ranks is not None else ()
-        self.arrangement = Arrangement(folded=frozenset(rank.own_lane for rank in ranks))
+        further = (number for number, lane in enumerate(trace.lanes) if lane.further)
+        self.arrangement = Arrangement(folded=frozenset([*(rank.own_lane for rank in ranks), *further]))
         self.lines = LaneLines.build(trace, self.arrangement)
         self.height = height
         self.top = 0
@@ -70,7 +72,7 @@ class LaneView:
 
     def order(self) -> list[int]:
         """Lanes as they stand on the screen, top to bottom."""
-        return list(dict.fromkeys(each.lane for each in (*self.lines.pinned, *self.lines.body)))
+        return self.lines.lanes()
 
     def line_for(self, lane: int) -> int:
         """The lane on whose lines a lane's events are: itself, or in a folded rank the rank's own, unless it is

@@ -14,7 +14,7 @@ from tui.widgets.names import Names
 from tui.widgets.overview import Overview
 from tui.widgets.ruler import Ruler
 from tui.widgets.timeline import Timeline
-from tui.widgets.title import Title
+from tui.widgets.title import MOST_DEVICES, Title
 from tui.widgets.units import format_share
 
 
@@ -30,7 +30,7 @@ class TraceView:
         self.timeline = Timeline(trace, Names(trace.names), id="timeline")
         self.gutter = Gutter(trace, shares, id="gutter")
         self.title = Title(trace, worked, id="title")
-        shown, kind = (worked, Kind.KERNEL) if worked else ([first_lane_time(trace)], Kind.OP)
+        shown, kind = (worked[:MOST_DEVICES], Kind.KERNEL) if worked else ([first_lane_time(trace)], Kind.OP)
         self.overview = Overview(trace.steps, shown, kind, id="overview")
         self.ruler = Ruler(trace.steps, id="ruler")
         self._left = self.gutter.width_wanted(80)

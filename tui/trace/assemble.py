@@ -7,10 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from tui.trace import counters, facts, links, nesting, rows
+from tui.trace import counters, crowd, facts, links, nesting, problems, rows
 from tui.trace.arrays import I32, I64, U8, Array, Bool
+from tui.trace.crowd import Standing
 from tui.trace.kinds import GPU_WORK, Kind, kind_of_category, refine
-from tui.trace.lane_order import Declared, arrange
+from tui.trace.lane_order import Declared
 from tui.trace.lanes import Place, given, place_events
 from tui.trace.order import lane_order, settle_times
 from tui.trace.phases import Drawing, Ledger, choose
@@ -47,14 +48,29 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
     ledger.skip("counter beyond the 10,000th", beyond)
     drawing.entries += points
 
-    places, lane, launch = _lane_of_each(events, ordinals, kind, drawing, declared)
+    standing, launch = _lane_of_each(events, ordinals, kind, drawing, declared)
+    places, lane = standing.places, standing.lane
     order = lane_order(lane, events.time[ordinals], events.duration[ordinals])
     lane, kind, ordinal = lane[order], kind[order], ordinals[order]
     launch = _reordered(launch, order)
     del order, ordinals
-    event_of = np.full(len(events), -1, np.int32)
-    event_of[ordinal] = np.arange(len(ordinal), dtype=np.int32)
+    event_of = _numbered(ordinal, len(events))
     start, duration = events.time[ordinal], events.duration[ordinal]
+    first = np.searchsorted(lane, np.arange(int(standing.first[-1]) + 1)).astype(np.int64)
+    flat = np.repeat(np.array([place.role in _FLAT for place in places], np.bool_), np.diff(standing.first))
+    if standing.further:  # nested and linked where the file has them, and then drawn together
+        nested = nesting.nest(first, flat, start, duration)
+        forward, backward = links.forward_backward(events, event_of, lane, first, start, duration, nested.parent)
+        order, lane, row = crowd.put_together(standing, lane, start, duration, nested.row)
+        nested = crowd.in_order(nested, order, row)
+        kind, ordinal, start, duration = kind[order], ordinal[order], start[order], duration[order]
+        launch = _reordered(launch, order)
+        number = _numbered(order, len(order))
+        forward, backward = number[forward], number[backward]
+        event_of = _numbered(ordinal, len(events))
+        first = first[standing.first]
+        ledger.note(problems.TOO_MANY_LANES, *crowd.told(standing))
+        del order, row, number
     name, category, correlation = events.name[ordinal], events.category[ordinal], events.correlation[ordinal]
     work_order, work_first = links.by_launch(launch)
     columns: dict[str, Array] = {"start": start, "duration": duration, "name": name, "category": category}
@@ -73,14 +89,14 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
     del drawing
     events.duration = events.correlation = np.zeros(0, np.int64)  # what follows needs the room
 
-    first = np.searchsorted(lane, np.arange(len(places) + 1)).astype(np.int64)
-    flat = np.array([place.role in _FLAT for place in places], np.bool_)
-    nested = nesting.nest(first, flat, start, duration)
+    if not standing.further:
+        nested = nesting.nest(first, flat, start, duration)
     settled("row", nested.row)
     settled("parent", nested.parent)
     self_duration = nesting.self_durations(nested, start, duration)
     settled("self_duration", self_duration)
-    forward, backward = links.forward_backward(events, event_of, lane, first, start, duration, nested.parent)
+    if not standing.further:
+        forward, backward = links.forward_backward(events, event_of, lane, first, start, duration, nested.parent)
     _let_go(events)
     del event_of
 
@@ -138,6 +154,7 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
         rank=rank,
         world_size=world_size,
         origin=origin,
+        large=decoded.large if decoded.large is not None and (decoded.large.spans or decoded.large.left_out) else None,
     )
 
 
@@ -173,6 +190,13 @@ def _by_name(names: list[str], name: I32, decide: Callable[[str], Kind]) -> U8:
     return decided[name]
 
 
+def _numbered(order: I32 | I64, count: int) -> I32:
+    """int32[count]: the place of each number in `order`, -1 for those that are not there."""
+    number = np.full(count, -1, np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    return number
+
+
 def _is_work(kind: U8) -> Bool:
     return np.isin(kind, list(GPU_WORK))
 
@@ -199,7 +223,7 @@ def _memory(events: RawEvents, drawing: Drawing, places: list[Place]) -> Memory 
         return None
     lane_of_track = np.full(len(events.tracks), -1, np.int32)
     for number, place in enumerate(places):
-        if place.role is Role.THREAD:
+        if place.role is Role.THREAD and place.track >= 0:
             lane_of_track[place.track] = number
     at = drawing.memory.astype(np.int32)
     return counters.memory_table(at, events.time[at], events.args, lane_of_track[events.track[at]])
@@ -216,10 +240,10 @@ def _let_go(events: RawEvents) -> None:
 
 def _lane_of_each(
     events: RawEvents, ordinals: I32, kind: U8, drawing: Drawing, declared: Declared
-) -> tuple[list[Place], I32, I32]:
-    """The places in the order they stand; of each drawn event its number there, and its launch (or -1)."""
+) -> tuple[Standing, I32]:
+    """The lanes in the order they stand, with the place of each drawn event; and its launch (or -1)."""
     category = events.category[ordinals]
-    slot, places = place_events(
+    slot, found = place_events(
         events.tracks,
         events.categories,
         events.track[ordinals],
@@ -234,20 +258,14 @@ def _lane_of_each(
     launch = links.launches(events.correlation[ordinals], kind == Kind.RUNTIME, is_driver[category], _is_work(kind))
     launched = np.zeros(len(slot), np.bool_)
     launched[launch[launch >= 0]] = True
-    for place, count in zip(places, np.bincount(slot[launched], minlength=len(places)).tolist(), strict=True):
-        place.launches = count
-    for k in np.unique(slot[kind == Kind.STEP]).tolist():
-        places[k].has_step = True
-    standing = arrange(places, declared)
-    stands = {id(place): k for k, place in enumerate(standing)}
-    number = np.array([stands[id(place)] for place in places], np.int32)
-    return standing, number[slot], launch
+    launches = np.bincount(slot[launched], minlength=len(found))
+    has_step = np.bincount(slot[kind == Kind.STEP], minlength=len(found)) > 0
+    return crowd.stand(slot, found, launches, has_step, declared), launch
 
 
 def _reordered(launch: I32, order: I64) -> I32:
     """The same links when events are renumbered: new event k is old event `order[k]`."""
-    number = np.empty(len(order), np.int32)
-    number[order] = np.arange(len(order), dtype=np.int32)
+    number = _numbered(order, len(order))
     launch = launch[order]
     linked = np.flatnonzero(launch >= 0)
     launch[linked] = number[launch[linked]]

@@ -117,7 +117,7 @@ class Columns:
         self._time.extend(times(_column(entries, "ts"), text, self._tally))
         self._duration.extend(durations([entry.get("dur") for entry in entries], self._tally))
         self._id.extend(self._identified(entries, shape))
-        self._add_args(entries, self._shapes.groups()[shape])
+        self._add_args(entries, self._shapes.groups(shape))
         self._count += len(entries)
 
     def intern(self, entry: Entry) -> tuple[int, int]:
@@ -155,7 +155,7 @@ class Columns:
 
     def _identified(self, entries: list[Entry], shape: I32) -> I32:
         column = np.full(len(entries), -1, np.int32)
-        for place in np.flatnonzero(self._shapes.with_id()[shape]).tolist():
+        for place in np.flatnonzero(self._shapes.with_id(shape)).tolist():
             entry = entries[place]
             value = entry.get("id")
             if value is None:
@@ -206,7 +206,8 @@ class Columns:
         for entry in entries:
             args = entry.get("args")
             value = next(iter(args.values())) if isinstance(args, dict) and len(args) == 1 else args
-            self._metadata.append((text_of(entry.get("name")), *track_of(entry.get("pid"), entry.get("tid")), value))
+            pid, tid = track_of(entry.get("pid"), entry.get("tid"))
+            self._metadata.append((text_of(entry.get("name")), pid, tid, value))
 
     def _add_counters(self, args: list[Args], places: I64) -> None:
         for place, series in zip(places.tolist(), args, strict=True):
@@ -254,13 +255,10 @@ class Columns:
         """The columns; nothing can be added any more."""
         shapes = self._shapes
         shape = self._shape.finish()
-        if any(shapes.crowded):
-            crowded = int(np.count_nonzero(np.array(shapes.crowded, np.bool_)[shape]))
-            self._tally.add(TOO_MANY_CATEGORIES, f"more than {MOST_CATEGORIES} of them", crowded)
-        phase = np.array(shapes.phase, np.uint8)[shape]
-        category = np.array(shapes.category, np.uint16)[shape]
-        track = np.array(shapes.track, np.int32)[shape]
-        del shape, self._shape
+        phase, category, track, crowded = shapes.columns(shape)
+        if crowded.any():
+            self._tally.add(TOO_MANY_CATEGORIES, f"more than {MOST_CATEGORIES} of them", int(np.count_nonzero(crowded)))
+        del shape, crowded, self._shape
         name, names = self._names.finish(self._name.finish())
         identity, ids = self._ids.finish(self._id.finish())
         args = {}

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from tui.trace.chunks import Window
+from tui.trace.large_keys import LargeKeyWriter
 from tui.trace.problems import CUT_SHORT, TEXT_AFTER_END, UNREADABLE_HEADER, Tally, excerpt
 from tui.trace.repair import readable, repaired
 from tui.trace.scan import scan
 from tui.trace.source import TraceError
 
 KEPT_BYTES = 64 * 1024
-"""A header value of less text is kept in full; larger ones (stack tables, samples) are only measured."""
+"""A header value of less text is held; of larger ones (stack tables, samples) is known where they lie."""
 
 _LOOK = 16 * 1024
 """How much is looked at to say what a file is, and to find a key."""
@@ -38,13 +39,13 @@ class Document:
     """Walks the top level of the text in `window`; `name` is what the user called it.
 
     `bare`: the file is the list itself, without an object around it. `header`: other keys and their values.
-    `left_out`: bytes of text of those that were too large to keep.
+    Those too large to be held go to `large`.
     """
 
-    def __init__(self, window: Window, name: str, tally: Tally) -> None:
+    def __init__(self, window: Window, name: str, tally: Tally, large: LargeKeyWriter) -> None:
         self.bare = False
         self.header: dict[str, Any] = {}
-        self.left_out: dict[str, int] = {}
+        self._large = large
         self._window = window
         self._name = name
         self._tally = tally
@@ -199,6 +200,8 @@ class Document:
                 hidden = _EVENTS.search(tail + text)
                 if hidden:
                     window.at += hidden.end() - len(tail)
+                    if size >= KEPT_BYTES and key:
+                        self._large.drop()
                     self._tally.add(
                         UNREADABLE_HEADER, f"traceEvents stands inside the value of {excerpt(key) or 'no key'}"
                     )
@@ -207,15 +210,24 @@ class Document:
             if size < KEPT_BYTES:
                 kept.append(text)
             size += len(text)
+            if size >= KEPT_BYTES and key:
+                if kept:
+                    self._large.begin()
+                for piece in kept or [text]:
+                    self._large.put(piece)
+                kept.clear()
             window.at += len(text)
         if ended and not key and not size:
             window.at += 1  # a stray bracket
         if not ended:
             self._tally.add(CUT_SHORT, f"the file ends at byte {window.offset}, inside the value of {excerpt(key)}")
-        elif size >= KEPT_BYTES:
-            self.left_out[key] = size
-        else:
+        elif size < KEPT_BYTES:
             self._keep(key, b"".join(kept))
+        elif key:
+            self.header.pop(key, None)
+            self._large.keep(key, window.offset - size)
+        if not ended and size >= KEPT_BYTES and key:
+            self._large.drop()
         return False
 
     def _keep(self, key: str, text: bytes) -> None:
@@ -226,6 +238,7 @@ class Document:
             for kind in kinds:
                 self._tally.add(kind, f"in the value of {excerpt(key)}: {excerpt(text)}")
         if len(values) == 1:
+            self._large.forget(key)
             self.header[key] = values[0]
         elif key:
             self._tally.add(UNREADABLE_HEADER, f"the value of {excerpt(key)}: {excerpt(text)}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 
-from tui.trace.arrays import I32, Bool
+from tui.trace.arrays import I32, U8, U16, Bool
 from tui.trace.grown import Grown
 from tui.trace.kinds import Kind, kind_of_category
 
@@ -30,8 +30,10 @@ _STREAM = re.compile(r"stream (-?\d+)")
 
 def text_of(value: Any) -> str:
     """A name, an id or a category as text, whatever its type: 12, 12.0 and "12" are the same, None is ""."""
-    if isinstance(value, str):
+    if type(value) is str:
         return value
+    if type(value) is int:
+        return str(value)
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():
@@ -42,7 +44,7 @@ def text_of(value: Any) -> str:
 def track_of(pid: Any, tid: Any) -> tuple[str, str]:
     """(pid, tid) as text; torch 1.9 called one stream both `7` and `stream 7`."""
     thread = text_of(tid)
-    stream = _STREAM.fullmatch(thread)
+    stream = _STREAM.fullmatch(thread) if thread[:6] == "stream" else None
     return text_of(pid), stream[1] if stream else thread
 
 
@@ -66,51 +68,83 @@ class Texts(defaultdict[Any, int]):
         return renumbered[codes], list(unique)
 
 
-class Shapes(dict[tuple[Any, Any, Any, Any], int]):
-    """Numbers for (ph, cat, pid, tid), and what follows from them; lists by number.
+class Form(NamedTuple):
+    """What follows from a phase and a category. `phase`, `category`: as in RawEvents. `group`: which args are looked
+    for; `with_id`: whether an id is; `crowded`: whether the category found no number.
+    """
 
-    `phase`, `category`, `track`: as in RawEvents. `crowded`: whether the category found no number.
+    phase: int
+    category: int
+    group: int
+    with_id: bool
+    crowded: bool
+
+
+class Shapes(dict[tuple[Any, Any, Any, Any], int]):
+    """Numbers for (ph, cat, pid, tid), and what follows from them.
+
+    A file may have a million shapes, but then of few forms: by shape there are only two small columns, the form and
+    the track.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.phase: list[int] = []
-        self.category: list[int] = []
-        self.track: list[int] = []
-        self.crowded: list[bool] = []
         self.categories: dict[str, int] = {"": 0}
         self.tracks: dict[tuple[str, str], int] = {}
-        self._groups: list[int] = []
-        self._with_id: list[bool] = []
-        self._group_column = Grown(np.int32)  # the lists' values, moved here: a file may have a million shapes
-        self._with_id_column = Grown(np.bool_)
+        self._forms: list[Form] = []
+        self._form_of: dict[tuple[str, str], int] = {}
+        self._fresh: list[int] = []  # two numbers a shape, until they are moved to the columns
+        self._form = Grown(np.int32)
+        self._track = Grown(np.int32)
 
     def __missing__(self, key: tuple[Any, Any, Any, Any]) -> int:
         ph, cat, pid, tid = key
         code = self[key] = len(self)
-        known_phase = isinstance(ph, str) and len(ph) == 1 and ph.isascii()
-        self.phase.append(ord(ph) if known_phase else 0)
         text = text_of(cat)
-        crowded = text not in self.categories and len(self.categories) >= MOST_CATEGORIES
-        category = 0 if crowded else self.categories.setdefault(text, len(self.categories))
-        self.crowded.append(crowded)
-        self.category.append(category)
-        self.track.append(self.tracks.setdefault(track_of(pid, tid), len(self.tracks)))
-        self._with_id.append(known_phase and ph in WITH_ID)
-        self._groups.append(group_of(ph, text, category))
+        kind = (ph if type(ph) is str else "", text)
+        form = self._form_of.get(kind)
+        if form is None:
+            form = self._form_of[kind] = len(self._forms)
+            self._forms.append(self._learn(*kind))
+        track = track_of(pid, tid)
+        self._fresh += (form, self.tracks.setdefault(track, len(self.tracks)))
         return code
 
-    def groups(self) -> I32:
-        """By number: which args are looked for."""
-        self._group_column.extend(np.array(self._groups, np.int32))
-        self._groups.clear()
-        return self._group_column.so_far
+    def _learn(self, ph: str, category: str) -> Form:
+        crowded = category not in self.categories and len(self.categories) >= MOST_CATEGORIES
+        number = 0 if crowded else self.categories.setdefault(category, len(self.categories))
+        known = len(ph) == 1 and ph.isascii()
+        return Form(ord(ph) if known else 0, number, group_of(ph, category, number), known and ph in WITH_ID, crowded)
 
-    def with_id(self) -> Bool:
-        """By number: whether an id is looked for."""
-        self._with_id_column.extend(np.array(self._with_id, np.bool_))
-        self._with_id.clear()
-        return self._with_id_column.so_far
+    def _settle(self) -> I32:
+        """The form of every shape."""
+        fresh = np.array(self._fresh, np.int32).reshape(-1, 2)
+        self._fresh.clear()
+        self._form.extend(fresh[:, 0])
+        self._track.extend(fresh[:, 1])
+        return self._form.so_far
+
+    def groups(self, shape: I32) -> I32:
+        """Which args are looked for in entries of these shapes."""
+        found: I32 = self._of_form("group", np.int32)[self._settle()[shape]]
+        return found
+
+    def with_id(self, shape: I32) -> Bool:
+        """Whether an id is looked for in entries of these shapes."""
+        found: Bool = self._of_form("with_id", np.bool_)[self._settle()[shape]]
+        return found
+
+    def columns(self, shape: I32) -> tuple[U8, U16, I32, Bool]:
+        """Phase, category, track, and whether the category found no number, of entries of these shapes."""
+        form = self._settle()[shape]
+        phase, category, crowded = (
+            self._of_form(name, dtype)[form]
+            for name, dtype in (("phase", np.uint8), ("category", np.uint16), ("crowded", np.bool_))
+        )
+        return phase, category, self._track.so_far[shape], crowded
+
+    def _of_form(self, name: str, dtype: Any) -> Any:
+        return np.array([getattr(form, name) for form in self._forms], dtype)
 
 
 def group_of(ph: Any, category: str, code: int = 0) -> int:
@@ -119,7 +153,7 @@ def group_of(ph: Any, category: str, code: int = 0) -> int:
         return METADATA
     if ph == "C":
         return COUNTER
-    if ph in WITHOUT_ARGS:
+    if isinstance(ph, str) and ph in WITHOUT_ARGS:  # it may be a list
         return NONE
     kind = kind_of_category(category)
     if kind is Kind.OP:

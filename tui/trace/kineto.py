@@ -18,6 +18,7 @@ from typing import Any
 from tui.trace.chunks import CHUNK, Window
 from tui.trace.document import Document
 from tui.trace.entry_reader import EntryReader
+from tui.trace.large_keys import LargeKeyWriter
 from tui.trace.parts import Readers, UnprovenError, parts_for
 from tui.trace.problems import CUT_SHORT, REPAIRED_COMMA, Tally
 from tui.trace.raw import Decoded, RawEvents
@@ -109,6 +110,7 @@ class _Reader:
         self._blocks = source.blocks()
         self._window = Window(self._blocks if readers is None else readers.cut.before(self._blocks))
         self._path = source.plain_path or text_dir / TEXT_FILE
+        self._large = LargeKeyWriter(source.plain_path, text_dir)
         self._writer = None if source.plain_path else BlockWriter(self._path)
         self._entries = EntryReader(self._window, self._tally, chunk_size, scan, self._writer, self._told)
 
@@ -121,6 +123,7 @@ class _Reader:
             close = getattr(self._blocks, "close", None)
             if close is not None:
                 last_first.callback(close)
+            last_first.callback(self._large.close)
             if self._writer is not None:
                 last_first.callback(self._writer.close)  # it may still take over a file of theirs
 
@@ -139,7 +142,7 @@ class _Reader:
         return self._readers is not None and self._readers.cut.at >= 0 and not self._joined
 
     def _run(self) -> Decoded:
-        document = Document(self._window, self._source.name, self._tally)
+        document = Document(self._window, self._source.name, self._tally, self._large)
         for _ in document.lists():
             self._read_list(document)
         if self._cut_off:
@@ -161,7 +164,7 @@ class _Reader:
             unreadable=self._entries.unreadable,
             not_objects=columns.not_objects,
             problems=problems.problems(),
-            left_out=document.left_out,
+            large=self._large.found,
         )
 
     def _read_list(self, document: Document) -> None:

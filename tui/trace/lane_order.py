@@ -13,6 +13,15 @@ from tui.trace.trace import Role
 _KINETO_THREAD = re.compile(r"thread \S+ \((.*)\)", re.DOTALL)
 _AROUND_STREAM = {Role.GPU_ANNOTATIONS: 0, Role.STREAM: 1, Role.SYNC: 2}
 
+_TOGETHER = {
+    Role.THREAD: "threads",
+    Role.STREAM: "streams",
+    Role.SYNC: "sync lanes",
+    Role.GPU_ANNOTATIONS: "annotation lanes",
+    Role.ASYNC: "async lanes",
+    Role.PROFILER: "overhead lanes",
+}
+
 
 @dataclass(slots=True)
 class Declared:
@@ -52,6 +61,13 @@ class Declared:
     def is_gpu(self, pid: str) -> bool:
         """Kineto labels the processes that stand for devices "GPU 0", "XPU 0", … and the others "CPU"."""
         return re.fullmatch(r"[A-Z]PU [0-9]+", self.label.get(pid, "")) is not None
+
+
+def section(role: Role) -> int:
+    """Lanes stand in four sections: threads, streams and what is around them, async events, the profiler's own."""
+    if role is Role.THREAD:
+        return 0
+    return 1 if role in _AROUND_STREAM else 2 if role is Role.ASYNC else 3
 
 
 def arrange(places: list[Place], declared: Declared) -> list[Place]:
@@ -96,6 +112,12 @@ def _leading(place: Place) -> tuple[bool, int, bool, int]:
     return (place.has_step and place.launches > 0, place.launches, place.has_step, place.events)
 
 
+def together(place: Place) -> str:
+    """What a lane is called on which several are drawn: how many."""
+    of = "" if place.device is None else f" of GPU {place.device}"
+    return f"{place.further:,} further {_TOGETHER[place.role]}{of}"
+
+
 def describe(
     place: Place, declared: Declared, kineto: bool, several: bool, device_names: dict[int, str]
 ) -> tuple[str, str]:
@@ -103,6 +125,8 @@ def describe(
     pid, tid = place.pid, place.tid
     process = declared.process.get(pid, "")
     thread = declared.thread.get((pid, tid), "")
+    if place.further:
+        return together(place), "further lanes"
     whose = " ".join(filter(None, [process or "process", pid]))
     if place.role in _AROUND_STREAM:
         suffix = {Role.STREAM: "", Role.SYNC: " sync", Role.GPU_ANNOTATIONS: " annotations"}[place.role]

@@ -10,7 +10,8 @@ Kineto declares sixteen GPUs where one is used.
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from bisect import bisect_right
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,9 @@ _UNSIGNED = 0xFFFFFFFF
 _MOST_DEVICES = 4096
 """A numeric pid below this on a GPU event is a device's number; above, a process's."""
 
+_DEVICE = re.compile(r"[0-9]{1,9}")
+_LAST_NUMBER = re.compile(r"-?[0-9]{1,18}$")
+
 SPANS, MARKS = "spans", "marks"
 """The profiler's two lanes beside its overhead: tids of ours, under the pid "profiler"."""
 
@@ -38,6 +42,11 @@ _ROLES = {
     Kind.GPU_ANNOTATION: Role.GPU_ANNOTATIONS,
 }
 _ROLE_ORDER = (Role.STREAM, Role.SYNC, Role.GPU_ANNOTATIONS)
+_GPU_ROLE = np.full(256, -1, np.int64)
+_GPU_ROLE[[int(kind) for kind in _ROLES]] = [_ROLE_ORDER.index(role) for role in _ROLES.values()]
+
+ROLES = tuple(Role)
+"""Roles by number, for columns of them."""
 
 
 @dataclass(slots=True)
@@ -53,6 +62,28 @@ class Place:
     events: int = 0
     launches: int = 0  # runtime calls with GPU work
     has_step: bool = False
+    further: int = 0  # so many places in one, which `crowd.py` has put together
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """k places, none without events, as columns: a file may have a million of them. `place` makes one of them.
+
+    `role` uint8[k]: numbers into ROLES; `device` int64[k], -1 for none; `events` int64[k].
+    """
+
+    role: U8
+    device: I64
+    events: I64
+    _make: Callable[[int], Place]
+
+    def __len__(self) -> int:
+        return len(self.role)
+
+    def place(self, number: int) -> Place:
+        place = self._make(number)
+        place.events = int(self.events[number])
+        return place
 
 
 def place_events(
@@ -65,56 +96,58 @@ def place_events(
     device: I64 | None,
     stream: I64 | None,
     processes: Container[str] = (),
-) -> tuple[I32, list[Place]]:
-    """The place of each drawn event: int32[d] into the list. Linear, but for sorting async and GPU events.
+) -> tuple[I32, Places]:
+    """The place of each drawn event: int32[d]. Linear, but for sorting async and GPU events.
 
     All arrays are [d]: `marks` bool, which are instants; `device`, `stream` the args, `NO_ARG` where missing.
     `processes`: pids that never are a device's number, however small.
     """
     slot = track.astype(np.int32, copy=True)
-    places = [Place(Role.THREAD, pid, tid, k) for k, (pid, tid) in enumerate(tracks)]
+    made = _Slots()
+    made.add(Role.THREAD, len(tracks), lambda k: _on_track(Role.THREAD, tracks, k))
 
     overhead = np.flatnonzero(kind == Kind.OVERHEAD)
     used, which = np.unique(track[overhead], return_inverse=True)
-    slot[overhead] = len(places) + which
-    places += [Place(Role.PROFILER, tracks[k][0], tracks[k][1], k) for k in used.tolist()]
+    slot[overhead] = len(made) + which
+    own_tracks = used.tolist()
+    made.add(Role.PROFILER, len(used), lambda k: _on_track(Role.PROFILER, tracks, own_tracks[k]))
 
     own = np.flatnonzero(kind == Kind.PROFILER)
-    slot[own] = len(places) + marks[own]
-    places += [Place(Role.PROFILER, "profiler", tid) for tid in (SPANS, MARKS)]
+    slot[own] = len(made) + marks[own]
+    made.add(Role.PROFILER, 2, lambda k: Place(Role.PROFILER, "profiler", (SPANS, MARKS)[k]))
 
     waits = np.flatnonzero(kind == Kind.ASYNC)
-    number_of = {pid: k for k, pid in enumerate(dict.fromkeys(pid for pid, _ in tracks))}
-    pids = list(number_of)
-    process = np.array([number_of[pid] for pid, _ in tracks], np.int64)
-    used, which = np.unique(process[track[waits]] << 16 | category[waits], return_inverse=True)
-    slot[waits] = len(places) + which
-    places += [Place(Role.ASYNC, pids[k >> 16], categories[k & 0xFFFF]) for k in used.tolist()]
+    if len(waits):
+        number_of = {pid: k for k, pid in enumerate(dict.fromkeys(pid for pid, _ in tracks))}
+        pids = list(number_of)
+        process = np.array([number_of[pid] for pid, _ in tracks], np.int64)
+        used, which = np.unique(process[track[waits]] << 16 | category[waits], return_inverse=True)
+        slot[waits] = len(made) + which
+        groups = used.tolist()
+        made.add(
+            Role.ASYNC,
+            len(used),
+            lambda k: Place(Role.ASYNC, pids[groups[k] >> 16], categories[groups[k] & 0xFFFF]),
+        )
 
-    role = np.full(256, -1, np.int64)
-    for one, its in _ROLES.items():
-        role[one] = _ROLE_ORDER.index(its)
-    gpu = np.flatnonzero(role[kind] >= 0)
+    gpu = np.flatnonzero(_GPU_ROLE[kind] >= 0)
     if len(gpu):
         which, on_gpu = _place_gpu(
             tracks,
             track[gpu],
-            role[kind[gpu]],
+            _GPU_ROLE[kind[gpu]],
             None if device is None else device[gpu],
             None if stream is None else stream[gpu],
             processes,
         )
-        slot[gpu] = len(places) + which
-        places += on_gpu
+        slot[gpu] = len(made) + which
+        made.add_gpu(on_gpu)
 
-    counts = np.bincount(slot, minlength=len(places))
+    counts = np.bincount(slot, minlength=len(made))
     kept = np.flatnonzero(counts)
-    number = np.full(len(places), -1, np.int32)
+    number = np.full(len(made), -1, np.int32)
     number[kept] = np.arange(len(kept), dtype=np.int32)
-    chosen = [places[k] for k in kept.tolist()]
-    for place, count in zip(chosen, counts[kept].tolist(), strict=True):
-        place.events = count
-    return number[slot], chosen
+    return number[slot], made.places(kept, counts[kept])
 
 
 NO_ARG = np.iinfo(np.int64).min
@@ -127,11 +160,15 @@ def _place_gpu(
     device: I64 | None,
     stream: I64 | None,
     processes: Container[str],
-) -> tuple[I64, list[Place]]:
+) -> tuple[I64, _OnGpu]:
     """The places of GPU events by (role, device, stream); by track where no device is known (Ascend)."""
-    devices, streams = _told_by(tracks, processes)
-    device = devices[track] if device is None else np.where(device == NO_ARG, devices[track], device)
-    stream = streams[track] if stream is None else np.where(stream == NO_ARG, streams[track], stream)
+    device = np.full(len(track), NO_ARG) if device is None else device.copy()
+    stream = np.full(len(track), NO_ARG) if stream is None else stream.copy()
+    untold = np.flatnonzero((device == NO_ARG) | (stream == NO_ARG))
+    used, which = np.unique(track[untold], return_inverse=True)
+    devices, streams = _told_by([tracks[k] for k in used.tolist()], processes)
+    for column, told in ((device, devices[which]), (stream, streams[which])):
+        column[untold] = np.where(column[untold] == NO_ARG, told, column[untold])
     stream[(role == _ROLE_ORDER.index(Role.SYNC)) & (stream == _UNSIGNED)] = DEVICE_WIDE
     # By track if there is no device, or if there is no stream either in args or tid.
     alone = (device < 0) | (stream == NO_ARG)
@@ -143,15 +180,74 @@ def _place_gpu(
     count = int(which.max()) + 1
     example = np.full(count, len(track), np.int64)
     np.minimum.at(example, which, np.arange(len(track)))
-    places = []
-    for k in example.tolist():
-        name, its_role = tracks[int(track[k])], _ROLE_ORDER[int(role[k])]
-        if alone[k]:
-            places.append(Place(its_role, *name, track=int(track[k])))
-        else:
-            on, number = int(device[k]), int(stream[k])
-            places.append(Place(its_role, str(on), str(number), int(track[k]), on, number))
-    return which, places
+    apart = alone[example]
+    return which, _OnGpu(
+        tracks,
+        track[example],
+        role[example],
+        np.where(apart, -1, device[example]),
+        np.where(apart, NO_ARG, stream[example]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _OnGpu:
+    """Places on GPUs, [k]: an event's track for each; `device` -1 and `stream` NO_ARG where a place is a track."""
+
+    tracks: list[tuple[str, str]]
+    track: I32
+    role: I64
+    device: I64
+    stream: I64
+
+    def place(self, k: int) -> Place:
+        track, role = int(self.track[k]), _ROLE_ORDER[int(self.role[k])]
+        if self.device[k] < 0:
+            return _on_track(role, self.tracks, track)
+        on, number = int(self.device[k]), int(self.stream[k])
+        return Place(role, str(on), str(number), track, on, number)
+
+
+def _on_track(role: Role, tracks: list[tuple[str, str]], track: int) -> Place:
+    pid, tid = tracks[track]
+    return Place(role, pid, tid, track)
+
+
+class _Slots:
+    """Places to be, by their numbers: sections of one role each, and at the end those on GPUs."""
+
+    def __init__(self) -> None:
+        self._makers: list[tuple[int, Callable[[int], Place]]] = []
+        self._roles: list[U8] = []
+        self._devices: list[I64] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, role: Role, count: int, make: Callable[[int], Place]) -> None:
+        self._put(np.full(count, ROLES.index(role), np.uint8), np.full(count, -1, np.int64), make)
+
+    def add_gpu(self, found: _OnGpu) -> None:
+        numbers = np.array([ROLES.index(role) for role in _ROLE_ORDER], np.uint8)
+        self._put(numbers[found.role], found.device, found.place)
+
+    def _put(self, role: U8, device: I64, make: Callable[[int], Place]) -> None:
+        self._makers.append((self._count, make))
+        self._roles.append(role)
+        self._devices.append(device)
+        self._count += len(role)
+
+    def places(self, kept: I64, events: I64) -> Places:
+        """Those of these numbers, int64[k], with so many events."""
+        firsts = [first for first, _ in self._makers]
+
+        def make(number: int) -> Place:
+            slot = int(kept[number])
+            first, maker = self._makers[bisect_right(firsts, slot) - 1]
+            return maker(slot - first)
+
+        return Places(np.concatenate(self._roles)[kept], np.concatenate(self._devices)[kept], events, make)
 
 
 def _dense(values: I64) -> I64:
@@ -170,9 +266,9 @@ def _told_by(tracks: list[tuple[str, str]], processes: Container[str]) -> tuple[
     devices = np.full(len(tracks), -1, np.int64)
     streams = np.full(len(tracks), NO_ARG, np.int64)
     for k, (pid, tid) in enumerate(tracks):
-        if pid not in processes and re.fullmatch(r"[0-9]{1,9}", pid) and int(pid) < _MOST_DEVICES:
+        if _DEVICE.fullmatch(pid) and int(pid) < _MOST_DEVICES and pid not in processes:
             devices[k] = int(pid)
-        number = re.search(r"-?[0-9]{1,18}$", tid)
+        number = _LAST_NUMBER.search(tid)
         if number:
             streams[k] = int(number[0])
     return devices, streams

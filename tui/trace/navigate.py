@@ -58,15 +58,24 @@ def nearest_child(trace: Trace, event: int, time: int) -> int:
 
 
 def innermost_at(trace: Trace, event: int, time: int) -> int:
-    """The innermost event at a time, from this one down; the event itself where no child has that time."""
-    while True:
-        child = nearest_child(trace, event, time)
-        if child < 0:
-            return event
-        start, end = extent(trace, child)
-        if not start <= time < end:
-            return event
-        event = child
+    """The innermost event at a time, from this one down; the event itself where no child has that time.
+
+    It is the last to start of those beneath that are there: what overlaps a later event has no children after it.
+    """
+    last = trace.lanes[int(trace.lane[event])].last
+    last = event + 1 + int(trace.start[event + 1 : last].searchsorted(time, side="right"))
+    own = slice(event + 1, last)
+    there = np.flatnonzero(trace.start[own] + np.maximum(trace.duration[own], 1) > time) + event + 1
+    elsewhere: set[int] = set()
+    for found in there[::-1].tolist():
+        above, way = int(found), []
+        while above > event and above not in elsewhere:
+            way.append(above)
+            above = int(trace.parent[above])
+        if above == event:
+            return int(found)
+        elsewhere.update(way)
+    return event
 
 
 def step_at(trace: Trace, time: int) -> int:

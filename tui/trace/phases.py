@@ -33,6 +33,9 @@ class Ledger:
             named = excerpt(events.names[events.name[first]])
             self._tally.add(kind, f"entry {first}, {named}: {remedy}", len(ordinals))
 
+    def note(self, kind: str, example: str, count: int) -> None:
+        self._tally.add(kind, example, count)
+
     @property
     def problems(self) -> list[Problem]:
         return self._tally.problems()

@@ -17,6 +17,7 @@ BAD_TIME = "bad time"  # a ts that is no number, or more than 146 years: the ent
 BAD_DURATION = "bad duration"  # the same for dur: the entry has no duration
 ROUNDED_TIME = "rounded time"  # a ts whose digits could not be matched to its entry: a double's precision is left
 TOO_MANY_CATEGORIES = "too many categories"  # beyond 65,535 distinct ones an entry's category is ""
+TOO_MANY_LANES = "lanes put together"  # beyond 10,000 lanes the others share lines: `crowd.py`
 
 LOST_RANK = "rank not opened"  # of several ranks one that is missing, or no trace; the others are there
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tui.trace.arrays import I32, I64, U8, U16, Array
+from tui.trace.large_keys import LargeKeys
 from tui.trace.text import TextIndex
 
 NO_TIME = np.iinfo(np.int64).min
@@ -115,4 +116,4 @@ class Decoded:
     unreadable: int = 0  # entries of traceEvents that no repair could read
     not_objects: int = 0  # entries of traceEvents that are not objects (null, numbers, …)
     problems: list[Problem] = field(default_factory=list)
-    left_out: dict[str, int] = field(default_factory=dict)  # larger top-level keys, and their bytes of text
+    large: LargeKeys | None = None  # larger top-level keys

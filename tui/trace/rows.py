@@ -24,7 +24,7 @@ def lanes_of(
 
     `first` int64[places + 1]: the bounds of each place's events; `row` int32[n]: the rows of these.
     """
-    threads = {place.pid for place in places if place.role is Role.THREAD}
+    threads = {place.pid for place in places if place.role is Role.THREAD and not place.further}
     several = sum(not declared.is_gpu(pid) for pid in threads) > 1
     filled = np.flatnonzero(np.diff(first))
     rows = np.ones(len(places), np.int64)
@@ -40,7 +40,7 @@ def lanes_of(
         place = places[number]
         label, group = describe(place, declared, kineto, several, device_names)
         where = (place.role, place.pid, place.tid, label, group, bounds[number], bounds[number + 1])
-        lanes.append(Lane(*where, depths[number], below, device=place.device))
+        lanes.append(Lane(*where, depths[number], below, device=place.device, further=place.further))
         below += depths[number]
 
     own = profiler_first(places)

@@ -23,12 +23,13 @@ import numpy as np
 
 from tui.trace.arrays import U8, Array
 from tui.trace.behind import Behind
+from tui.trace.large_keys import LargeKeys
 from tui.trace.raw import Problem
 from tui.trace.row_index import RowIndex
 from tui.trace.text import TextIndex
 from tui.trace.trace import Counter, Counts, Lane, Links, Memory, Role, Sparse, Step, Trace
 
-VERSION = 2
+VERSION = 3
 """Of both files. Raise it whenever what is written, or what its numbers mean (`Kind`), changes."""
 
 COLUMNS = "columns"
@@ -163,6 +164,7 @@ def _meta(trace: Trace, writer: _Writer, folder: Path) -> dict[str, Any]:
         "rank": trace.rank,
         "world_size": trace.world_size,
         "origin": trace.origin,
+        "large": None if trace.large is None else [_relative(trace.large.path, folder), *_large_fields(trace.large)],
         "text": [_relative(trace.text.path, folder), trace.text.compressed],
     }
 
@@ -212,6 +214,7 @@ def open_trace(folder: Path) -> Trace:
         rank=meta["rank"],
         world_size=meta["world_size"],
         origin=meta["origin"],
+        large=None if meta["large"] is None else _large(folder, *meta["large"]),
         stored_index=RowIndex(order=event_columns["row_order"], first=event_columns["row_first"], **index),
     )
 
@@ -273,10 +276,20 @@ class _Mapped:
         return column
 
 
+def _large_fields(large: LargeKeys) -> tuple[Any, ...]:
+    return large.compressed, large.spans, large.left_out
+
+
+def _large(folder: Path, path: str, compressed: bool, spans: dict[str, Any], left_out: dict[str, int]) -> LargeKeys:
+    return LargeKeys(
+        folder / path, compressed, {key: (offset, size) for key, (offset, size) in spans.items()}, left_out
+    )
+
+
 def _lane_fields(lane: Lane) -> tuple[Any, ...]:
     """In the order of the dataclass."""
     where = (lane.role.value, lane.pid, lane.tid, lane.label, lane.group)
-    return (*where, lane.first, lane.last, lane.rows, lane.row_base, lane.device, lane.rank)
+    return (*where, lane.first, lane.last, lane.rows, lane.row_base, lane.device, lane.rank, lane.further)
 
 
 def _pack(texts: list[str]) -> tuple[U8, Array]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from tui.trace.arrays import F64, I32, I64, U8, U16, Array
 from tui.trace.kinds import Kind
+from tui.trace.large_keys import LargeKeys
 from tui.trace.ranks import Ranks
 from tui.trace.raw import Problem
 from tui.trace.row_index import RowIndex
@@ -66,6 +67,7 @@ class Lane:
     row_base: int  # number of its first row over all lanes: `row_base + row[event]` is a row of the whole trace
     device: int | None = None  # for GPU lanes
     rank: int | None = None
+    further: int = 0  # so many lanes of the file in one, because it has too many: their events, on rows that are free
 
     @property
     def kind(self) -> str:
@@ -215,6 +217,7 @@ class Trace:
     world_size: int | None = None
     origin: int = 0  # ns on the file's own clock (without `baseTimeNanoseconds`) of this trace's time 0
     ranks: Ranks | None = None  # where it is several ranks' traces as one
+    large: LargeKeys | None = None  # top-level keys beside `header`, too large to be held; None where there are none
     stored_index: RowIndex | None = None  # as `store.py` maps it; ask for `row_index`
 
     def __len__(self) -> int:

@@ -40,13 +40,11 @@ class EventNotes:
         after = np.full(len(events), np.iinfo(np.int64).max // 2, dtype=np.int64)
         if not len(events):
             return before, after
-        base = np.array([lane.row_base for lane in trace.lanes], dtype=np.int64)
-        row = base[trace.lane[events]] + trace.row[events]
-        here = np.empty(len(events), dtype=np.int64)
-        for one in np.unique(row).tolist():  # the profiler's rows and that of the trailing sync: a few
-            mine = row == one
-            first, last = int(index.first[one]), int(index.first[one + 1])
-            here[mine] = first + index.starts[first:last].searchsorted(self._start[mine])
+        chosen = np.zeros(len(trace), dtype=np.bool_)
+        chosen[events] = True
+        here = np.flatnonzero(chosen[index.order])  # by place; `events` ascend
+        here = here[np.argsort(index.order[here], kind="stable")]
+        row = index.first.searchsorted(here, side="right") - 1
         follows, leads = here > index.first[row], here + 1 < index.first[row + 1]
         other = index.order[here[follows] - 1]
         before[follows] = trace.start[other] + np.maximum(trace.duration[other], 1)

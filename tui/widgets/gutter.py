@@ -11,7 +11,7 @@ from textual.strip import Strip
 
 from tui.messages import LanesFolded, ScrollAsked
 from tui.trace.trace import Trace
-from tui.widgets.lane_lines import Content, LaneLines, Line
+from tui.widgets.lane_lines import FOLDED_ROWS, Content, LaneLines, Line
 from tui.widgets.names import clean, cut
 from tui.widgets.painted import Painted, Run, line
 from tui.widgets.units import format_value
@@ -38,7 +38,7 @@ class Gutter(Painted):
         super().__init__(id=id)
         self._notes = notes or {}
         self._trace = trace
-        self._layout = LaneLines((), (), {})
+        self._layout = LaneLines()
         self._top = 0
         self._lines: tuple[Line, ...] = ()  # what the last frame showed
         self._pinned: frozenset[int] = frozenset()
@@ -59,7 +59,7 @@ class Gutter(Painted):
         """The lines that the timeline shows beside this."""
         if layout is not self._layout or top != self._top:
             self._layout, self._top = layout, top
-            self._pinned = frozenset(each.lane for each in layout.pinned)
+            self._pinned = frozenset(layout.pinned_lanes())
             self.repaint()
 
     def point_at(self, lane: int) -> None:
@@ -120,6 +120,8 @@ class Gutter(Painted):
         mark = FOLDED if folded else UNFOLDED if lane.rows > 1 else " "
         pin = PINNED if shown.lane in self._pinned else ""
         rows = f" +{lane.rows - 1}" if folded and lane.rows > 1 else ""
+        if folded and lane.rows > FOLDED_ROWS:
+            rows = f" +{FOLDED_ROWS - 1} of {lane.rows - 1:,}"
         return f"{mark}{pin} {self._texts[shown.lane]}{rows}"
 
     def on_click(self, event: events.Click) -> None:

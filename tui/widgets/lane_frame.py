@@ -12,7 +12,7 @@ from tui.trace.cells import Cells, cells
 from tui.trace.trace import Trace
 from tui.trace.viewport import Viewport
 from tui.widgets.bars import busiest, deepest
-from tui.widgets.lane_lines import Content, Line, rank_rows, rows_of
+from tui.widgets.lane_lines import Content, Line, folded_rows, rank_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +78,4 @@ def _rows_of(trace: Trace, line: Line) -> Sequence[int]:
     if line.content is Content.RANK:
         return rank_rows(trace, line.lane)
     lane = trace.lanes[line.lane]
-    return rows_of(lane) if line.content is Content.FOLDED else [lane.row_base + line.row]
+    return folded_rows(lane) if line.content is Content.FOLDED else [lane.row_base + line.row]

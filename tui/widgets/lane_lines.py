@@ -6,9 +6,12 @@ from it, side by side.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from itertools import accumulate, chain, islice
+from typing import NamedTuple, overload
 
 from tui.trace.trace import Lane, Role, Trace
 
@@ -69,26 +72,68 @@ PINNED_SHARE = 0.5
 """Pinned lanes take at most this share of the height: the others must stay reachable."""
 
 
+FOLDED_ROWS = 512
+"""Of a folded lane so many rows are looked at, and the deepest of them drawn: a lane may be a million rows deep."""
+
+
+class _Block(NamedTuple):
+    """Lines of one lane that follow each other: its rows, or one line of another content."""
+
+    content: Content
+    lane: int
+    lines: int = 1
+    closed: bool = False
+
+    def line(self, row: int) -> Line:
+        return Line(self.content, self.lane, row, row == 0 and self.content is not Content.HEADING, self.closed)
+
+
+class Lines(Sequence[Line]):
+    """Lines, made when they are looked at: only those on screen are, of a million."""
+
+    def __init__(self, blocks: Sequence[_Block] = ()) -> None:
+        self._blocks = blocks
+        self._ends = list(accumulate(block.lines for block in blocks))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, place: int) -> Line: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Line]: ...
+    def __getitem__(self, place: int | slice) -> Line | list[Line]:
+        if isinstance(place, slice):
+            return [self[k] for k in range(len(self))[place]]
+        place = range(len(self))[place]
+        number = bisect_right(self._ends, place)
+        block = self._blocks[number]
+        return block.line(place - self._ends[number] + block.lines)
+
+    def first_places(self) -> Iterator[tuple[_Block, int]]:
+        """Each run of lines of one lane, and where it begins."""
+        for block, end in zip(self._blocks, self._ends, strict=True):
+            yield block, end - block.lines
+
+
 @dataclass(frozen=True)
 class LaneLines:
     """All lines of the trace, pinned ones apart. `body` scrolls, `pinned` does not."""
 
-    pinned: tuple[Line, ...]
-    body: tuple[Line, ...]
-    _places: dict[tuple[int, int], int]  # (lane, row) -> place; pinned ones count from -len(pinned)
+    pinned: Lines = field(default_factory=Lines)
+    body: Lines = field(default_factory=Lines)
+    _places: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    """By lane: the place of its first line, pinned ones counting from -len(pinned); whether its rows follow there."""
 
     @classmethod
     def build(cls, trace: Trace, arrangement: Arrangement) -> LaneLines:
-        pinned = [
-            line
-            for lane in arrangement.pinned
-            if lane not in arrangement.hidden
-            for line in _lane_lines(trace, lane, arrangement)
-        ]
-        body: list[Line] = []
+        pinned = Lines(
+            [_of_lane(trace, lane, arrangement) for lane in arrangement.pinned if lane not in arrangement.hidden]
+        )
+        blocks: list[_Block] = []
         group: str | None = None
-        inside: list[tuple[int, int]] = []  # lanes in a folded rank's line, and that line's place
-        rank: Line | None = None
+        inside: list[tuple[int, int]] = []  # lanes in a folded rank's line, and that line's lane
+        rank: _Block | None = None
         for number, lane in enumerate(trace.lanes):
             if lane.role is Role.RANK:
                 rank, group = _rank_line(number, arrangement), lane.group
@@ -99,29 +144,37 @@ class LaneLines:
                 continue
             if lane.group != group:
                 group = lane.group
-                body.append(Line(Content.HEADING, number))
-            body.extend(_lane_lines(trace, number, arrangement))
-        places: dict[tuple[int, int], int] = {}
+                blocks.append(_Block(Content.HEADING, number))
+            blocks.append(_of_lane(trace, number, arrangement))
+        body = Lines(blocks)
+        places: dict[int, tuple[int, bool]] = {}
         for lines, origin in ((pinned, -len(pinned)), (body, 0)):
-            for place, line in enumerate(lines, origin):
-                if line.content is not Content.HEADING:
-                    places[line.lane, line.row if line.content is not Content.FOLDED else -1] = place
+            for block, place in lines.first_places():
+                if block.content is not Content.HEADING:
+                    places[block.lane] = origin + place, block.content is Content.ROW
         for number, own in inside:
-            if (own, 0) in places:  # neither hidden; a lane that is pinned has its place there
-                places.setdefault((number, -1), places[own, 0])
-        return cls(tuple(pinned), tuple(body), places)
+            if own in places:  # not hidden; a lane that is pinned has its place there
+                places.setdefault(number, places[own])
+        return cls(pinned, body, places)
+
+    def pinned_lanes(self) -> list[int]:
+        return [block.lane for block, _ in self.pinned.first_places()]
+
+    def lanes(self) -> list[int]:
+        """The lanes that have lines, top to bottom."""
+        return list(dict.fromkeys([*self.pinned_lanes(), *(block.lane for block, _ in self.body.first_places())]))
 
     def place(self, lane: int, row: int) -> int | None:
         """Where a row lies: a place in `body`, or below zero in `pinned`; None where its lane is hidden."""
-        found = self._places.get((lane, row))
-        return found if found is not None else self._places.get((lane, -1))
+        found = self._places.get(lane)
+        return None if found is None else found[0] + (row if found[1] else 0)
 
     def window(self, top: int, height: int) -> list[Line]:
         """What `height` lines show when the body is scrolled to `top`: pinned lines, a rule, the body's."""
         fixed = self.fixed(height)
         top = min(top, self.last_top(height))
         if not fixed:
-            return list(self.body[top : top + height])
+            return self.body[top : top + height]
         return [*self.pinned[: fixed - 1], Line(Content.RULE, -1), *self.body[top : top + height - fixed]]
 
     def fixed(self, height: int) -> int:
@@ -155,19 +208,24 @@ class LaneLines:
         return y if fixed <= y < height else None
 
 
-def _lane_lines(trace: Trace, number: int, arrangement: Arrangement) -> list[Line]:
+def _of_lane(trace: Trace, number: int, arrangement: Arrangement) -> _Block:
     lane = trace.lanes[number]
     if lane.role is Role.RANK:
-        return [_rank_line(number, arrangement)]
+        return _rank_line(number, arrangement)
     if lane.role is Role.COUNTER:
-        return [Line(Content.COUNTER, number, 0, True)]
+        return _Block(Content.COUNTER, number)
     if number in arrangement.folded:
-        return [Line(Content.FOLDED, number, 0, True)]
-    return [Line(Content.ROW, number, row, row == 0) for row in range(lane.rows)]
+        return _Block(Content.FOLDED, number)
+    return _Block(Content.ROW, number, lane.rows)
 
 
-def _rank_line(number: int, arrangement: Arrangement) -> Line:
-    return Line(Content.RANK, number, 0, True, number in arrangement.folded)
+def _rank_line(number: int, arrangement: Arrangement) -> _Block:
+    return _Block(Content.RANK, number, closed=number in arrangement.folded)
+
+
+def folded_rows(lane: Lane) -> range:
+    """The rows, of the whole trace, of which the deepest is drawn where a lane is folded."""
+    return rows_of(lane)[:FOLDED_ROWS]
 
 
 def rank_rows(trace: Trace, own: int) -> list[int]:
@@ -176,8 +234,9 @@ def rank_rows(trace: Trace, own: int) -> list[int]:
     assert trace.ranks is not None
     rank = trace.ranks.of_lane(own)
     lanes = trace.lanes[rank.first_lane : rank.last_lane]
-    streams = [row for lane in lanes if lane.role is Role.STREAM for row in rows_of(lane)]
-    return streams or [lane.row_base for lane in lanes if lane.role is Role.THREAD]
+    streams = chain.from_iterable(rows_of(lane) for lane in lanes if lane.role is Role.STREAM)
+    threads = (lane.row_base for lane in lanes if lane.role is Role.THREAD)
+    return list(islice(streams, FOLDED_ROWS)) or list(islice(threads, FOLDED_ROWS))
 
 
 def rows_of(lane: Lane) -> range:

@@ -60,7 +60,7 @@ class Timeline(Painted):
         self.trace = trace
         self._names = names
         self._viewport: Viewport | None = None
-        self._layout = LaneLines((), (), {})
+        self._layout = LaneLines()
         self._top = 0
         self._lines: tuple[Line, ...] = ()  # what the last frame showed
         self._counters = {counter.lane: counter for counter in trace.counters}

@@ -17,6 +17,10 @@ from tui.widgets.units import format_share
 _SUFFIXES = (".gz", ".xz", ".zst", ".json", ".trace", ".pt")
 
 
+MOST_DEVICES = 256
+"""No host has more GPUs: of a file that names more, the first ones are added up for each frame, and it is said."""
+
+
 class Title(Painted):
     """Set `show` when another part of the trace is on screen."""
 
@@ -25,7 +29,8 @@ class Title(Painted):
         super().__init__(id=id)
         self._label = short_label(trace.label)
         self._facts = facts_of(trace)
-        self._worked = worked
+        self._worked = worked[:MOST_DEVICES]
+        self._whose = f" ({MOST_DEVICES} of {len(worked):,} GPUs)" if len(worked) > MOST_DEVICES else ""
         self._span = trace.span
         self._shown = trace.span
 
@@ -39,7 +44,7 @@ class Title(Painted):
         palette = self.palette
         busy = ""
         if self._worked:
-            busy = f"GPU busy {format_share(self._busy(*self._span))}"
+            busy = f"GPU busy{self._whose} {format_share(self._busy(*self._span))}"
             if self._shown != self._span and self._shown[0] < self._shown[1]:
                 busy += f" · here {format_share(self._busy(*self._shown))}"
         elif self._span[1] > self._span[0]:

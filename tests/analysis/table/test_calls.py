@@ -21,7 +21,8 @@ from tests.build import (
     step,
     trace,
 )
-from tui.analysis.table.containment import folded, innermost_at, nearest, subtree_sums
+from tui.analysis.ancestry import nearest, subtree_sums
+from tui.analysis.table.containment import folded, innermost_at
 from tui.analysis.table.profile import Profile
 from tui.analysis.table.table import Table
 from tui.analysis.table.texts import Texts

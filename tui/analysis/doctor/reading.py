@@ -71,6 +71,9 @@ def found_while_reading(trace: Trace) -> Iterator[Remark]:
         elif problem.kind == problems.NOT_AN_OBJECT:
             meaning = "entries that are null, numbers or lists instead of events"
             yield Remark(Section.ODD, problem.kind, problem.count, meaning, problem.example)
+        elif problem.kind == problems.TOO_MANY_LANES:
+            meaning = "more lanes than a screen can show: these share lines, their events on rows that are free"
+            yield Remark(Section.ODD, problem.kind, problem.count, meaning, problem.example)
         else:
             meaning = _REPAIRED.get(problem.kind, "")
             yield Remark(Section.REPAIRED, problem.kind, problem.count, meaning, problem.example)

@@ -17,8 +17,9 @@ from typing import cast
 
 import numpy as np
 
+from tui.analysis.ancestry import with_all_above
 from tui.analysis.slicing.flows import Flows
-from tui.trace.arrays import I32, I64, Bool
+from tui.trace.arrays import I64, Bool
 from tui.trace.kinds import Kind
 from tui.trace.trace import Trace
 
@@ -65,9 +66,5 @@ def _add_passes(trace: Trace, of: Bool, kept: Bool) -> None:
 
 
 def add_enclosing(trace: Trace, kept: Bool) -> None:
-    """All ancestors of what is kept. A round a level; who is kept already needs no second visit."""
-    below: I32 | I64 = np.flatnonzero(kept)
-    while len(below):
-        parents: I32 = np.unique(trace.parent[below])
-        below = parents[(parents >= 0) & ~kept[parents]]
-        kept[below] = True
+    """All ancestors of what is kept."""
+    kept |= with_all_above(trace.parent, kept)

@@ -18,7 +18,7 @@ from tui.analysis.slicing.survey import Tell, chunks, one_text, surveyed
 from tui.trace.arrays import Bool
 from tui.trace.kineto import parse_chunk
 from tui.trace.loader import collector_off
-from tui.trace.repair import readable
+from tui.trace.repair import readable, repaired
 from tui.trace.scan import scan
 from tui.trace.trace import Trace
 
@@ -36,7 +36,8 @@ class SliceError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Sliced:
     """What was written: `entries` of `of`, `events` of them on lanes; `size` bytes. `starts`: where the slice's first
-    event lies in the whole trace, ns."""
+    event lies in the whole trace, ns. `left_out`: keys of the file that are not in it, because they are larger than
+    what is held (`large_keys.py`) or could not be read."""
 
     path: Path
     entries: int
@@ -44,14 +45,15 @@ class Sliced:
     events: int
     size: int
     starts: int
+    left_out: tuple[str, ...] = ()
 
 
 def write_slice(trace: Trace, t0: int, t1: int, out: Path, tell: Tell | None = None) -> Sliced:
     """Keep t0 up to t1 (ns) of a trace, by the rule in `choice.py`, in a file called `out`.
 
-    Read and written a chunk at a time, beside the final name, and renamed when it is whole. Names, labels and the
-    header are kept (but for keys of 64 KB or more, which no trace holds in memory), counters and `[memory]` where they
-    lie in the range. Raises SliceError, and OSError or LookupError where the trace's text cannot be read any more.
+    Read and written a chunk at a time, beside the final name, and renamed when it is whole. Names, labels and all of
+    the header are kept, counters and `[memory]` where they lie in the range. Raises SliceError, and OSError or
+    LookupError where the trace's text cannot be read any more.
     """
     checked(trace, t0, t1, out)
     with collector_off():
@@ -67,7 +69,7 @@ def write_slice(trace: Trace, t0: int, t1: int, out: Path, tell: Tell | None = N
     kept[survey.metadata] = True
     kept[survey.flows.kept(events, t0, t1)] = True
     with _atomically(out) as file:
-        _write(trace, kept, {"range_ns": [t0, t1], "entries_of": trace.counts.events}, file)
+        lost = _write(trace, kept, {"range_ns": [t0, t1], "entries_of": trace.counts.events}, file)
     inside = trace.start[events]
     return Sliced(
         path=out,
@@ -76,6 +78,7 @@ def write_slice(trace: Trace, t0: int, t1: int, out: Path, tell: Tell | None = N
         events=int(np.count_nonzero(events)),
         size=out.stat().st_size,
         starts=int(inside.min()) if len(inside) else t0,
+        left_out=lost,
     )
 
 
@@ -113,17 +116,35 @@ def _atomically(out: Path) -> Iterator[IO[bytes]]:
             draft.unlink()
 
 
-def _write(trace: Trace, kept: Bool, about: dict[str, Any], file: IO[bytes]) -> None:
+def _write(trace: Trace, kept: Bool, about: dict[str, Any], file: IO[bytes]) -> tuple[str, ...]:
+    """The keys that are left out."""
     file.write(b"{\n")
     for key, value in {**trace.header, MARK: about}.items():
         if key != "traceEvents":  # a second one, that was no list
             file.write(b"  %b: %b,\n" % (orjson.dumps(key), orjson.dumps(value)))
+    lost = list(trace.large.left_out) if trace.large is not None else []
+    for key in trace.large.spans if trace.large is not None else ():
+        text = _healthy(trace.large.text(key)) if trace.large is not None else None
+        if text is None:
+            lost.append(key)
+        else:
+            file.write(b"  %b: %b,\n" % (orjson.dumps(key), text))
     file.write(b'  "traceEvents": [\n')
     separator = b"  "
     for piece in _pieces(trace, kept):
         file.write(separator + piece)
         separator = b",\n  "
     file.write(b"\n  ]\n}\n")
+    return tuple(lost)
+
+
+def _healthy(text: bytes) -> bytes | None:
+    """One value as it is written, where it is JSON; as it could be read, where it is nearly."""
+    values = readable(text)
+    if values is not None:
+        return text.strip() if len(values) == 1 else None
+    mended = repaired(text)
+    return orjson.dumps(mended[0][0]) if mended is not None and len(mended[0]) == 1 else None
 
 
 def _pieces(trace: Trace, kept: Bool) -> Iterator[bytes]:

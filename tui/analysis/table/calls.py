@@ -26,7 +26,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tui.analysis.table.containment import by_thread, folded, innermost_at, nearest, parents, subtree_sums
+from tui.analysis.ancestry import nearest, nearest_above, subtree_sums
+from tui.analysis.table.containment import by_thread, folded, innermost_at, parents
 from tui.trace.arrays import I32, I64, Bool
 from tui.trace.kinds import GPU_WORK, Kind
 from tui.trace.trace import Role, Trace
@@ -182,11 +183,10 @@ def _above_launch(trace: Trace, on_cpu: I32, on_gpu: I32) -> I32:
     place = np.full(len(trace), -1, np.int32)
     place[on_cpu] = np.arange(len(on_cpu), dtype=np.int32)
     above: I32 = launch.copy()
-    while True:  # a launch is a call itself, but for the few that were folded
-        climbing = np.flatnonzero((above >= 0) & (place[above] < 0))
-        if not len(climbing):
-            return np.where(above >= 0, place[above], np.int32(-1)).astype(np.int32)
-        above[climbing] = trace.parent[above[climbing]]
+    others = np.flatnonzero((above >= 0) & (place[above] < 0))  # a launch is a call itself, but for those folded
+    if len(others):
+        above[others] = nearest_above(trace.parent, above[others], place >= 0)
+    return np.where(above >= 0, place[above], np.int32(-1)).astype(np.int32)
 
 
 def _top_memory(trace: Trace, roots: I32) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tui.analysis.ancestry import settled
 from tui.trace.arrays import I32, I64, Bool
 from tui.trace.nesting import containers
 from tui.trace.trace import Trace
@@ -71,37 +72,6 @@ def folded(parent: I32, name: I32, own: I64) -> tuple[Bool, I32, I64]:
     number = np.cumsum(kept, dtype=np.int32) - 1
     parent = np.where(parent >= 0, number[head[above]], -1).astype(np.int32)
     return kept, parent[kept], own[kept]
-
-
-def settled(step: I32) -> I32:
-    """int32[n]: where following `step` from each place ends; every path must end in a place that steps to itself."""
-    while True:
-        further = step[step]
-        if (further == step).all():
-            return step
-        step = further
-
-
-def nearest(parent: I32, wanted: Bool) -> I32:
-    """int32[n]: of each place itself and those above it, the innermost that is wanted; -1 where none is."""
-    size = len(parent)
-    end = np.int32(size)  # a place of its own that stands for "none"
-    step = np.where(wanted, np.arange(size, dtype=np.int32), np.where(parent >= 0, parent, end))
-    found = settled(np.append(step, end).astype(np.int32))[:size]
-    return np.where(found == end, np.int32(-1), found).astype(np.int32)
-
-
-def subtree_sums(parent: I32, own: I64) -> I64:
-    """int64[n]: the sum of `own` over each place and all beneath it. As many rounds as the tree is deep."""
-    total: I64 = own.copy()
-    below: I64 = np.flatnonzero(own)
-    amount = own[below]
-    while len(below):
-        above = parent[below].astype(np.int64)
-        inside = above >= 0
-        below, amount = above[inside], amount[inside]
-        np.add.at(total, below, amount)
-    return total
 
 
 _BLOCK = 1024

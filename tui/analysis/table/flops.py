@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tui.analysis.ancestry import nearest_above, with_all_above
 from tui.analysis.footprint import device_at
 from tui.analysis.kernel_names import decode
 from tui.analysis.table.calls import Calls
@@ -46,16 +47,18 @@ class RowFlops:
     share: F64
 
 
+MOST_CALLS = 1000
+"""Calls above a multiplication that learn what it computed in: no operator is called through more."""
+
+
 def flops_of(trace: Trace, calls: Calls, args: OpArgs) -> Flops:
     """The FLOPs of every call. One formula per distinct set of inputs; then numpy over all calls."""
     count, dtype = _of_operators(calls, args)
-    have = np.flatnonzero(count > 0)
     innermost = count > 0
-    above = calls.parent[have]
-    while len(above):
-        above = above[above >= 0]
-        innermost[above[count[above] > 0]] = False
-        above = calls.parent[above]
+    above = calls.parent[innermost]
+    around = np.zeros(len(calls), np.bool_)
+    around[above[above >= 0]] = True
+    innermost &= ~with_all_above(calls.parent, around)
     leaves = np.flatnonzero(innermost).astype(np.int32)
     kernel = _longest_kernel(calls, leaves)
     ran = leaves[kernel >= 0]
@@ -129,15 +132,8 @@ def _longest_kernel(calls: Calls, leaves: I32) -> I32:
     leaf_of = np.full(len(calls), -1, np.int32)
     leaf_of[leaves] = np.arange(len(leaves), dtype=np.int32)
     work = np.flatnonzero(calls.on_gpu & ~calls.annotation)
-    at = calls.parent[work]
-    found = np.full(len(work), -1, np.int32)
-    while True:
-        climbing = np.flatnonzero((at >= 0) & (found < 0))
-        if not len(climbing):
-            break
-        found[climbing] = leaf_of[at[climbing]]
-        at[climbing] = calls.parent[at[climbing]]
-    work, found = work[found >= 0], found[found >= 0]
+    around = nearest_above(calls.parent, work, leaf_of >= 0)
+    work, found = work[around >= 0], leaf_of[around[around >= 0]]
     by_time = np.argsort(calls.gpu[work], kind="stable")
     longest = np.full(len(leaves), -1, np.int32)
     longest[found[by_time]] = work[by_time]  # what is written last stays
@@ -154,9 +150,14 @@ def _in_tf32(calls: Calls, kernels: I32) -> Bool:
 
 
 def _tell_those_above(calls: Calls, leaves: I32, dtype: I64) -> None:
-    """Autocast changes the type inside `linear`: what it computes in is what its innermost operator computes in."""
+    """Autocast changes the type inside `linear`: what it computes in is what its innermost operator computes in.
+
+    So far above as any operator calls another.
+    """
     at, value = calls.parent[leaves], dtype[leaves]
-    while len(at):
+    for _ in range(MOST_CALLS):
+        if not len(at):
+            break
         inside = at >= 0
         at, value = at[inside], value[inside]
         dtype[at] = value

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tui.analysis.ancestry import first_that_lasts, nearest_above
 from tui.analysis.table.calls import Calls
 from tui.analysis.table.sheets import NAME, Field, Sheet, Unit, grouped
 from tui.trace.arrays import F64, I32, I64, Bool
@@ -112,14 +113,12 @@ def _owners(trace: Trace, calls: Calls, memory: Memory) -> I32:
         mine = np.flatnonzero(memory.lane == lane)
         place = first + np.searchsorted(trace.start[first:last], memory.time[mine], side="right") - 1
         owner[mine] = np.where(place >= first, place, -1)
-    while True:
-        climbing = np.flatnonzero(owner >= 0)
-        event = owner[climbing]
-        end = trace.start[event] + trace.duration[event]
-        climbing = climbing[(end < memory.time[climbing]) | ~is_call[event]]
-        if not len(climbing):
-            return owner
-        owner[climbing] = trace.parent[owner[climbing]]
+    inside = np.flatnonzero(owner >= 0)
+    end = trace.start + trace.duration
+    owner[inside] = first_that_lasts(trace.parent, end, owner[inside], memory.time[inside])
+    others = np.flatnonzero((owner >= 0) & ~is_call[owner])
+    owner[others] = nearest_above(trace.parent, owner[others], is_call)
+    return owner
 
 
 def _device(memory: Memory, place: int) -> str:

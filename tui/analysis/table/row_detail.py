@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tui.analysis.ancestry import nearest, nearest_above
 from tui.analysis.instances import Spread, spread
 from tui.analysis.table.calls import Calls
-from tui.analysis.table.containment import nearest
 from tui.analysis.table.table import By, Table
 from tui.trace.arrays import I32, I64, Bool
 from tui.trace.kinds import Kind
@@ -94,11 +94,8 @@ def _callers(trace: Trace, calls: Calls, members: I32, duration: I64) -> list[Re
     """For GPU work the operator or annotation around its launch, not the runtime call itself."""
     above = calls.parent[members].astype(np.int64)
     runtime = trace.kind[calls.event] == Kind.RUNTIME
-    while True:
-        climbing = np.flatnonzero(calls.on_gpu[members] & (above >= 0) & runtime[np.maximum(above, 0)])
-        if not len(climbing):
-            break
-        above[climbing] = calls.parent[above[climbing]]
+    inside = np.flatnonzero(calls.on_gpu[members] & (above >= 0) & runtime[np.maximum(above, 0)])
+    above[inside] = nearest_above(calls.parent, above[inside], ~runtime)
     at_top = calls.on_gpu[members] & (calls.parent[members] < 0)
     code = np.where(above >= 0, calls.name[np.maximum(above, 0)], np.where(at_top, -2, -1))
     return _by_name(calls, code, duration, int(duration.sum()))

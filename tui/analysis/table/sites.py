@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tui.analysis.table.containment import nearest
+from tui.analysis.ancestry import nearest
 from tui.trace.arrays import I32, I64, Bool
 from tui.trace.kinds import Kind
 from tui.trace.trace import Trace
