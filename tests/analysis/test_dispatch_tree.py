@@ -139,3 +139,13 @@ def test_what_is_listed(data: st.DataObject) -> None:
     assert tree.visible(closed, matching).tolist() == sorted(leads.intersection(listed))
     within = [sum(node == each or node in ancestors(each) for each in np.flatnonzero(matching)) for node in every]
     assert tree.within(matching).tolist() == within
+
+
+def test_calls_too_deep_to_list_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.analysis.dispatch_tree.MOST_LEVELS", 3)
+    nested = [cpu(f"level {k}", k, 20 - 2 * k) for k in range(5)]
+    tree = dispatch_tree(trace(*nested, runtime("cudaLaunchKernel", 5, 1, corr=1), kernel("k", 30, 7, corr=1)))
+    assert tree.unlisted == 3  # two levels and the launch
+    assert max(tree.depth) == 4  # the root, three levels, and the kernel below the last of them
+    assert tree.gpu[0] == 7000
+    assert dispatch_tree(trace(*nested[:3])).unlisted == 0

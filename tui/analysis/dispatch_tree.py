@@ -26,6 +26,7 @@ class DispatchTree:
 
     `parent`: -1 for a root. `size`: nodes of the subtree, itself included. `name`: the event's, -1 for a root, whose
     label is in `roots`. `example`: the node's longest event, -1 for a root. `gpu`: time of all GPU work beneath it.
+    `unlisted`: calls deeper than MOST_LEVELS.
     """
 
     parent: I32
@@ -39,6 +40,7 @@ class DispatchTree:
     gpu: I64
     example: I32
     roots: dict[int, str]
+    unlisted: int
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -98,13 +100,14 @@ def dispatch_tree(trace: Trace) -> DispatchTree:
         node_of[level] = made.add(above, name[level], trace.kind[level])
         level, parents = children.of(level)
         above = node_of[parents]
+    unlisted = int(np.count_nonzero(on_cpu & (node_of < 0)))
     work = np.flatnonzero(np.isin(trace.kind, [int(kind) for kind in GPU_WORK])).astype(np.int32)
     launch = trace.links.launch_of[work]
     deeper = np.flatnonzero((launch >= 0) & (node_of[launch] < 0))
     launch[deeper] = nearest_above(trace.parent, launch[deeper], node_of >= 0)
     above = np.where(launch >= 0, node_of[launch], np.int32(len(threads)))
     node_of[work] = made.add(np.where(above >= 0, above, np.int32(len(threads))), name[work], trace.kind[work])
-    return _ordered(trace, node_of, made, labels)
+    return _ordered(trace, node_of, made, labels, unlisted)
 
 
 class _Nodes:
@@ -146,7 +149,7 @@ class _Children:
         return self._order[np.repeat(first, counts) + within], parents
 
 
-def _ordered(trace: Trace, node_of: I32, made: _Nodes, labels: list[str]) -> DispatchTree:
+def _ordered(trace: Trace, node_of: I32, made: _Nodes, labels: list[str], unlisted: int) -> DispatchTree:
     """Sums up the subtrees and renumbers: heaviest child first, what is beneath a node right behind it."""
     parent: I32 = np.concatenate(made.parents)
     name: I32 = np.concatenate(made.names)
@@ -199,6 +202,7 @@ def _ordered(trace: Trace, node_of: I32, made: _Nodes, labels: list[str]) -> Dis
         gpu=gpu[inverse],
         example=example[inverse],
         roots=roots,
+        unlisted=unlisted,
     )
     return _without_empty_roots(tree)
 
@@ -224,6 +228,7 @@ def _without_empty_roots(tree: DispatchTree) -> DispatchTree:
         gpu=tree.gpu[keep],
         example=tree.example[keep],
         roots={int(number[root]): label for root, label in tree.roots.items() if keep[root]},
+        unlisted=tree.unlisted,
     )
 
 

@@ -8,7 +8,7 @@ from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding
 
-from tui.analysis.dispatch_tree import DispatchTree, dispatch_tree
+from tui.analysis.dispatch_tree import MOST_LEVELS, DispatchTree, dispatch_tree
 from tui.palette import Palette
 from tui.screens.list_keys import LIST_BINDINGS, ListScreen
 from tui.screens.terminal import follow_theme
@@ -99,7 +99,8 @@ class TreeScreen(ListScreen):
             self._status.say(f"filter: {folds.filter}▏ {folds.found:,} of {len(tree):,} nodes")
         else:
             whose = "" if self.rank is None else f"{self.rank.label}: "
-            self._status.say(f"{whose}{len(folds.listed):,} of {len(tree):,} nodes listed")
+            deeper = f"; {tree.unlisted:,} calls deeper than {MOST_LEVELS:,} left out" if tree.unlisted else ""
+            self._status.say(f"{whose}{len(folds.listed):,} of {len(tree):,} nodes listed{deeper}")
 
     @property
     def _node(self) -> int:
