@@ -29,10 +29,10 @@ _PLAIN_BLOCK = 1 << 20
 """Bytes a read of plain text: large enough that reads are few, small enough to stay in the processor's cache."""
 
 _PACKED_BLOCK = 1 << 18
-"""Compressed bytes a read; about 4 MB of trace."""
+"""Compressed bytes a read; about 3 MB of trace."""
 
-_AHEAD = 3
-"""Inflated blocks that wait for the decoder, at most: about 12 MB."""
+_AHEAD = 4
+"""Inflated blocks that wait for the decoder, at most: about 4 MB."""
 
 _GZIP_SIZE = 4
 
