@@ -15,7 +15,8 @@ import pytest
 from tui.analysis.chain import Dispatch
 from tui.analysis.gpu_time import work_mask
 from tui.analysis.ranges import range_time
-from tui.analysis.slicing.writing import MARK, SliceError, write_slice
+from tui.analysis.slice_mark import KEY as MARK
+from tui.analysis.slicing.writing import SliceError, write_slice
 from tui.cli import main
 from tui.trace.loader import load
 from tui.trace.trace import Trace

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tui.analysis.doctor.remarks import Remark, Section
+from tui.analysis.losses import losses
 from tui.trace.arrays import I64
 from tui.trace.entries import entries
 from tui.trace.kinds import Kind
@@ -20,8 +21,20 @@ _SHAPES = ("Input Dims", "Input dims", "Input Shapes")
 _STACKS = ("Call stack", "Call Stack")
 
 
+_IN_THE_HEADER = ("shapes", "device")
+"""Told by the header, or by ops that are there. All else is missing because no event shows it."""
+
+
 def not_recorded(trace: Trace) -> Iterator[Remark]:
-    """Nothing for what is no torch.profiler trace. Reads the args of a few ops, where the header says nothing."""
+    """Nothing for what is no torch.profiler trace. Of a file that lost entries, what shows in events cannot be told."""
+    lost = losses(trace)
+    for remark in _missing_from(trace):
+        in_events = lost and remark.kind not in _IN_THE_HEADER
+        yield _missing(remark.kind, f"cannot be told: {lost.reason}", "") if in_events else remark
+
+
+def _missing_from(trace: Trace) -> Iterator[Remark]:
+    """Reads the args of a few ops, where the header says nothing."""
     if trace.format != "kineto" or not len(trace):
         return
     ops = np.flatnonzero(trace.kind == Kind.OP)
