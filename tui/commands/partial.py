@@ -20,10 +20,10 @@ def partial_of(trace: Trace) -> list[dict[str, Any]]:
 
 def tell_partial(trace: Trace) -> bool:
     """Say on stderr, in a line, what was lost; whether anything was."""
-    from tui.widgets.names import clean
-
     said = _said(trace)
     if said:
+        from tui.widgets.names import clean  # which loads a screen's library: only who needs it waits for that
+
         print(f"torchprof-tui: {clean(trace.label)} is partial: {said}; see `info`", file=sys.stderr)
     return bool(said)
 

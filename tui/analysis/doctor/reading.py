@@ -101,10 +101,15 @@ def _of_the_whole(trace: Trace) -> Iterator[Remark]:
         Section.ODD,
         "slice",
         1,
-        f"a slice of {mark.of or 'another trace'}: {format_time(t0)} to {format_time(t1)} of the whole; around that "
-        "lies only what it is linked to",
-        action="read shares and idle time of that range, not of the steps around it" if mark.times else "",
+        f"a slice of {mark.of or 'another trace'}: {_short(t0)} to {_short(t1)} of the whole",
+        action="around that lies only what it is linked to: read shares and idle time of the range alone",
     )
+
+
+def _short(ns: int) -> str:
+    """ "14.4 ms": an instant without the zeros at its end."""
+    number, _, unit = format_time(ns).partition(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
 
 def lost_of(trace: Trace) -> list[Problem]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tui.analysis.doctor.remarks import Remark, Section
 from tui.analysis.losses import losses
+from tui.analysis.slice_mark import slice_of
 from tui.trace.arrays import I64
 from tui.trace.entries import entries
 from tui.trace.kinds import Kind
@@ -20,17 +21,21 @@ LOOKED_AT = 48
 _SHAPES = ("Input Dims", "Input dims", "Input Shapes")
 _STACKS = ("Call stack", "Call Stack")
 
-
 _IN_THE_HEADER = ("shapes", "device")
 """Told by the header, or by ops that are there. All else is missing because no event shows it."""
 
 
 def not_recorded(trace: Trace) -> Iterator[Remark]:
-    """Nothing for what is no torch.profiler trace. Of a file that lost entries, what shows in events cannot be told."""
+    """Nothing for what is no torch.profiler trace. Of a slice, or a file that lost entries, what shows in events
+    cannot be told."""
     lost = losses(trace)
+    why = lost.reason if lost else "this is a slice of a longer trace" if slice_of(trace) is not None else ""
+    none = "none in what could be read" if lost else "none in this slice"
     for remark in _missing_from(trace):
-        in_events = lost and remark.kind not in _IN_THE_HEADER
-        yield _missing(remark.kind, f"cannot be told: {lost.reason}", "") if in_events else remark
+        if why and remark.kind not in _IN_THE_HEADER:
+            yield _missing(remark.kind, none, f"cannot be told: {why}")
+        else:
+            yield remark
 
 
 def _missing_from(trace: Trace) -> Iterator[Remark]:

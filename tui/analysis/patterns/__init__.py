@@ -21,7 +21,7 @@ from tui.analysis.patterns import scope as scopes
 from tui.analysis.patterns.facts import Across, Facts
 from tui.analysis.patterns.gaps import GapFinder, Gaps, Idle
 from tui.analysis.patterns.model import Answer, Finding, Pattern, Section, State, Threshold, Weight
-from tui.analysis.patterns.partial import weighed
+from tui.analysis.patterns.partial import of_a_slice, weighed
 from tui.analysis.patterns.regime import Regime, Verdict, verdict
 from tui.analysis.patterns.registry import registered
 from tui.analysis.patterns.scope import Scope
@@ -101,6 +101,8 @@ class Checker:
 
 def _ask(pattern: Pattern, view: View) -> Finding:
     answer = weighed(pattern, pattern.check(view), view.facts.losses)
+    if view.facts.sliced and answer.reason:
+        answer = replace(answer, reason=of_a_slice(answer.reason))
     if answer.state is State.FIRED:
         answer = replace(answer, events=_by_time(view.trace, answer.events))
     return Finding(pattern, answer, min(answer.at_stake / view.scope.length, 1.0))

@@ -21,6 +21,7 @@ from tui.analysis.losses import Losses, losses
 from tui.analysis.patterns.ancestors import nearest, outermost, with_ancestors
 from tui.analysis.patterns.gpu_work import alike, gpu_work, launch_shapes, times_by_device
 from tui.analysis.patterns.tables import Rows, Steps, Work, rows_of
+from tui.analysis.slice_mark import slice_of
 from tui.trace.arrays import I32, I64, Bool
 from tui.trace.kinds import Kind
 from tui.trace.trace import Role, Trace
@@ -109,6 +110,11 @@ class Facts:
         flag = np.zeros(len(names), dtype=np.bool_)
         flag[chosen] = True
         return table.where(flag[table.name])
+
+    @cached_property
+    def sliced(self) -> bool:
+        """Whether this is a range of a longer trace."""
+        return slice_of(self.trace) is not None
 
     @cached_property
     def losses(self) -> Losses:

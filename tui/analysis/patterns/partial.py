@@ -1,8 +1,8 @@
-"""What an answer is worth where the file lost entries: what was found is there, what was not found may be what is lost.
+"""What an answer is worth where the file is not all that was recorded: a slice, or one that lost entries.
 
-So a pattern that fires by what is there still does, and one that fires by what is not there, a GPU without work say,
-cannot be told, nor can anything be told to be absent. Where idle time was measured and the lost entries are counted and
-few, it stays what it is.
+What was found is there; what was not found may be what is lost. So a pattern that fires by what is there still does.
+One that fires by what is not there, a GPU without work say, cannot be told, and nothing can be told to be absent. Where
+idle time was measured and the lost entries are counted and few, it stays what it is.
 """
 
 from __future__ import annotations
@@ -29,6 +29,14 @@ def weighed(pattern: Pattern, answer: Answer, lost: Losses) -> Answer:
     if answer.state is State.ABSENT or (pattern.by_absence and proves_little(lost)):
         return cannot_tell(lost.reason)
     return replace(answer, seen=f"{answer.seen} ({OF_WHAT_WAS_READ})")
+
+
+def of_a_slice(reason: str) -> str:
+    """What a slice lacks may have been recorded: nobody needs to be told how."""
+    if reason not in _NOTHING:
+        return reason
+    what = reason.partition(":")[0]
+    return what.replace(" was recorded", " lies in this slice").replace(" were recorded", " lie in this slice")
 
 
 def proves_little(lost: Losses) -> bool:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from tui.analysis.patterns import thresholds as limits
 from tui.analysis.patterns.gaps import Idle
 from tui.analysis.patterns.model import Finding, Pattern
-from tui.analysis.patterns.partial import OF_WHAT_WAS_READ, proves_little, why
+from tui.analysis.patterns.partial import OF_WHAT_WAS_READ, of_a_slice, proves_little, why
 from tui.analysis.patterns.ranks import STRAGGLER, exposed_times, exposed_waiting, late_rank
 from tui.analysis.patterns.view import View, percent
 
@@ -103,8 +103,9 @@ def verdict(view: View, findings: Sequence[Finding] = ()) -> Verdict:
     """The regime of a scope. `findings` (of the same scope), where there are any, make the advice specific: to
     recompile less, say, where that is what keeps the CPU."""
     if missing := view.missing_window():
-        lost = view.facts.losses
-        return Verdict(Regime.UNKNOWN, None, f"cannot be told: {why(missing, lost)}" if lost else missing)
+        if lost := view.facts.losses:
+            missing = f"cannot be told: {why(missing, lost)}"
+        return Verdict(Regime.UNKNOWN, None, of_a_slice(missing) if view.facts.sliced else missing)
     shares = measure(view)
     regime = _regime(shares)
     lost = view.facts.losses
