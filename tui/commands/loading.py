@@ -72,9 +72,11 @@ def _one_run(folder: FolderError) -> list[str] | None:
 
 
 def _tell_lost(trace: Trace) -> None:
-    for lost in trace.ranks.lost if trace.ranks is not None else ():
-        from tui.widgets.names import clean  # which loads a screen's library: only who needs it waits for that
+    if trace.ranks is None:
+        return
+    from tui.widgets.names import clean
 
+    for lost in trace.ranks.lost:
         print(f"torchprof-tui: left out, {clean(str(lost))}", file=sys.stderr)
 
 
