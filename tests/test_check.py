@@ -116,3 +116,42 @@ def test_names_from_a_trace_are_data(capsys: pytest.CaptureFixture[str], written
     entries = json.loads(json.dumps(waiting()).replace("aten::add", "aten::[red]\\u001b[31mx"))
     assert main(["check", written(entries), "--no-cache"]) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_a_partial_file_is_told_and_never_fine_silently(
+    capsys: pytest.CaptureFixture[str], written: Any, tmp_path: Path
+) -> None:
+    cut = tmp_path / "cut.json"
+    cut.write_text(Path(written(healthy())).read_text()[:-150])
+    assert main(["check", str(cut), "--json", "--no-cache", "--fail-on", "graph-replay"]) == 0
+    out, err = capsys.readouterr()
+    assert err.splitlines() == [
+        f"torchprof-tui: {cut} is partial: cut short; see `info`",
+        "torchprof-tui: --fail-on: cannot be told: graph-replay: the file is partial (cut short)",
+    ]
+    (lost,) = json.loads(out)["partial"]
+    assert (lost["kind"], lost["count"]) == ("cut short", 1)
+    assert lost["example"].startswith("the file ends inside the entry")
+    assert main(["check", str(cut), "--no-cache", "--fail-on", "compute-bound"]) == 1
+    out, err = capsys.readouterr()
+    assert "(of what could be read: cut short)" in out.splitlines()[0]
+    assert "--fail-on" not in err
+
+
+def test_a_whole_file_has_nothing_partial(capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(capsys, SLOW)["partial"] == []
+    assert main(["check", SLOW, "--fail-on", "graph-replay"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert " of the trace GPU busy " in out
+
+
+def test_a_slice_is_checked_in_its_range_unless_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    part = tmp_path / "part.json"
+    assert main(["slice", SLOW, "--range", "170us:0.26ms", "-o", str(part)]) == 0
+    capsys.readouterr()
+    answer, whole = asked(capsys, str(part)), asked(capsys, SLOW, "--range", "170us:0.26ms")
+    assert answer["scope"]["label"] == "range of the slice"
+    assert answer["scope"]["duration_ns"] == 90_000
+    assert answer["verdict"]["gpu_busy"] == pytest.approx(whole["verdict"]["gpu_busy"])
+    assert asked(capsys, str(part), "--range", "0:20us")["scope"]["duration_ns"] == 20_000

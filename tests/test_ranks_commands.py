@@ -149,3 +149,32 @@ def test_wrong_calls_are_one_line(folder: Path, capsys: pytest.CaptureFixture[st
     for file in files:
         file.write_text('{"traceEvents": 5}')
     assert "(and 2 more that could not be opened)" in refused(capsys, "info", *files)
+
+
+def test_a_rank_that_was_cut_is_told_by_every_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "rank1.json"
+    whole = path.read_text()
+    path.write_text(whole[: whole.index('"cat": "kernel"')])
+    says = f"torchprof-tui: {folder} is partial: rank 1: cut short; see `info`"
+    calls = [
+        ("check", "--json"),
+        ("table", "--json"),
+        ("chain", "--event", "cudaLaunchKernelExC", "--json", "--rank", "0"),
+        ("slice", "--range", "0:20ms", "-o", folder / "part.out.json", "--json", "--rank", "1"),
+    ]
+    told = {}
+    for name, *words in calls:
+        status, out, err = run(capsys, name, folder, *words)
+        assert status == 0, err
+        assert err.splitlines()[0] == says
+        told[name] = json.loads(out)
+        (folder / "part.out.json").unlink(missing_ok=True)
+    assert [one["count"] for one in told["check"]["partial"]] == [1]
+    assert told["chain"]["partial"] == []  # rank 0 is whole
+    assert [one["kind"] for one in told["slice"]["partial"]] == ["cut short"]
+    late = {one["id"]: one for one in told["check"]["patterns"]}
+    assert late["exposed-comm"]["state"] == "fired"  # by the ranks that can tell
+    verdicts = [one["verdict"] for one in told["check"]["ranks"]]
+    assert verdicts[1] == {"regime": "unknown", "gpu_busy": None, "first": verdicts[1]["first"]}
+    assert "the file is partial (cut short)" in verdicts[1]["first"]
+    assert "is partial" not in run(capsys, "info", folder)[2]

@@ -127,6 +127,36 @@ def test_exposed_communication_says_how_much_is_waiting(tmp_path: Path) -> None:
     assert "9.02 ms of it waiting for the last rank" in found.answer.seen
 
 
+def test_the_late_rank_comes_before_overlap(tmp_path: Path) -> None:
+    """All but 100 µs a step of exposed communication are waiting: no overlap would win that."""
+    trace = merged(late_rank(3, late=1, by=8000).write(tmp_path))
+    met = of(trace)
+    first = [checker_of(met, place).verdict().first for place in range(3)]
+    assert first[0] == first[2] == "first: rank 1 is late to 3 of 3 collectives: look at what it does before them"
+    assert (
+        checker_of(met, 0)
+        .verdict(scopes.of_step(met.ranks.all[0].trace.steps[1]))
+        .first.startswith("first: rank 1 is late to 1 of 1 collective: ")
+    )
+
+
+def test_overlap_comes_first_where_nobody_is_waited_for(tmp_path: Path) -> None:
+    steps = [[Collective([1000.0 + number * 10_000 + rank for rank in range(3)], takes=5000.0)] for number in range(3)]
+    trace = merged(Run(3, steps).write(tmp_path))
+    said = checker_of(of(trace), 0).verdict()
+    assert said.line.startswith("communication-bound")
+    assert said.first == "first: overlap communication with compute (bucket sizes, prefetch)"
+
+
+def test_advice_for_ranks_that_are_late_in_turn(tmp_path: Path) -> None:
+    steps = []
+    for number in range(4):
+        begin = 1000.0 + number * 10_000
+        steps.append([Collective([begin + (8000 if rank == number else 0) for rank in range(4)])])
+    said = checker_of(of(merged(Run(4, steps).write(tmp_path))), 3).verdict()
+    assert said.first.startswith("first: ranks are late in turn, most often rank 0, to 1 of 4 collectives: ")
+
+
 def pausing(folder: Path, who: int, steps: tuple[int, ...], ranks: int = 4) -> Trace:
     """In these steps one rank does nothing for 2 ms before aten::mm; on another a thread works in that time."""
     run = late_rank(ranks, by=0, steps=3)

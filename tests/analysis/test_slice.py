@@ -15,7 +15,9 @@ import pytest
 from tui.analysis.chain import Dispatch
 from tui.analysis.gpu_time import work_mask
 from tui.analysis.ranges import range_time
-from tui.analysis.slicing.writing import MARK, SliceError, write_slice
+from tui.analysis.slice_mark import KEY as MARK
+from tui.analysis.slice_mark import slice_of
+from tui.analysis.slicing.writing import Sliced, SliceError, write_slice
 from tui.cli import main
 from tui.trace.loader import load
 from tui.trace.trace import Trace
@@ -414,3 +416,36 @@ def test_large_keys_are_kept_whole(tmp_path: Path, packed: bool, monkeypatch: py
         assert words(written).endswith("; left out: beyond")
         assert load(str(out), cache=False).counts.events == 3
         out.unlink()
+
+
+@pytest.mark.parametrize(
+    ("starts", "says"),
+    [
+        (-334_053, "it begins 334.1 µs before time 0 of the whole trace"),
+        (0, "it begins at 0 ns of the whole trace"),
+        (14_400_000, "it begins at 14.400000 ms of the whole trace"),
+    ],
+)
+def test_where_a_slice_begins(starts: int, says: str, tmp_path: Path) -> None:
+    told = words(Sliced(tmp_path / "part.json", 5, 10, 3, 1000, starts))
+    assert told.endswith(says)
+
+
+def test_a_slice_of_a_slice_knows_its_range(tmp_path: Path) -> None:
+    """Ranges of three clocks, of which each begins at its own first event, told in the file's own times."""
+    path = written(tmp_path, [x(f"e{k}", 1000 + 100 * k, 90) for k in range(9)])
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    write_slice(load(str(path), cache=False), 310_000, 650_000, first)
+    once = load(str(first), cache=False)
+    mark = slice_of(once)
+    assert mark is not None
+    assert mark.of == path.name
+    assert mark.times is not None
+    assert [time + once.origin for time in mark.times] == [1_310_000, 1_650_000]
+    write_slice(once, 110_000, 130_000, second)
+    twice = load(str(second), cache=False)
+    mark = slice_of(twice)
+    assert mark is not None
+    assert mark.of == "first.json"
+    assert mark.times is not None
+    assert [time + twice.origin for time in mark.times] == [1_410_000, 1_430_000]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.commands import UsageError
 from tui.commands.loading import add_rank, add_trace, load, one_rank
+from tui.commands.partial import partial_of
 
 if TYPE_CHECKING:
     from tui.analysis.chain import Chain
@@ -40,7 +41,8 @@ def run(options: argparse.Namespace) -> int:
     found = chain(trace, event)
     if options.json:
         whose = {} if rank is None else {"rank": rank.number}
-        print(json.dumps({"event": options.event, "nth": options.nth, "of": of, **whose, **document(trace, found)}))
+        asked = {"event": options.event, "nth": options.nth, "of": of, **whose}
+        print(json.dumps({**asked, **document(trace, found), "partial": partial_of(trace)}))
         return 0
     from tui.commands.chain_text import show
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tui.commands import UsageError
 from tui.commands.loading import add_trace, load
+from tui.commands.partial import partial_of
 from tui.commands.time_range import times_of
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     trace = loaded.trace
     from tui.analysis.patterns import scopes
 
-    scope = scopes.whole(trace) if times is None else scopes.time_range(*times)
+    scope = scopes.default(trace) if times is None else scopes.time_range(*times)
     findings, verdicts = _checked(trace, scope)
     if options.json:
         print(json.dumps(answer(trace, scope, findings, verdicts)))
@@ -48,7 +50,24 @@ def run(options: argparse.Namespace) -> int:
 
         ranks = [rank.number for rank in trace.ranks.all] if trace.ranks is not None else []
         show(trace.label, scope, findings, verdicts, ranks)
-    return int(any(fails(found, wanted) for found in findings))
+    failed = any(fails(found, wanted) for found in findings)
+    if wanted and not failed:
+        _tell_unsure(findings, wanted)
+    return int(failed)
+
+
+def _tell_unsure(findings: list[Finding], wanted: frozenset[str]) -> None:
+    """On stderr, why what `--fail-on` asked for did not fire, where that is because nobody can tell."""
+    from tui.analysis.patterns import State, Weight
+    from tui.widgets.names import clean
+
+    told: dict[str, list[str]] = {}
+    for found in findings:
+        asked = found.id in wanted or (ANY in wanted and found.pattern.weight is Weight.PROBLEM)
+        if asked and found.state is State.CANNOT_TELL:
+            told.setdefault(found.answer.reason, []).append(found.id)
+    for reason, ids in told.items():
+        print(f"torchprof-tui: --fail-on: cannot be told: {', '.join(ids)}: {clean(reason)}", file=sys.stderr)
 
 
 def _checked(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict]]:
@@ -91,6 +110,7 @@ def answer(trace: Trace, scope: Scope, findings: list[Finding], verdicts: list[V
         "scope": {"label": scope.label, "start_ns": scope.t0, "duration_ns": scope.length},
         "verdict": _verdict(verdicts[0]),
         "patterns": [_entry(trace, found) for found in findings],
+        "partial": partial_of(trace),
     }
     if trace.ranks is not None:
         document["ranks"] = [

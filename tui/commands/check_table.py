@@ -37,7 +37,7 @@ def show(name: str, scope: Scope, findings: list[Finding], verdicts: list[Verdic
     console.print()
     for found in findings:
         if found.fired:
-            for part in _fired(found):
+            for part in _fired(found, "the trace" if scope.whole else "the range"):
                 console.print(part)
     unknown = [found for found in findings if found.state is State.CANNOT_TELL]
     # One line a reason: a trace without ops has the same one for a dozen patterns.
@@ -62,13 +62,14 @@ def _runs(numbers: list[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def _fired(found: Finding) -> list[RenderableType]:
+def _fired(found: Finding, of: str) -> list[RenderableType]:
+    """`of`: what shares are shares of."""
     sign, style = _SIGNS[found.pattern.weight]
     line = Text(f"{sign} ", style=style)
     line.append(f"{found.id:<18}", style="bold")
     stake = found.answer.at_stake
     if stake:
-        line.append(f" {format_duration(stake)}, {format_share(found.share)}", style="bold")
+        line.append(f" {format_duration(stake)}, {format_share(found.share)} of {of}", style="bold")
     line.append(f" {clean(found.answer.seen)}")
     if found.pattern.weight is not Weight.PROBLEM:
         return [line]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tui.commands import UsageError
+from tui.commands.partial import tell_partial
 from tui.specs import Named, named
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def load(specs: Sequence[str], cache: bool, listing: bool = False) -> Loaded:
     finally:
         told.clear()
     _tell_lost(loaded.trace)
+    if not listing:  # `info` has room for all of it
+        tell_partial(loaded.trace)
     if not loaded.cached:
         kept.prune()
     return loaded

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tui.commands import UsageError
 from tui.commands.loading import add_rank, add_trace, load, one_rank
+from tui.commands.partial import partial_of
 from tui.commands.time_range import HELP, times_of
 
 
@@ -48,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
             "bytes": sliced.size,
             "starts_ns": sliced.starts,
             "left_out": list(sliced.left_out),
+            "partial": partial_of(trace),
         }
         print(json.dumps(answer))
         return 0

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tui.analysis.doctor.remarks import Remark, Section
+from tui.analysis.slice_mark import slice_of
 from tui.trace import problems
+from tui.trace.raw import Problem
+from tui.trace.ruler import format_time
 from tui.trace.trace import Trace
 
 _LOST = {
@@ -64,6 +67,7 @@ _NOT_DRAWN = {
 
 
 def found_while_reading(trace: Trace) -> Iterator[Remark]:
+    yield from _of_the_whole(trace)
     for problem in trace.problems:
         if problem.kind in _LOST:
             meaning, action = _LOST[problem.kind]
@@ -83,11 +87,43 @@ def found_while_reading(trace: Trace) -> Iterator[Remark]:
             yield Remark(Section.ODD, f"not drawn: {reason}", count, meaning)
 
 
+def _of_the_whole(trace: Trace) -> Iterator[Remark]:
+    """What a slice says of the trace that it was cut from."""
+    mark = slice_of(trace)
+    if mark is None:
+        return
+    for problem in mark.lost:
+        if problem.kind in _LOST:
+            meaning = f"before this slice was cut: {_LOST[problem.kind][0]}"
+            yield Remark(Section.LOST, problem.kind, problem.count, meaning, problem.example)
+    t0, t1 = mark.range
+    yield Remark(
+        Section.ODD,
+        "slice",
+        1,
+        f"a slice of {mark.of or 'another trace'}: {_short(t0)} to {_short(t1)} of the whole",
+        action="around that lies only what it is linked to: read shares and idle time of the range alone",
+    )
+
+
+def _short(ns: int) -> str:
+    """ "14.4 ms": an instant without the zeros at its end."""
+    number, _, unit = format_time(ns).partition(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
+
+
+def lost_of(trace: Trace) -> list[Problem]:
+    """What of the file is lost, not merely mended or odd; of a slice also what its whole had lost."""
+    mark = slice_of(trace)
+    before = mark.lost if mark is not None else ()
+    return [problem for problem in (*trace.problems, *before) if problem.kind in _LOST]
+
+
 def lost_in_a_line(trace: Trace) -> str:
     """What the file lost, for a status line; "" where all of it was read."""
-    lost = [remark for remark in found_while_reading(trace) if remark.section is Section.LOST]
+    lost = lost_of(trace)
     if not lost:
         return ""
-    words = ", ".join(f"{remark.kind}{f' ×{remark.count:,}' if remark.count > 1 else ''}" for remark in lost[:2])
+    words = ", ".join(f"{each.kind}{f' ×{each.count:,}' if each.count > 1 else ''}" for each in lost[:2])
     what = "file" if trace.ranks is None else "run"
     return f"not all of this {what} could be read: {words}{', …' if len(lost) > 2 else ''} · ! says more"

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from tui.analysis.doctor.remarks import Remark, Section
+from tui.analysis.losses import losses
+from tui.analysis.slice_mark import slice_of
 from tui.trace.arrays import I64
 from tui.trace.entries import entries
 from tui.trace.kinds import Kind
@@ -19,9 +21,25 @@ LOOKED_AT = 48
 _SHAPES = ("Input Dims", "Input dims", "Input Shapes")
 _STACKS = ("Call stack", "Call Stack")
 
+_IN_THE_HEADER = ("shapes", "device")
+"""Told by the header, or by ops that are there. All else is missing because no event shows it."""
+
 
 def not_recorded(trace: Trace) -> Iterator[Remark]:
-    """Nothing for what is no torch.profiler trace. Reads the args of a few ops, where the header says nothing."""
+    """Nothing for what is no torch.profiler trace. Of a slice, or a file that lost entries, what shows in events
+    cannot be told."""
+    lost = losses(trace)
+    why = lost.reason if lost else "this is a slice of a longer trace" if slice_of(trace) is not None else ""
+    none = "none in what could be read" if lost else "none in this slice"
+    for remark in _missing_from(trace):
+        if why and remark.kind not in _IN_THE_HEADER:
+            yield _missing(remark.kind, none, f"cannot be told: {why}")
+        else:
+            yield remark
+
+
+def _missing_from(trace: Trace) -> Iterator[Remark]:
+    """Reads the args of a few ops, where the header says nothing."""
     if trace.format != "kineto" or not len(trace):
         return
     ops = np.flatnonzero(trace.kind == Kind.OP)

@@ -21,6 +21,7 @@ from tui.analysis.patterns import scope as scopes
 from tui.analysis.patterns.facts import Across, Facts
 from tui.analysis.patterns.gaps import GapFinder, Gaps, Idle
 from tui.analysis.patterns.model import Answer, Finding, Pattern, Section, State, Threshold, Weight
+from tui.analysis.patterns.partial import of_a_slice, weighed
 from tui.analysis.patterns.regime import Regime, Verdict, verdict
 from tui.analysis.patterns.registry import registered
 from tui.analysis.patterns.scope import Scope
@@ -68,7 +69,8 @@ class Checker:
 
     @cached_property
     def whole(self) -> Scope:
-        return scopes.whole(self.trace)
+        """What is asked about unless told: all of it; of a slice the range that it is of."""
+        return scopes.default(self.trace)
 
     def view(self, scope: Scope) -> View:
         return View(self.facts, self.finder, scope)
@@ -98,16 +100,18 @@ class Checker:
 
 
 def _ask(pattern: Pattern, view: View) -> Finding:
-    answer = pattern.check(view)
+    answer = weighed(pattern, pattern.check(view), view.facts.losses)
+    if view.facts.sliced and answer.reason:
+        answer = replace(answer, reason=of_a_slice(answer.reason))
     if answer.state is State.FIRED:
         answer = replace(answer, events=_by_time(view.trace, answer.events))
     return Finding(pattern, answer, min(answer.at_stake / view.scope.length, 1.0))
 
 
 def _by_time(trace: Trace, rows: I64) -> I64:
-    """Each event once, by start, then row."""
-    rows = np.sort(rows)
-    rows = rows[np.append(True, rows[1:] != rows[:-1])]
+    """Each event once, by start, then row; none where a pattern fired by what only other ranks have."""
+    rows = np.sort(rows)  # `np.unique` would hash them first, at ten times the price
+    rows = rows[np.diff(rows, prepend=-1) != 0]
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 

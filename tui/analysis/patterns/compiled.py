@@ -121,6 +121,7 @@ def fxgraph_hash(view: View) -> Answer:
     "the scope. (Against eager it can only be compared with a second trace.)",
     thresholds=(limits.WRAPPER_SHARE,),
     weight=Weight.PROBLEM,
+    by_absence=True,
 )
 def compile_tax(view: View) -> Answer:
     if missing := view.missing_ops():

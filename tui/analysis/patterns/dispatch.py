@@ -91,6 +91,7 @@ def matmul_to_bmm(view: View) -> Answer:
     action="nothing: nn.Linear does this by itself",
     decided="aten::addmm, with no aten::add among its siblings (the next sibling only, where an annotation or a step "
     "is the parent).",
+    by_absence=True,
 )
 def addmm_fusion(view: View) -> Answer:
     if missing := view.missing_ops():

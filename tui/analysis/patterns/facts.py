@@ -17,9 +17,11 @@ from tui.analysis.collectives import Arrivals
 from tui.analysis.gpu_time import work_mask
 from tui.analysis.intervals import Intervals, union
 from tui.analysis.kernel_names import decode
+from tui.analysis.losses import Losses, losses
 from tui.analysis.patterns.ancestors import nearest, outermost, with_ancestors
 from tui.analysis.patterns.gpu_work import alike, gpu_work, launch_shapes, times_by_device
 from tui.analysis.patterns.tables import Rows, Steps, Work, rows_of
+from tui.analysis.slice_mark import slice_of
 from tui.trace.arrays import I32, I64, Bool
 from tui.trace.kinds import Kind
 from tui.trace.trace import Role, Trace
@@ -108,6 +110,16 @@ class Facts:
         flag = np.zeros(len(names), dtype=np.bool_)
         flag[chosen] = True
         return table.where(flag[table.name])
+
+    @cached_property
+    def sliced(self) -> bool:
+        """Whether this is a range of a longer trace."""
+        return slice_of(self.trace) is not None
+
+    @cached_property
+    def losses(self) -> Losses:
+        """What the file lost: nothing that is not here can then be told to be absent."""
+        return losses(self.trace)
 
     @cached_property
     def work(self) -> Work:

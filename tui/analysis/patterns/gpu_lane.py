@@ -54,6 +54,7 @@ def buffer_request(view: View) -> Answer:
     "recurs: idle-gap).",
     thresholds=(limits.ONE_OFF_RATIO, limits.ONE_OFF_MIN, limits.OTHERS),
     weight=Weight.ARTEFACT,
+    by_absence=True,
 )
 def one_off_gap(view: View) -> Answer:
     facts = view.facts

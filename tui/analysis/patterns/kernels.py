@@ -30,6 +30,7 @@ _READ = 12
     meaning="views rewrite shape and stride on the CPU; no data moves and no kernel runs",
     action="nothing: cheap, but not free; compiled code does without them",
     decided="View operators (aten::t, view, transpose, as_strided …) beneath which no GPU work was launched.",
+    by_absence=True,
 )
 def metadata_op(view: View) -> Answer:
     if missing := view.missing_ops():

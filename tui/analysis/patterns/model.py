@@ -97,6 +97,7 @@ class Pattern:
     weight: Weight = Weight.NOTICE
     code: str = ""  # a line to paste, where one fits
     of_all: bool = False  # of several ranks, what it sees is said of all of them, whichever is asked
+    by_absence: bool = False  # it fires because of what is not there: of a file that lost entries this proves nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from tui.analysis.collectives import Arrivals
+from tui.analysis.intervals import Intervals
 from tui.analysis.patterns import thresholds as limits
 from tui.analysis.patterns.facts import Across
 from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_tell, fired
 from tui.analysis.patterns.registry import pattern
 from tui.analysis.patterns.view import NO_GPU, View, percent, several, us
+from tui.trace.arrays import Bool
 from tui.trace.kinds import Kind
 
 
@@ -22,6 +27,7 @@ from tui.trace.kinds import Kind
     decided="For each device, the union of collectives minus the union of kernels and fills, in the steps' span.",
     thresholds=(limits.EXPOSED_SHARE,),
     weight=Weight.PROBLEM,
+    by_absence=True,
 )
 def exposed_comm(view: View) -> Answer:
     facts = view.facts
@@ -35,10 +41,7 @@ def exposed_comm(view: View) -> Answer:
     if not view.length:
         return cannot_tell("the program did nothing in this range")
     t0, t1 = view.window
-    exposed = {
-        device: facts.collective_time[device].clip(t0, t1) - facts.kernel_time[device].clip(t0, t1)
-        for device in facts.devices
-    }
+    exposed = exposed_times(view)
     time = sum(one.total for one in exposed.values()) // len(facts.devices)
     share = time / view.length
     if share < limits.EXPOSED_SHARE.value:
@@ -52,28 +55,46 @@ def exposed_comm(view: View) -> Answer:
         alone[mine] = times.before(rows.end[mine]) - times.before(rows.start[mine])
     whole = sum(one.within(t0, t1) for one in facts.collective_time.values()) // len(facts.devices)
     return fired(
-        f"{us(time)} of {us(whole)} in collectives is exposed: {percent(share)} of the time{_of_it_waiting(view)}",
+        f"{us(time)} of {us(whole)} in collectives is exposed: {percent(share)} of {view.base}{_of_it_waiting(view)}",
         np.sort(rows.row[alone > 0]),
         time,
     )
 
 
-def _of_it_waiting(view: View) -> str:
-    """How much of the exposed time is waiting for other ranks, where they are known: overlap would not win that."""
-    across = view.facts.across
-    if across is None:
-        return ""
+def exposed_times(view: View) -> dict[int, Intervals]:
+    """device -> when a collective ran in the window and nothing was computed beside it."""
     t0, t1 = view.window
     facts = view.facts
-    computing = [facts.kernel_time[device] for device in facts.devices]
-    waiting = across.arrivals.waiting(across.place).clip(t0, t1)
-    for times in computing:
-        waiting = waiting - times
-    return f", {us(waiting.total)} of it waiting for the last rank"
+    return {
+        device: facts.collective_time[device].clip(t0, t1) - facts.kernel_time[device].clip(t0, t1)
+        for device in facts.devices
+    }
+
+
+def exposed_waiting(view: View) -> int:
+    """ns of the window in which this rank waited for the last one and computed nothing, where the others are known:
+    no overlap would win that."""
+    across = view.facts.across
+    if across is None:
+        return 0
+    facts = view.facts
+    waiting = across.arrivals.waiting(across.place).clip(*view.window)
+    for device in facts.devices:
+        waiting = waiting - facts.kernel_time[device]
+    return waiting.total
+
+
+def _of_it_waiting(view: View) -> str:
+    if view.facts.across is None:
+        return ""
+    return f", {us(exposed_waiting(view))} of it waiting for the last rank"
+
+
+STRAGGLER = "straggler"
 
 
 @pattern(
-    "straggler",
+    STRAGGLER,
     Section.BEYOND,
     "One rank arrives late",
     meaning="a collective ends for all when the last rank has come: all others wait for it",
@@ -131,27 +152,62 @@ def _straggler_across(view: View, across: Across) -> Answer:
     inside = view.touches(met.first_start, met.last_start)
     wide = inside & (met.spread >= limits.STRAGGLER_MIN.value)
     waited = [met.waiting(place, wide).within(*view.window) for place in range(len(met.ranks))]
-    lost = sum(waited) // len(waited)
+    came = int(met.present[wide].any(axis=0).sum())  # a rank whose file was cut waits for nobody
+    lost = sum(waited) // max(came, 1)
     share = lost / view.length
     if share < limits.STRAGGLER_SHARE.value:
         longest = us(int(met.spread[inside].max())) if inside.any() else "nothing"
         return absent(f"ranks wait {us(lost)} for the last one in the mean, {percent(share)}; {longest} at most")
-    causes = np.bincount(met.last[wide], weights=met.waits[wide].sum(axis=1), minlength=len(waited))
-    worst = int(causes.argmax())
-    last = wide & (met.last == worst)
-    of_waiting = causes[worst] / causes.sum()
-    who = met.ranks.all[worst].label
-    often = f"comes last to {int(last.sum()):,} of {several(int(wide.sum()), 'collective')}"
-    late = f"{us(float(np.median(met.late_by[last])))} after the others"
-    waits = f"ranks wait {us(lost)} in the mean, {percent(share)}"
-    seen = f"{who} {often}, {late}: {waits}"
-    if of_waiting < limits.STRAGGLER_OF_WAITING.value:
-        seen = f"no one rank: most often {who} {often}; {waits}"
+    late = _latest(met, wide)
+    who = met.ranks.all[late.place].label
+    if late.alone:
+        seen = f"{who} comes last to {late.often}, {us(late.median)} after the others"
+    else:
+        seen = f"no one rank: most often {who} comes last to {late.often}"
     events = met.events(wide, across.place)
-    for pause in met.pauses[:1]:
+    for pause in met.pauses[:1]:  # where to look comes before what it costs
         whose = met.ranks.all[pause.rank].label
         seen += f"; {whose} alone stands still {us(pause.longer)} before {pause.operator}, in {pause.times} of "
         seen += several(pause.of, "step")
         if pause.rank == across.place:
             events = np.append(events, view.cut(view.facts.rows(np.array([pause.event]))).row)
-    return fired(seen, events, min(lost, view.scope.length))
+    return fired(f"{seen}; ranks wait {us(lost)} in the mean", events, min(lost, view.scope.length))
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """`place`: the rank that most of the waiting is for; `alone`: at least half of it. `often`: "21 of 21
+    collectives", those to which it came last. `median`: ns by which it then came after the one before it."""
+
+    place: int
+    alone: bool
+    often: str
+    median: float
+
+
+def _latest(met: Arrivals, wide: Bool) -> _Latest:
+    """Of these collectives, of which there are some."""
+    causes = np.bincount(met.last[wide], weights=met.waits[wide].sum(axis=1), minlength=len(met.ranks))
+    worst = int(causes.argmax())
+    last = wide & (met.last == worst)
+    often = f"{int(last.sum()):,} of {several(int(wide.sum()), 'collective')}"
+    alone = bool(causes[worst] >= limits.STRAGGLER_OF_WAITING.value * causes.sum())
+    return _Latest(worst, alone, often, float(np.median(met.late_by[last])))
+
+
+def late_rank(view: View) -> str:
+    """Whom the ranks wait for and where to look, as advice in a line; "" where the other ranks are not known, or
+    nobody comes late."""
+    across = view.facts.across
+    if across is None or not len(across.arrivals):
+        return ""
+    met = across.arrivals
+    wide = view.touches(met.first_start, met.last_start) & (met.spread >= limits.STRAGGLER_MIN.value)
+    if not wide.any():
+        return ""
+    late = _latest(met, wide)
+    who = met.ranks.all[late.place].label
+    if not late.alone:
+        return f"ranks are late in turn, most often {who}, to {late.often}: look at what they do before"
+    mine = "this rank" if late.place == across.place else who
+    return f"{mine} is late to {late.often}: look at what it does before them"

@@ -9,7 +9,9 @@ from typing import ClassVar
 
 from tui.analysis.patterns import thresholds as limits
 from tui.analysis.patterns.gaps import Idle
-from tui.analysis.patterns.model import Finding
+from tui.analysis.patterns.model import Finding, Pattern
+from tui.analysis.patterns.partial import OF_WHAT_WAS_READ, of_a_slice, proves_little, why
+from tui.analysis.patterns.ranks import STRAGGLER, exposed_times, exposed_waiting, late_rank
 from tui.analysis.patterns.view import View, percent
 
 
@@ -61,12 +63,7 @@ def measure(view: View) -> Shares:
     idle: dict[Idle, float] = {
         reason: time / whole for reason, time in view.gaps.by_reason().items() if reason is not Idle.PROFILER
     }
-    t0, t1 = view.window
-    exposed = 0
-    for device in facts.devices:
-        collective = facts.collective_time[device]
-        if len(collective):
-            exposed += (collective.clip(t0, t1) - facts.kernel_time[device].clip(t0, t1)).total
+    exposed = sum(times.total for times in exposed_times(view).values())
     return Shares(view.busy, view.share_on(facts.kernel_time), exposed / whole, idle)
 
 
@@ -106,16 +103,33 @@ def verdict(view: View, findings: Sequence[Finding] = ()) -> Verdict:
     """The regime of a scope. `findings` (of the same scope), where there are any, make the advice specific: to
     recompile less, say, where that is what keeps the CPU."""
     if missing := view.missing_window():
-        return Verdict(Regime.UNKNOWN, None, missing)
+        if lost := view.facts.losses:
+            missing = f"cannot be told: {why(missing, lost)}"
+        return Verdict(Regime.UNKNOWN, None, of_a_slice(missing) if view.facts.sliced else missing)
     shares = measure(view)
     regime = _regime(shares)
+    lost = view.facts.losses
+    if lost and regime is not Regime.COMPUTE and proves_little(lost):  # what is missing cannot make a GPU less busy
+        return Verdict(Regime.UNKNOWN, shares.busy, f"cannot be told: {lost.reason}; this is {OF_WHAT_WAS_READ}")
+    first = _first(view, regime, shares, findings)
+    return Verdict(regime, shares.busy, f"{first} ({OF_WHAT_WAS_READ}: {lost.counted})" if lost else first)
+
+
+def _first(view: View, regime: Regime, shares: Shares, findings: Sequence[Finding]) -> str:
+    """The one thing to do first."""
+    if regime is Regime.COMMUNICATION and (late := _waits_for(view)):
+        return f"first: {late}"
     first = _FIRST.get(regime)
     specific = _specific(findings, limits.ADVICE_IDLE.value if first is None else limits.BOUND_SHARE.value)
     if regime in (Regime.OVERHEAD, Regime.MIXED) and specific:
-        first = f"first: {specific}"
-    elif first is None:
-        first = _in_a_mix(shares)
-    return Verdict(regime, shares.busy, first)
+        return f"first: {late_rank(view) or specific.action if specific.id == STRAGGLER else specific.action}"
+    return _in_a_mix(shares) if first is None else first
+
+
+def _waits_for(view: View) -> str:
+    """Whom to look at, where most of the exposed communication is waiting for a late rank: no overlap wins that."""
+    exposed = sum(times.total for times in exposed_times(view).values())
+    return late_rank(view) if exposed_waiting(view) > limits.WAITING_OF_EXPOSED.value * exposed else ""
 
 
 def _regime(shares: Shares) -> Regime:
@@ -132,10 +146,10 @@ _GENERAL = ("overhead-bound", "idle-gap")
 """They say that the GPU waits; any other problem says for what."""
 
 
-def _specific(findings: Sequence[Finding], least: float) -> str:
-    """What the worst problem that has a cause of its own asks for, "" where none has so much at stake."""
+def _specific(findings: Sequence[Finding], least: float) -> Pattern | None:
+    """The worst problem that has a cause of its own, None where none has so much at stake."""
     problems = [found for found in findings if found.is_problem and found.id not in _GENERAL and found.share >= least]
-    return max(problems, key=lambda found: found.share).pattern.action if problems else ""
+    return max(problems, key=lambda found: found.share).pattern if problems else None
 
 
 def _in_a_mix(shares: Shares) -> str:

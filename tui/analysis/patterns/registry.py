@@ -24,13 +24,16 @@ def pattern(
     weight: Weight = Weight.NOTICE,
     code: str = "",
     of_all: bool = False,
+    by_absence: bool = False,
 ) -> Callable[[Check], Check]:
     """Register a check under its id. Raises ValueError for one that is taken."""
 
     def register(check: Check) -> Check:
         if id in _ALL:
             raise ValueError(f"two patterns called {id}")
-        _ALL[id] = Pattern(id, section, title, meaning, action, decided, check, thresholds, weight, code, of_all)
+        _ALL[id] = Pattern(
+            id, section, title, meaning, action, decided, check, thresholds, weight, code, of_all, by_absence
+        )
         return check
 
     return register

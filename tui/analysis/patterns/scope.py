@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tui.analysis.slice_mark import slice_of
 from tui.trace.trace import Step, Trace
 
 
@@ -25,6 +26,17 @@ class Scope:
 def whole(trace: Trace) -> Scope:
     first, last = trace.span
     return Scope(first, max(last, first + 1), "whole trace", whole=True)
+
+
+def default(trace: Trace) -> Scope:
+    """All of it. Of a slice the range that was asked for: around it lies only what that is linked to, and a step that
+    was emptied but for this looks like one in which the GPU was idle."""
+    mine = slice_of(trace)
+    everything = whole(trace)
+    if mine is None or mine.times is None:
+        return everything
+    t0, t1 = max(mine.times[0], everything.t0), min(mine.times[1], everything.t1)
+    return Scope(t0, t1, "range of the slice") if t1 > t0 else everything
 
 
 def time_range(t0: int, t1: int) -> Scope:

@@ -24,6 +24,7 @@ from tui.trace.arrays import Bool
     "sync; not input, communication or the profiler.",
     thresholds=(limits.GPU_BUSY_LOW, limits.OVERHEAD_OF_IDLE),
     weight=Weight.PROBLEM,
+    by_absence=True,
 )
 def overhead_bound(view: View) -> Answer:
     if missing := view.missing_window() or ("" if view.facts.recorded_threads else "no CPU thread was recorded"):

@@ -82,10 +82,16 @@ STRAGGLER_SHARE = _t(
     "waiting for the last rank", 0.10, "share", "ranks never arrive together; a tenth of the time is too much"
 )
 STRAGGLER_MIN = _t("spread of starts", 100 * _US, "ns", "clocks of several GPUs agree to some tens of µs")
+WAITING_OF_EXPOSED = _t(
+    "waiting in exposed communication", 0.50, "share", "above half, the late rank is more to win than all overlap"
+)
 STRAGGLER_OF_WAITING = _t(
     "waiting that is for one rank", 0.50, "share", "below half, another one is late as often: no one rank is to blame"
 )
 WRAPPER_SHARE = _t(
     "wrappers' share of the steps", 0.20, "share", "a fifth of the CPU's time goes into guards and wrappers"
+)
+LOST_SHARE = _t(
+    "entries that were lost", 0.01, "share", "so few, if they are counted, cannot make a busy GPU look idle"
 )
 ADVICE_IDLE = _t("idle worth a word", 0.15, "share", "what the verdict names first must win back at least that")

@@ -110,6 +110,11 @@ class View:
     def length(self) -> int:
         return self.window[1] - self.window[0]
 
+    @property
+    def base(self) -> str:
+        """What shares of the window are shares of, in words; a finding's own share is of the whole scope."""
+        return "the steps" if len(self.steps) else "the time the program worked"
+
     @cached_property
     def gaps(self) -> Gaps:
         return self.finder.gaps.within(*self.window)

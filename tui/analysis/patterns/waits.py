@@ -38,6 +38,7 @@ OPTIMIZER = r"Optimizer\.step#"
     decided="A call that waits for a stream, device or event, or a device-to-host copy that blocks, inside a step. "
     "Time at stake: how long the GPU then was idle, without input and the profiler's own work.",
     weight=Weight.PROBLEM,
+    by_absence=True,
 )
 def sync_in_step(view: View) -> Answer:
     facts = view.facts
@@ -167,6 +168,7 @@ def _bandwidth(size: I64, copies: Rows) -> float | None:
     "the first op of a step, if that takes longer than the limit.",
     thresholds=(limits.INPUT_SHARE, limits.INPUT_UNNAMED),
     weight=Weight.PROBLEM,
+    by_absence=True,
 )
 def input_starved(view: View) -> Answer:
     facts = view.facts
@@ -200,6 +202,7 @@ def input_starved(view: View) -> Answer:
     "noticeable share.",
     thresholds=(limits.IDLE_MIN, limits.IDLE_SHARE, limits.IDLE_TIMES, limits.IDLE_STEPS),
     weight=Weight.PROBLEM,
+    by_absence=True,
 )
 def idle_gap(view: View) -> Answer:
     if missing := view.missing_window():

@@ -13,6 +13,8 @@ from typing import IO, Any
 import numpy as np
 import orjson
 
+from tui.analysis.doctor.reading import lost_of
+from tui.analysis.slice_mark import KEY, marked
 from tui.analysis.slicing.choice import chosen
 from tui.analysis.slicing.survey import Tell, chunks, one_text, surveyed
 from tui.trace.arrays import Bool
@@ -23,9 +25,6 @@ from tui.trace.scan import scan
 from tui.trace.trace import Trace
 
 ENDINGS = (".json", ".json.gz")
-MARK = "torchprof_tui_slice"
-"""The key that a slice carries: which range of which clock it is."""
-
 _LEVEL = 6
 
 
@@ -69,7 +68,7 @@ def write_slice(trace: Trace, t0: int, t1: int, out: Path, tell: Tell | None = N
     kept[survey.metadata] = True
     kept[survey.flows.kept(events, t0, t1)] = True
     with _atomically(out) as file:
-        lost = _write(trace, kept, {"range_ns": [t0, t1], "entries_of": trace.counts.events}, file)
+        lost = _write(trace, kept, marked(trace, t0, t1, lost_of(trace)), file)
     inside = trace.start[events]
     return Sliced(
         path=out,
@@ -119,7 +118,7 @@ def _atomically(out: Path) -> Iterator[IO[bytes]]:
 def _write(trace: Trace, kept: Bool, about: dict[str, Any], file: IO[bytes]) -> tuple[str, ...]:
     """The keys that are left out."""
     file.write(b"{\n")
-    for key, value in {**trace.header, MARK: about}.items():
+    for key, value in {**trace.header, KEY: about}.items():
         if key != "traceEvents":  # a second one, that was no list
             file.write(b"  %b: %b,\n" % (orjson.dumps(key), orjson.dumps(value)))
     lost = list(trace.large.left_out) if trace.large is not None else []

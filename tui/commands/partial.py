@@ -1,0 +1,55 @@
+"""What a command without a screen says of a trace of which a part could not be read: a line on stderr, and a field."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tui.trace.raw import Problem
+    from tui.trace.trace import Trace
+
+_LISTED = 4
+"""Ranks that are named; of more their number is told."""
+
+
+def partial_of(trace: Trace) -> list[dict[str, Any]]:
+    """`partial` of a JSON document: what was lost, as `problems` of `info` has it; [] where all could be read."""
+    return [{"kind": each.kind, "count": each.count, "example": each.example} for each in _lost(trace)]
+
+
+def tell_partial(trace: Trace) -> bool:
+    """Say on stderr, in a line, what was lost; whether anything was."""
+    said = _said(trace)
+    if said:
+        from tui.widgets.names import clean  # which loads a screen's library: only who needs it waits for that
+
+        print(f"torchprof-tui: {clean(trace.label)} is partial: {said}; see `info`", file=sys.stderr)
+    return bool(said)
+
+
+def _said(trace: Trace) -> str:
+    """Of several ranks which; those that could not be opened at all have lines of their own."""
+    if trace.ranks is None:
+        return ", ".join(_words(each) for each in _lost(trace))
+    said = [f"{rank.label}: {words}" for rank in trace.ranks.all if (words := _said(rank.trace))]
+    more = f"; and {len(said) - _LISTED} more ranks" if len(said) > _LISTED else ""
+    return "; ".join(said[:_LISTED]) + more
+
+
+def _lost(trace: Trace) -> list[Problem]:
+    from tui.analysis.doctor.reading import lost_of
+
+    return lost_of(trace)
+
+
+def _words(lost: Problem) -> str:
+    from tui.trace import problems
+
+    match lost.kind:
+        case problems.UNREADABLE_ENTRY:
+            return f"{lost.count:,} {'entry' if lost.count == 1 else 'entries'} unreadable"
+        case problems.CUT_SHORT | problems.DAMAGED_COMPRESSION:
+            return lost.kind  # how often it was noticed says nothing
+        case _:
+            return f"{lost.kind} ×{lost.count:,}" if lost.count > 1 else lost.kind
