@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tui.analysis.kernel_names import KernelClass, decode
@@ -552,6 +552,8 @@ pieces = st.sampled_from(
 
 
 @given(st.one_of(st.text(max_size=80), st.lists(pieces, max_size=14).map("".join)))
+@example("_Z9223372036854775787")
+@example("_ZN" + "9" * 5000 + "x")
 def test_no_text_makes_it_stumble(name: str) -> None:
     found = decode(name)
     assert found.name == name

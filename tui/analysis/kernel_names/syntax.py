@@ -164,6 +164,8 @@ _SOURCE_NAME = re.compile(r"(?<![\dSTF])(?<!L[bhijlmstxy])(\d+)(?=[A-Za-z_])")
 
 
 _LENGTH = re.compile(r"\d+")
+_LONGEST_LENGTH = 9
+"""Digits: no name is so long, and of thousands of them Python makes no integer."""
 
 
 def mangled(text: str) -> Name:
@@ -172,7 +174,7 @@ def mangled(text: str) -> Name:
     path = []
     place = 3 if text.startswith("_ZN") else 2
     while match := _LENGTH.match(text, place):
-        end = match.end() + int(match.group())
+        end = _end_of(text, match.end(), match.group())
         path.append(text[match.end() : end].replace("_GLOBAL__N_1", "{anonymous}"))
         place = end
     return Name(tuple(path or found[:1]), (), tuple(found))
@@ -183,9 +185,14 @@ def identifiers_of(text: str) -> list[str]:
     found = []
     place = 2
     while match := _SOURCE_NAME.search(text, place):
-        place = match.end() + int(match.group(1))
+        place = _end_of(text, match.end(), match.group(1))
         found.append(text[match.end() : place])
     return found
+
+
+def _end_of(text: str, begin: int, length: str) -> int:
+    """Where an identifier of so many characters ends: with the text, if that is all digits and no length."""
+    return min(begin + int(length[:_LONGEST_LENGTH]), len(text))
 
 
 def _parameters(text: str) -> int:
