@@ -26,7 +26,7 @@ from tui.screens.start import StartScreen
 from tui.trace.child import LoadError
 from tui.trace.loader import load_place
 from tui.trace.opening import Opening
-from tui.trace.problems import CUT_SHORT
+from tui.trace.problems import CUT_CONNECTION
 from tui.trace.source import FolderError, TraceError, open_source
 
 pytestmark = [
@@ -190,9 +190,10 @@ def test_a_connection_that_is_cut_shows_what_arrived(server: sshd.Sshd, ending: 
     loaded = load_place(f"cut:{file}")
     trace = loaded.trace
     assert 500 < trace.counts.drawn < EVENTS * 0.9
-    cut = next(problem for problem in trace.problems if problem.kind == CUT_SHORT)
+    cut = next(problem for problem in trace.problems if problem.kind == CUT_CONNECTION)
     assert "the connection to cut ended early: " in cut.example
     assert f" of {file.stat().st_size:,} bytes arrived" in cut.example
+    assert [problem.count for problem in trace.problems] == [1]  # not once more from within the text
     assert trace.names[trace.name[0]] == "op 0"
     loaded.place.close()
     assert list(cache_home.iterdir()) == []  # another time all of it may come

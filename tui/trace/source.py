@@ -20,7 +20,7 @@ from typing import Protocol
 
 from tui.trace.inflate import INFLATERS, MAGIC_BYTES, DamagedError, Inflater, compression
 from tui.trace.packed import Packed
-from tui.trace.problems import CUT_SHORT, DAMAGED_COMPRESSION, Tally
+from tui.trace.problems import CUT_CONNECTION, CUT_SHORT, DAMAGED_COMPRESSION, Tally
 from tui.trace.rank_runs import runs_in
 from tui.trace.raw import Problem
 from tui.trace.remote import Listed, is_url, remote
@@ -190,7 +190,7 @@ class Source:
             block = self._some(size)
         if self._cut:
             of = f" of {self.total:,}" if self.total else ""
-            self._tally.add(CUT_SHORT, f"{self._cut} ({self.consumed:,}{of} bytes arrived)")
+            self._tally.add(CUT_CONNECTION, f"{self.consumed:,}{of} bytes arrived; {self._cut}")
 
     def _inflated(self) -> Iterator[bytes]:
         """All members, streams or frames, one after the other."""

@@ -17,6 +17,10 @@ _LOST = {
         "the file ends before its text does; what came before the cut is here",
         "a killed job, a full disk or a broken copy: export or copy it again if the end matters",
     ),
+    problems.CUT_CONNECTION: (
+        "the connection ended before the trace did; what had arrived by then is here",
+        "open it again: what has not changed and was read whole is not sent again",
+    ),
     problems.DAMAGED_COMPRESSION: (
         "the packed data is wrong from somewhere on; what came before is here",
         "copy it again; packed files have no redundancy to mend them by",
@@ -88,6 +92,13 @@ def lost_in_a_line(trace: Trace) -> str:
     lost = [remark for remark in found_while_reading(trace) if remark.section is Section.LOST]
     if not lost:
         return ""
-    words = ", ".join(f"{remark.kind}{f' ×{remark.count:,}' if remark.count > 1 else ''}" for remark in lost[:2])
+    words = ", ".join(map(_briefly, lost[:2]))
     what = "file" if trace.ranks is None else "run"
     return f"not all of this {what} could be read: {words}{', …' if len(lost) > 2 else ''} · ! says more"
+
+
+def _briefly(remark: Remark) -> str:
+    """Its kind, how often, and of a connection how much arrived."""
+    if remark.kind == problems.CUT_CONNECTION and remark.count == 1:
+        return f"{remark.kind}, {remark.example.partition(';')[0]}"
+    return f"{remark.kind}{f' ×{remark.count:,}' if remark.count > 1 else ''}"
