@@ -156,7 +156,9 @@ def test_every_problem_and_every_reason_has_words() -> None:
     """Whoever adds one says what it means."""
     source = Path(__file__).resolve().parents[2] / "tui/trace"
     constants = {value for name, value in vars(problems).items() if name.isupper() and isinstance(value, str)}
-    assert constants - {problems.NOT_AN_OBJECT, problems.TOO_MANY_LANES} == (_LOST.keys() | _REPAIRED.keys()) & constants
+    assert (
+        constants - {problems.NOT_AN_OBJECT, problems.TOO_MANY_LANES} == (_LOST.keys() | _REPAIRED.keys()) & constants
+    )
     text = (source / "phases.py").read_text() + (source / "assemble.py").read_text()
     assert all(f'"{reason}"' in text for reason in _NOT_DRAWN)
 

@@ -306,7 +306,7 @@ async def test_a_rank_whose_connection_is_cut_is_shown_as_far_as_it_came(server:
     cut = next(problem for problem in trace.problems if problem.kind == CUT_CONNECTION)
     assert re.fullmatch(r"rank 1: [0-9,]+ of [0-9,]+ bytes arrived; the connection to cut ended early: .+", cut.example)
     assert cut.count == 1
-    assert "cut short" not in {problem.kind for problem in trace.problems}  # the text ends inside an entry: the same cut
+    assert "cut short" not in {problem.kind for problem in trace.problems}  # of the same cut
     assert usage()[0] == 1  # what was cut may come whole another time
 
 

@@ -120,7 +120,9 @@ def _facts(answer: dict[str, Any]) -> Table:
 def _ranks(answer: dict[str, Any], most: int | None) -> Rows:
     """A line a rank: how much it recorded, how busy its GPUs were, and how far its clock is to be trusted."""
     numbers = [(name, "right") for name in ("events", "steps", "begins", "length", "GPU busy")]
-    columns = [("rank", "right"), ("file", "left"), *numbers, ("clock", "left")]
+    cut = any(rank["partial"] for rank in answer["ranks"])
+    columns = [("rank", "right"), *([("", "left")] if cut else []), ("file", "left"), *numbers, ("clock", "left")]
+    measured = any(rank["error_ns"] is not None for rank in answer["ranks"])
     table = Rows(f"Ranks ({len(answer['ranks'])})", *columns, most=most)
     for rank in answer["ranks"]:
         number, duration = rank["rank"], rank["duration_ns"]
@@ -128,9 +130,12 @@ def _ranks(answer: dict[str, Any], most: int | None) -> Rows:
         share = f"{sum(busy) / (len(busy) * duration):.1%}" if busy and duration else "–"
         error = rank["error_ns"]
         by = rank["aligned_collectives"]
-        within = "" if error is None else f", ±{format_duration(error)} by {by} collectives"
+        within = f", ±{format_duration(error)} by {by} collectives" if error is not None else ""
+        if error is None and measured:
+            within = ", no collective to measure it by"
         table.add(
             str(number),
+            *(["cut" if rank["partial"] else ""] if cut else []),
             clean(rank["file"].rpartition("/")[2]),
             f"{rank['drawn']:,}",
             str(sum(step["rank"] == number for step in answer["steps"])),

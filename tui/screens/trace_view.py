@@ -9,7 +9,7 @@ from tui.screens.explorer_layout import Layout, layout, lines_of_lanes
 from tui.screens.walk import Walk
 from tui.trace.kinds import Kind
 from tui.trace.trace import Trace
-from tui.widgets.gutter import Gutter
+from tui.widgets.gutter import BETWEEN_NOTES, Gutter
 from tui.widgets.names import Names
 from tui.widgets.overview import Overview
 from tui.widgets.ruler import Ruler
@@ -26,9 +26,8 @@ class TraceView:
         trace = walk.trace
         self._walk = walk
         worked = list(busy.values())
-        shares = {lane: format_share(share) for lane, share in busy_of_ranks(trace, busy).items()}
         self.timeline = Timeline(trace, Names(trace.names), id="timeline")
-        self.gutter = Gutter(trace, shares, id="gutter")
+        self.gutter = Gutter(trace, rank_notes(trace, busy), id="gutter")
         self.title = Title(trace, worked, id="title")
         shown, kind = (worked[:MOST_DEVICES], Kind.KERNEL) if worked else ([first_lane_time(trace)], Kind.OP)
         self.overview = Overview(trace.steps, shown, kind, id="overview")
@@ -60,6 +59,17 @@ class TraceView:
         self.ruler.show(walk.viewport, self._left, walk.cursor(), marked)
         self.overview.show(walk.viewport, self._left)
         self.title.show(walk.viewport)
+
+
+def rank_notes(trace: Trace, busy: dict[int, Intervals]) -> dict[int, str]:
+    """By the line of each rank: that it was cut, and how busy its GPUs were."""
+    shares = busy_of_ranks(trace, busy)
+    notes: dict[int, list[str]] = {}
+    for rank in trace.ranks.all if trace.ranks is not None else ():
+        notes[rank.own_lane] = ["cut"] if rank.partial else []
+        if rank.own_lane in shares:
+            notes[rank.own_lane].append(format_share(shares[rank.own_lane]))
+    return {lane: BETWEEN_NOTES.join(said) for lane, said in notes.items() if said}
 
 
 def first_lane_time(trace: Trace) -> Intervals:

@@ -145,8 +145,10 @@ class Document:
         where = f"at byte {window.offset}: {excerpt(window.text[window.at : window.at + 400])}"
         if not self._lists:
             if window.ended and _CUT_KEY.fullmatch(window.text, window.at):
-                raise TraceError(f"{self._name}: cut short after {window.base + len(window.text):,} bytes of text, "
-                                 "before its first event")
+                raise TraceError(
+                    f"{self._name}: cut short after {window.base + len(window.text):,} bytes of text, "
+                    "before its first event"
+                )
             if window.at <= 16 and not _EVENTS.search(window.text):
                 raise self.refused(described(window.text))
             self._tally.add(UNREADABLE_HEADER, where)
