@@ -55,6 +55,7 @@ def load(specs: Sequence[str], cache: bool, listing: bool = False) -> Loaded:
     finally:
         told.clear()
     _tell_lost(loaded.trace)
+    _tell_unrelated(loaded.trace)
     if not loaded.cached:
         kept.prune()
     return loaded
@@ -73,6 +74,15 @@ def _tell_lost(trace: Trace) -> None:
 
     for lost in trace.ranks.lost if trace.ranks is not None else ():
         print(f"torchprof-tui: left out, {clean(str(lost))}", file=sys.stderr)
+
+
+def _tell_unrelated(trace: Trace) -> None:
+    from tui.trace.problems import UNRELATED
+    from tui.widgets.names import clean
+
+    for problem in trace.problems if trace.ranks is not None else ():
+        if problem.kind == UNRELATED:
+            print(f"torchprof-tui: {problem.kind} {clean(problem.example)}", file=sys.stderr)
 
 
 def _watched(meant: Named, told: Report, cache: bool) -> Loaded:

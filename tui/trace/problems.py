@@ -20,6 +20,7 @@ ROUNDED_TIME = "rounded time"  # a ts whose digits could not be matched to its e
 TOO_MANY_CATEGORIES = "too many categories"  # beyond 65,535 distinct ones an entry's category is ""
 TOO_MANY_LANES = "lanes put together"  # beyond 10,000 lanes the others share lines: `crowd.py`
 
+UNRELATED = "ranks of different runs?"  # opened together, and nothing joins them: `strangers.py`
 LOST_RANK = "rank not opened"  # of several ranks one that is missing, or no trace; the others are there
 
 REPAIRED_BACKSLASH = "repaired: backslash"  # Windows paths written without escaping
