@@ -161,7 +161,10 @@ def test_files_that_cannot_be_read(server: sshd.Sshd) -> None:
 @pytest.mark.parametrize(
     ("host", "said"),
     [
-        ("nokey", "nokey let nobody in (it takes: publickey), and there is no terminal to ask on"),
+        (
+            "nokey",
+            "nokey let nobody in (it takes: publickey), and nothing could be asked, which takes a terminal and one",
+        ),
         ("unknown", "the host key of unknown is not known yet; ssh unknown in a terminal asks about it"),
         ("changed", "the host key of changed is not the one that ssh knows; ssh changed tells more"),
         ("silent", "silent does not answer: the connection timed out"),
@@ -268,11 +271,13 @@ def test_what_ssh_asks_is_asked_before_the_screen_is_drawn(server: sshd.Sshd) ->
 
 @pytest.fixture
 def folder(server: sshd.Sshd) -> Path:
-    """Three traces, and what is none."""
+    """Three traces, and what is none: a profiler's table beside one among it."""
     folder = server.home / "runs of today"
     if not folder.exists():
         (folder / "step 2").mkdir(parents=True)
-        for age, name in enumerate(("new.json", "step 2/it's.json.gz", "old.json.zst", "notes.txt", "a\nb.json")):
+        for age, name in enumerate(
+            ("new.json", "step 2/it's.json.gz", "old.json.zst", "notes.txt", "a\nb.json", "new.key_averages.json")
+        ):
             (folder / name).write_bytes(PACK[".json.gz"](TEXT[:300_000]) if name.endswith("gz") else b"[]" * (age + 1))
             os.utime(folder / name, (1_700_000_000 - 1000 * age, 1_700_000_000 - 1000 * age))
     return folder
