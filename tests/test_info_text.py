@@ -91,9 +91,8 @@ def test_what_is_cut_before_its_first_event(tmp_path: Path, capsys: pytest.Captu
     text = json.dumps({"schemaVersion": 1, "traceEvents": [cpu(f"op {k}", k, 1) for k in range(2000)]}).encode()
     packed = tmp_path / "cut.json.gz"
     packed.write_bytes(gzip.compress(text)[:60])
-    assert refused(capsys, "info", packed) == (
-        f"torchprof-tui: {packed}: cut short before its first event: the gzip data stops at byte 60, before its end mark\n"
-    )
+    said = f"{packed}: cut short before its first event: the gzip data stops at byte 60, before its end mark"
+    assert refused(capsys, "info", packed) == f"torchprof-tui: {said}\n"
     plain = tmp_path / "cut.json"
     plain.write_bytes(b'{ "sche')
     assert "cut short after 7 bytes of text, before its first event" in refused(capsys, "info", plain)

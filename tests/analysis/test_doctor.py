@@ -209,9 +209,8 @@ def test_against_the_entries_of_real_traces(name: str) -> None:
 def test_an_example_says_its_rank(tmp_path: Path) -> None:
     run = late_rank(2)
     run.more[1] = [kernel("lost", 50, 5)]
-    found = next(
-        each for each in examined(merged(run.write(tmp_path))).remarks if each.kind == "GPU work without launch"
-    )
+    remarks = examined(merged(run.write(tmp_path))).remarks
+    found = next(each for each in remarks if each.kind == "GPU work without launch")
     assert found.example.startswith("rank 1: lost at ")
 
 

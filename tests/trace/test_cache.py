@@ -55,13 +55,18 @@ def test_a_draft_that_is_not_published_leaves_nothing(trace: Path, home: Path) -
     assert not cache.find(str(trace)).ready
 
 
-@pytest.mark.parametrize("change", ["size", "mtime", "path"])
+@pytest.mark.parametrize("change", ["size", "mtime", "content", "path"])
 def test_another_file_is_not_taken_for_it(trace: Path, change: str) -> None:
     fill(trace).close()
     status = trace.stat()
     if change == "size":
         trace.write_text("[ ]")
         os.utime(trace, ns=(status.st_atime_ns, status.st_mtime_ns))
+    elif change == "content":
+        text = trace.read_bytes()
+        trace.write_bytes(text[:-1] + b" ")
+        while trace.stat().st_ctime_ns == status.st_ctime_ns or trace.stat().st_mtime_ns != status.st_mtime_ns:
+            os.utime(trace, ns=(status.st_atime_ns, status.st_mtime_ns))  # the kernel's clock ticks every few ms
     elif change == "mtime":
         os.utime(trace, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
     else:

@@ -262,7 +262,8 @@ def _key(spec: str) -> str | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         return None
-    return _digest(f"{path}\0{status.st_size}\0{status.st_mtime_ns}")
+    # The second time is the kernel's own: tools set the first one back, after they have written other bytes.
+    return _digest(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}")
 
 
 def _digest(identity: str) -> str:

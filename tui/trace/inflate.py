@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from tui.trace.packed import Packed
 
 BLOCK = 1 << 20
-"""Most bytes that one call inflates (zstd: about). The thread asks for the interpreter once a block, so it is large; but
-of larger ones malloc gives the memory back to the kernel each time, which costs more than it saves."""
+"""Most bytes that one call inflates (zstd: about). The thread asks for the interpreter once a block, so it is large;
+but of larger ones malloc gives the memory back to the kernel each time, which costs more than it saves."""
 
 
 _ZSTD_PIECE = 2 << 10
