@@ -219,5 +219,4 @@ def test_a_connection_that_was_cut_says_how_much_came() -> None:
     shown.problems.append(
         Problem(problems.CUT_CONNECTION, 1, "5 of 90 bytes arrived; the connection to box ended early")
     )
-    line = "not all of this file could be read: connection cut, 5 of 90 bytes arrived · ! says more"
-    assert lost_in_a_line(shown) == line
+    assert lost_in_a_line(shown) == "partial: connection cut, 5 of 90 bytes arrived · ! says more"

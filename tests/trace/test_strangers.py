@@ -61,7 +61,7 @@ def test_a_default_group_of_another_name(tmp_path: Path) -> None:
 
 
 def test_what_speaks_for_one_run(tmp_path: Path) -> None:
-    """Collectives in common, or nothing against it: one that recorded none, one that was asleep, clocks of their own."""
+    """Collectives in common, or nothing against it: one that recorded none, clocks of their own."""
     assert unrelated(late_rank(3).write(tmp_path)) == []
     silent = late_rank(3)
     for step in silent.steps:

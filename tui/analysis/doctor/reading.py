@@ -103,6 +103,8 @@ def lost_in_a_line(trace: Trace) -> str:
         unrelated = [problem for problem in trace.problems if problem.kind == problems.UNRELATED]
         return f"{unrelated[0].kind} {unrelated[0].example} · ! says more" if unrelated else ""
     words = ", ".join(map(_briefly, lost[:2]))
+    if lost[0].kind == problems.CUT_CONNECTION:  # with its bytes, a longer beginning would leave 80 columns no room
+        return f"partial: {words}{', …' if len(lost) > 2 else ''} · ! says more"
     what = "file" if trace.ranks is None else "run"
     return f"not all of this {what} could be read: {words}{', …' if len(lost) > 2 else ''} · ! says more"
 
