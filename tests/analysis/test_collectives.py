@@ -243,3 +243,19 @@ def test_the_late_rank_of_the_sample() -> None:
     (exposed,), _ = RanksChecker(trace).check(scopes.whole(trace), ["exposed-comm"])
     assert exposed.answer.seen.startswith("rank 0")
     assert "of it waiting for the last rank" in exposed.answer.seen
+
+
+def test_ranks_that_did_not_take_part_are_told(tmp_path: Path) -> None:
+    """Rank 1 came to none, rank 2 not to the second: whose waits these are is said; a group of its own is whole."""
+    steps = [[Collective([100, None, 150]), Collective([500, None, None]), Collective([600, None, 650])]]
+    sheet = arrivals_sheet(of(merged(Run(3, steps).write(tmp_path))))
+    assert "ranks" in [field.key for field in sheet.fields]
+    assert sheet.columns["ranks"] == ["2 of 3", "2 of 3"]
+    assert "rank 1: came to none of these collectives; waits are told without it" in sheet.totals
+    assert sum("last 0 of 0" in line for line in sheet.totals) == 0
+    (tmp_path / "all").mkdir()
+    whole = arrivals_sheet(of(merged(Run(2, [[Collective([100, 150])]]).write(tmp_path / "all"))))
+    assert "ranks" not in [field.key for field in whole.fields]
+    (tmp_path / "lost").mkdir()
+    two = Run(3, [[Collective([100, 150, 120])]]).write(tmp_path / "lost")[:2]
+    assert arrivals_sheet(of(merged(two))).columns["ranks"] == ["2 of 3"]  # the third was not opened

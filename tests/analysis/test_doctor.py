@@ -13,13 +13,16 @@ import pytest
 
 from tests import build
 from tests.build import annotation, cpu, gpu_annotation, kernel, memory, overhead, python, runtime, step, sync, trace
+from tests.ranks import late_rank
+from tests.trace.test_meetings import merged
 from tui.analysis.doctor.examine import examined
-from tui.analysis.doctor.reading import _LOST, _NOT_DRAWN, _REPAIRED, lost_in_a_line
+from tui.analysis.doctor.reading import _LOST, _NOT_DRAWN, _ODD, _REPAIRED, lost_in_a_line
 from tui.analysis.doctor.remarks import Section
 from tui.trace import problems
 from tui.trace.assemble import assemble
 from tui.trace.kineto import read
 from tui.trace.loader import load
+from tui.trace.raw import Problem
 from tui.trace.source import Source
 from tui.trace.trace import Trace
 
@@ -156,8 +159,7 @@ def test_every_problem_and_every_reason_has_words() -> None:
     """Whoever adds one says what it means."""
     source = Path(__file__).resolve().parents[2] / "tui/trace"
     constants = {value for name, value in vars(problems).items() if name.isupper() and isinstance(value, str)}
-    elsewhere = {problems.NOT_AN_OBJECT, problems.TOO_MANY_LANES}  # among what is not drawn, and what is odd
-    assert constants - elsewhere == (_LOST.keys() | _REPAIRED.keys()) & constants
+    assert constants == (_LOST.keys() | _REPAIRED.keys() | _ODD.keys()) & constants
     text = (source / "phases.py").read_text() + (source / "assemble.py").read_text()
     assert all(f'"{reason}"' in text for reason in _NOT_DRAWN)
 
@@ -202,3 +204,19 @@ def test_against_the_entries_of_real_traces(name: str) -> None:
     assert ("stack" in missing) == (bool(ops) and not any(entry["cat"] == "python_function" for entry in complete))
     assert ("memory" in missing) == (bool(ops) and not any(entry.get("name") == "[memory]" for entry in entries))
     assert ("steps" in missing) == (not any(entry["name"].startswith("ProfilerStep#") for entry in complete))
+
+
+def test_an_example_says_its_rank(tmp_path: Path) -> None:
+    run = late_rank(2)
+    run.more[1] = [kernel("lost", 50, 5)]
+    remarks = examined(merged(run.write(tmp_path))).remarks
+    found = next(each for each in remarks if each.kind == "GPU work without launch")
+    assert found.example.startswith("rank 1: lost at ")
+
+
+def test_a_connection_that_was_cut_says_how_much_came() -> None:
+    shown = trace(*healthy())
+    shown.problems.append(
+        Problem(problems.CUT_CONNECTION, 1, "5 of 90 bytes arrived; the connection to box ended early")
+    )
+    assert lost_in_a_line(shown) == "partial: connection cut, 5 of 90 bytes arrived · ! says more"

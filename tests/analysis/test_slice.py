@@ -336,6 +336,20 @@ def test_the_trace_itself_is_never_overwritten(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_where_it_cannot_be_written_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = training(tmp_path)
+    assert main(["slice", str(path), "--range", "0:1ms", "-o", str(path), "--no-cache"]) == 2
+    assert capsys.readouterr().err == f"torchprof-tui: -o: {path}: that is the trace itself; nothing was overwritten\n"
+    beneath = path / "x.json"  # the trace is no folder
+    with pytest.raises(SliceError) as caught:
+        write_slice(load(str(path), cache=False), 0, 10**6, beneath)
+    assert str(caught.value) == f"{path}: no such folder"
+    long = tmp_path / f"{'x' * 300}.json"
+    with pytest.raises(SliceError) as caught:
+        write_slice(load(str(path), cache=False), 0, 10**6, long)
+    assert str(caught.value) == f"{long}: File name too long"
+
+
 @pytest.mark.parametrize("name", ["out.json", "out.json.gz"])
 def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     path = training(tmp_path)
@@ -371,7 +385,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["--range", "6:5", "-o", "x.json"], "ends before it begins"),
         (["--range", "5", "-o", "x.json"], "expected T0:T1"),
         (["--range", "0:5", "-o", "x.txt"], "neither .json nor .json.gz"),
-        (["--range", "0:5", "-o", "no/such/folder/x.json"], "No such file or directory"),
+        (["--range", "0:5", "-o", "no/such/folder/x.json"], ": -o: no/such/folder: no such folder\n"),
     ],
 )
 def test_wrong_calls_are_one_line(

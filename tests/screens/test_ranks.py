@@ -253,6 +253,59 @@ def test_every_event_has_a_line_unless_it_is_hidden(folded: set[int], hidden: se
         assert rows == [row for lane in streams for row in range(lane.row_base, lane.row_base + lane.rows)]
 
 
+def one_cut(tmp_path: Path) -> Trace:
+    """Three ranks, of which the second has no GPU work, and a file that ends before its text does."""
+    run = late_rank(3)
+    for step in run.steps:
+        for one in step:
+            one.arrive = [one.arrive[0], None, one.arrive[2]]
+    run.more[1] = [{"ph": "X", "cat": "cpu_op", "name": f"op {k}", "pid": 1001, "tid": 1001, "ts": 1000 + k, "dur": 1}
+                   for k in range(400)]  # fmt: skip
+    paths = run.write(tmp_path)
+    paths[1].write_bytes(paths[1].read_bytes()[:-2000])
+    trace = merged(paths)
+    object.__setattr__(trace, "label", "mix")
+    return trace
+
+
+async def test_a_rank_that_was_cut_before_its_gpu_work(tmp_path: Path) -> None:
+    """Its line says so, and shows nothing that could be taken for the GPU work of the others."""
+    shown = one_cut(tmp_path)
+    assert shown.ranks is not None
+    assert [rank.partial for rank in shown.ranks.all] == [False, True, False]
+    async with explorer(shown, (160, 40)) as (screen, pilot):
+        await settled(pilot)
+        lines = text_of(screen).splitlines()
+        assert "clocks by shared base time ±0 ns (rank 1: not measured)" in lines[0]
+        line = next(line for line in lines if "▸ rank 1" in line)
+        label, _, cells = line.partition("│")
+        assert label.split() == ["▸", "rank", "1", "cut"]
+        assert cells.strip() == "no GPU work recorded"
+        assert "not all of this run could be read: cut short ·" in lines[-1]
+        screen.walk.select(shown.ranks.all[1].first + 3)
+        screen._show()
+        await settled(pilot)
+        line = next(line for line in text_of(screen).splitlines() if "rank 1" in line and "│" in line)
+        assert "◆" in line.partition("│")[2]  # what is selected is seen all the same
+
+
+async def test_without_any_gpu_a_rank_shows_its_threads(tmp_path: Path) -> None:
+    run = late_rank(2)
+    for step in run.steps:
+        step.clear()
+    run.more = {
+        rank: [{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 1000, "dur": 900}]
+        for rank in (0, 1)
+    }
+    shown = merged(run.write(tmp_path))
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await settled(pilot)
+        text = text_of(screen)
+        assert "no GPU work recorded" not in text
+        for line in (line for line in text.splitlines() if "▸ rank" in line):
+            assert line.partition("│")[2].strip()
+
+
 _FEW: list[Trace] = []
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.build import Entry, counter, cpu, event, gpu_annotation, kernel, overhead, runtime, step, trace
 from tui.analysis.doctor.examine import examined
 from tui.analysis.gpu_time import busy_ns_by_device
+from tui.screens.trace_view import cpu_time
 from tui.trace import crowd, problems
 from tui.trace.store import open_trace, save
 from tui.trace.trace import Role, Trace
@@ -169,3 +170,22 @@ def test_lanes_by_the_hundred_thousand() -> None:
     assert [lane.further for lane in made.lanes] == [0] * crowd.MOST_LANES + [n - crowd.MOST_LANES]
     assert made.lanes[-1].role is Role.THREAD
     assert len(made) == n
+
+
+def test_overlaps_of_our_own_making_are_not_the_files() -> None:
+    """Each thread is in order; drawn together they overlap."""
+    entries = [cpu("op", k, 5, thread=k % 7) for k in range(70)]
+    kinds = {remark.kind for remark in examined(crowded(*entries)).remarks}
+    assert problems.TOO_MANY_LANES in kinds
+    assert "overlap" not in kinds
+    crossing = [cpu("a", 0, 50, thread=50), cpu("b", 40, 50, thread=50), step(1, 0, 90, thread=50)]
+    remarks = {remark.kind: remark.count for remark in examined(crowded(*entries, *crossing)).remarks}
+    assert remarks["overlap"] == 1  # that one lane is the file's own
+
+
+def test_the_overview_of_a_crowd_shows_more_than_its_first_lane() -> None:
+    made = crowded(*(cpu("op", 10 * k, 5, thread=k) for k in range(100)))
+    assert cpu_time(made).total == 100 * 5_000
+    main = trace(cpu("op", 0, 10, thread=1), cpu("op", 90, 10, thread=1), runtime("launch", 95, 1, 1, thread=1),
+                 cpu("op", 0, 100, thread=2))  # fmt: skip
+    assert cpu_time(main).total == 20_000  # the first lane lasts as long as the trace: that it idles is what one reads

@@ -94,6 +94,12 @@ def test_what_is_not_one_run_is_refused(tmp_path: Path) -> None:
         ranks([two, one])
     with pytest.raises(TraceError, match=r"name one of them, such as .*a\.json"):
         named([str(tmp_path)])
+    run = [plain(tmp_path / f"worker{k}.170000000000{k}.json") for k in range(2)]
+    with pytest.raises(TraceError) as caught:
+        named([str(tmp_path)])
+    pattern = f"{tmp_path}/worker*.*.json"
+    assert str(caught.value).endswith(f", or the ranks of a run: '{pattern}'")
+    assert [file.spec for file in named([pattern]).files] == [str(path) for path in run]
     twice = plain(tmp_path / "c.json", distributedInfo={"rank": 1, "world_size": 2})
     with pytest.raises(NotRanksError, match=r"b\.json and c\.json are both of rank 1"):
         ranks([two, twice])

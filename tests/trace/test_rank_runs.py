@@ -64,6 +64,8 @@ def test_what_a_run_says_of_itself() -> None:
     (run,) = runs_in(files)
     assert (run.numbers, run.size, run.modified, run.name) == ([0, 1, 2], 33, 1000.0, "box:a/rank*.json")
     assert run.specs == ["box:a/rank*.json"]
+    stamped = listed("a/worker0.1700000000001.json", "a/worker1.1700000000009.json")
+    assert runs_in(stamped)[0].name == "box:a/worker*.*.json"  # what it opens, not the first one's time
     unknown = [Listed(each.spec, None, 0.0) for each in files]
     assert runs_in(unknown)[0].size is None
 

@@ -8,6 +8,7 @@ import glob
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from tui.trace.child import LoadError
 from tui.trace.loader import FAILED, Progress, RanksProgress
 from tui.trace.looking import look
 from tui.trace.opening_elsewhere import NAMELESS, ElsewhereOpening
-from tui.trace.problems import CUT_SHORT, LOST_RANK
+from tui.trace.problems import CUT_CONNECTION, LOST_RANK
 from tui.trace.source import open_source
 from tui.trace.trace import Trace
 
@@ -302,8 +303,10 @@ async def test_a_rank_whose_connection_is_cut_is_shown_as_far_as_it_came(server:
     assert trace.ranks is not None
     whole, part = trace.ranks.all
     assert 0 < len(part.trace) < len(whole.trace)
-    cut = next(problem for problem in trace.problems if problem.kind == CUT_SHORT)
-    assert cut.example.startswith("rank 1: the connection to cut ended early: ")
+    cut = next(problem for problem in trace.problems if problem.kind == CUT_CONNECTION)
+    assert re.fullmatch(r"rank 1: [0-9,]+ of [0-9,]+ bytes arrived; the connection to cut ended early: .+", cut.example)
+    assert cut.count == 1
+    assert "cut short" not in {problem.kind for problem in trace.problems}  # of the same cut
     assert usage()[0] == 1  # what was cut may come whole another time
 
 

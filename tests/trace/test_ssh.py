@@ -26,7 +26,7 @@ from tui.screens.start import StartScreen
 from tui.trace.child import LoadError
 from tui.trace.loader import load_place
 from tui.trace.opening import Opening
-from tui.trace.problems import CUT_SHORT
+from tui.trace.problems import CUT_CONNECTION
 from tui.trace.source import FolderError, TraceError, open_source
 
 pytestmark = [
@@ -161,7 +161,10 @@ def test_files_that_cannot_be_read(server: sshd.Sshd) -> None:
 @pytest.mark.parametrize(
     ("host", "said"),
     [
-        ("nokey", "nokey let nobody in (it takes: publickey), and there is no terminal to ask on"),
+        (
+            "nokey",
+            "nokey let nobody in (it takes: publickey), and nothing could be asked, which takes a terminal and one",
+        ),
         ("unknown", "the host key of unknown is not known yet; ssh unknown in a terminal asks about it"),
         ("changed", "the host key of changed is not the one that ssh knows; ssh changed tells more"),
         ("silent", "silent does not answer: the connection timed out"),
@@ -190,9 +193,10 @@ def test_a_connection_that_is_cut_shows_what_arrived(server: sshd.Sshd, ending: 
     loaded = load_place(f"cut:{file}")
     trace = loaded.trace
     assert 500 < trace.counts.drawn < EVENTS * 0.9
-    cut = next(problem for problem in trace.problems if problem.kind == CUT_SHORT)
+    cut = next(problem for problem in trace.problems if problem.kind == CUT_CONNECTION)
     assert "the connection to cut ended early: " in cut.example
     assert f" of {file.stat().st_size:,} bytes arrived" in cut.example
+    assert [problem.count for problem in trace.problems] == [1]  # not once more from within the text
     assert trace.names[trace.name[0]] == "op 0"
     loaded.place.close()
     assert list(cache_home.iterdir()) == []  # another time all of it may come
@@ -267,11 +271,13 @@ def test_what_ssh_asks_is_asked_before_the_screen_is_drawn(server: sshd.Sshd) ->
 
 @pytest.fixture
 def folder(server: sshd.Sshd) -> Path:
-    """Three traces, and what is none."""
+    """Three traces, and what is none: a profiler's table beside one among it."""
     folder = server.home / "runs of today"
     if not folder.exists():
         (folder / "step 2").mkdir(parents=True)
-        for age, name in enumerate(("new.json", "step 2/it's.json.gz", "old.json.zst", "notes.txt", "a\nb.json")):
+        for age, name in enumerate(
+            ("new.json", "step 2/it's.json.gz", "old.json.zst", "notes.txt", "a\nb.json", "new.key_averages.json")
+        ):
             (folder / name).write_bytes(PACK[".json.gz"](TEXT[:300_000]) if name.endswith("gz") else b"[]" * (age + 1))
             os.utime(folder / name, (1_700_000_000 - 1000 * age, 1_700_000_000 - 1000 * age))
     return folder

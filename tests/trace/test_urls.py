@@ -23,7 +23,7 @@ from tui.specs import check
 from tui.trace import opening_ranks
 from tui.trace.loader import load_place
 from tui.trace.opening import Opening
-from tui.trace.problems import CUT_SHORT
+from tui.trace.problems import CUT_CONNECTION
 from tui.trace.source import FolderError, TraceError, open_source
 
 fsspec = pytest.importorskip("fsspec")
@@ -151,8 +151,9 @@ async def test_opened_again_it_is_not_sent_again(site: str, folder: Path) -> Non
 def test_a_download_that_is_cut_shows_what_arrived(site: str, name: str, cache_home: Path) -> None:
     loaded = load_place(f"{site}/cut/{name}")
     assert EVENTS * 0.05 < loaded.trace.counts.drawn < EVENTS * 0.7
-    cut = next(problem for problem in loaded.trace.problems if problem.kind == CUT_SHORT)
-    assert cut.example.startswith("the download ended early: ")
+    cut = next(problem for problem in loaded.trace.problems if problem.kind == CUT_CONNECTION)
+    assert "bytes arrived; the download ended early: " in cut.example
+    assert [problem.count for problem in loaded.trace.problems] == [1]
     loaded.place.close()
     assert list(cache_home.iterdir()) == []
 
@@ -218,7 +219,7 @@ def test_one_rank_cut_and_one_missing(site: str, ranks: Path, capsys: pytest.Cap
     assert [rank["rank"] for rank in told["ranks"]] == [0, 1]
     assert told["ranks"][1]["events"] < told["ranks"][0]["events"]
     kinds = {problem["kind"]: problem["example"] for problem in told["problems"]}
-    assert kinds[CUT_SHORT].startswith("rank 1: the download ended early")
+    assert "bytes arrived; the download ended early" in kinds[CUT_CONNECTION]
     assert err == f"torchprof-tui: left out, rank 7: {missing}: no such file there\n"
 
 

@@ -13,7 +13,7 @@ from tui.trace import problems
 from tui.trace.trace import Trace
 
 _COUNTED = (problems.UNREADABLE_ENTRY, problems.BAD_TIME)
-_OPEN_ENDED = {problems.CUT_SHORT: "cut short", problems.DAMAGED_COMPRESSION: "damaged compression"}
+_OPEN_ENDED = (problems.CUT_SHORT, problems.CUT_CONNECTION, problems.DAMAGED_COMPRESSION)
 """Nobody can say how many entries are behind these."""
 
 
@@ -53,5 +53,5 @@ def losses(trace: Trace) -> Losses:
     for problem in (*trace.problems, *(mark.lost if mark is not None else ())):
         counts[problem.kind] = counts.get(problem.kind, 0) + problem.count
     entries = sum(counts.get(kind, 0) for kind in _COUNTED)
-    open_ended = ", ".join(words for kind, words in _OPEN_ENDED.items() if kind in counts)
+    open_ended = ", ".join(kind for kind in _OPEN_ENDED if kind in counts)
     return Losses(entries, trace.counts.events, open_ended)

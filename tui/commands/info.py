@@ -135,6 +135,7 @@ def _ranks(ranks: Ranks) -> dict[str, Any]:
                 "start_ns": rank.trace.span[0],
                 "duration_ns": rank.trace.span[1] - rank.trace.span[0],
                 "shift_ns": rank.clock.shift,
+                "partial": rank.partial,
                 "aligned_by": rank.clock.how.value,
                 "error_ns": rank.clock.error,
                 "aligned_collectives": rank.clock.by,

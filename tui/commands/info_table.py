@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tui.commands.printing import Rows, stdout
 from tui.trace.ruler import format_duration
-from tui.widgets.names import clean, cut
+from tui.widgets.names import clean
 from tui.widgets.units import format_value
 
 STEPS = 8
@@ -17,6 +18,7 @@ LANES = 24
 """More than these say more than a summary should; `--json` has all of them."""
 
 NAME_CELLS = 60
+"""Of a name, on a terminal: beyond, the numbers behind it are too far away to be read together."""
 
 CATEGORIES = {
     "cpu_op": "PyTorch operators, on the CPU",
@@ -43,17 +45,16 @@ DOCTOR = {
 
 def show(name: str, answer: dict[str, Any]) -> None:
     """Print the summary on stdout: with colour and at the terminal's width there, plain into a pipe."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = 120
+    console = stdout()
+    most = NAME_CELLS if console.is_terminal else None
     parts: list[RenderableType] = [_title(name, answer), _facts(answer)]
     if "ranks" in answer:
-        parts.append(_ranks(answer))
+        parts.append(_ranks(answer, most))
     elif answer["steps"]:
-        parts.append(_steps(answer))
-    parts.append(_categories(answer))
+        parts.append(_steps(answer, most))
+    parts.append(_categories(answer, most))
     if "ranks" not in answer:
-        parts.append(_lanes(answer))
+        parts.append(_lanes(answer, most))
     parts += _doctor(answer)
     console.print(Group(*_spaced(parts)))
 
@@ -116,21 +117,26 @@ def _facts(answer: dict[str, Any]) -> Table:
     return table
 
 
-def _ranks(answer: dict[str, Any]) -> Table:
+def _ranks(answer: dict[str, Any], most: int | None) -> Rows:
     """A line a rank: how much it recorded, how busy its GPUs were, and how far its clock is to be trusted."""
     numbers = [(name, "right") for name in ("events", "steps", "begins", "length", "GPU busy")]
-    columns = [("rank", "right"), ("file", "left"), *numbers, ("clock", "left")]
-    table = _table(f"Ranks ({len(answer['ranks'])})", *columns)
+    cut = any(rank["partial"] for rank in answer["ranks"])
+    columns = [("rank", "right"), *([("", "left")] if cut else []), ("file", "left"), *numbers, ("clock", "left")]
+    measured = any(rank["error_ns"] is not None for rank in answer["ranks"])
+    table = Rows(f"Ranks ({len(answer['ranks'])})", *columns, most=most)
     for rank in answer["ranks"]:
         number, duration = rank["rank"], rank["duration_ns"]
         busy = [ns for key, ns in answer["gpu_busy_ns"].items() if key.partition(":")[0] == str(number)]
         share = f"{sum(busy) / (len(busy) * duration):.1%}" if busy and duration else "–"
         error = rank["error_ns"]
         by = rank["aligned_collectives"]
-        within = "" if error is None else f", ±{format_duration(error)} by {by} collectives"
-        table.add_row(
+        within = f", ±{format_duration(error)} by {by} collectives" if error is not None else ""
+        if error is None and measured:
+            within = ", no collective to measure it by"
+        table.add(
             str(number),
-            cut(clean(rank["file"].rpartition("/")[2]), NAME_CELLS),
+            *(["cut" if rank["partial"] else ""] if cut else []),
+            clean(rank["file"].rpartition("/")[2]),
             f"{rank['drawn']:,}",
             str(sum(step["rank"] == number for step in answer["steps"])),
             format_duration(rank["start_ns"]),
@@ -149,37 +155,29 @@ def _ranks(answer: dict[str, Any]) -> Table:
     return table
 
 
-def _table(title: str, *columns: tuple[str, str]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
-    for name, side in columns:
-        table.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
-    return table
-
-
-def _steps(answer: dict[str, Any]) -> Table:
+def _steps(answer: dict[str, Any], most: int | None) -> Rows:
     steps = answer["steps"]
-    table = _table(f"Steps ({len(steps)})", ("name", "left"), ("start", "right"), ("duration", "right"))
+    table = Rows(f"Steps ({len(steps)})", ("name", "left"), ("start", "right"), ("duration", "right"), most=most)
     for step in steps[:STEPS]:
-        table.add_row(clean(step["name"]), format_duration(step["start_ns"]), format_duration(step["duration_ns"]))
+        table.add(clean(step["name"]), format_duration(step["start_ns"]), format_duration(step["duration_ns"]))
     return _rest(table, len(steps) - STEPS)
 
 
-def _categories(answer: dict[str, Any]) -> Table:
+def _categories(answer: dict[str, Any], most: int | None) -> Rows:
     by_category = sorted(answer["by_category"].items(), key=lambda item: -item[1])
-    table = _table("What was recorded", ("category", "left"), ("events", "right"), ("", "left"))
+    table = Rows("What was recorded", ("category", "left"), ("events", "right"), ("", "left"), most=most)
     for category, number in by_category[:LANES]:
         meaning = Text(CATEGORIES.get(category, ""), style="dim")
-        table.add_row(cut(clean(category or "(none)"), NAME_CELLS), f"{number:,}", meaning)
+        table.add(clean(category or "(none)"), f"{number:,}", meaning)
     return _rest(table, len(by_category) - LANES)
 
 
-def _lanes(answer: dict[str, Any]) -> Table:
+def _lanes(answer: dict[str, Any], most: int | None) -> Rows:
     lanes = answer["lanes"]
     columns = (("lane", "left"), ("of", "left"), ("events", "right"), ("rows", "right"))
-    table = _table(f"Lanes ({len(lanes)})", *columns)
+    table = Rows(f"Lanes ({len(lanes)})", *columns, most=most)
     for lane in lanes[:LANES]:
-        label, group = cut(clean(lane["label"]), NAME_CELLS), cut(clean(lane["group"]), NAME_CELLS)
-        table.add_row(label, group, f"{lane['events']:,}", str(lane["rows"]))
+        table.add(clean(lane["label"]), clean(lane["group"]), f"{lane['events']:,}", str(lane["rows"]))
     return _rest(table, len(lanes) - LANES)
 
 
@@ -194,20 +192,17 @@ def _doctor(answer: dict[str, Any]) -> list[RenderableType]:
         columns = (("what", "left"), ("to record it", "left")) if missing else (
             ("times", "right"), ("what", "left"), ("for example", "left"),
         )  # fmt: skip
-        table = _table(title, *columns)
-        table.columns[-2].min_width = min(max(len(remark["kind"]) for remark in remarks), NAME_CELLS)
-        if not missing:
-            table.columns[0].min_width = max(len(f"{remark['count']:,}") for remark in remarks)
+        table = Rows(title, *columns)
         for remark in remarks:
             kind = clean(remark["kind"])
             said = clean(remark["action"] if missing else remark["example"] or remark["meaning"])
             cells = [] if missing else [f"{remark['count']:,}"]
-            table.add_row(*cells, kind, Text(said, overflow="ellipsis"))
+            table.add(*cells, kind, said)
         found.append(table)
     return found
 
 
-def _rest(table: Table, more: int) -> Table:
+def _rest(table: Rows, more: int) -> Rows:
     if more > 0:
-        table.add_row(Text(f"and {more:,} more", style="dim"))
+        table.add(Text(f"and {more:,} more", style="dim"))
     return table

@@ -55,7 +55,7 @@ def load(specs: Sequence[str], cache: bool, listing: bool = False) -> Loaded:
         return load(run, cache)
     finally:
         told.clear()
-    _tell_lost(loaded.trace)
+    _tell_of_ranks(loaded.trace)
     if not listing:  # `info` has room for all of it
         tell_partial(loaded.trace)
     if not loaded.cached:
@@ -71,13 +71,18 @@ def _one_run(folder: FolderError) -> list[str] | None:
     return runs[0].specs if len(runs) == 1 and len(runs[0].traces) == len(folder.found) else None
 
 
-def _tell_lost(trace: Trace) -> None:
+def _tell_of_ranks(trace: Trace) -> None:
+    """Those that are missing, and those that may be of another run."""
     if trace.ranks is None:
         return
+    from tui.trace.problems import UNRELATED
     from tui.widgets.names import clean
 
     for lost in trace.ranks.lost:
         print(f"torchprof-tui: left out, {clean(str(lost))}", file=sys.stderr)
+    for problem in trace.problems:
+        if problem.kind == UNRELATED:
+            print(f"torchprof-tui: {problem.kind} {clean(problem.example)}", file=sys.stderr)
 
 
 def _watched(meant: Named, told: Report, cache: bool) -> Loaded:

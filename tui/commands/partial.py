@@ -49,6 +49,8 @@ def _words(lost: Problem) -> str:
     match lost.kind:
         case problems.UNREADABLE_ENTRY:
             return f"{lost.count:,} {'entry' if lost.count == 1 else 'entries'} unreadable"
+        case problems.CUT_CONNECTION:
+            return f"{lost.kind}, {lost.example.partition(';')[0]}"
         case problems.CUT_SHORT | problems.DAMAGED_COMPRESSION:
             return lost.kind  # how often it was noticed says nothing
         case _:

@@ -29,13 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     times = times_of(options.range)
     out = Path(options.output)
-    from tui.analysis.slicing.writing import ENDINGS, SliceError, write_slice
+    from tui.analysis.slicing.writing import ENDINGS, OutError, SliceError, write_slice
 
     if not out.name.endswith(ENDINGS):
         raise UsageError(f"-o: {options.output!r} ends in neither .json nor .json.gz")
     trace, rank = one_rank(load(options.trace, cache=not options.no_cache).trace, options.rank)
     try:
         sliced = write_slice(trace, *times, out)
+    except OutError as error:
+        raise UsageError(f"-o: {error}") from error
     except (SliceError, LookupError) as error:
         raise UsageError(f"{trace.label}: {error.args[0]}") from error
     if rank is not None and options.rank is None:

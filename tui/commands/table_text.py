@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from tui.analysis.table.sheets import Field, Sheet, Unit
+from tui.commands.printing import stdout
 from tui.trace.ruler import format_duration
 from tui.widgets.names import clean, cut
 from tui.widgets.units import format_share, format_value
-
-PIPE_CELLS = 240
-"""Width where there is no terminal: nothing is left out there."""
 
 NAME_CELLS = 60
 NARROW_NAME_CELLS = 24
@@ -32,9 +29,7 @@ _DROPPED = (
 
 def show(sheet: Sheet, order: Sequence[int], rows: int) -> None:
     """Print some rows of a sheet on stdout, what was left out, and the totals."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = PIPE_CELLS
+    console = stdout()
     if not len(sheet):
         console.print(f"{sheet.title}: nothing of that kind in this trace.")
         return

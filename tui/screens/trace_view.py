@@ -3,19 +3,24 @@ them. What is said about it stands below: `inspection.py`."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from tui.analysis.gpu_time import busy_of_ranks
 from tui.analysis.intervals import Intervals, union
 from tui.screens.explorer_layout import Layout, layout, lines_of_lanes
 from tui.screens.walk import Walk
 from tui.trace.kinds import Kind
-from tui.trace.trace import Trace
-from tui.widgets.gutter import Gutter
+from tui.trace.trace import Role, Trace
+from tui.widgets.gutter import BETWEEN_NOTES, Gutter
 from tui.widgets.names import Names
 from tui.widgets.overview import Overview
 from tui.widgets.ruler import Ruler
 from tui.widgets.timeline import Timeline
 from tui.widgets.title import MOST_DEVICES, Title
 from tui.widgets.units import format_share
+
+FIRST_LANE_SHARE = 0.5
+"""Of the trace's time: a first lane from whose first event to its last there is less says little of the trace."""
 
 
 class TraceView:
@@ -26,11 +31,10 @@ class TraceView:
         trace = walk.trace
         self._walk = walk
         worked = list(busy.values())
-        shares = {lane: format_share(share) for lane, share in busy_of_ranks(trace, busy).items()}
         self.timeline = Timeline(trace, Names(trace.names), id="timeline")
-        self.gutter = Gutter(trace, shares, id="gutter")
+        self.gutter = Gutter(trace, rank_notes(trace, busy), id="gutter")
         self.title = Title(trace, worked, id="title")
-        shown, kind = (worked[:MOST_DEVICES], Kind.KERNEL) if worked else ([first_lane_time(trace)], Kind.OP)
+        shown, kind = (worked[:MOST_DEVICES], Kind.KERNEL) if worked else ([cpu_time(trace)], Kind.OP)
         self.overview = Overview(trace.steps, shown, kind, id="overview")
         self.ruler = Ruler(trace.steps, id="ruler")
         self._left = self.gutter.width_wanted(80)
@@ -62,9 +66,29 @@ class TraceView:
         self.title.show(walk.viewport)
 
 
-def first_lane_time(trace: Trace) -> Intervals:
-    """When the first lane was busy: the overview of a trace without GPU work."""
+def rank_notes(trace: Trace, busy: dict[int, Intervals]) -> dict[int, str]:
+    """By the line of each rank: that it was cut, and how busy its GPUs were."""
+    shares = busy_of_ranks(trace, busy)
+    notes: dict[int, list[str]] = {}
+    for rank in trace.ranks.all if trace.ranks is not None else ():
+        notes[rank.own_lane] = ["cut"] if rank.partial else []
+        if rank.own_lane in shares:
+            notes[rank.own_lane].append(format_share(shares[rank.own_lane]))
+    return {lane: BETWEEN_NOTES.join(said) for lane, said in notes.items() if said}
+
+
+def cpu_time(trace: Trace) -> Intervals:
+    """When the first lane was busy: the overview of a trace without GPU work. Where that lane is over while others are
+    not, when any thread was."""
     if not trace.lanes:
         return union(trace.start, trace.start)
     own = slice(trace.lanes[0].first, trace.lanes[0].last)
-    return union(trace.start[own], trace.start[own] + trace.duration[own])
+    start, end = trace.start[own], trace.start[own] + trace.duration[own]
+    reach = int(end.max() - start.min()) if len(start) else 0
+    if reach < FIRST_LANE_SHARE * (trace.span[1] - trace.span[0]):
+        threads = np.array([lane.role is Role.THREAD for lane in trace.lanes], np.bool_)
+        outermost = np.flatnonzero((trace.parent < 0) & threads[trace.lane])
+        if len(outermost):
+            start = trace.start[outermost]
+            end = start + trace.duration[outermost]
+    return union(start, end)

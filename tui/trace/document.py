@@ -38,12 +38,14 @@ _EVENTS_BYTES = 64  # that much of a block's end may belong to a match in the ne
 class Document:
     """Walks the top level of the text in `window`; `name` is what the user called it.
 
-    `bare`: the file is the list itself, without an object around it. `header`: other keys and their values.
+    `bare`: the file is the list itself, without an object around it. `json_like`: it begins as a trace does, or nothing
+    of it could be read. `header`: other keys and their values.
     Those too large to be held go to `large`.
     """
 
     def __init__(self, window: Window, name: str, tally: Tally, large: LargeKeyWriter) -> None:
         self.bare = False
+        self.json_like = False
         self.header: dict[str, Any] = {}
         self._large = large
         self._window = window
@@ -61,6 +63,7 @@ class Document:
         and then asks again. One list, in all but strange files. Raises TraceError where there is none.
         """
         first = self._first()
+        self.json_like = first in (b"{", b"[", b"")
         if first == b"[":
             self.bare = True
             yield from self._list()
@@ -141,6 +144,11 @@ class Document:
             return None
         where = f"at byte {window.offset}: {excerpt(window.text[window.at : window.at + 400])}"
         if not self._lists:
+            if window.ended and _CUT_KEY.fullmatch(window.text, window.at):
+                raise TraceError(
+                    f"{self._name}: cut short after {window.base + len(window.text):,} bytes of text, "
+                    "before its first event"
+                )
             if window.at <= 16 and not _EVENTS.search(window.text):
                 raise self.refused(described(window.text))
             self._tally.add(UNREADABLE_HEADER, where)

@@ -20,7 +20,7 @@ from tui.trace.document import Document
 from tui.trace.entry_reader import EntryReader
 from tui.trace.large_keys import LargeKeyWriter
 from tui.trace.parts import Readers, UnprovenError, parts_for
-from tui.trace.problems import CUT_SHORT, REPAIRED_COMMA, Tally
+from tui.trace.problems import CUT_SHORT, REPAIRED_COMMA, STREAM_ENDS, Tally
 from tui.trace.raw import Decoded, RawEvents
 from tui.trace.repair import readable
 from tui.trace.salvage import salvage
@@ -112,6 +112,7 @@ class _Reader:
         self._path = source.plain_path or text_dir / TEXT_FILE
         self._large = LargeKeyWriter(source.plain_path, text_dir)
         self._writer = None if source.plain_path else BlockWriter(self._path)
+        self._document = Document(self._window, source.name, self._tally, self._large)
         self._entries = EntryReader(self._window, self._tally, chunk_size, scan, self._writer, self._told)
 
     def close(self) -> None:
@@ -134,7 +135,17 @@ class _Reader:
         except TraceError:
             if self._cut_off:
                 raise UnprovenError from None
+            cut = self._cut_before_events()
+            if cut is not None:
+                raise cut from None
             raise
+
+    def _cut_before_events(self) -> TraceError | None:
+        """What to say of a stream that ended before it could be told what it is."""
+        ended = next((problem for problem in self._source.problems if problem.kind in STREAM_ENDS), None)
+        if ended is None or not self._document.json_like:
+            return None
+        return TraceError(f"{self._source.name}: cut short before its first event: {ended.example}")
 
     @property
     def _cut_off(self) -> bool:
@@ -142,7 +153,7 @@ class _Reader:
         return self._readers is not None and self._readers.cut.at >= 0 and not self._joined
 
     def _run(self) -> Decoded:
-        document = Document(self._window, self._source.name, self._tally, self._large)
+        document = self._document
         for _ in document.lists():
             self._read_list(document)
         if self._cut_off:
@@ -154,6 +165,8 @@ class _Reader:
         problems = Tally()
         others = self._readers.problems if self._readers is not None else []
         for problem in [*self._source.problems, *others, *self._tally.problems()]:
+            if problem.kind == CUT_SHORT and any(problems.count(kind) for kind in STREAM_ENDS):
+                continue  # a file ends once: this is the same end, seen from within its text
             problems.add(problem.kind, problem.example, problem.count)
         return Decoded(
             events=events,

@@ -17,9 +17,10 @@ from tui.trace.arrays import I32, I64, Array
 from tui.trace.clocks import align
 from tui.trace.collectives import Collectives
 from tui.trace.meetings import meet
-from tui.trace.problems import LOST_RANK, Tally
+from tui.trace.problems import LOST_RANK, UNRELATED, Tally
 from tui.trace.ranks import Clock, LostRank, Rank, Ranks
 from tui.trace.raw import Problem
+from tui.trace.strangers import strangers
 from tui.trace.text import RankTexts, TextIndex
 from tui.trace.trace import Counts, Lane, Links, Memory, Role, Sparse, Trace
 
@@ -108,7 +109,7 @@ def merge(given: Sequence[Given], label: str, lost: Sequence[LostRank] = ()) -> 
         row_first=row_first,
         text=_texts(traces),
         memory=_memory(ranks),
-        problems=_problems(ranks),
+        problems=_problems(ranks, [_groups(each.collectives) for each in ordered]),
         devices=traces[0].devices,
         world_size=traces[0].world_size,
         ranks=ranks,
@@ -267,11 +268,18 @@ def _memory(ranks: Ranks) -> Memory | None:
     )
 
 
-def _problems(ranks: Ranks) -> list[Problem]:
-    """Ranks that are missing; then the same of all ranks together, with one example."""
+def _groups(found: Collectives) -> list[str]:
+    """What a rank calls its process groups."""
+    return [found.texts[code] for code in np.unique(found.group).tolist()]
+
+
+def _problems(ranks: Ranks, groups: Sequence[Sequence[str]]) -> list[Problem]:
+    """Ranks that are missing, or of another run; then the same of all ranks together, with one example."""
     tally = Tally()
     for lost in ranks.lost:
         tally.add(LOST_RANK, str(lost))
+    for line in strangers(ranks.all, ranks.meetings.events, groups):
+        tally.add(UNRELATED, line)
     for rank in ranks.all:
         for problem in rank.trace.problems:
             tally.add(problem.kind, f"{rank.label}: {problem.example}", problem.count)

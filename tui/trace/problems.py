@@ -8,6 +8,7 @@ from __future__ import annotations
 from tui.trace.raw import Problem
 
 CUT_SHORT = "cut short"  # the file ends before its text does: a killed job, a full disk
+CUT_CONNECTION = "connection cut"  # the other end went away; what arrived is here
 DAMAGED_COMPRESSION = "damaged compression"  # the compressed stream is wrong from somewhere on
 UNREADABLE_ENTRY = "unreadable entry"  # no repair helps; counted, never drawn
 NOT_AN_OBJECT = "not an object"  # an entry of traceEvents that is null, a number, a list, …
@@ -19,6 +20,7 @@ ROUNDED_TIME = "rounded time"  # a ts whose digits could not be matched to its e
 TOO_MANY_CATEGORIES = "too many categories"  # beyond 65,535 distinct ones an entry's category is ""
 TOO_MANY_LANES = "lanes put together"  # beyond 10,000 lanes the others share lines: `crowd.py`
 
+UNRELATED = "ranks of different runs?"  # opened together, and nothing joins them: `strangers.py`
 LOST_RANK = "rank not opened"  # of several ranks one that is missing, or no trace; the others are there
 
 REPAIRED_BACKSLASH = "repaired: backslash"  # Windows paths written without escaping
@@ -28,6 +30,10 @@ REPAIRED_SURROGATE = "repaired: surrogate"  # half of a \uD800 pair, read as U+F
 REPAIRED_NUMBER = "repaired: NaN"  # NaN, Infinity, 1e999 and their spellings, read as null
 REPAIRED_COMMA = "repaired: comma"  # a comma too many
 REPAIRED_QUOTE = "repaired: quote"  # bare quotes inside a string, a missing one around a key
+
+STREAM_ENDS = frozenset((CUT_SHORT, CUT_CONNECTION, DAMAGED_COMPRESSION))
+"""Of what brings the text: that this then ends inside an entry is no further problem. A trace with one of these is not
+all that was recorded."""
 
 _EXCERPT = 100  # characters of an example: one line of a terminal
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shlex
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tui.trace.remote import NAMED_RANK, elsewhere
+from tui.trace.rank_runs import runs_in
+from tui.trace.remote import NAMED_RANK, Listed, elsewhere
 
 LOOK = 64 << 10
 """Bytes read of a file: Kineto's header with sixteen devices is 10 KB, and `distributedInfo` stands in it."""
@@ -82,14 +84,15 @@ def ranks(specs: Sequence[str], of: str = "") -> list[RankFile]:
         peeked = peek(spec)
         rank = rank_of(peeked.rank, spec)
         if rank is None:
-            hint = f"name one of them, such as {specs[0]}" if of else "open them one by one"
+            hint = f"name one of them, such as {specs[0]}{_or_run(specs)}" if of else "open them one by one"
             raise NotRanksError(
                 f"{where}{len(specs)} traces that are not the ranks of one run: {_name(spec)} does not say which rank "
                 f"it is, neither in distributedInfo nor in its name; {hint}"
             )
         if rank in found:
             raise NotRanksError(
-                f"{where}{_name(found[rank])} and {_name(spec)} are both of rank {rank}: name one trace of each rank"
+                f"{where}{_name(found[rank])} and {_name(spec)} are both of rank {rank}: name one trace of each "
+                f"rank{_or_run(specs) if of else ''}"
             )
         found[rank] = spec
         if peeked.world_size is not None:
@@ -108,6 +111,13 @@ def ranks(specs: Sequence[str], of: str = "") -> list[RankFile]:
             else:
                 found[rank] = spec
     return [RankFile(found[rank], rank) for rank in sorted(found)] + later
+
+
+def _or_run(specs: Sequence[str]) -> str:
+    """The pattern that means the newest run among these, as a shell takes it."""
+    listed = [Listed(spec, None, os.path.getmtime(spec) if os.path.exists(spec) else 0.0) for spec in specs]
+    pattern = next((run.pattern for run in runs_in(listed) if run.pattern), "")
+    return f", or the ranks of a run: {shlex.quote(pattern)}" if pattern else ""
 
 
 def rank_of(told: int | None, spec: str) -> int | None:

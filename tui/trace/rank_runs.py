@@ -42,7 +42,9 @@ class RankRun:
 
     @property
     def name(self) -> str:
-        """The first one's, with a star for its rank: to be read, not to be opened."""
+        """What opens it; where no pattern does the first one's, with a star for its rank, to be read."""
+        if self.pattern:
+            return self.pattern
         first = self.traces[0].spec
         begin = len(first) - len(first.rpartition("/")[2])
         named = NAMED_RANK.search(first, begin)

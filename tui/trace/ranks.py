@@ -8,6 +8,8 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tui.trace.problems import STREAM_ENDS
+
 if TYPE_CHECKING:
     from tui.trace.meetings import Meetings
     from tui.trace.trace import Step, Trace
@@ -65,6 +67,11 @@ class Rank:
         return f"rank {self.number}"
 
     @cached_property
+    def partial(self) -> bool:
+        """Whether its file or the connection to it ended early: it did more than is here."""
+        return any(problem.kind in STREAM_ENDS for problem in self.trace.problems)
+
+    @cached_property
     def steps(self) -> list[Step]:
         """Its steps, with events numbered as in the whole."""
         return [replace(step, event=step.event + self.first) for step in self.trace.steps]
@@ -109,6 +116,18 @@ class Ranks:
 
     def steps_of(self, event: int) -> list[Step]:
         return self.of_event(event).steps
+
+    @cached_property
+    def any_gpu(self) -> bool:
+        """Whether any rank recorded GPU work: then a rank's line is about that, also where it has none."""
+        return any(rank.trace.links.gpu_events for rank in self.all)
+
+    @property
+    def unmeasured(self) -> list[Rank]:
+        """Ranks whose clock no collective could be held against, where it could for others."""
+        if all(rank.clock.error is None for rank in self.all):
+            return []
+        return [rank for rank in self.all if rank.clock.error is None and len(rank.trace)]
 
     def numbered(self, number: int) -> Rank | None:
         """The rank of this number."""

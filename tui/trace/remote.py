@@ -23,6 +23,14 @@ _MAGIC = re.compile(r"[*?\[]")
 _MAGIC_IN_URL = re.compile(r"[*\[]")
 
 
+_TABLE = re.compile(r"\.key_averages\.json(\.\w+)?$")
+
+
+def is_table(name: str) -> bool:
+    """Whether a file ends like a trace and is a profiler's table, which is often kept beside it."""
+    return _TABLE.search(name) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A trace elsewhere, as its folder has it: `spec` opens it; `size` in bytes, None where that is not told;

@@ -20,10 +20,10 @@ from typing import Protocol
 
 from tui.trace.inflate import INFLATERS, MAGIC_BYTES, DamagedError, Inflater, compression
 from tui.trace.packed import Packed
-from tui.trace.problems import CUT_SHORT, DAMAGED_COMPRESSION, Tally
+from tui.trace.problems import CUT_CONNECTION, CUT_SHORT, DAMAGED_COMPRESSION, Tally
 from tui.trace.rank_runs import runs_in
 from tui.trace.raw import Problem
-from tui.trace.remote import Listed, is_url, remote
+from tui.trace.remote import Listed, is_table, is_url, remote
 
 _PLAIN_BLOCK = 1 << 20
 """Bytes a read of plain text: large enough that reads are few, small enough to stay in the processor's cache."""
@@ -190,7 +190,7 @@ class Source:
             block = self._some(size)
         if self._cut:
             of = f" of {self.total:,}" if self.total else ""
-            self._tally.add(CUT_SHORT, f"{self._cut} ({self.consumed:,}{of} bytes arrived)")
+            self._tally.add(CUT_CONNECTION, f"{self.consumed:,}{of} bytes arrived; {self._cut}")
 
     def _inflated(self) -> Iterator[bytes]:
         """All members, streams or frames, one after the other."""
@@ -290,7 +290,7 @@ _TRACE_ENDINGS = (".json", ".json.gz", ".json.xz", ".json.zst")
 def _folder(spec: str, path: Path) -> str:
     """A folder is no trace: name a file that lies in it, where there is one."""
     try:
-        inside = sorted(name for name in os.listdir(path) if name.endswith(_TRACE_ENDINGS))
+        inside = sorted(name for name in os.listdir(path) if name.endswith(_TRACE_ENDINGS) and not is_table(name))
     except OSError:
         inside = []
     if not inside:

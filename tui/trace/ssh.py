@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 
-from tui.trace.remote import Listed, Remote
+from tui.trace.remote import Listed, Remote, is_table
 from tui.trace.source import CutError, FolderError, Source, TraceError
 from tui.trace.ssh_look import identity_of
 from tui.trace.ssh_stream import SAY, SshStream
@@ -97,7 +97,7 @@ def _folder(remote: Remote, stream: SshStream) -> FolderError:
     found = []
     for line in text.decode(errors="surrogateescape").split("\n"):
         entry = _ENTRY.fullmatch(line)
-        if entry:
+        if entry and not is_table(entry[3]):
             found.append(Listed(remote.child(entry[3]), int(entry[1]), float(entry[2])))
     found.sort(key=lambda each: (-each.modified, each.spec))
     return FolderError(remote.spec, found[:_LISTED])

@@ -28,8 +28,8 @@ def connection_failure(remote: Remote, said: str, asked: bool) -> str:
         if asked:
             return f"{name} let nobody in{ways}"
         return (
-            f"{name} let nobody in{ways}, and there is no terminal to ask on: "
-            f"name one trace on the command line, put the key into ssh-agent, or share a connection (ControlMaster)"
+            f"{name} let nobody in{ways}, and nothing could be asked, which takes a terminal and one trace on the "
+            f"command line: put the key into ssh-agent, or share a connection (ControlMaster)"
         )
     for words, meaning in (
         ("Connection refused", "refused the connection: no ssh server listens there"),

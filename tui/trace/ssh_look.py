@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tui.trace.remote import Listed, Remote, remote
+from tui.trace.remote import Listed, Remote, is_table, remote
 from tui.trace.source import CutError, TraceError
 from tui.trace.ssh_stream import MARK, SAY, SshStream, configured
 
@@ -133,7 +133,7 @@ def _found(asked: Remote, answer: str) -> list[Listed] | str:
         entry = _ENTRY.fullmatch(line)
         nameless = _NAMELESS.fullmatch(line) if entry is None else None
         path = entry[5] if entry else nameless[1] if nameless else None
-        if path is None and kind != "file":
+        if kind != "file" and (path is None or (kind == "folder" and is_table(path))):
             continue
         spec = asked.spec if kind == "file" or path is None else asked.at(path)
         if entry is None:

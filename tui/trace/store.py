@@ -29,7 +29,7 @@ from tui.trace.row_index import RowIndex
 from tui.trace.text import TextIndex
 from tui.trace.trace import Counter, Counts, Lane, Links, Memory, Role, Sparse, Step, Trace
 
-VERSION = 3
+VERSION = 4
 """Of both files. Raise it whenever what is written, or what its numbers mean (`Kind`), changes."""
 
 COLUMNS = "columns"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from tui.trace.remote import Listed, is_pattern
+from tui.trace.remote import Listed, is_pattern, is_table
 from tui.trace.source import CutError, FolderError, Source, TraceError
 
 EXTRA = "pip install 'torchprof-tui[remote]'"
@@ -161,7 +161,7 @@ def _folder(spec: str, files: Any, path: str, facts: dict[str, Any]) -> FolderEr
     found = []
     for entry in files.ls(path, detail=True):
         name = str(entry.get("name", ""))
-        if entry.get("type") != "directory" and name.endswith(_ENDINGS):
+        if entry.get("type") != "directory" and name.endswith(_ENDINGS) and not is_table(name):
             found.append(_listed(files, entry))
     found.sort(key=lambda each: (-each.modified, each.spec))
     return FolderError(spec, found[:_LISTED]) if found or not page else None

@@ -17,6 +17,7 @@ from tui.widgets.painted import Painted, Run, line
 from tui.widgets.units import format_value
 
 FOLDED, UNFOLDED, PINNED, CURRENT, FLAGGED = "▸", "▾", "▴", "▌", "●"
+BETWEEN_NOTES = " · "
 WHEEL_LINES = 3
 LABEL_EXTRA = 5
 """Around a label: the current lane's edge, the fold mark and a space, and the line to the lanes."""
@@ -94,6 +95,8 @@ class Gutter(Painted):
         edge: Run = (FLAGGED, palette.warning) if flagged else (CURRENT if current else " ", palette.accent)
         label = cut(self._label(y, shown), room)
         note = self._notes.get(shown.lane, "") if shown.content is Content.RANK else ""
+        while cell_len(label) + cell_len(note) + 1 > room and BETWEEN_NOTES in note:
+            note = note.rpartition(BETWEEN_NOTES)[0]  # what matters most comes first
         if note and cell_len(label) + cell_len(note) + 1 <= room:
             label = label + " " * (room - cell_len(label) - cell_len(note)) + note
         plain = palette.heading if shown.content is Content.RANK else palette.text

@@ -47,16 +47,13 @@ def look(trace: Trace, viewport: Viewport, lines: tuple[Line, ...]) -> Frame:
         if line.content in (Content.ROW, Content.FOLDED, Content.RANK):
             first = len(rows)
             rows.extend(_rows_of(trace, line))
-            if len(rows) > first:  # a rank may have recorded nothing
+            if len(rows) > first or cpu_only(trace, line):  # a rank may have recorded nothing
                 spans.append((y, first, len(rows)))
     found = cells(trace.row_index, np.array(rows, dtype=np.int32), viewport.t0, viewport.t1, viewport.width)
-    if len(spans) == len(rows):
+    if len(spans) == len(rows) and all(last > first for _, first, last in spans):
         return Frame(viewport, lines, {y: first for y, first, _ in spans}, found)
     parts = [Cells(found.event[a:b], found.busy[a:b], found.count[a:b]) for _, a, b in spans]
-    parts = [
-        part if len(part.event) == 1 else (busiest if lines[y].content is Content.RANK else deepest)(part)
-        for part, (y, _, _) in zip(parts, spans, strict=True)
-    ]
+    parts = [_in_one(part, lines[y].content) for part, (y, _, _) in zip(parts, spans, strict=True)]
     merged = Cells(
         np.concatenate([part.event for part in parts]),
         np.concatenate([part.busy for part in parts]),
@@ -71,6 +68,28 @@ def lanes_in_one_line(trace: Trace, line: Line) -> range:
         rank = trace.ranks.of_lane(line.lane)
         return range(rank.first_lane, rank.last_lane)
     return range(line.lane, line.lane + (line.content is Content.FOLDED))
+
+
+def cpu_only(trace: Trace, line: Line) -> bool:
+    """Whether this is the line of a rank that recorded no GPU work while others did. Only what is selected is drawn
+    in it."""
+    if line.content is not Content.RANK or trace.ranks is None:
+        return False
+    own = trace.ranks.of_lane(line.lane).trace
+    return len(own) > 0 and not own.links.gpu_events and trace.ranks.any_gpu
+
+
+def _in_one(part: Cells, content: Content) -> Cells:
+    """The rows of a line put together."""
+    if len(part.event) == 1:
+        return part
+    if not len(part.event):
+        return _nothing(part.event.shape[1])
+    return (busiest if content is Content.RANK else deepest)(part)
+
+
+def _nothing(width: int) -> Cells:
+    return Cells(np.full((1, width), -1, np.int32), np.zeros((1, width), np.float32), np.zeros((1, width), np.int32))
 
 
 def _rows_of(trace: Trace, line: Line) -> Sequence[int]:

@@ -229,13 +229,14 @@ def folded_rows(lane: Lane) -> range:
 
 
 def rank_rows(trace: Trace, own: int) -> list[int]:
-    """The rows, of the whole trace, that a rank's line shows at once: those of its streams; without a GPU the outermost
-    of its threads. `own`: the rank's line among the lanes."""
+    """The rows, of the whole trace, that a rank's line shows at once: those of its streams; where no rank has a GPU the
+    outermost of its threads, which beside others' GPU work would be taken for the same. `own`: the rank's line among
+    the lanes."""
     assert trace.ranks is not None
     rank = trace.ranks.of_lane(own)
     lanes = trace.lanes[rank.first_lane : rank.last_lane]
     streams = chain.from_iterable(rows_of(lane) for lane in lanes if lane.role is Role.STREAM)
-    threads = (lane.row_base for lane in lanes if lane.role is Role.THREAD)
+    threads = (lane.row_base for lane in lanes if lane.role is Role.THREAD and not trace.ranks.any_gpu)
     return list(islice(streams, FOLDED_ROWS)) or list(islice(threads, FOLDED_ROWS))
 
 

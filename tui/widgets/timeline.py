@@ -25,7 +25,7 @@ from tui.trace.viewport import Viewport
 from tui.widgets.bars import Decoration, Dressed, Texts, dress, levels, strips
 from tui.widgets.event_notes import EventNotes
 from tui.widgets.gap_labels import GapLabels
-from tui.widgets.lane_frame import Frame, lanes_in_one_line, look
+from tui.widgets.lane_frame import Frame, cpu_only, lanes_in_one_line, look
 from tui.widgets.lane_lines import Content, LaneLines, Line
 from tui.widgets.link_line import End, link_cells
 from tui.widgets.names import Names
@@ -42,6 +42,9 @@ WHEEL_SHARE = 16
 
 LIT_FORCED = 400
 """So many lit events are drawn even where something longer fills their cell; more of them are seen anyway."""
+
+CPU_ONLY = " no GPU work recorded"
+"""In the line of a rank beside others that have some."""
 
 PICK_CELLS = 1
 """A click this close to an event means it: a bar of one cell is hard to hit."""
@@ -189,6 +192,8 @@ class Timeline(Painted):
                 shown = frame.lines[y]
                 if shown.first:
                     _write(dressed, row, self._gap_cells.get(shown.lane, ()), BLANK)
+                if cpu_only(self.trace, shown):
+                    _write(dressed, row, enumerate(CPU_ONLY[: size.width]), BLANK)
                 if shown.content is Content.ROW:
                     _write(dressed, row, self._note_cells.get((shown.lane, shown.row), ()), BLANK)
                 _write(dressed, row, self._link_cells.get(y, ()), _LINK)

@@ -108,4 +108,13 @@ def clocks_of(ranks: Ranks) -> str:
         return f"clocks of {count} ranks not aligned"
     errors = [rank.clock.error for rank in ranks.all if rank.clock.error is not None]
     within = f" ±{format_duration(max(errors))}" if errors else ""
-    return f"clocks by {worst.value}{within}"
+    return f"clocks by {worst.value}{within}{_unmeasured(ranks)}"
+
+
+def _unmeasured(ranks: Ranks) -> str:
+    """That the error says nothing of some ranks: they have no collective that was joined."""
+    numbers = [rank.number for rank in ranks.unmeasured]
+    if not numbers:
+        return ""
+    which = f"rank {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} ranks"
+    return f" ({which}: not measured)"

@@ -39,7 +39,8 @@ def odd_though_valid(trace: Trace) -> Iterator[Remark]:
 def _remark(kind: str, trace: Trace, events: Array, meaning: str, action: str = "", more: str = "") -> Iterator[Remark]:
     if len(events):
         event = int(events[0])
-        example = f"{excerpt(trace.event(event).name)} at {format_time(int(trace.start[event]))}{more}"
+        whose = f"{trace.ranks.of_event(event).label}: " if trace.ranks is not None else ""
+        example = f"{whose}{excerpt(trace.event(event).name)} at {format_time(int(trace.start[event]))}{more}"
         yield Remark(Section.ODD, kind, len(events), meaning, example, action, event)
 
 
@@ -49,7 +50,8 @@ def _spilled(trace: Trace) -> Iterator[Remark]:
     inside = parent >= 0
     expected = np.where(inside, trace.row[np.maximum(parent, 0)] + 1, 0)
     spilled = np.flatnonzero(trace.row != expected)
-    role = np.array([_OVERLAPPING.get(lane.role, 0) for lane in trace.lanes], np.int8)[trace.lane[spilled]]
+    odd = [0 if lane.further else _OVERLAPPING.get(lane.role, 0) for lane in trace.lanes]  # 0 also: we overlapped them
+    role = np.array(odd, np.int8)[trace.lane[spilled]]
     yield from _remark(
         "overlap",
         trace,

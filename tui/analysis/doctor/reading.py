@@ -20,6 +20,10 @@ _LOST = {
         "the file ends before its text does; what came before the cut is here",
         "a killed job, a full disk or a broken copy: export or copy it again if the end matters",
     ),
+    problems.CUT_CONNECTION: (
+        "the connection ended before the trace did; what had arrived by then is here",
+        "open it again: what has not changed and was read whole is not sent again",
+    ),
     problems.DAMAGED_COMPRESSION: (
         "the packed data is wrong from somewhere on; what came before is here",
         "copy it again; packed files have no redundancy to mend them by",
@@ -49,6 +53,18 @@ _REPAIRED = {
     "time out of range": "times more than 73 years away, cut off there",
 }
 
+_ODD = {
+    problems.NOT_AN_OBJECT: ("entries that are null, numbers or lists instead of events", ""),
+    problems.TOO_MANY_LANES: (
+        "more lanes than a screen can show: these share lines, their events on rows that are free",
+        "",
+    ),
+    problems.UNRELATED: (
+        "no collective joins these ranks with the others, and they do not seem to be of one run",
+        "open the ranks of one run; what is told of all ranks together means nothing otherwise",
+    ),
+}
+
 _NOT_DRAWN = {
     "no time": "entries without a ts that can be read",
     "no phase": "entries without a ph",
@@ -72,12 +88,9 @@ def found_while_reading(trace: Trace) -> Iterator[Remark]:
         if problem.kind in _LOST:
             meaning, action = _LOST[problem.kind]
             yield Remark(Section.LOST, problem.kind, problem.count, meaning, problem.example, action)
-        elif problem.kind == problems.NOT_AN_OBJECT:
-            meaning = "entries that are null, numbers or lists instead of events"
-            yield Remark(Section.ODD, problem.kind, problem.count, meaning, problem.example)
-        elif problem.kind == problems.TOO_MANY_LANES:
-            meaning = "more lanes than a screen can show: these share lines, their events on rows that are free"
-            yield Remark(Section.ODD, problem.kind, problem.count, meaning, problem.example)
+        elif problem.kind in _ODD:
+            meaning, action = _ODD[problem.kind]
+            yield Remark(Section.ODD, problem.kind, problem.count, meaning, problem.example, action)
         else:
             meaning = _REPAIRED.get(problem.kind, "")
             yield Remark(Section.REPAIRED, problem.kind, problem.count, meaning, problem.example)
@@ -120,10 +133,20 @@ def lost_of(trace: Trace) -> list[Problem]:
 
 
 def lost_in_a_line(trace: Trace) -> str:
-    """What the file lost, for a status line; "" where all of it was read."""
+    """What the file lost, for a status line, or that the ranks may be of different runs; "" where all is well."""
     lost = lost_of(trace)
     if not lost:
-        return ""
-    words = ", ".join(f"{each.kind}{f' ×{each.count:,}' if each.count > 1 else ''}" for each in lost[:2])
+        unrelated = [problem for problem in trace.problems if problem.kind == problems.UNRELATED]
+        return f"{unrelated[0].kind} {unrelated[0].example} · ! says more" if unrelated else ""
+    words = ", ".join(map(_briefly, lost[:2]))
+    if lost[0].kind == problems.CUT_CONNECTION:  # with its bytes, a longer beginning would leave 80 columns no room
+        return f"partial: {words}{', …' if len(lost) > 2 else ''} · ! says more"
     what = "file" if trace.ranks is None else "run"
     return f"not all of this {what} could be read: {words}{', …' if len(lost) > 2 else ''} · ! says more"
+
+
+def _briefly(problem: Problem) -> str:
+    """Its kind, how often, and of a connection how much arrived."""
+    if problem.kind == problems.CUT_CONNECTION and problem.count == 1:
+        return f"{problem.kind}, {problem.example.partition(';')[0]}"
+    return f"{problem.kind}{f' ×{problem.count:,}' if problem.count > 1 else ''}"

@@ -32,6 +32,10 @@ class SliceError(ValueError):
     """Nothing was written; `str()` is one line for the user."""
 
 
+class OutError(SliceError):
+    """What is wrong is where it was to be written, which `str()` names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sliced:
     """What was written: `entries` of `of`, `events` of them on lanes; `size` bytes. `starts`: where the slice's first
@@ -86,9 +90,9 @@ def checked(trace: Trace, t0: int, t1: int, out: Path) -> None:
     if t1 <= t0:
         raise SliceError("the range ends before it begins")
     if not out.name.endswith(ENDINGS):
-        raise SliceError(f"{out}: write to a name that ends in .json or .json.gz")
+        raise OutError(f"{out}: write to a name that ends in .json or .json.gz")
     if any(_same(out, mine) for mine in (Path(trace.label), one_text(trace).path)):
-        raise SliceError(f"{out}: that is the trace itself; nothing was overwritten")
+        raise OutError(f"{out}: that is the trace itself; nothing was overwritten")
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -103,7 +107,13 @@ def _atomically(out: Path) -> Iterator[IO[bytes]]:
     """A file that gets its name when all is in it, packed where the name says so; nothing is left of a failure."""
     draft = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
-        with draft.open("xb") as stored:
+        stored = draft.open("xb")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise OutError(f"{out.parent}: no such folder") from error
+    except OSError as error:  # of the draft, a name that the user never gave
+        raise OutError(f"{out}: {error.strerror or error}") from error
+    try:
+        with stored:
             if out.name.endswith(".gz"):
                 with gzip.GzipFile(filename="", mode="wb", fileobj=stored, compresslevel=_LEVEL, mtime=0) as packed:
                     yield packed  # type: ignore[misc]  # a GzipFile writes bytes as any other file does

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from tui.analysis.collectives import Arrivals
 from tui.analysis.table.gpu_sheets import ELEMENT_BYTES
 from tui.analysis.table.sheets import NAME, Field, Sheet, Unit
+from tui.trace.arrays import I64
 from tui.trace.ruler import format_duration, format_time
 
 FIELDS = (
@@ -22,6 +25,15 @@ FIELDS = (
     Field("dtype", "type", Unit.TEXT),
     Field("group", "group", Unit.TEXT),
 )
+
+
+RANKS = Field("ranks", "ranks", Unit.TEXT)
+"""Behind the rank that came last, where not all of a group's ranks are there: waits are those of the others alone."""
+
+_RANKS_AT = 4
+
+_LISTED = re.compile(r"\[([0-9][0-9, ]*)\]$")
+"""All ranks of a group, at the end of what it is called; long lists have dots in them."""
 
 
 def arrivals_sheet(found: Arrivals) -> Sheet:
@@ -49,7 +61,27 @@ def arrivals_sheet(found: Arrivals) -> Sheet:
     }
     members = events[events >= 0].astype(np.int32)
     first = np.concatenate([[0], np.cumsum(found.present.sum(axis=1))]).astype(np.int64)
-    return Sheet("Arrivals", FIELDS, dict(columns), members, first, tuple(_totals(found)))
+    came, of = found.present.sum(axis=1), _expected(found)
+    fields: tuple[Field, ...] = FIELDS
+    if (came < of).any():
+        fields = (*FIELDS[:_RANKS_AT], RANKS, *FIELDS[_RANKS_AT:])
+        columns["ranks"] = [f"{k} of {n}" for k, n in zip(came.tolist(), of.tolist(), strict=True)]
+    return Sheet("Arrivals", fields, dict(columns), members, first, tuple(_totals(found)))
+
+
+def _expected(found: Arrivals) -> I64:
+    """int64[m]: of how many ranks each collective is: as many as its group lists, at least those that took part or are
+    known to lack it. Where no group is told, all ranks of the run are meant."""
+    meetings = found.ranks.meetings
+    known = found.present.sum(axis=1) + meetings.lacking[found.meeting]
+    everybody = max(len(found.ranks), found.ranks.all[0].trace.world_size or 0)
+    listed = [_LISTED.search(text) for text in meetings.texts]
+    size = [everybody if not text else 0 for text in meetings.texts]
+    for code, members in enumerate(listed):
+        if members is not None:
+            size[code] = members[1].count(",") + 1
+    expected: I64 = np.maximum(known, np.array(size or [0], np.int64)[meetings.group[found.meeting]])
+    return expected
 
 
 def row_lines(found: Arrivals, row: int) -> tuple[str, ...]:
@@ -68,6 +100,9 @@ def _totals(found: Arrivals) -> list[str]:
     lines = []
     last = np.bincount(found.last, minlength=len(found.ranks))
     for place, rank in enumerate(found.ranks.all):
+        if len(found) and not found.present[:, place].any():
+            lines.append(f"{rank.label}: came to none of these collectives; waits are told without it")
+            continue
         waited = format_duration(found.waiting(place).total)
         lines.append(f"{rank.label}: last {int(last[place])} of {int(found.present[:, place].sum())}, waited {waited}")
     return [*lines, *unmatched(found)]
