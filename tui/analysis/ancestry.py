@@ -35,6 +35,28 @@ def nearest(parent: I32, wanted: Bool) -> I32:
 
 def nearest_above(parent: I32, places: Array, wanted: Bool) -> I64:
     """int64[k]: of those above each place, itself left out, the innermost that is wanted; -1 where none is."""
+    found, alive, at = _climbed(parent, places, wanted, to_first=True)
+    if len(alive):
+        found[alive] = nearest(parent, wanted)[at]
+    return found
+
+
+def outermost_above(parent: I32, places: Array, counts: Bool) -> I64:
+    """int64[k]: of those above each place, itself left out, the outermost that counts; -1 where none does."""
+    found, alive, at = _climbed(parent, places, counts, to_first=False)
+    if not len(alive):
+        return found
+    inner = nearest(parent, counts)
+    above = np.where(parent >= 0, inner[np.maximum(parent, 0)], np.int32(-1))
+    top = settled(np.where(above >= 0, above, np.arange(len(parent), dtype=np.int32)).astype(np.int32))
+    outer = np.where(inner[at] >= 0, top[np.maximum(inner[at], 0)], -1)
+    found[alive] = np.where(outer >= 0, outer, found[alive])
+    return found
+
+
+def _climbed(parent: I32, places: Array, wanted: Bool, to_first: bool) -> tuple[I64, I64, I64]:
+    """LEVELS up from each place: the last wanted one met, int64[k], -1 for none; the places that have not arrived, and
+    where they stand. `to_first`: the first wanted one is where to arrive, else the top."""
     found = np.full(len(places), -1, dtype=np.int64)
     alive = np.arange(len(places))
     at = np.asarray(places, dtype=np.int64)
@@ -43,31 +65,11 @@ def nearest_above(parent: I32, places: Array, wanted: Bool) -> I64:
         alive, at = alive[at >= 0], at[at >= 0]
         hit = wanted[at]
         found[alive[hit]] = at[hit]
-        alive, at = alive[~hit], at[~hit]
+        if to_first:
+            alive, at = alive[~hit], at[~hit]
         if not len(alive):
-            return found
-    found[alive] = nearest(parent, wanted)[at]
-    return found
-
-
-def outermost_above(parent: I32, places: Array, counts: Bool) -> I64:
-    """int64[k]: of those above each place, itself left out, the outermost that counts; -1 where none does."""
-    found = np.full(len(places), -1, dtype=np.int64)
-    alive = np.arange(len(places))
-    at = np.asarray(places, dtype=np.int64)
-    for _ in range(LEVELS):
-        at = parent[at].astype(np.int64)
-        alive, at = alive[at >= 0], at[at >= 0]
-        hit = counts[at]
-        found[alive[hit]] = at[hit]
-        if not len(alive):
-            return found
-    inner = nearest(parent, counts)
-    above = np.where(parent >= 0, inner[np.maximum(parent, 0)], np.int32(-1))
-    top = settled(np.where(above >= 0, above, np.arange(len(parent), dtype=np.int32)).astype(np.int32))
-    outer = np.where(inner[at] >= 0, top[np.maximum(inner[at], 0)], -1)
-    found[alive] = np.where(outer >= 0, outer, found[alive])
-    return found
+            break
+    return found, alive, at
 
 
 def subtree_sums(parent: I32, own: I64) -> I64:

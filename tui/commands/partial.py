@@ -31,7 +31,9 @@ def tell_partial(trace: Trace) -> bool:
 def _said(trace: Trace) -> str:
     """Of several ranks which; those that could not be opened at all have lines of their own."""
     if trace.ranks is None:
-        return ", ".join(_words(each) for each in _lost(trace))
+        from tui.analysis.doctor.reading import briefly
+
+        return ", ".join(map(briefly, _lost(trace)))
     said = [f"{rank.label}: {words}" for rank in trace.ranks.all if (words := _said(rank.trace))]
     more = f"; and {len(said) - _LISTED} more ranks" if len(said) > _LISTED else ""
     return "; ".join(said[:_LISTED]) + more
@@ -41,17 +43,3 @@ def _lost(trace: Trace) -> list[Problem]:
     from tui.analysis.doctor.reading import lost_of
 
     return lost_of(trace)
-
-
-def _words(lost: Problem) -> str:
-    from tui.trace import problems
-
-    match lost.kind:
-        case problems.UNREADABLE_ENTRY:
-            return f"{lost.count:,} {'entry' if lost.count == 1 else 'entries'} unreadable"
-        case problems.CUT_CONNECTION:
-            return f"{lost.kind}, {lost.example.partition(';')[0]}"
-        case problems.CUT_SHORT | problems.DAMAGED_COMPRESSION:
-            return lost.kind  # how often it was noticed says nothing
-        case _:
-            return f"{lost.kind} ×{lost.count:,}" if lost.count > 1 else lost.kind

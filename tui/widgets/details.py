@@ -23,6 +23,14 @@ TWO_COLUMNS = 110
 """From this width on the args stand beside the facts instead of below them."""
 
 BYTES_ARGS = frozenset({"bytes", "Bytes", "shared memory", "Total Allocated", "Total Reserved"})
+FIRST = (
+    ("c", "what goes wrong in this trace, and what to do about it"),
+    ("l", "how the selected event came about: step, op, launch, kernel"),
+    ("k", "what the selected kernel asks of the GPU, and what limits it"),
+    ("t", "the profiler's table: where the time goes, name by name"),
+)
+"""Keys, and where they lead, for who has pressed none yet."""
+
 LIST_SHOWN = 6
 """Of a list of lists (the shapes of a fused optimizer's inputs) so many are written out, then counted."""
 
@@ -50,14 +58,21 @@ class Details(TextPanel):
     def content(self, width: int) -> Lines:
         palette = self.palette
         if self._event < 0:
-            hint = "No event is selected. ← → ↑ ↓ or a click select one; ? lists all keys."
-            return wrap(hint, width, palette.muted) if len(self._trace) else []
+            return self._nothing_selected(width) if len(self._trace) else []
         event = self._trace.event(self._event)
         if width < TWO_COLUMNS:
             return self._head(event, width) + self._about(event, width) + self._args(width)
         half = min(max(width * 11 // 20, 60), 100)
         beside = columns(self._about(event, half - 3), self._args(width - half), half, palette.text)
         return self._head(event, width) + beside
+
+    def _nothing_selected(self, width: int) -> Lines:
+        """What to press first: a beginner looks here, before knowing any key."""
+        palette = self.palette
+        lines = wrap("No event is selected. ← → ↑ ↓ or a click select one; ? lists all keys.", width, palette.muted)
+        return lines + [
+            [(key, palette.key), (cut(f"  {leads_to}", width - 1), palette.muted)] for key, leads_to in FIRST
+        ]
 
     def _head(self, event: Event, width: int) -> Lines:
         """The name in full, then what sort of thing it is, in words."""

@@ -138,15 +138,21 @@ def lost_in_a_line(trace: Trace) -> str:
     if not lost:
         unrelated = [problem for problem in trace.problems if problem.kind == problems.UNRELATED]
         return f"{unrelated[0].kind} {unrelated[0].example} · ! says more" if unrelated else ""
-    words = ", ".join(map(_briefly, lost[:2]))
+    words = ", ".join(map(briefly, lost[:2]))
     if lost[0].kind == problems.CUT_CONNECTION:  # with its bytes, a longer beginning would leave 80 columns no room
         return f"partial: {words}{', …' if len(lost) > 2 else ''} · ! says more"
     what = "file" if trace.ranks is None else "run"
     return f"not all of this {what} could be read: {words}{', …' if len(lost) > 2 else ''} · ! says more"
 
 
-def _briefly(problem: Problem) -> str:
-    """Its kind, how often, and of a connection how much arrived."""
-    if problem.kind == problems.CUT_CONNECTION and problem.count == 1:
-        return f"{problem.kind}, {problem.example.partition(';')[0]}"
-    return f"{problem.kind}{f' ×{problem.count:,}' if problem.count > 1 else ''}"
+def briefly(problem: Problem) -> str:
+    """What was lost, in a few words; of a stream that ended early, how often that was noticed says nothing."""
+    match problem.kind:
+        case problems.UNREADABLE_ENTRY:
+            return f"{problem.count:,} {'entry' if problem.count == 1 else 'entries'} unreadable"
+        case problems.CUT_CONNECTION:
+            return f"{problem.kind}, {problem.example.partition(';')[0]}"
+        case problems.CUT_SHORT | problems.DAMAGED_COMPRESSION:
+            return problem.kind
+        case _:
+            return f"{problem.kind} ×{problem.count:,}" if problem.count > 1 else problem.kind
