@@ -8,7 +8,7 @@ entry by itself only where a value is not of the usual type. Phase, category, pi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import compress
 from operator import itemgetter
@@ -18,7 +18,8 @@ import numpy as np
 import orjson
 
 from tui.trace.arrays import I32, I64, Array
-from tui.trace.grown import Grown
+from tui.trace.grown import Fill, Grown
+from tui.trace.ids import IdPart, Ids
 from tui.trace.intern import (
     COUNTER,
     METADATA,
@@ -58,20 +59,15 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The columns of one part of a file, with numbers of its own: `shapes`, `names` and `ids` by those numbers, as they
-    were looked up. `args`: (entries within the part, values), flat.
+    """`count` entries of one part of a file, without their columns, which are `Columns.arrays`; with numbers of their
+    own: `shapes` and `names` by those, as they were looked up. `args`: how many entries have one, and how many values.
     """
 
-    shape: I32
-    name: I32
-    time: I64
-    duration: I64
-    correlation: I64
-    id: I32
+    count: int
     shapes: list[tuple[Any, Any, Any, Any]]
     names: list[Any]
-    ids: list[Any]
-    args: dict[str, tuple[I32, I64]]
+    ids: IdPart
+    args: dict[str, tuple[int, int]]
     metadata: list[tuple[str, str, str, Any]]
     counters: list[tuple[int, str, float]]
     not_objects: int
@@ -89,13 +85,12 @@ class Columns:
         self._count = 0
         self._shapes = Shapes()
         self._names = Texts()
-        self._ids = Texts()
+        self._ids = Ids()
         self._shape = Grown(np.int32)
         self._name = Grown(np.int32)
         self._time = Grown(np.int64)
         self._duration = Grown(np.int64)
         self._correlation = Grown(np.int64)
-        self._id = Grown(np.int32)
         self._args: dict[str, tuple[Grown, Grown]] = {}
         self._metadata: list[tuple[str, str, str, Any]] = []
         self._counters: list[tuple[int, str, float]] = []
@@ -116,7 +111,7 @@ class Columns:
         self._name.extend(self._named(entries))
         self._time.extend(times(_column(entries, "ts"), text, self._tally))
         self._duration.extend(durations([entry.get("dur") for entry in entries], self._tally))
-        self._id.extend(self._identified(entries, shape))
+        self._add_ids(entries, shape)
         self._add_args(entries, self._shapes.groups(shape))
         self._count += len(entries)
 
@@ -131,9 +126,7 @@ class Columns:
         self._time.extend(found.time)
         self._duration.extend(found.duration)
         places, values = found.ids
-        identity = np.full(len(shape), -1, np.int32)
-        identity[places] = np.fromiter(map(self._ids.__getitem__, values.tolist()), np.int32, len(values))
-        self._id.extend(identity)
+        self._ids.put(places + self._count, values)
         self._put_args(found.correlation, found.args)
         self._count += len(shape)
 
@@ -153,16 +146,17 @@ class Columns:
         except TypeError:  # a list or an object
             return np.fromiter(map(self._names.__getitem__, map(text_of, names)), np.int32, len(names))
 
-    def _identified(self, entries: list[Entry], shape: I32) -> I32:
-        column = np.full(len(entries), -1, np.int32)
+    def _add_ids(self, entries: list[Entry], shape: I32) -> None:
+        places, keys = [], []
         for place in np.flatnonzero(self._shapes.with_id(shape)).tolist():
             entry = entries[place]
             value = entry.get("id")
             if value is None:
                 value = entry.get("id2")
             if value is not None:
-                column[place] = self._ids[value if type(value) is int or type(value) is str else text_of(value)]
-        return column
+                places.append(self._count + place)
+                keys.append(self._ids.key(value))
+        self._ids.add(np.array(places, np.int64), np.array(keys, np.int64))
 
     def _add_args(self, entries: list[Entry], groups: I32) -> None:
         chunk = ChunkArgs(len(entries))
@@ -186,11 +180,16 @@ class Columns:
     def _put_args(self, correlation: I64, sparse: Mapping[str, tuple[Array, Array]]) -> None:
         self._correlation.extend(correlation)
         for name, (places, values) in sparse.items():
-            columns = self._args.get(name)
-            if columns is None:
-                columns = self._args[name] = (Grown(np.int32), Grown(np.int64))
-            columns[0].extend(places + np.int64(self._count))
-            columns[1].extend(values.ravel())
+            column, numbers = self._arg(name)
+            column.extend(places + np.int64(self._count))
+            numbers.extend(values.ravel())
+
+    def _arg(self, name: str) -> tuple[Grown, Grown]:
+        """The columns of an arg: entries, and values."""
+        columns = self._args.get(name)
+        if columns is None:
+            columns = self._args[name] = (Grown(np.int32), Grown(np.int64))
+        return columns
 
     def _add_group(self, group: int, args: list[Args], places: I64, chunk: ChunkArgs) -> None:
         if group == COUNTER:
@@ -218,38 +217,48 @@ class Columns:
     def part(self) -> Part:
         """What was taken so far, for `join`; nothing can be added any more."""
         return Part(
-            self._shape.finish(),
-            self._name.finish(),
-            self._time.finish(),
-            self._duration.finish(),
-            self._correlation.finish(),
-            self._id.finish(),
+            self._count,
             list(self._shapes),
             list(self._names),
-            list(self._ids),
-            {name: (entries.finish(), values.finish()) for name, (entries, values) in self._args.items()},
+            self._ids.part(),
+            {name: (len(entries), len(values)) for name, (entries, values) in self._args.items()},
             self._metadata,
             self._counters,
             self.not_objects,
         )
 
-    def join(self, part: Part) -> None:
+    def arrays(self) -> Iterator[Array]:
+        """The columns of a part, each gone from here when the next one is asked for: what `join` fills in."""
+        for column in (self._shape, self._name, self._time, self._duration, self._correlation):
+            yield column.finish()
+        yield from self._ids.arrays()
+        for entries, values in self._args.values():
+            yield entries.finish()
+            yield values.finish()
+
+    def join(self, part: Part, fill: Fill) -> None:
         """The entries behind those of this one, read by another. What is new in them gets the numbers that it would
         have got here."""
-        shapes, names, ids = (
-            np.array([*map(table.__getitem__, keys), -1], np.int32)  # -1 stays what it is
-            for table, keys in ((self._shapes, part.shapes), (self._names, part.names), (self._ids, part.ids))
-        )
-        self._shape.extend(shapes[part.shape])
-        self._name.extend(names[part.name])
-        self._id.extend(ids[part.id])
-        self._time.extend(part.time)
-        self._duration.extend(part.duration)
-        self._put_args(part.correlation, part.args)
+        for column, table, keys in (
+            (self._shape, self._shapes, part.shapes),
+            (self._name, self._names, part.names),
+        ):
+            number = np.array([*map(table.__getitem__, keys)], np.int32)
+            room = column.room(part.count)
+            fill(room)
+            number.take(room, out=room, mode="clip")  # all are inside, and other modes take a copy
+        for column in (self._time, self._duration, self._correlation):
+            fill(column.room(part.count))
+        self._ids.join(part.ids, fill, self._count)
+        for name, counts in part.args.items():
+            entries, values = (column.room(count) for column, count in zip(self._arg(name), counts, strict=True))
+            fill(entries)
+            entries += self._count
+            fill(values)
         self._metadata += part.metadata
         self._counters += [(ordinal + self._count, name, value) for ordinal, name, value in part.counters]
         self.not_objects += part.not_objects
-        self._count += len(part.shape)
+        self._count += part.count
 
     def finish(self) -> RawEvents:
         """The columns; nothing can be added any more."""
@@ -260,7 +269,7 @@ class Columns:
             self._tally.add(TOO_MANY_CATEGORIES, f"more than {MOST_CATEGORIES} of them", int(np.count_nonzero(crowded)))
         del shape, crowded, self._shape
         name, names = self._names.finish(self._name.finish())
-        identity, ids = self._ids.finish(self._id.finish())
+        identity, ids = self._ids.finish(self._count)
         args = {}
         for arg, (entries, values) in self._args.items():
             column = values.finish()

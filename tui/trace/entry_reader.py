@@ -12,6 +12,7 @@ from tui.trace.arrays import I64
 from tui.trace.byte_scan import ByteScan
 from tui.trace.chunks import Chunk, Entries, Taken, Window
 from tui.trace.columns import Columns, Part
+from tui.trace.grown import Fill
 from tui.trace.problems import UNREADABLE_ENTRY, Tally, excerpt
 from tui.trace.text import BlockWriter, TextIndex
 
@@ -34,7 +35,8 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class ReadPart:
-    """What was read of a list from its middle on. c chunks: as in TextIndex, `lengths` those of the stored blocks."""
+    """What was read of a list from its middle on, but for the columns. c chunks: as in TextIndex, `length` those of the
+    stored blocks."""
 
     columns: Part
     first: I64
@@ -122,14 +124,15 @@ class EntryReader:
             self.unreadable,
         )
 
-    def join(self, part: ReadPart, blocks: Path | None) -> None:
-        """Append what another reader has read behind our last entry; `blocks` is where it kept the text, if it did."""
+    def join(self, part: ReadPart, fill: Fill, blocks: Path | None) -> None:
+        """Append what another reader has read behind our last entry; `fill` fills in its columns, and `blocks` is where
+        it kept the text, if it did."""
         self._first += (part.first + self.entries).tolist()
         self._offset += part.offset.tolist()
         self._length += part.length.tolist()
         if self._writer is not None and blocks is not None:
             self._writer.append(blocks, part.length.tolist())
-        self.columns.join(part.columns)
+        self.columns.join(part.columns, fill)
         self.unreadable += part.unreadable
         self.entries = len(self.columns)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,10 @@ nothing, so that a large column has room for long, and is copied once or twice i
 """
 
 
+Fill = Callable[[Array], None]
+"""Fills an array with what another process has in it; arrays are asked for in the order in which they were given."""
+
+
 class Grown:
     """A one-dimensional array to which chunks are appended."""
 
@@ -28,11 +33,16 @@ class Grown:
         self._size = 0
 
     def extend(self, values: Array) -> None:
-        size = self._size + len(values)
+        self.room(len(values))[:] = values
+
+    def room(self, count: int) -> npt.NDArray[Any]:
+        """So many more, to be filled in at once: good until the next `extend` or `room`, which may move it."""
+        size = self._size + count
         if size > len(self._data):
             self._make_room(size)
-        self._data[self._size : size] = values
+        room = self._data[self._size : size]
         self._size = size
+        return room
 
     def _make_room(self, size: int) -> None:
         if size * self._data.itemsize < _LARGE:

@@ -55,16 +55,15 @@ class Texts(defaultdict[Any, int]):
         super().__init__(itertools.count().__next__)
 
     def finish(self, codes: I32) -> tuple[I32, list[str]]:
-        """The column, and the text of each of its numbers, every text once. -1 in the column stays."""
-        # Ids are integers, and as many as there are launches.
-        texts = [key if type(key) is str else str(key) if type(key) is int else text_of(key) for key in self]
+        """The column, and the text of each of its numbers, every text once."""
+        texts = [key if type(key) is str else text_of(key) for key in self]
         self.clear()
         unique = dict.fromkeys(texts)
         if len(unique) == len(texts):
             return codes, texts
         # The same text came as a string and as a number.
         place = {text: k for k, text in enumerate(unique)}
-        renumbered = np.array([*(place[text] for text in texts), -1], np.int32)
+        renumbered = np.array([place[text] for text in texts], np.int32)
         return renumbered[codes], list(unique)
 
 

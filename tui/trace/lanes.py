@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tui.trace.arrays import I32, I64, U8, U16, Array
+from tui.trace.dense import dense
 from tui.trace.kinds import GPU_WORK, Kind
 from tui.trace.raw import SparseArg
 from tui.trace.trace import Role
@@ -175,8 +176,8 @@ def _place_gpu(
     keys = (role, np.where(alone, -1, device), np.where(alone, 0, stream), np.where(alone, track, -1))
     which = np.zeros(len(track), np.int64)
     for key in keys:
-        code = _dense(key)
-        which = _dense(which * (int(code.max()) + 1) + code)
+        code, known = dense(key)
+        which, _ = dense(which * len(known) + code)
     count = int(which.max()) + 1
     example = np.full(count, len(track), np.int64)
     np.minimum.at(example, which, np.arange(len(track)))
@@ -248,17 +249,6 @@ class _Slots:
             return maker(slot - first)
 
         return Places(np.concatenate(self._roles)[kept], np.concatenate(self._devices)[kept], events, make)
-
-
-def _dense(values: I64) -> I64:
-    """The same with numbers from 0 on for the values that occur, ascending: through a table where that is no longer."""
-    low = int(values.min())
-    size = int(values.max()) - low + 1
-    if size > 2 * len(values):
-        return np.unique(values, return_inverse=True)[1].astype(np.int64)
-    occurs = np.zeros(size, np.int64)
-    occurs[values - low] = 1
-    return (np.cumsum(occurs) - 1)[values - low]
 
 
 def _told_by(tracks: list[tuple[str, str]], processes: Container[str]) -> tuple[I64, I64]:

@@ -5,8 +5,8 @@ up to there finds out. Its own text begins where the list does, so if that parse
 the cut, then the cut is where the document's own parser would have stood between two entries as well. Where it does
 not, or where anything is damaged, everything is read again, by one process.
 
-Each of them has an `EntryReader` as this process has; what it comes to, a `Result` around a `ReadPart`, is handed over
-through a file in memory, and joined to what this process has read.
+Each of them has an `EntryReader` as this process has; what it comes to, a `Result` around a `ReadPart` and the columns,
+is handed over through a file in memory, and joined to what this process has read.
 
 Threads would not do: about half of the work needs the interpreter. The processes are forked, which costs two
 milliseconds where starting Python anew and importing numpy costs two hundred.
@@ -26,9 +26,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import BufferedRandom
 from pathlib import Path
-from typing import IO
 
+import numpy as np
+
+from tui.trace.arrays import Array
 from tui.trace.byte_scan import BETWEEN
 from tui.trace.chunks import Window
 from tui.trace.entry_reader import End, EntryReader, ReadPart
@@ -167,7 +170,7 @@ class Readers:
             result = hand.result()
             if result is None or result.begin != window.offset:
                 raise UnprovenError
-            reader.join(result.read, hand.blocks)
+            reader.join(result.read, hand.fill, hand.blocks)
             for problem in result.problems:
                 tally.add(problem.kind, problem.example, problem.count)
             self.problems += result.source_problems
@@ -208,7 +211,7 @@ class _Hand:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who forked us
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
-                _write(self._result, _read(source, cut, until, self.blocks, chunk_size, out))
+                _write(self._result, *_read(source, cut, until, self.blocks, chunk_size, out))
             except BaseException:  # whatever it is, the other way of reading meets it again, and tells it
                 os._exit(1)
             os._exit(0)
@@ -230,11 +233,18 @@ class _Hand:
         return self._ended
 
     def result(self) -> Result | None:
-        """What it has read; None where it failed."""
+        """What it has read, but for the columns; None where it failed."""
         process, self._process = self._process, 0
         if os.waitpid(process, 0)[1]:
             return None
-        return _load(self._result)
+        self._result.seek(0)
+        result: Result = pickle.load(self._result)  # of one of us
+        return result
+
+    def fill(self, column: Array) -> None:
+        """Fill in the next of the columns. Raises UnprovenError where there is not as much."""
+        if self._result.readinto(column.view(np.uint8).data) != column.nbytes:
+            raise UnprovenError
 
     def close(self) -> None:
         if self._process:
@@ -248,7 +258,7 @@ class _Hand:
             self.blocks.unlink(missing_ok=True)
 
 
-def _shared(folder: Path) -> IO[bytes]:
+def _shared(folder: Path) -> BufferedRandom:
     """A file that is gone with both of us: in memory, which is faster than any disk, where Python knows of that."""
     if hasattr(os, "memfd_create"):  # not where it was built with an old C library
         with contextlib.suppress(OSError):  # not everywhere is it allowed
@@ -261,8 +271,10 @@ def _end_with(alive: int) -> None:
     os._exit(1)
 
 
-def _read(source: Source, cut: Cut, until: Cut | None, kept: Path | None, chunk_size: int, out: int) -> Result:
-    """One part, in a process of its own."""
+def _read(
+    source: Source, cut: Cut, until: Cut | None, kept: Path | None, chunk_size: int, out: int
+) -> tuple[Result, Iterator[Array]]:
+    """One part, in a process of its own; and its columns."""
     begin = 0 if source.compression else cut.target
     source = source.again(begin)
     blocks = cut.behind(source.blocks(), begin)
@@ -291,7 +303,8 @@ def _read(source: Source, cut: Cut, until: Cut | None, kept: Path | None, chunk_
         raise UnprovenError
     last = 0.0
     told(reader.entries)
-    return Result(reader.part(), cut.at, offset, end, rest, tally.problems(), source.problems)
+    result = Result(reader.part(), cut.at, offset, end, rest, tally.problems(), source.problems)
+    return result, reader.columns.arrays()
 
 
 def _again(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
@@ -299,30 +312,9 @@ def _again(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
     yield from others
 
 
-def _write(file: IO[bytes], result: Result) -> None:
-    """The columns as they lie in memory, so that they can be mapped; all else pickled, from one of us to another."""
-    columns: list[pickle.PickleBuffer] = []
-    rest = pickle.dumps(result, protocol=5, buffer_callback=columns.append)
-    sizes = []
+def _write(file: BufferedRandom, result: Result, columns: Iterator[Array]) -> None:
+    """Columns as they lie in memory: the other side reads each into the place where it is to stay."""
+    pickle.dump(result, file, protocol=5)
     for column in columns:
-        raw = column.raw()
-        sizes.append(len(raw))
-        file.write(raw)
-    tail = pickle.dumps((rest, sizes))
-    file.write(tail)
-    file.write(struct.pack("<q", len(tail)))
+        file.write(column.view(np.uint8).data)
     file.flush()
-
-
-def _load(file: IO[bytes]) -> Result:
-    import mmap
-
-    mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    (size,) = struct.unpack("<q", mapped[-8:])
-    rest, sizes = pickle.loads(mapped[-8 - size : -8])
-    columns, at = [], 0
-    for one in sizes:
-        columns.append(mapped[at : at + one])
-        at += one
-    result: Result = pickle.loads(rest, buffers=columns)
-    return result

@@ -7,6 +7,7 @@ by column.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +54,7 @@ class RawEvents:
     names: list[str]
     categories: list[str]
     tracks: list[tuple[str, str]]  # (pid, tid) as text: 25738 and "25738" are one track
-    ids: list[str]
+    ids: Sequence[str]
     args: dict[str, SparseArg] = field(default_factory=dict)
     """Args that analysis needs over all events (`docs: ARGS below`), by our own short name."""
     metadata: list[tuple[str, str, str, Any]] = field(default_factory=list)
