@@ -1,6 +1,8 @@
-"""Names for the array types that the columns are made of."""
+"""Names for the array types that the columns are made of, and how to go through long ones."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -13,3 +15,23 @@ F64 = npt.NDArray[np.float64]
 F32 = npt.NDArray[np.float32]
 Bool = npt.NDArray[np.bool_]
 Array = npt.NDArray[np.generic]
+
+_BLOCK = 1 << 16
+
+
+def nonzero32(mask: Bool) -> I32:
+    """Where it is true: np.flatnonzero in half of the memory."""
+    found = np.empty(int(np.count_nonzero(mask)), np.int32)
+    at = 0
+    for block in blocks(len(mask)):
+        some = np.flatnonzero(mask[block])
+        np.add(some, block.start, out=found[at : at + len(some)], casting="unsafe")
+        at += len(some)
+    return found
+
+
+def blocks(size: int) -> Iterator[slice]:
+    """A column of this size, piece by piece: what is made of a piece lies in memory that the one before has used. To
+    write to fresh memory costs more than most arithmetic."""
+    for begin in range(0, size, _BLOCK):
+        yield slice(begin, min(begin + _BLOCK, size))

@@ -8,8 +8,10 @@ from functools import partial
 import numpy as np
 
 from tui.trace import counters, crowd, facts, links, nesting, problems, rows
-from tui.trace.arrays import I32, I64, U8, Array, Bool
+from tui.trace.arrays import I32, I64, U8, Array, Bool, nonzero32
+from tui.trace.behind import aside
 from tui.trace.crowd import Standing
+from tui.trace.dense import counted
 from tui.trace.kinds import GPU_WORK, Kind, kind_of_category, refine
 from tui.trace.lane_order import Declared
 from tui.trace.lanes import Place, given, place_events
@@ -40,27 +42,33 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
     ledger = Ledger(decoded.problems)
     declared = Declared.read(events.metadata)
     drawing = choose(events, ledger)
-    ordinals = np.flatnonzero(drawing.drawn).astype(np.int32)
+    ordinals = nonzero32(drawing.drawn)
     kind = _kinds(events, ordinals, drawing, declared)
-    origin = settle_times(events, ordinals, kind, drawing, ledger)
+    settle = aside(partial(settle_times, events, ordinals, kind, drawing, ledger))
+    standing, launch = _lane_of_each(events, ordinals, kind, drawing, declared)  # needs no times
+    origin = settle()
     series, points, beyond = counters.counter_series(events, declared.process)
     ledger.skip("counter without a number", drawing.points - points - beyond)
     ledger.skip("counter beyond the 10,000th", beyond)
     drawing.entries += points
 
-    standing, launch = _lane_of_each(events, ordinals, kind, drawing, declared)
     places, lane = standing.places, standing.lane
-    order = lane_order(lane, events.time[ordinals], events.duration[ordinals])
+    time = events.time[ordinals]
+    order = lane_order(lane, time, events.duration, ordinals)
     lane, kind, ordinal = lane[order], kind[order], ordinals[order]
     launch = _reordered(launch, order)
     del order, ordinals
     event_of = _numbered(ordinal, len(events))
-    start, duration = events.time[ordinal], events.duration[ordinal]
-    first = np.searchsorted(lane, np.arange(int(standing.first[-1]) + 1)).astype(np.int64)
+    start = events.time.take(ordinal, out=time, mode="clip")  # all are inside, and other modes take a copy
+    duration = events.duration[ordinal]
+    first = np.searchsorted(lane, np.arange(int(standing.first[-1]) + 1, dtype=lane.dtype)).astype(np.int64)
     flat = np.repeat(np.array([place.role in _FLAT for place in places], np.bool_), np.diff(standing.first))
+    nest = aside(partial(nesting.nest, first, flat, start, duration))
     if standing.further:  # nested and linked where the file has them, and then drawn together
-        nested = nesting.nest(first, flat, start, duration)
-        forward, backward = links.forward_backward(events, event_of, lane, first, start, duration, nested.parent)
+        nested = nest()
+        forward, backward = links.forward_backward(
+            events, event_of, lane, first, start, duration, lambda: nested.parent
+        )
         order, lane, row = crowd.put_together(standing, lane, start, duration, nested.row)
         nested = crowd.in_order(nested, order, row)
         kind, ordinal, start, duration = kind[order], ordinal[order], start[order], duration[order]
@@ -71,6 +79,9 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
         first = first[standing.first]
         ledger.note(problems.TOO_MANY_LANES, *crowd.told(standing))
         del order, row, number
+        spend = aside(partial(nesting.self_durations, nested, start, duration))
+    else:
+        spend = aside(lambda: nesting.self_durations(nest(), start, duration))
     name, category, correlation = events.name[ordinal], events.category[ordinal], events.correlation[ordinal]
     work_order, work_first = links.by_launch(launch)
     columns: dict[str, Array] = {"start": start, "duration": duration, "name": name, "category": category}
@@ -81,24 +92,21 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
 
     memory = _memory(events, drawing, places)
     series += counters.memory_series(memory) if memory is not None else []
-    args = _sparse(events, event_of, drawing)
+    args = _sparse(events, event_of, len(start), drawing)
     for arg, sparse in args.items():
         settled(f"args.{arg}.events", sparse.events)
         settled(f"args.{arg}.values", sparse.values)
     counts = ledger.counts(decoded, drawing, facts.by_category(events, drawing))
     del drawing
-    events.duration = events.correlation = np.zeros(0, np.int64)  # what follows needs the room
-
     if not standing.further:
-        nested = nesting.nest(first, flat, start, duration)
-    settled("row", nested.row)
-    settled("parent", nested.parent)
-    self_duration = nesting.self_durations(nested, start, duration)
-    settled("self_duration", self_duration)
-    if not standing.further:
-        forward, backward = links.forward_backward(events, event_of, lane, first, start, duration, nested.parent)
+        forward, backward = links.forward_backward(
+            events, event_of, lane, first, start, duration, lambda: nest().parent
+        )
+        nested = nest()
     _let_go(events)
     del event_of
+    settled("row", nested.row)
+    settled("parent", nested.parent)
 
     devices = facts.devices(decoded.header)
     device_names = {d["id"]: str(d.get("name") or "") for d in devices if isinstance(d.get("id"), int)}
@@ -109,6 +117,8 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
     lane[own:] += len(series)  # the profiler's lanes stand behind the counters'
     settled("lane", lane)
     row_order, row_first = rows.row_order(lanes, lane, nested.row)
+    self_duration = spend()
+    settled("self_duration", self_duration)
     settled("row_order", row_order)
     rank, world_size = facts.distributed(decoded.header)
     return Trace(
@@ -184,7 +194,7 @@ def _kinds(events: RawEvents, ordinals: I32, drawing: Drawing, declared: Declare
 
 def _by_name(names: list[str], name: I32, decide: Callable[[str], Kind]) -> U8:
     """A kind for each name, uint8[k]: decided once for every name that occurs."""
-    used = np.flatnonzero(np.bincount(name, minlength=len(names)))
+    used = np.flatnonzero(counted(name, len(names)))
     decided = np.zeros(len(names), np.uint8)
     decided[used] = [decide(names[k]) for k in used.tolist()]
     return decided[name]
@@ -201,18 +211,20 @@ def _is_work(kind: U8) -> Bool:
     return np.isin(kind, list(GPU_WORK))
 
 
-def _sparse(events: RawEvents, event_of: I32, drawing: Drawing) -> dict[str, Sparse]:
-    """The sparse args, by event instead of by entry; and where the ends of pairs stand."""
+def _sparse(events: RawEvents, event_of: I32, drawn: int, drawing: Drawing) -> dict[str, Sparse]:
+    """The sparse args of the `drawn` events, by event instead of by entry; and where the ends of pairs stand."""
     given = dict(events.args)
     if len(drawing.begin):
         given["end_ordinal"] = SparseArg(drawing.begin.astype(np.int32), drawing.end)
     found = {}
+    place = np.full(drawn + 1, -1, np.int32)  # of each event in an arg; of all that is not drawn, the last
     for name, arg in given.items():
-        rows = event_of[arg.entries]
-        drawn = np.flatnonzero(rows >= 0)
-        if len(drawn):
-            drawn = drawn[np.argsort(rows[drawn], kind="stable")]
-            found[name] = Sparse(rows[drawn], arg.values[drawn])
+        event = event_of[arg.entries]
+        place[event] = np.arange(len(event), dtype=np.int32)
+        rows = nonzero32(place[:drawn] >= 0)
+        if len(rows):
+            found[name] = Sparse(rows, arg.values[place[rows]])
+        place[event] = -1
         events.args.pop(name, None)
     return found
 
@@ -250,12 +262,12 @@ def _lane_of_each(
         category,
         kind,
         drawing.mark[ordinals],
-        given(ordinals, events.args.get("device")),
-        given(ordinals, events.args.get("stream")),
+        lambda where: given(events.args.get("device"), ordinals[where]),
+        lambda where: given(events.args.get("stream"), ordinals[where]),
         {pid for pid, _ in events.tracks if declared.is_accelerator(pid)},
     )
     is_driver = np.array([name.lower().endswith("_driver") for name in events.categories] or [False])
-    launch = links.launches(events.correlation[ordinals], kind == Kind.RUNTIME, is_driver[category], _is_work(kind))
+    launch = links.launches(events.correlation, ordinals, kind == Kind.RUNTIME, is_driver[category], _is_work(kind))
     launched = np.zeros(len(slot), np.bool_)
     launched[launch[launch >= 0]] = True
     launches = np.bincount(slot[launched], minlength=len(found))

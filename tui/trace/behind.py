@@ -1,4 +1,4 @@
-"""Work that a thread does behind another's back: writing and compressing, which need no interpreter."""
+"""Work that a thread does behind another's back: writing, compressing, numpy's, which need no interpreter."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 class Behind(Generic[Item]):
@@ -50,3 +51,27 @@ class Behind(Generic[Item]):
                     self._work(item[0])
                 except Exception as error:
                     self._error = error
+
+
+def aside(work: Callable[[], Found]) -> Callable[[], Found]:
+    """Have a thread do it. What is returned waits for that, and returns what was found or raises what went wrong; it may
+    be asked again."""
+    found: list[Found] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+
+    def wait() -> Found:
+        thread.join()
+        if failed:
+            raise failed[0]
+        return found[0]
+
+    return wait

@@ -1,10 +1,12 @@
-"""Numbers that occur, renumbered from 0 on without gaps."""
+"""Which of few numbers occur in a long column, and how often."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tui.trace.arrays import I64
+from tui.trace.arrays import I64, Array, blocks
+
+_FEW = 1 << 16
 
 
 def dense(values: I64) -> tuple[I64, I64]:
@@ -26,3 +28,13 @@ def dense(values: I64) -> tuple[I64, I64]:
     np.cumsum(occurs, out=occurs)
     occurs -= 1
     return occurs[place], known
+
+
+def counted(values: Array, size: int) -> I64:
+    """int64[size]: how often each of the numbers below `size` occurs. (`np.bincount` makes 64 bits of each value.)"""
+    if size > _FEW:
+        return np.bincount(values, minlength=size)
+    counts = np.zeros(size, np.int64)
+    for block in blocks(len(values)):
+        counts += np.bincount(values[block], minlength=size)
+    return counts

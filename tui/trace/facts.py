@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tui.trace.arrays import I32, I64, U8
+from tui.trace.dense import counted
 from tui.trace.kinds import Kind
 from tui.trace.phases import Drawing
 from tui.trace.raw import RawEvents
@@ -50,7 +51,7 @@ def by_category(events: RawEvents, drawing: Drawing) -> dict[str, int]:
     """Complete events by category: X, and each pair of B and E once."""
     complete = (events.phase == ord("X")) & drawing.drawn
     complete[drawing.begin[events.phase[drawing.begin] == ord("B")]] = True
-    many = np.bincount(events.category[complete], minlength=len(events.categories)).tolist()
+    many = counted(events.category[complete], len(events.categories)).tolist()
     return {category: count for category, count in zip(events.categories, many, strict=False) if count}
 
 

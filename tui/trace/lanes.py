@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tui.trace.arrays import I32, I64, U8, U16, Array
-from tui.trace.dense import dense
+from tui.trace.dense import counted, dense
 from tui.trace.kinds import GPU_WORK, Kind
 from tui.trace.raw import SparseArg
 from tui.trace.trace import Role
@@ -43,7 +43,7 @@ _ROLES = {
     Kind.GPU_ANNOTATION: Role.GPU_ANNOTATIONS,
 }
 _ROLE_ORDER = (Role.STREAM, Role.SYNC, Role.GPU_ANNOTATIONS)
-_GPU_ROLE = np.full(256, -1, np.int64)
+_GPU_ROLE = np.full(256, -1, np.int8)
 _GPU_ROLE[[int(kind) for kind in _ROLES]] = [_ROLE_ORDER.index(role) for role in _ROLES.values()]
 
 ROLES = tuple(Role)
@@ -94,14 +94,14 @@ def place_events(
     category: U16,
     kind: U8,
     marks: Array,
-    device: I64 | None,
-    stream: I64 | None,
+    device: Callable[[I64], I64],
+    stream: Callable[[I64], I64],
     processes: Container[str] = (),
 ) -> tuple[I32, Places]:
     """The place of each drawn event: int32[d]. Linear, but for sorting async and GPU events.
 
-    All arrays are [d]: `marks` bool, which are instants; `device`, `stream` the args, `NO_ARG` where missing.
-    `processes`: pids that never are a device's number, however small.
+    All arrays are [d]: `marks` bool, which are instants. `device`, `stream` tell the args of some events, NO_ARG where
+    missing. `processes`: pids that never are a device's number, however small.
     """
     slot = track.astype(np.int32, copy=True)
     made = _Slots()
@@ -136,15 +136,15 @@ def place_events(
         which, on_gpu = _place_gpu(
             tracks,
             track[gpu],
-            _GPU_ROLE[kind[gpu]],
-            None if device is None else device[gpu],
-            None if stream is None else stream[gpu],
+            _GPU_ROLE[kind[gpu]].astype(np.int64),
+            device(gpu),
+            stream(gpu),
             processes,
         )
         slot[gpu] = len(made) + which
         made.add_gpu(on_gpu)
 
-    counts = np.bincount(slot, minlength=len(made))
+    counts = counted(slot, len(made))
     kept = np.flatnonzero(counts)
     number = np.full(len(made), -1, np.int32)
     number[kept] = np.arange(len(kept), dtype=np.int32)
@@ -158,13 +158,11 @@ def _place_gpu(
     tracks: list[tuple[str, str]],
     track: I32,
     role: I64,
-    device: I64 | None,
-    stream: I64 | None,
+    device: I64,
+    stream: I64,
     processes: Container[str],
 ) -> tuple[I64, _OnGpu]:
     """The places of GPU events by (role, device, stream); by track where no device is known (Ascend)."""
-    device = np.full(len(track), NO_ARG) if device is None else device.copy()
-    stream = np.full(len(track), NO_ARG) if stream is None else stream.copy()
     untold = np.flatnonzero((device == NO_ARG) | (stream == NO_ARG))
     used, which = np.unique(track[untold], return_inverse=True)
     devices, streams = _told_by([tracks[k] for k in used.tolist()], processes)
@@ -264,11 +262,12 @@ def _told_by(tracks: list[tuple[str, str]], processes: Container[str]) -> tuple[
     return devices, streams
 
 
-def given(ordinals: I32, arg: SparseArg | None) -> I64 | None:
-    """A sparse arg at these entries, `NO_ARG` where an entry has none; None where no entry of the file has it."""
-    if arg is None or not len(arg.entries):
-        return None
-    every = np.full(int(max(arg.entries[-1], ordinals.max(initial=0))) + 1, NO_ARG, np.int64)
-    every[arg.entries] = arg.values
-    found: I64 = every[ordinals]
+def given(arg: SparseArg | None, entries: I32) -> I64:
+    """A sparse arg of these entries, in any order; NO_ARG where one has none. `arg`: None where none of all has it."""
+    found = np.full(len(entries), NO_ARG, np.int64)
+    if arg is not None and len(arg.entries):
+        place = np.searchsorted(arg.entries, entries)
+        np.minimum(place, len(arg.entries) - 1, out=place)
+        has = arg.entries[place] == entries
+        found[has] = arg.values[place[has]]
     return found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from tui.trace.arrays import I32, I64, Bool
+from tui.trace.arrays import I32, I64, Bool, nonzero32
 from tui.trace.raw import NO_TIME, RawEvents
 
 _TABLE_SHARE = 16
@@ -16,24 +18,27 @@ _CLIMB = 1000
 """Parents looked at to find the slice that encloses a flow; deeper than any real stack."""
 
 
-def launches(correlation: I64, is_call: Bool, is_driver: Bool, is_work: Bool) -> I32:
-    """For each GPU event its runtime call, -1 for none and for all other events. All arrays [n]; int32[n].
+Parents = Callable[[], I32]
+"""The parent of every event, int32[n]: asked only where it is needed."""
 
-    0 and -1 mean "no correlation". Where a driver call was made inside a runtime call both may carry the
-    number: the runtime call is what the program called, so it wins; among equals the first in order.
+
+def launches(correlation: I64, entry: I32, is_call: Bool, is_driver: Bool, is_work: Bool) -> I32:
+    """For each GPU event its runtime call, -1 for none and for all other events, int32[n].
+
+    `correlation` int64[entries], of which `entry` int32[n] are the events; all else is [n]. 0 and -1 mean "no
+    correlation". Where a driver call was made inside a runtime call both may carry the number: the runtime call is what
+    the program called, so it wins; among equals the first in order.
     """
-    launch = np.full(len(correlation), -1, np.int32)
-    valid = (correlation != 0) & (correlation != -1)
-    work = np.flatnonzero(is_work & valid)
-    calls = np.flatnonzero(is_call & valid)
+    launch = np.full(len(entry), -1, np.int32)
+    work, calls = (_correlated(correlation[entry[mine]], mine) for mine in (nonzero32(is_work), nonzero32(is_call)))
     if not len(work) or not len(calls):
         return launch
     drivers = calls[is_driver[calls]]
     # Written last to first, drivers before runtime calls: what is written later stays.
     ranked = np.concatenate([drivers[::-1], calls[~is_driver[calls]][::-1]]).astype(np.int32)
-    keys, wanted = correlation[ranked], correlation[work]
+    keys, wanted = correlation[entry[ranked]], correlation[entry[work]]
     low, high = int(keys.min()), int(keys.max())
-    if high - low < _TABLE_SHARE * len(correlation):
+    if high - low < _TABLE_SHARE * len(entry):
         table = np.full(high - low + 1, -1, np.int32)
         table[keys - low] = ranked
         inside = (wanted >= low) & (wanted <= high)
@@ -47,12 +52,18 @@ def launches(correlation: I64, is_call: Bool, is_driver: Bool, is_work: Bool) ->
     return launch
 
 
+def _correlated(correlation: I64, events: I32) -> I32:
+    found: I32 = events[(correlation != 0) & (correlation != -1)]
+    return found
+
+
 def by_launch(launch_of: I32) -> tuple[I32, I32]:
     """The same join the other way: `order[first[i] : first[i + 1]]` is the GPU work of event i, by time."""
-    work = np.flatnonzero(launch_of >= 0).astype(np.int32)
+    work = nonzero32(launch_of >= 0)
     order = work[np.argsort(launch_of[work], kind="stable")]
     first = np.zeros(len(launch_of) + 1, np.int32)
-    np.cumsum(np.bincount(launch_of[work], minlength=len(launch_of)), out=first[1:])
+    np.add.at(first[1:], launch_of[work], 1)
+    np.cumsum(first, out=first)
     return order, first
 
 
@@ -69,7 +80,7 @@ def flow_pairs(ids: I32, starts: Bool) -> tuple[I64, I64]:
 
 
 def forward_backward(
-    events: RawEvents, event_of: I32, lane: I32, first: I64, start: I64, duration: I64, parent: I32
+    events: RawEvents, event_of: I32, lane: I32, first: I64, start: I64, duration: I64, parent: Parents
 ) -> tuple[I32, I32]:
     """Pairs of events that `fwdbwd` flows join. `event_of` int32[entries]: the event that an entry became, or -1.
 
@@ -89,7 +100,7 @@ def forward_backward(
 
 
 def _slices(
-    events: RawEvents, event_of: I32, flows: I64, lane: I32, first: I64, start: I64, duration: I64, parent: I32
+    events: RawEvents, event_of: I32, flows: I64, lane: I32, first: I64, start: I64, duration: I64, parent: Parents
 ) -> I32:
     """The event that each flow entry is bound to, int32[flows], -1 for none."""
     if not len(flows):
@@ -111,7 +122,7 @@ def _slices(
         lane_of_track[events.track[drawn]] = lane[event_of[drawn]]
         where = lane_of_track[events.track[flows[left]]]
         left, where = left[where >= 0], where[where >= 0]
-        found[left] = _enclosing(first[where], first[where + 1], events.time[flows[left]], start, duration, parent)
+        found[left] = _enclosing(first[where], first[where + 1], events.time[flows[left]], start, duration, parent())
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tui.trace.arrays import I32, I64, U8
+from tui.trace.arrays import I32, I64, U8, blocks
 from tui.trace.kinds import Kind
 from tui.trace.phases import Drawing, Ledger
 from tui.trace.raw import NO_DURATION, NO_TIME, RawEvents
@@ -25,57 +25,60 @@ def settle_times(events: RawEvents, ordinals: I32, kind: U8, drawing: Drawing, l
     `ordinals` int32[d]: the entries that are drawn; `kind` uint8[d]: what they are.
     """
     time, duration = events.time, events.duration
-    lengths = duration[ordinals]
-    negative = ordinals[(lengths < 0) & (lengths != NO_DURATION)]
+    negative = np.flatnonzero(drawing.drawn & (duration < 0) & (duration != NO_DURATION))
     ledger.problem("negative duration", events, negative, "drawn without")
-    duration[ordinals] = np.clip(lengths, 0, _FAR)
-    del lengths
+    np.clip(duration, 0, _FAR, out=duration)
 
     is_timed = time != NO_TIME
-    points = np.flatnonzero((events.phase == ord("C")) & is_timed)
-    others = np.concatenate([drawing.memory, points])
-    shown = time[ordinals]
-    if not len(shown) and not len(others):
+    shown = (events.phase == ord("C")) & is_timed
+    shown[drawing.memory] = True
+    shown |= drawing.drawn
+    if not shown.any():
         return 0
-    own = np.isin(kind, (Kind.PROFILER, Kind.OVERHEAD))
-    inside = np.concatenate([shown[~own] if own.any() else shown, time[others]])
-    inside = inside if len(inside) else shown
-    origin = int(inside.min())
+    inside = shown.copy()
+    inside[ordinals[np.isin(kind, (Kind.PROFILER, Kind.OVERHEAD))]] = False
+    inside = inside if inside.any() else shown
+    origin = int(time.min(where=inside, initial=_NEVER))
     if origin == 0:
-        origin = int(inside.min(where=inside != 0, initial=_NEVER))
+        origin = int(time.min(where=inside & (time != 0), initial=_NEVER))
         origin = origin if _DAY < origin < _NEVER else 0
     if origin > _DAY:
-        clamped = np.concatenate([ordinals[shown == 0], others[time[others] == 0]])
-        ledger.problem("clamped timestamp", events, np.sort(clamped), "placed at the trace's start")
+        clamped = np.flatnonzero(shown & (time == 0))
+        ledger.problem("clamped timestamp", events, clamped, "placed at the trace's start")
         time[clamped] = origin
-    del shown, inside
     np.subtract(time, origin, out=time, where=is_timed)
-    far = ordinals[np.abs(time[ordinals]) > _FAR]
+    far = np.flatnonzero(drawing.drawn & ((time > _FAR) | (time < -_FAR)))
     ledger.problem("time out of range", events, far, "cut off at 73 years")
     if len(far):
         np.clip(time, -_FAR, _FAR, out=time, where=is_timed)
     return origin
 
 
-def lane_order(lane: I32, time: I64, duration: I64) -> I64:
-    """By lane, start, longest first, file order: one packed key, and the few ties mended. int64[d]."""
+def lane_order(lane: I32, time: I64, duration: I64, entry: I32) -> I64:
+    """By lane, start, longest first, file order: one packed key, and the few ties mended. int64[d].
+
+    `time` is used up; `duration` int64[entries], of which `entry` int32[d] are the events.
+    """
     if not len(lane):
         return np.zeros(0, np.int64)
     low = int(time.min())
     bits = max(int(time.max()) - low, 1).bit_length()
     if bits + int(lane.max()).bit_length() > 62:
-        return np.lexsort((-duration, time, lane))
-    key = (lane.astype(np.int64) << bits) | (time - low)
-    order = np.argsort(key, kind="stable")
-    key = key[order]
-    same = key[1:] == key[:-1]
-    del key
-    tied = np.zeros(len(order), np.bool_)
-    tied[1:] = same
-    tied[:-1] |= same
-    where = np.flatnonzero(tied)
+        return np.lexsort((-duration[entry], time, lane))
+    time -= low
+    for block in blocks(len(lane)):
+        time[block] |= lane[block].astype(np.int64) << bits
+    order = np.argsort(time, kind="stable")
+    same = np.zeros(len(order) + 1, np.bool_)  # as the one before
+    last = -1
+    for block in blocks(len(order)):
+        key = time[order[block]]
+        np.equal(key[1:], key[:-1], out=same[block][1:])
+        same[block.start] = key[0] == last
+        last = key[-1]
+    where = np.flatnonzero(same[:-1] | same[1:])
     if len(where):
-        group = np.cumsum(~np.concatenate([[False], same])[where])
+        group = np.cumsum(~same[where])
         mine = order[where]
-        order[where] = mine[np.lexsort((-duration[mine], group))]
+        order[where] = mine[np.lexsort((-duration[entry[mine]], group))]
     return order

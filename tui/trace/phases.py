@@ -8,6 +8,7 @@ import numpy as np
 
 from tui.trace import pairing
 from tui.trace.arrays import I64, Array, Bool
+from tui.trace.dense import counted
 from tui.trace.problems import Tally, excerpt
 from tui.trace.raw import NO_DURATION, NO_TIME, Decoded, Problem, RawEvents
 from tui.trace.trace import Counts
@@ -83,7 +84,7 @@ _METADATA, _FLOWS = b"M", b"stf"
 
 def choose(events: RawEvents, ledger: Ledger) -> Drawing:
     """Sort the entries by phase, pair begins with ends, account for each. Durations of pairs and marks are written."""
-    many = np.bincount(events.phase, minlength=256).tolist()
+    many = counted(events.phase, 256).tolist()
     timed = _Timed(events)
     drawn = timed.mask(b"X")
     ledger.problem("missing duration", events, _where(drawn, events.duration == NO_DURATION), "drawn without")

@@ -6,6 +6,7 @@ import numpy as np
 
 from tui.trace.arrays import I32, I64
 from tui.trace.counters import Series
+from tui.trace.dense import counted
 from tui.trace.lane_order import Declared, describe
 from tui.trace.lanes import Place
 from tui.trace.trace import Counter, Lane, Role
@@ -68,7 +69,7 @@ def row_order(lanes: list[Lane], lane: I32, row: I32) -> tuple[I32, I64]:
     narrow = of_all.astype(np.uint16) if rows < 1 << 16 else of_all  # uint16 sorts by radix
     order = np.argsort(narrow, kind="stable").astype(np.int32)
     first = np.zeros(rows + 1, np.int64)
-    np.cumsum(np.bincount(of_all, minlength=rows), out=first[1:])
+    np.cumsum(counted(of_all, rows), out=first[1:])
     return order, first
 
 
