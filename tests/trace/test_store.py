@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import itertools
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,9 +14,9 @@ import numpy as np
 import pytest
 
 from tests.build import begin, counter, cpu, decoded, end, flow, kernel, memory, runtime, step, trace
-from tui.trace.arrays import Array
-from tui.trace.assemble import assemble
-from tui.trace.store import COLUMNS, META, StoreError, Storing, arrays_of, open_trace, save
+from tui.trace import column_file
+from tui.trace.assemble import assemble, with_index
+from tui.trace.store import COLUMNS, META, StoreError, Storing, open_trace, save
 from tui.trace.text import TextIndex
 from tui.trace.trace import Trace
 
@@ -78,40 +79,61 @@ def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
     same(made.row_index, found.row_index)
 
 
-def test_columns_may_be_written_before_the_trace_is_whole(tmp_path: Path) -> None:
-    made = everything()
-    early = dict(itertools.islice(arrays_of(made), 3, None, 2))
-    early.pop("names.text", None), early.pop("names.ends", None)  # packed anew each time
+@pytest.mark.parametrize("least", [1, 1 << 20])
+def test_columns_worked_out_where_they_are_to_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int) -> None:
+    monkeypatch.setattr(column_file, "_LEAST", least)
     with Storing(tmp_path) as storing:
-        for name, array in early.items():
-            storing.add(name, array)
+        made = with_index(assemble(decoded(entries(), HEADER), "literal", storing.room), storing.room)
+        assert bool(storing._file.arrays) is (least == 1)
         storing.finish(made)
-    same(made, open_trace(tmp_path))
+    same(everything(), open_trace(tmp_path))
 
 
-def test_a_column_is_settled_once_and_is_that_of_the_trace(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_file_systems_that_set_nothing_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(column_file, "_LEAST", 1)
+    monkeypatch.setattr(os, "posix_fallocate", refusing(number))
+    with Storing(tmp_path) as storing:
+        storing.finish(assemble(decoded(entries(), HEADER), "literal", storing.room))
+    same(everything(), open_trace(tmp_path))
+
+
+def test_systems_that_cannot_set_anything_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_file, "_LEAST", 1)
+    monkeypatch.delattr(os, "posix_fallocate")
+    with Storing(tmp_path) as storing:
+        storing.finish(assemble(decoded(entries(), HEADER), "literal", storing.room))
+    same(everything(), open_trace(tmp_path))
+
+
+def refusing(number: int) -> Callable[[int, int, int], None]:
+    def refuse(file: int, offset: int, size: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return refuse
+
+
+def test_room_is_given_once_and_is_that_of_the_trace(tmp_path: Path) -> None:
     made = everything()
     with Storing(tmp_path) as storing:
-        storing.add("start", made.start.copy())
+        storing.room("start", len(made), np.int64)
         with pytest.raises(AssertionError, match="start"):
-            storing.add("start", made.start)
+            storing.room("start", len(made), np.int64)
         with pytest.raises(AssertionError, match="start"):
             storing.finish(made)
 
 
-def test_what_assembling_tells_is_what_the_trace_has_in_the_end() -> None:
-    told: dict[str, tuple[Array, Array]] = {}
-    made = assemble(decoded(entries(), HEADER), "", lambda name, column: told.update({name: (column, column.copy())}))
-    whole = dict(arrays_of(made))
-    assert {"start", "row", "lane", "args.external_id.values", "links.launch_of"} <= told.keys()
-    for name, (column, then) in told.items():
-        assert column is whole[name], name
-        assert np.array_equal(column, then), name
+def test_a_disk_without_room_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_file, "_LEAST", 1)
+    monkeypatch.setattr(os, "posix_fallocate", refusing(errno.ENOSPC))
+    with pytest.raises(OSError, match="No space"), Storing(tmp_path) as storing:
+        storing.finish(assemble(decoded(entries(), HEADER), "literal", storing.room))
+    assert not (tmp_path / META).exists()
 
 
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="full"), Storing(tmp_path) as storing:  # noqa: PT012
-        storing._writer._file = Full(storing._writer._file)  # type: ignore[assignment]
+        storing._file._file = Full(storing._file._file)  # type: ignore[assignment]
         storing.finish(everything())
     assert not (tmp_path / META).exists()
 
@@ -120,7 +142,8 @@ class Full:
     """A file on a disk without room."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self.tell, self.close = file.tell, file.close
+        self.seek, self.truncate, self.close = file.seek, file.truncate, file.close
+        self.closed = False
 
     def write(self, data: bytes) -> int:
         raise OSError(errno.ENOSPC, "the disk is full")

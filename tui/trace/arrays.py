@@ -19,9 +19,9 @@ Array = npt.NDArray[np.generic]
 _BLOCK = 1 << 16
 
 
-def nonzero32(mask: Bool) -> I32:
-    """Where it is true: np.flatnonzero in half of the memory."""
-    found = np.empty(int(np.count_nonzero(mask)), np.int32)
+def nonzero32(mask: Bool, into: I32 | None = None) -> I32:
+    """Where it is true: np.flatnonzero in half of the memory. `into`: where the answer is to lie."""
+    found = np.empty(int(np.count_nonzero(mask)), np.int32) if into is None else into
     at = 0
     for block in blocks(len(mask)):
         some = np.flatnonzero(mask[block])

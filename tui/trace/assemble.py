@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tui.trace import counters, crowd, facts, links, nesting, problems, rows
-from tui.trace.arrays import I32, I64, U8, Array, Bool, nonzero32
+from tui.trace.arrays import I32, I64, U8, Bool, nonzero32
 from tui.trace.behind import aside
+from tui.trace.column_file import Room, anywhere
 from tui.trace.crowd import Standing
 from tui.trace.dense import counted
 from tui.trace.kinds import GPU_WORK, Kind, kind_of_category, refine
@@ -18,6 +22,7 @@ from tui.trace.lanes import Place, given, place_events
 from tui.trace.order import lane_order, settle_times
 from tui.trace.phases import Drawing, Ledger, choose
 from tui.trace.raw import Decoded, RawEvents, SparseArg
+from tui.trace.row_index import RowIndex
 from tui.trace.trace import Links, Memory, Role, Sparse, Trace
 
 _FLAT = (Role.STREAM, Role.SYNC, Role.ASYNC)
@@ -27,16 +32,12 @@ _PROFILER_PIDS = ("Spans", "Traces", "")
 _PROFILER_MARKS = ("Iteration Start", "Record Window End")
 
 
-Settled = Callable[[str, Array], None]
-"""Told of a column, by its name in `store.arrays_of`, as soon as nothing changes it any more."""
-
-
-def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, column: None) -> Trace:
+def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
     """Everything that the file says, as a Trace.
 
     Consumes `decoded.events`: its columns are changed on the way and gone afterwards. Never fails for what a
     file holds; what cannot be drawn is counted (`Trace.counts`), what was mended is told (`Trace.problems`). What
-    `settled` raises is raised here.
+    `room` raises is raised here: it says where the longer columns are to lie.
     """
     events = decoded.events
     ledger = Ledger(decoded.problems)
@@ -55,47 +56,50 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
     places, lane = standing.places, standing.lane
     time = events.time[ordinals]
     order = lane_order(lane, time, events.duration, ordinals)
-    lane, kind, ordinal = lane[order], kind[order], ordinals[order]
-    launch = _reordered(launch, order)
+    del time
+    size = len(order)
+
+    def picked(name: str, column: npt.NDArray[Any], which: I32 | I64) -> npt.NDArray[Any]:
+        # All are inside, and other modes take a copy.
+        return column.take(which, out=room(name, size, column.dtype), mode="clip")
+
+    lane, kind, ordinal = picked("lane", lane, order), picked("kind", kind, order), picked("ordinal", ordinals, order)
+    launch = _reordered(launch, order, room("links.launch_of", size, np.int32))
     del order, ordinals
+    start, duration = picked("start", events.time, ordinal), picked("duration", events.duration, ordinal)
+    _let_go(events, "duration")
     event_of = _numbered(ordinal, len(events))
-    start = events.time.take(ordinal, out=time, mode="clip")  # all are inside, and other modes take a copy
-    duration = events.duration[ordinal]
     first = np.searchsorted(lane, np.arange(int(standing.first[-1]) + 1, dtype=lane.dtype)).astype(np.int64)
     flat = np.repeat(np.array([place.role in _FLAT for place in places], np.bool_), np.diff(standing.first))
-    nest = aside(partial(nesting.nest, first, flat, start, duration))
+    row, parent = room("row", size, np.int32), room("parent", size, np.int32)
+    nest = aside(partial(nesting.nest, first, flat, start, duration, row, parent))
     if standing.further:  # nested and linked where the file has them, and then drawn together
         nested = nest()
         forward, backward = links.forward_backward(
             events, event_of, lane, first, start, duration, lambda: nested.parent
         )
-        order, lane, row = crowd.put_together(standing, lane, start, duration, nested.row)
+        order, lane[:], row[:] = crowd.put_together(standing, lane, start, duration, nested.row)
         nested = crowd.in_order(nested, order, row)
-        kind, ordinal, start, duration = kind[order], ordinal[order], start[order], duration[order]
-        launch = _reordered(launch, order)
+        parent[:] = nested.parent
+        for column in (kind, ordinal, start, duration):
+            column[:] = column[order]
+        launch[:] = _reordered(launch, order)
         number = _numbered(order, len(order))
         forward, backward = number[forward], number[backward]
         event_of = _numbered(ordinal, len(events))
         first = first[standing.first]
         ledger.note(problems.TOO_MANY_LANES, *crowd.told(standing))
-        del order, row, number
-        spend = aside(partial(nesting.self_durations, nested, start, duration))
-    else:
-        spend = aside(lambda: nesting.self_durations(nest(), start, duration))
-    name, category, correlation = events.name[ordinal], events.category[ordinal], events.correlation[ordinal]
-    work_order, work_first = links.by_launch(launch)
-    columns: dict[str, Array] = {"start": start, "duration": duration, "name": name, "category": category}
-    columns |= {"correlation": correlation, "kind": kind, "ordinal": ordinal}
-    columns |= {"links.launch_of": launch, "links.work_order": work_order, "links.work_first": work_first}
-    for column, array in columns.items():
-        settled(column, array)
+        del order, number
+    own_times = room("self_duration", size, np.int64)
+    spend = aside(lambda: nesting.self_durations(nested if standing.further else nest(), start, duration, own_times))
+    name, category = picked("name", events.name, ordinal), picked("category", events.category, ordinal)
+    correlation = picked("correlation", events.correlation, ordinal)
+    _let_go(events, "name", "correlation")
+    work_order, work_first = links.by_launch(launch, room)
 
     memory = _memory(events, drawing, places)
     series += counters.memory_series(memory) if memory is not None else []
-    args = _sparse(events, event_of, len(start), drawing)
-    for arg, sparse in args.items():
-        settled(f"args.{arg}.events", sparse.events)
-        settled(f"args.{arg}.values", sparse.values)
+    args = _sparse(events, event_of, drawing, size, room)
     counts = ledger.counts(decoded, drawing, facts.by_category(events, drawing))
     del drawing
     if not standing.further:
@@ -103,23 +107,17 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
             events, event_of, lane, first, start, duration, lambda: nest().parent
         )
         nested = nest()
-    _let_go(events)
+    _let_go(events, "phase", "category", "time", "track", "id")
     del event_of
-    settled("row", nested.row)
-    settled("parent", nested.parent)
 
     devices = facts.devices(decoded.header)
     device_names = {d["id"]: str(d.get("name") or "") for d in devices if isinstance(d.get("id"), int)}
     lanes, drawn_counters = rows.lanes_of(
-        places, declared, decoded.format == "kineto", device_names, first, nested.row, series
+        places, declared, decoded.format == "kineto", device_names, first, row, series
     )
     own = int(first[rows.profiler_first(places)])
     lane[own:] += len(series)  # the profiler's lanes stand behind the counters'
-    settled("lane", lane)
-    row_order, row_first = rows.row_order(lanes, lane, nested.row)
-    self_duration = spend()
-    settled("self_duration", self_duration)
-    settled("row_order", row_order)
+    row_order, row_first = rows.row_order(lanes, row, room)
     rank, world_size = facts.distributed(decoded.header)
     return Trace(
         label=label,
@@ -132,9 +130,9 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
         category=category,
         kind=kind,
         lane=lane,
-        row=nested.row,
-        parent=nested.parent,
-        self_duration=self_duration,
+        row=row,
+        parent=parent,
+        self_duration=spend(),
         correlation=correlation,
         ordinal=ordinal,
         names=events.names,
@@ -166,6 +164,11 @@ def assemble(decoded: Decoded, label: str, settled: Settled = lambda name, colum
         origin=origin,
         large=decoded.large if decoded.large is not None and (decoded.large.spans or decoded.large.left_out) else None,
     )
+
+
+def with_index(trace: Trace, room: Room) -> Trace:
+    """The same with what drawing searches, which lies where `room` says."""
+    return replace(trace, stored_index=RowIndex.build(trace, room))
 
 
 def _kinds(events: RawEvents, ordinals: I32, drawing: Drawing, declared: Declared) -> U8:
@@ -211,7 +214,7 @@ def _is_work(kind: U8) -> Bool:
     return np.isin(kind, list(GPU_WORK))
 
 
-def _sparse(events: RawEvents, event_of: I32, drawn: int, drawing: Drawing) -> dict[str, Sparse]:
+def _sparse(events: RawEvents, event_of: I32, drawing: Drawing, drawn: int, room: Room) -> dict[str, Sparse]:
     """The sparse args of the `drawn` events, by event instead of by entry; and where the ends of pairs stand."""
     given = dict(events.args)
     if len(drawing.begin):
@@ -221,9 +224,12 @@ def _sparse(events: RawEvents, event_of: I32, drawn: int, drawing: Drawing) -> d
     for name, arg in given.items():
         event = event_of[arg.entries]
         place[event] = np.arange(len(event), dtype=np.int32)
-        rows = nonzero32(place[:drawn] >= 0)
-        if len(rows):
-            found[name] = Sparse(rows, arg.values[place[rows]])
+        has = place[:drawn] >= 0
+        count = int(np.count_nonzero(has))
+        if count:
+            rows = nonzero32(has, room(f"args.{name}.events", count, np.int32))
+            values = room(f"args.{name}.values", (count, *arg.values.shape[1:]), np.int64)
+            found[name] = Sparse(rows, arg.values.take(place[rows], axis=0, out=values, mode="clip"))
         place[event] = -1
         events.args.pop(name, None)
     return found
@@ -241,13 +247,10 @@ def _memory(events: RawEvents, drawing: Drawing, places: list[Place]) -> Memory 
     return counters.memory_table(at, events.time[at], events.args, lane_of_track[events.track[at]])
 
 
-def _let_go(events: RawEvents) -> None:
-    """Drop the raw columns: from here on the trace has its own."""
-    nothing = np.zeros(0, np.int64)
-    events.phase, events.category = nothing.astype(np.uint8), nothing.astype(np.uint16)
-    events.time = events.duration = events.correlation = nothing
-    events.name = events.track = events.id = nothing.astype(np.int32)
-    events.args, events.counters, events.ids = {}, [], []
+def _let_go(events: RawEvents, *columns: str) -> None:
+    """Drop raw columns: from here on the trace has its own, and what follows needs the room."""
+    for name in columns:
+        setattr(events, name, getattr(events, name)[:0].copy())
 
 
 def _lane_of_each(
@@ -275,10 +278,10 @@ def _lane_of_each(
     return crowd.stand(slot, found, launches, has_step, declared), launch
 
 
-def _reordered(launch: I32, order: I64) -> I32:
-    """The same links when events are renumbered: new event k is old event `order[k]`."""
+def _reordered(launch: I32, order: I64, into: I32 | None = None) -> I32:
+    """The same links when events are renumbered: new event k is old event `order[k]`. `into`: where they are to lie."""
     number = _numbered(order, len(order))
-    launch = launch[order]
+    launch = launch.take(order, out=into, mode="clip")
     linked = np.flatnonzero(launch >= 0)
     launch[linked] = number[launch[linked]]
     return launch

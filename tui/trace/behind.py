@@ -54,8 +54,8 @@ class Behind(Generic[Item]):
 
 
 def aside(work: Callable[[], Found]) -> Callable[[], Found]:
-    """Have a thread do it. What is returned waits for that, and returns what was found or raises what went wrong; it may
-    be asked again."""
+    """Have a thread do it. What is returned waits for that, and returns what was found or raises what went wrong, again
+    and again."""
     found: list[Found] = []
     failed: list[BaseException] = []
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tui.trace.arrays import I32, I64, Bool, nonzero32
+from tui.trace.column_file import Room, anywhere
 from tui.trace.raw import NO_TIME, RawEvents
 
 _TABLE_SHARE = 16
@@ -57,11 +58,12 @@ def _correlated(correlation: I64, events: I32) -> I32:
     return found
 
 
-def by_launch(launch_of: I32) -> tuple[I32, I32]:
+def by_launch(launch_of: I32, room: Room = anywhere) -> tuple[I32, I32]:
     """The same join the other way: `order[first[i] : first[i + 1]]` is the GPU work of event i, by time."""
     work = nonzero32(launch_of >= 0)
     order = work[np.argsort(launch_of[work], kind="stable")]
-    first = np.zeros(len(launch_of) + 1, np.int32)
+    first = room("links.work_first", len(launch_of) + 1, np.int32)
+    first[:] = 0
     np.add.at(first[1:], launch_of[work], 1)
     np.cumsum(first, out=first)
     return order, first

@@ -154,7 +154,7 @@ def build(spec: str, folder: Path, report: Report, ask: bool = False, parts: int
 
     Raises TraceError, OSError, MemoryError.
     """
-    from tui.trace.assemble import assemble
+    from tui.trace.assemble import assemble, with_index
     from tui.trace.kineto import read
     from tui.trace.source import open_source
     from tui.trace.store import Storing
@@ -177,7 +177,7 @@ def build(spec: str, folder: Path, report: Report, ask: bool = False, parts: int
         decoded = read(source, folder, reading, parts=parts)
         report(replace(latest, phase="arranging"))
         with Storing(folder) as storing:
-            trace = assemble(decoded, spec, storing.add)
+            trace = with_index(assemble(decoded, spec, storing.room), storing.room)
             del decoded
             report(replace(latest, phase="storing"))
             storing.finish(trace)

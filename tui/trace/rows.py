@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tui.trace.arrays import I32, I64
+from tui.trace.column_file import Room, anywhere
 from tui.trace.counters import Series
 from tui.trace.dense import counted
 from tui.trace.lane_order import Declared, describe
@@ -61,15 +62,16 @@ def profiler_first(places: list[Place]) -> int:
     return sum(place.role is not Role.PROFILER for place in places)
 
 
-def row_order(lanes: list[Lane], lane: I32, row: I32) -> tuple[I32, I64]:
+def row_order(lanes: list[Lane], row: I32, room: Room = anywhere) -> tuple[I32, I64]:
     """Events by row of the whole trace, then start, int32[n]; and each row's bounds in that, int64[rows + 1]."""
-    base = np.array([one.row_base for one in lanes], np.int32)
-    rows = lanes[-1].row_base + lanes[-1].rows if lanes else 0
-    of_all = base[lane] + row if lanes else row
-    narrow = of_all.astype(np.uint16) if rows < 1 << 16 else of_all  # uint16 sorts by radix
-    order = np.argsort(narrow, kind="stable").astype(np.int32)
-    first = np.zeros(rows + 1, np.int64)
-    np.cumsum(counted(of_all, rows), out=first[1:])
+    order = room("row_order", len(row), np.int32)
+    first = np.zeros(lanes[-1].row_base + lanes[-1].rows + 1 if lanes else 1, np.int64)
+    for lane in lanes:
+        mine = row[lane.first : lane.last]
+        narrow = mine.astype(np.uint16) if lane.rows < 1 << 16 else mine  # uint16 sorts by radix
+        np.add(np.argsort(narrow, kind="stable"), lane.first, out=order[lane.first : lane.last], casting="unsafe")
+        first[lane.row_base + 1 :][: lane.rows] = counted(mine, lane.rows)
+    np.cumsum(first, out=first)
     return order, first
 
 

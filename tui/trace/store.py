@@ -1,6 +1,6 @@
 """A trace on disk: one file of columns, one of everything else. Opening maps the first and reads the second.
 
-    columns   every array, one after the other, each at a multiple of 64 bytes
+    columns   every array, one after the other, each at a multiple of 64 bytes at least
     meta.json where they lie (offset, dtype, shape), lanes, steps, counts, header, …
 
 Written into a folder of its own, which may be moved as a whole: the text of the entries, where it lies in the same
@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tui.trace.arrays import U8, Array
-from tui.trace.behind import Behind
+from tui.trace.column_file import ColumnFile, Shape
 from tui.trace.large_keys import LargeKeys
 from tui.trace.raw import Problem
 from tui.trace.row_index import RowIndex
@@ -35,7 +36,6 @@ VERSION = 4
 COLUMNS = "columns"
 META = "meta.json"
 
-_ALIGNMENT = 64
 _EVENT_COLUMNS = (
     "start",
     "duration",
@@ -71,40 +71,37 @@ class StoreError(Exception):
 
 
 class Storing:
-    """A trace on its way into an existing folder: columns are written while others are still worked out.
+    """A trace on its way into an existing folder: long columns are worked out where they are to lie.
 
     All methods raise OSError where something could not be written.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._writer = _Writer(folder / COLUMNS)
-        self._added: dict[str, Array] = {}
+        self._file = ColumnFile(folder / COLUMNS)
+        self._given: dict[str, Array] = {}
 
     def __enter__(self) -> Storing:
         return self
 
     def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
-        if raised is None:
-            self._writer.close()
-        else:
-            self._writer.give_up()
+        with contextlib.nullcontext() if raised is None else contextlib.suppress(OSError):
+            self._file.close()
 
-    def add(self, name: str, array: Array) -> None:
-        """A column that will not change any more, by its name in `arrays_of`."""
-        assert name not in self._added, name
-        self._added[name] = array
-        self._writer.add(name, array)
+    def room(self, name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """As `column_file.Room` has it: the trace must have this column in the end."""
+        assert name not in self._given, name
+        given = self._given[name] = self._file.room(name, shape, dtype)
+        return given
 
     def finish(self, trace: Trace) -> None:
         """All else of the trace. `meta.json` comes last: without it there is no trace."""
         for name, array in arrays_of(trace):
-            known = self._added.get(name)
-            assert known is None or known is array, name
-            if known is None:
-                self.add(name, array)
-        self._writer.close()
-        meta = _meta(trace, self._writer, self._folder)
+            assert self._given.get(name, array) is array, name
+            if name not in self._file.arrays:
+                self._file.add(name, array)
+        self._file.close()
+        meta = _meta(trace, self._file, self._folder)
         # The standard library's: headers hold NaN, and names may hold lone surrogates, which orjson refuses.
         (self._folder / META).write_text(json.dumps(meta), encoding="ascii")
 
@@ -140,12 +137,12 @@ def arrays_of(trace: Trace) -> Iterator[tuple[str, Array]]:
     yield "names.ends", ends
 
 
-def _meta(trace: Trace, writer: _Writer, folder: Path) -> dict[str, Any]:
+def _meta(trace: Trace, file: ColumnFile, folder: Path) -> dict[str, Any]:
     assert isinstance(trace.text, TextIndex)
     return {
         "version": VERSION,
-        "arrays": writer.arrays,
-        "bytes": writer.size,
+        "arrays": file.arrays,
+        "bytes": file.size,
         "label": trace.label,
         "format": trace.format,
         "size": trace.size,
@@ -217,40 +214,6 @@ def open_trace(folder: Path) -> Trace:
         large=None if meta["large"] is None else _large(folder, *meta["large"]),
         stored_index=RowIndex(order=event_columns["row_order"], first=event_columns["row_first"], **index),
     )
-
-
-class _Writer:
-    """Appends arrays to a file, in a thread. `arrays`: name → [offset, dtype, shape]; `size`: bytes, both at once."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("wb")
-        self._behind: Behind[Array] = Behind(self._write, "columns")
-        self.arrays: dict[str, tuple[int, str, tuple[int, ...]]] = {}
-        self.size = 0
-
-    def add(self, name: str, array: Array) -> None:
-        self.size += -self.size % _ALIGNMENT
-        self.arrays[name] = (self.size, array.dtype.str, array.shape)
-        self.size += array.nbytes
-        self._behind.put(array)
-
-    def close(self) -> None:
-        """Wait until all is written. May be called again. Raises what went wrong."""
-        try:
-            self._behind.close()
-        finally:
-            self._file.close()
-
-    def give_up(self) -> None:
-        """What was written is not wanted, nor what went wrong with it."""
-        self._behind.drop()
-        with contextlib.suppress(OSError):
-            self.close()
-
-    def _write(self, array: Array) -> None:
-        self._file.write(bytes(-self._file.tell() % _ALIGNMENT))
-        if array.size:
-            self._file.write(np.ascontiguousarray(array).data)
 
 
 class _Mapped:
