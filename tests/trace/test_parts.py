@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import lzma
 import os
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from tests.trace.alike import assert_alike
 from tests.trace.test_byte_scan import BETWEEN, kineto_entries, one, plain
 from tests.trace.test_kineto import ALL, TRACES
 from tui.trace import parts
+from tui.trace.arrays import Array
+from tui.trace.columns import Columns
 from tui.trace.kineto import parse_chunk, read
 from tui.trace.parts import Cut, UnprovenError, parts_for
 from tui.trace.raw import Decoded
@@ -197,20 +201,28 @@ def test_without_a_further_process_one_reads_it_all(tmp_path: Path, monkeypatch:
         os.waitpid(started[0], 0)
 
 
-@pytest.mark.parametrize("how", ["unknown", "forbidden"])
-def test_without_files_in_memory_parts_are_handed_over_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined: Joined, how: str
+@pytest.mark.parametrize("taken", [0, 1, 5])
+def test_a_process_that_dies_while_it_hands_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined: Joined, taken: int
 ) -> None:
-    if how == "unknown":  # to a Python that was built with an old C library
-        monkeypatch.delattr(os, "memfd_create")
-    else:
-        monkeypatch.setattr(os, "memfd_create", forbidden)
+    arrays = Columns.arrays
+
+    def some(columns: Columns) -> Iterator[Array]:
+        yield from itertools.islice(arrays(columns), taken)
+        os._exit(1)
+
+    monkeypatch.setattr(Columns, "arrays", some)
+    assert_same(put(tmp_path, plain(400)), 2000)
+    assert (joined.well, joined.again) == (0, 2)
+
+
+def test_a_system_that_has_small_pipes_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined: Joined) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(parts.fcntl, "fcntl", refuse)
     assert_same(put(tmp_path, plain(400)), 2000)
     assert (joined.well, joined.again) == (2, 0)
-
-
-def forbidden(name: str) -> int:
-    raise PermissionError(1, "Operation not permitted")
 
 
 def test_a_file_that_was_replaced_is_not_the_same(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,18 @@ Bool = npt.NDArray[np.bool_]
 Array = npt.NDArray[np.generic]
 
 _BLOCK = 1 << 16
+
+
+def taken(
+    column: npt.NDArray[Any], which: npt.NDArray[np.integer[Any]], into: npt.NDArray[Any] | None = None
+) -> npt.NDArray[Any]:
+    """`column[which]`, one-dimensional: numpy makes 64 bits of each index first, here of a few at a time. `into`: where
+    the answer is to lie; it may be `which` itself, where that has 32 bits."""
+    into = np.empty(len(which), column.dtype) if into is None else into
+    for block in blocks(len(which)):
+        # All are inside, and other modes take a copy.
+        column.take(which[block], out=into[block], mode="clip")
+    return into
 
 
 def nonzero32(mask: Bool, into: I32 | None = None) -> I32:

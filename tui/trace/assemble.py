@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui.trace import counters, crowd, facts, links, nesting, problems, rows
-from tui.trace.arrays import I32, I64, U8, Bool, nonzero32
+from tui.trace.arrays import I32, I64, U8, Bool, nonzero32, taken
 from tui.trace.behind import aside
 from tui.trace.column_file import Room, anywhere
 from tui.trace.crowd import Standing
@@ -54,14 +54,13 @@ def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
     drawing.entries += points
 
     places, lane = standing.places, standing.lane
-    time = events.time[ordinals]
+    time = taken(events.time, ordinals)
     order = lane_order(lane, time, events.duration, ordinals)
     del time
     size = len(order)
 
     def picked(name: str, column: npt.NDArray[Any], which: I32 | I64) -> npt.NDArray[Any]:
-        # All are inside, and other modes take a copy.
-        return column.take(which, out=room(name, size, column.dtype), mode="clip")
+        return taken(column, which, room(name, size, column.dtype))
 
     lane, kind, ordinal = picked("lane", lane, order), picked("kind", kind, order), picked("ordinal", ordinals, order)
     launch = _reordered(launch, order, room("links.launch_of", size, np.int32))
@@ -174,22 +173,30 @@ def with_index(trace: Trace, room: Room) -> Trace:
 def _kinds(events: RawEvents, ordinals: I32, drawing: Drawing, declared: Declared) -> U8:
     """The kind of each drawn event, uint8[d]."""
     of_category = np.array([int(kind_of_category(category)) for category in events.categories] or [0], np.uint8)
-    kind = of_category[events.category[ordinals]]
-    name, track = events.name[ordinals], events.track[ordinals]
+    kind = taken(of_category, taken(events.category, ordinals))
+
+    def on(tracks: Bool, mask: Bool) -> I32:
+        """Those of the mask that lie on such tracks."""
+        some = nonzero32(mask)
+        found: I32 = some[tracks[events.track[ordinals[some]]]]
+        return found
+
     for base in (Kind.ANNOTATION, Kind.OP, Kind.KERNEL):
-        mine = np.flatnonzero(kind == base)
-        kind[mine] = _by_name(events.names, name[mine], partial(refine, base))
+        mine = nonzero32(kind == base)
+        kind[mine] = _by_name(events.names, events.name[ordinals[mine]], partial(refine, base))
     accelerator = np.array([declared.is_accelerator(pid) for pid, _ in events.tracks], np.bool_)
     if accelerator.any():
-        kind[accelerator[track] & (kind == Kind.OTHER)] = Kind.KERNEL
-    pseudo = np.array([pid in _PROFILER_PIDS for pid, _ in events.tracks], np.bool_)[track]
-    kind[(kind == Kind.PROFILER) & ~pseudo] = Kind.OTHER
-    waits = drawing.waits[ordinals]
-    mark = drawing.mark[ordinals] & ~waits
+        kind[on(accelerator, kind == Kind.OTHER)] = Kind.KERNEL
+    pseudo = np.array([pid in _PROFILER_PIDS for pid, _ in events.tracks], np.bool_)
+    kind[on(~pseudo, kind == Kind.PROFILER)] = Kind.OTHER
+    waits = taken(drawing.waits, ordinals)
+    mark = taken(drawing.mark, ordinals) & ~waits
     kind[mark] = Kind.INSTANT
-    mine = np.flatnonzero(mark & pseudo)
+    mine = on(pseudo, mark)
     kind[mine] = _by_name(
-        events.names, name[mine], lambda text: Kind.PROFILER if text.startswith(_PROFILER_MARKS) else Kind.INSTANT
+        events.names,
+        events.name[ordinals[mine]],
+        lambda text: Kind.PROFILER if text.startswith(_PROFILER_MARKS) else Kind.INSTANT,
     )
     kind[waits] = Kind.ASYNC
     return kind
@@ -200,7 +207,7 @@ def _by_name(names: list[str], name: I32, decide: Callable[[str], Kind]) -> U8:
     used = np.flatnonzero(counted(name, len(names)))
     decided = np.zeros(len(names), np.uint8)
     decided[used] = [decide(names[k]) for k in used.tolist()]
-    return decided[name]
+    return taken(decided, name)
 
 
 def _numbered(order: I32 | I64, count: int) -> I32:
@@ -222,17 +229,24 @@ def _sparse(events: RawEvents, event_of: I32, drawing: Drawing, drawn: int, room
     found = {}
     place = np.full(drawn + 1, -1, np.int32)  # of each event in an arg; of all that is not drawn, the last
     for name, arg in given.items():
-        event = event_of[arg.entries]
+        event = taken(event_of, arg.entries)
         place[event] = np.arange(len(event), dtype=np.int32)
         has = place[:drawn] >= 0
         count = int(np.count_nonzero(has))
         if count:
             rows = nonzero32(has, room(f"args.{name}.events", count, np.int32))
             values = room(f"args.{name}.values", (count, *arg.values.shape[1:]), np.int64)
-            found[name] = Sparse(rows, arg.values.take(place[rows], axis=0, out=values, mode="clip"))
+            found[name] = Sparse(rows, _values(arg, taken(place, rows), values))
         place[event] = -1
         events.args.pop(name, None)
     return found
+
+
+def _values(arg: SparseArg, which: I32, into: I64) -> I64:
+    if arg.values.ndim == 1:
+        return taken(arg.values, which, into)
+    into[:] = arg.values[which]
+    return into
 
 
 def _memory(events: RawEvents, drawing: Drawing, places: list[Place]) -> Memory | None:
@@ -257,14 +271,14 @@ def _lane_of_each(
     events: RawEvents, ordinals: I32, kind: U8, drawing: Drawing, declared: Declared
 ) -> tuple[Standing, I32]:
     """The lanes in the order they stand, with the place of each drawn event; and its launch (or -1)."""
-    category = events.category[ordinals]
+    category = taken(events.category, ordinals)
     slot, found = place_events(
         events.tracks,
         events.categories,
-        events.track[ordinals],
+        taken(events.track, ordinals),
         category,
         kind,
-        drawing.mark[ordinals],
+        taken(drawing.mark, ordinals),
         lambda where: given(events.args.get("device"), ordinals[where]),
         lambda where: given(events.args.get("stream"), ordinals[where]),
         {pid for pid, _ in events.tracks if declared.is_accelerator(pid)},
@@ -281,7 +295,7 @@ def _lane_of_each(
 def _reordered(launch: I32, order: I64, into: I32 | None = None) -> I32:
     """The same links when events are renumbered: new event k is old event `order[k]`. `into`: where they are to lie."""
     number = _numbered(order, len(order))
-    launch = launch.take(order, out=into, mode="clip")
+    launch = taken(launch, order, into)
     linked = np.flatnonzero(launch >= 0)
     launch[linked] = number[launch[linked]]
     return launch

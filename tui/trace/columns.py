@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from tui.trace.arrays import I32, I64, Array
+from tui.trace.arrays import I32, I64, Array, taken
 from tui.trace.grown import Fill, Grown
 from tui.trace.ids import IdPart, Ids
 from tui.trace.intern import (
@@ -246,7 +246,7 @@ class Columns:
             number = np.array([*map(table.__getitem__, keys)], np.int32)
             room = column.room(part.count)
             fill(room)
-            number.take(room, out=room, mode="clip")  # all are inside, and other modes take a copy
+            taken(number, room, room)
         for column in (self._time, self._duration, self._correlation):
             fill(column.room(part.count))
         self._ids.join(part.ids, fill, self._count)
@@ -263,11 +263,9 @@ class Columns:
     def finish(self) -> RawEvents:
         """The columns; nothing can be added any more."""
         shapes = self._shapes
-        shape = self._shape.finish()
-        phase, category, track, crowded = shapes.columns(shape)
-        if crowded.any():
-            self._tally.add(TOO_MANY_CATEGORIES, f"more than {MOST_CATEGORIES} of them", int(np.count_nonzero(crowded)))
-        del shape, crowded, self._shape
+        phase, category, track, crowded = shapes.columns(self._shape.finish())
+        if crowded:
+            self._tally.add(TOO_MANY_CATEGORIES, f"more than {MOST_CATEGORIES} of them", crowded)
         name, names = self._names.finish(self._name.finish())
         identity, ids = self._ids.finish(self._count)
         args = {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tui.trace.arrays import I32, I64, Bool
+from tui.trace.arrays import I32, I64, Bool, taken
 from tui.trace.lane_order import Declared, arrange, section, together
 from tui.trace.lanes import ROLES, Place, Places
 from tui.trace.nesting import Nesting, spill
@@ -67,7 +67,7 @@ def stand(slot: I32, found: Places, launches: I64, has_step: Bool, declared: Dec
     np.cumsum([len(slots) for slots in members], out=first[1:])
     number = np.empty(len(found), np.int32)
     number[np.concatenate(members) if members else []] = np.arange(len(found), dtype=np.int32)
-    return Standing(standing, first, number[slot])
+    return Standing(standing, first, taken(number, slot))
 
 
 def _telling(found: Places, launches: I64, has_step: Bool) -> Bool:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from tui.trace.arrays import I32, U8, U16, Bool
+from tui.trace.arrays import I32, U8, U16, Bool, taken
 from tui.trace.grown import Grown
 from tui.trace.kinds import Kind, kind_of_category
 
@@ -133,14 +133,15 @@ class Shapes(dict[tuple[Any, Any, Any, Any], int]):
         found: Bool = self._of_form("with_id", np.bool_)[self._settle()[shape]]
         return found
 
-    def columns(self, shape: I32) -> tuple[U8, U16, I32, Bool]:
-        """Phase, category, track, and whether the category found no number, of entries of these shapes."""
-        form = self._settle()[shape]
-        phase, category, crowded = (
-            self._of_form(name, dtype)[form]
-            for name, dtype in (("phase", np.uint8), ("category", np.uint16), ("crowded", np.bool_))
-        )
-        return phase, category, self._track.so_far[shape], crowded
+    def columns(self, shape: I32) -> tuple[U8, U16, I32, int]:
+        """Phase, category and track of entries of these shapes, and for how many there was no number for the category.
+        Tracks lie where the shapes were."""
+        form = self._settle()
+        phase = taken(self._of_form("phase", np.uint8)[form], shape)
+        category = taken(self._of_form("category", np.uint16)[form], shape)
+        crowded = self._of_form("crowded", np.bool_)[form]
+        lost = int(np.count_nonzero(taken(crowded, shape))) if crowded.any() else 0
+        return phase, category, taken(self._track.so_far, shape, shape), lost
 
     def _of_form(self, name: str, dtype: Any) -> Any:
         return np.array([getattr(form, name) for form in self._forms], dtype)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tui.trace.arrays import I32, I64, U8, U16, Array
+from tui.trace.arrays import I32, I64, U8, U16, Array, taken
 from tui.trace.dense import counted, dense
 from tui.trace.kinds import GPU_WORK, Kind
 from tui.trace.raw import SparseArg
@@ -148,7 +148,7 @@ def place_events(
     kept = np.flatnonzero(counts)
     number = np.full(len(made), -1, np.int32)
     number[kept] = np.arange(len(kept), dtype=np.int32)
-    return number[slot], made.places(kept, counts[kept])
+    return taken(number, slot), made.places(kept, counts[kept])
 
 
 NO_ARG = np.iinfo(np.int64).min

@@ -6,7 +6,7 @@ the cut, then the cut is where the document's own parser would have stood betwee
 not, or where anything is damaged, everything is read again, by one process.
 
 Each of them has an `EntryReader` as this process has; what it comes to, a `Result` around a `ReadPart` and the columns,
-is handed over through a file in memory, and joined to what this process has read.
+is handed over through a pipe, each column to the place where it is to stay, behind what this process has read.
 
 Threads would not do: about half of the work needs the interpreter. The processes are forked, which costs two
 milliseconds where starting Python anew and importing numpy costs two hundred.
@@ -15,18 +15,17 @@ milliseconds where starting Python anew and importing numpy costs two hundred.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pickle
 import select
 import signal
 import struct
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from io import BufferedRandom
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +51,9 @@ compressed text to inflate all that lies before."""
 
 _LARGEST_REST = 16 << 20
 """Text behind the list that is handed on; Kineto writes a hundred bytes there."""
+
+_PIPE = 1 << 20
+"""Bytes that a pipe holds: the more, the less often both have to wait."""
 
 _TOLD = struct.Struct("<qq")
 _TELL_SECONDS = 0.05
@@ -171,6 +173,7 @@ class Readers:
             if result is None or result.begin != window.offset:
                 raise UnprovenError
             reader.join(result.read, hand.fill, hand.blocks)
+            hand.end()
             for problem in result.problems:
                 tally.add(problem.kind, problem.example, problem.count)
             self.problems += result.source_problems
@@ -195,28 +198,32 @@ class _Hand:
         self.blocks = blocks if source.compression else None
         self._consumed = self._entries = 0
         self._ended = False
-        self._result = _shared(blocks.parent)
         self._heard, out = os.pipe()
+        result, into = os.pipe()
         try:
             self._process = os.fork()
         except OSError:
-            self._result.close()
-            os.close(self._heard)
-            os.close(out)
+            for end in (self._heard, out, result, into):
+                os.close(end)
             raise
         if not self._process:
             try:
                 os.close(ours)
                 os.close(self._heard)
+                os.close(result)
                 signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who forked us
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
-                _write(self._result, *_read(source, cut, until, self.blocks, chunk_size, out))
+                found, columns = _read(source, cut, until, self.blocks, chunk_size, out)
+                os.close(out)  # so that they know that it is all
+                _write(into, found, columns)
             except BaseException:  # whatever it is, the other way of reading meets it again, and tells it
                 os._exit(1)
             os._exit(0)
         os.close(out)
+        os.close(into)
         os.set_blocking(self._heard, False)
+        self._result = os.fdopen(result, "rb")
 
     def told(self) -> tuple[int, int]:
         self.wait(0)
@@ -233,37 +240,31 @@ class _Hand:
         return self._ended
 
     def result(self) -> Result | None:
-        """What it has read, but for the columns; None where it failed."""
-        process, self._process = self._process, 0
-        if os.waitpid(process, 0)[1]:
-            return None
-        self._result.seek(0)
-        result: Result = pickle.load(self._result)  # of one of us
-        return result
+        """What it has read, but for the columns; None where it failed. It ends when these have been taken."""
+        with contextlib.suppress(EOFError, pickle.UnpicklingError):
+            result: Result = pickle.load(self._result)  # of one of us
+            return result
+        return None
 
     def fill(self, column: Array) -> None:
-        """Fill in the next of the columns. Raises UnprovenError where there is not as much."""
+        """Fill in the next of the columns. Raises UnprovenError where there is not as much of it."""
         if self._result.readinto(column.view(np.uint8).data) != column.nbytes:
             raise UnprovenError
+
+    def end(self) -> None:
+        """It has nothing left to hand over."""
+        os.waitpid(self._process, 0)
+        self._process = 0
 
     def close(self) -> None:
         if self._process:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process, signal.SIGKILL)
-            os.waitpid(self._process, 0)
-            self._process = 0
+            self.end()
         os.close(self._heard)
         self._result.close()
         if self.blocks is not None:
             self.blocks.unlink(missing_ok=True)
-
-
-def _shared(folder: Path) -> BufferedRandom:
-    """A file that is gone with both of us: in memory, which is faster than any disk, where Python knows of that."""
-    if hasattr(os, "memfd_create"):  # not where it was built with an old C library
-        with contextlib.suppress(OSError):  # not everywhere is it allowed
-            return os.fdopen(os.memfd_create("part"), "w+b")
-    return tempfile.TemporaryFile(dir=folder)
 
 
 def _end_with(alive: int) -> None:
@@ -312,9 +313,11 @@ def _again(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
     yield from others
 
 
-def _write(file: BufferedRandom, result: Result, columns: Iterator[Array]) -> None:
+def _write(out: int, result: Result, columns: Iterator[Array]) -> None:
     """Columns as they lie in memory: the other side reads each into the place where it is to stay."""
-    pickle.dump(result, file, protocol=5)
-    for column in columns:
-        file.write(column.view(np.uint8).data)
-    file.flush()
+    with contextlib.suppress(OSError):  # not everybody may have so much
+        fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, _PIPE)
+    with os.fdopen(out, "wb") as file:
+        pickle.dump(result, file, protocol=5)
+        for column in columns:
+            file.write(column.view(np.uint8).data)

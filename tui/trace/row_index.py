@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tui.trace.arrays import I32, I64, U16
+from tui.trace.arrays import I32, I64, U16, taken
 from tui.trace.column_file import Room, anywhere
 from tui.trace.range_argmax import RangeArgmax
 
@@ -49,12 +49,12 @@ class RowIndex:
         order = trace.row_order
         sums = room("index.sums", len(order) + 1, np.int64)
         sums[0] = 0
-        lengths = trace.duration.take(order, out=sums[1:], mode="clip")  # all are inside; other modes take a copy
+        lengths = taken(trace.duration, order, sums[1:])
         np.maximum(lengths, 1, out=lengths)
         longest = RangeArgmax.build(lengths)
         # May wrap around in a trace of centuries times rows; differences inside a row stay right all the same.
         np.cumsum(lengths, out=lengths)
-        starts = trace.start.take(order, out=room("index.starts", len(order), np.int64), mode="clip")
+        starts = taken(trace.start, order, room("index.starts", len(order), np.int64))
         return cls(order, trace.row_first, starts, sums, longest.masks, longest.best)
 
     @property
