@@ -7,6 +7,7 @@ first frame, so numpy and the explorer are not: they come while the trace is on 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import importlib
 import os
@@ -29,6 +30,7 @@ from tui.screens.loading import LoadingScreen
 from tui.specs import named
 from tui.themes import THEMES
 from tui.trace.cache import prune
+from tui.trace.opening import Opening
 
 if TYPE_CHECKING:
     from tui.runs.request import Request
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from tui.screens.start import StartScreen
     from tui.specs import AnyOpening
     from tui.trace.remote import Listed
+    from tui.trace.trace import Trace
 
 YOUNG_OBJECTS = 2_000
 """New objects after which a frame is followed by a small collection: a painted frame makes some thousands in cycles,
@@ -113,7 +116,7 @@ class TorchprofApp(App[None]):
         await self.push_screen(self._loading(opening))
 
     def _started(self, specs: tuple[str, ...]) -> AnyOpening:
-        opening = named(specs).opening(cache=self._cache)
+        opening = named(specs).opening(cache=self._cache, late=True)
         opening.start()
         return opening
 
@@ -136,7 +139,7 @@ class TorchprofApp(App[None]):
         if before is not None:
             before.close()
         screen.call_after_refresh(self._settle, screen)
-        self.run_worker(asyncio.to_thread(_keep_house, message.opening.spec), group="house")
+        self.run_worker(asyncio.to_thread(_keep_house, message.opening, message.trace), group="house")
 
     async def on_loading_screen_folder_found(self, message: LoadingScreen.FolderFound) -> None:
         await self.switch_screen(_start_screen(self._shown is not None, (message.name, message.found)))
@@ -283,10 +286,13 @@ def _start_screen(over: bool = False, elsewhere: tuple[str, list[Listed]] | None
     return StartScreen(over=over, elsewhere=elsewhere)
 
 
-def _keep_house(spec: str) -> None:
+def _keep_house(opening: AnyOpening, trace: Trace) -> None:
     """What nobody waits for, and what a slow home folder may take its time for."""
-    if spec:
-        remember(spec)
+    if isinstance(opening, Opening):
+        with contextlib.suppress(OSError):
+            opening.finish(trace)
+    if opening.spec:
+        remember(opening.spec)
     for screen in ("table", "tree", "guess", "help"):  # where a key of the explorer leads to
         importlib.import_module(f"tui.screens.{screen}")
     prune()

@@ -36,8 +36,10 @@ class Named:
     files: tuple[RankFile, ...] = ()
     names: tuple[str, ...] = ()
 
-    def opening(self, cache: bool = True, stdin: int | None = None, ask: bool = False) -> AnyOpening:
-        """On its way in; `stdin` and `ask` as `Opening` takes them: for one trace, `ask` also for `names`."""
+    def opening(
+        self, cache: bool = True, stdin: int | None = None, ask: bool = False, late: bool = False
+    ) -> AnyOpening:
+        """On its way in; all else as `Opening` takes it: for one trace, `ask` also for `names`."""
         if self.names:
             from tui.trace.opening_elsewhere import ElsewhereOpening
 
@@ -46,7 +48,7 @@ class Named:
             from tui.trace.opening_ranks import RanksOpening  # with an event loop, which one trace begins without
 
             return RanksOpening(self.files, self.label, self.spec, cache)
-        return Opening(self.path, self.label, cache, stdin, ask)
+        return Opening(self.path, self.label, cache, stdin, ask, late)
 
 
 def named(specs: Sequence[str]) -> Named:

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import IO
 
-from tui.trace.loader import ASK, LOOK, Built, Progress
+from tui.trace.loader import ASK, LATE, LOOK, TAKE_APART, Built, Progress
 from tui.trace.looking import Looked, from_json
 from tui.trace.remote import Listed
 
@@ -49,18 +49,28 @@ class LoaderProcess:
 
     `ask`: ssh may ask on the terminal, which nobody draws on yet. `built`: what it made, when `progress` has ended.
 
-    `look`: SPEC is a JSON list of names, and `looked` what these mean, when `progress` has ended.
+    `look`: SPEC is a JSON list of names, and `looked` what these mean, when `progress` has ended. `late`: leave to
+    another one what can be done when the trace is there, which is that with `take_apart`; it tells nothing.
     """
 
     def __init__(
-        self, spec: str, folder: Path, stdin: int | None = None, ask: bool = False, *, look: bool = False
+        self,
+        spec: str,
+        folder: Path,
+        stdin: int | None = None,
+        ask: bool = False,
+        *,
+        late: bool = False,
+        look: bool = False,
+        take_apart: bool = False,
     ) -> None:
         self.spec = spec
         self.folder = folder
         self.built = Built()
         self.looked: list[Looked] = []
         self._stdin = stdin
-        self._options = [*([ASK] if ask else []), *([LOOK] if look else [])]
+        wanted = {ASK: ask, LATE: late, LOOK: look, TAKE_APART: take_apart}
+        self._options = [option for option, is_wanted in wanted.items() if is_wanted]
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
 

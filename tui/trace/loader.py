@@ -12,6 +12,7 @@ one answer is `{"looked": […]}`, what they mean; connections that later ones g
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -39,6 +40,9 @@ REPORT_SECONDS = 0.05
 POLITE = 4
 """How nice a decoding child is: where cores are few, the screen and whatever trains here go first."""
 
+LEISURELY = 15
+"""How nice a child is whose work nobody waits for."""
+
 DETAIL_BYTES = 20_000
 """Of a traceback: more than anybody reads."""
 
@@ -47,6 +51,12 @@ FOUND_BYTES = 4 << 20
 
 ASK = "--ask"
 """Argument of the program: ssh may ask for a password on the terminal."""
+
+LATE = "--late"
+"""Argument of the program: what it can do later to the text it leaves to TAKE_APART."""
+
+TAKE_APART = "--take-apart"
+"""Argument of the program: FOLDER is filled, but its text has not been taken apart."""
 
 LOOK = "--look"
 """Argument of the program: say what these names elsewhere mean, and read none of them."""
@@ -149,8 +159,10 @@ class Built:
     kept: bool = False
 
 
-def build(spec: str, folder: Path, report: Report, ask: bool = False, parts: int | None = None) -> Built:
-    """Decode, assemble and store a trace. `ask`: ssh may ask on the terminal. `parts`: as `kineto.read` has it.
+def build(
+    spec: str, folder: Path, report: Report, ask: bool = False, parts: int | None = None, late: bool = False
+) -> Built:
+    """Decode, assemble and store a trace. `ask`: ssh may ask on the terminal. `parts`, `late`: as in `kineto.read`.
 
     Raises TraceError, OSError, MemoryError.
     """
@@ -174,7 +186,7 @@ def build(spec: str, folder: Path, report: Report, ask: bool = False, parts: int
         if source.identity is not None and shared(folder) and kept(source.identity):
             source.close()
             return Built(source.identity, kept=True)
-        decoded = read(source, folder, reading, parts=parts)
+        decoded = read(source, folder, reading, parts=parts, late=late)
         report(replace(latest, phase="arranging"))
         with Storing(folder) as storing:
             trace = with_index(assemble(decoded, spec, storing.room), storing.room)
@@ -236,10 +248,13 @@ def main(arguments: list[str] | None = None) -> None:
     if LOOK in options:
         _look(json.loads(spec), ASK in options, out)
         os._exit(0)
+    if TAKE_APART in options:
+        _take_apart(Path(folder))
+        os._exit(0)
     if elsewhere(spec):
         _end_without(out)
     try:
-        built = build(spec, Path(folder), _reporter(out), ASK in options)
+        built = build(spec, Path(folder), _reporter(out), ASK in options, late=LATE in options)
         _say(out, {"done": True, **asdict(built)})
     except Exception as error:
         detail = traceback.format_exc()[-DETAIL_BYTES:]
@@ -247,6 +262,18 @@ def main(arguments: list[str] | None = None) -> None:
         os._exit(2)
     sys.stderr.flush()
     os._exit(0)
+
+
+def _take_apart(folder: Path) -> None:
+    """Where it cannot be done, args are read from the whole text as before, and say then what is wrong."""
+    from tui.trace.store import open_trace
+    from tui.trace.text import TextIndex
+
+    os.nice(LEISURELY - POLITE)
+    text = open_trace(folder).text
+    assert isinstance(text, TextIndex)
+    with contextlib.suppress(OSError, LookupError):
+        text.take_apart()
 
 
 def _end_without(end: int) -> None:

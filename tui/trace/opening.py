@@ -23,17 +23,25 @@ class Opening:
     """One trace being opened. `spec` is what will be read, `label` what the user called it.
 
     `stdin`: the pipe to read, where `spec` is `-`. `ask`: ssh may ask on the terminal until `wait_until_connected`
-    returns.
+    returns. `late`: `finish` is called when the trace is on screen.
     """
 
     def __init__(
-        self, spec: str, label: str | None = None, cache: bool = True, stdin: int | None = None, ask: bool = False
+        self,
+        spec: str,
+        label: str | None = None,
+        cache: bool = True,
+        stdin: int | None = None,
+        ask: bool = False,
+        late: bool = False,
     ) -> None:
         self.spec = spec
         self.label = label or spec
         self._cache = cache
         self._stdin = stdin
         self._ask = ask
+        self._late = late
+        self._finishing: LoaderProcess | None = None
         self._place: Place | None = None
         self._child: LoaderProcess | None = None
 
@@ -124,8 +132,21 @@ class Opening:
             self._child = None
         self.close()
 
+    def finish(self, trace: Trace) -> None:
+        """Have a child do what nobody has waited for: nothing else depends on it. Raises OSError."""
+        from tui.trace.text import TextIndex
+
+        text = trace.text
+        waits = isinstance(text, TextIndex) and text.whole is not None and text.apart is None
+        if self._place is not None and waits:
+            self._finishing = LoaderProcess(self.spec, self._place.folder, take_apart=True)
+            self._finishing.start()
+
     def close(self) -> None:
         """The trace is no longer looked at."""
+        if self._finishing is not None:
+            self._finishing.cancel()
+            self._finishing = None
         if self._place is not None:
             self._place.close()
             self._place = None
@@ -138,7 +159,7 @@ class Opening:
             stdin = opened = os.open(spec, os.O_RDONLY)
             spec = "-"
         try:
-            self._child = LoaderProcess(spec, place.folder, stdin, self._ask)
+            self._child = LoaderProcess(spec, place.folder, stdin, self._ask, late=self._late)
             self._child.start()
         except BaseException:
             self._child = None

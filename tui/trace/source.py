@@ -24,6 +24,7 @@ from tui.trace.problems import CUT_CONNECTION, CUT_SHORT, DAMAGED_COMPRESSION, T
 from tui.trace.rank_runs import runs_in
 from tui.trace.raw import Problem
 from tui.trace.remote import Listed, is_table, is_url, remote
+from tui.trace.whole_text import WholeText
 
 _PLAIN_BLOCK = 1 << 20
 """Bytes a read of plain text: large enough that reads are few, small enough to stay in the processor's cache."""
@@ -134,6 +135,14 @@ class Source:
     def cut(self) -> bool:
         """Whether the other end went away, so that what came is not what lies there."""
         return bool(self._cut)
+
+    @property
+    def whole_text(self) -> WholeText | None:
+        """Where the text can be read again from its beginning, fast enough for once; None for everything but a local
+        gzip file."""
+        if self.compression != "gzip" or self._path is None or not isinstance(self._stream, io.FileIO):
+            return None
+        return WholeText.of(self._path, self._stream.fileno())
 
     @property
     def text_size(self) -> int | None:
