@@ -139,7 +139,9 @@ class TorchprofApp(App[None]):
         if before is not None:
             before.close()
         screen.call_after_refresh(self._settle, screen)
-        self.run_worker(asyncio.to_thread(_keep_house, message.opening, message.trace), group="house")
+        self.run_worker(asyncio.to_thread(_keep_house, message.opening.spec), group="house")
+        if isinstance(message.opening, Opening):
+            self.run_worker(asyncio.to_thread(_finish, message.opening, message.trace), group="finish")
 
     async def on_loading_screen_folder_found(self, message: LoadingScreen.FolderFound) -> None:
         await self.switch_screen(_start_screen(self._shown is not None, (message.name, message.found)))
@@ -234,7 +236,10 @@ class TorchprofApp(App[None]):
         self.explored.set()
 
     def on_unmount(self) -> None:
-        """Without a terminal the process goes on after us: give it its collector back."""
+        """Threads that wait for a child of what is on screen would keep us. Without a terminal the process goes on
+        after us: give it its collector back."""
+        if self._shown is not None:
+            self._shown.close()
         if self.is_headless:
             gc.unfreeze()
             gc.enable()
@@ -286,13 +291,15 @@ def _start_screen(over: bool = False, elsewhere: tuple[str, list[Listed]] | None
     return StartScreen(over=over, elsewhere=elsewhere)
 
 
-def _keep_house(opening: AnyOpening, trace: Trace) -> None:
+def _finish(opening: Opening, trace: Trace) -> None:
+    with contextlib.suppress(OSError):  # no further process: args come more slowly
+        opening.finish(trace)
+
+
+def _keep_house(spec: str) -> None:
     """What nobody waits for, and what a slow home folder may take its time for."""
-    if isinstance(opening, Opening):
-        with contextlib.suppress(OSError):
-            opening.finish(trace)
-    if opening.spec:
-        remember(opening.spec)
+    if spec:
+        remember(spec)
     for screen in ("table", "tree", "guess", "help"):  # where a key of the explorer leads to
         importlib.import_module(f"tui.screens.{screen}")
     prune()

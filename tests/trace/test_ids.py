@@ -15,7 +15,9 @@ from tui.trace.intern import text_of
 values = st.one_of(
     st.integers(-3, 12),
     st.integers(-(2**70), 2**70),
-    st.sampled_from(["7", "07", "", "-1", "٣", "0x5", str(10**18), str(10**18 - 1), 7.0, 0.5, True, {"local": "0x1"}]),
+    st.sampled_from(
+        ["7", "07", "", "-1", "٣", "0x5", str(10**18), str(10**18 - 1), "9" * 5000, 7.0, 0.5, True, {"local": "0x1"}]
+    ),
 )
 some = st.lists(st.one_of(st.none(), values), max_size=30)
 

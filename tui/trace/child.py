@@ -121,6 +121,12 @@ class LoaderProcess:
             transport.close()
         raise await asyncio.to_thread(self._died, process)
 
+    def wait(self) -> None:
+        """Block until it has ended."""
+        process = self._process
+        if process is not None:
+            process.wait()
+
     def cancel(self) -> None:
         """Stop it, if it still runs, and wait until it has gone: its folder is then nobody's. Blocks briefly."""
         process, self._process = self._process, None
@@ -146,6 +152,8 @@ class LoaderProcess:
         printed = self._errors.read().decode(errors="replace")
         if status == -signal.SIGKILL:
             return LoadError("the loader was killed, most likely because the machine ran out of memory", printed)
+        if status == -signal.SIGBUS:  # some file systems take back the room that was set aside
+            return LoadError("the loader was stopped, most likely because the disk is full", printed)
         if status < 0:
             name = str(-status)
             with contextlib.suppress(ValueError):

@@ -29,8 +29,8 @@ ALIGNMENT = 64
 _LEAST = 1 << 20
 """Bytes from which a column is mapped: each takes a map of its own."""
 
-_CANNOT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENODEV, errno.ENOSYS)
-"""What file systems answer that cannot set blocks aside, or not map them."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What is answered where there is no room. Whatever else is, blocks cannot be set aside there, or not be mapped."""
 
 
 def anywhere(name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -63,7 +63,7 @@ class ColumnFile:
                 os.posix_fallocate(self._file.fileno(), offset, size)
                 mapped = mmap.mmap(self._file.fileno(), size, offset=offset)
             except OSError as error:
-                if error.errno not in _CANNOT:
+                if error.errno in _FULL:
                     raise
                 return anywhere(name, shape, dtype)
             self.arrays[name] = (offset, np.dtype(dtype).str, shape)

@@ -6,7 +6,8 @@
 
 fills FOLDER in a process of its own and says on stdout how far it is, one JSON object a line; the last one is
 `{"done": true, "identity": …, "kept": …}` or `{"error": "one line", "detail": "a traceback, for --debug"}`, with
-`"found"` for a folder elsewhere. `child.py` reads the other end. With `--look`, SPEC is a JSON list of names, and the
+`"found"` for a folder elsewhere. `child.py` reads the other end. With `--late`, it leaves to `--take-apart` what can be
+done when the trace is on screen; that one says nothing. With `--look`, SPEC is a JSON list of names, and the
 one answer is `{"looked": […]}`, what they mean; connections that later ones go through stay until stdin ends.
 """
 
@@ -113,6 +114,7 @@ def load_place(spec: str, progress: Report | None = None, cache: bool = True) ->
     if place.ready:
         trace = open_place(place, spec)
         if trace is not None:
+            _finish(trace)
             return Loaded(trace, place, True, time.perf_counter() - began)
         place = find(spec, cache)
     try:
@@ -264,16 +266,22 @@ def main(arguments: list[str] | None = None) -> None:
     os._exit(0)
 
 
+def _finish(trace: Trace) -> None:
+    """What a program that was left early has not done: a command may ask for many args, one by one."""
+    from tui.trace.text import TextIndex
+
+    with contextlib.suppress(OSError, LookupError):
+        if isinstance(trace.text, TextIndex):
+            trace.text.take_apart()
+
+
 def _take_apart(folder: Path) -> None:
     """Where it cannot be done, args are read from the whole text as before, and say then what is wrong."""
     from tui.trace.store import open_trace
-    from tui.trace.text import TextIndex
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by the way that leaves no drafts behind
     os.nice(LEISURELY - POLITE)
-    text = open_trace(folder).text
-    assert isinstance(text, TextIndex)
-    with contextlib.suppress(OSError, LookupError):
-        text.take_apart()
+    _finish(open_trace(folder))
 
 
 def _end_without(end: int) -> None:

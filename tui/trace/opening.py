@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 import traceback
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ class Opening:
         self._ask = ask
         self._late = late
         self._finishing: LoaderProcess | None = None
+        self._lock = threading.Lock()  # around these two: `finish` is called in a thread
         self._place: Place | None = None
         self._child: LoaderProcess | None = None
 
@@ -133,22 +135,31 @@ class Opening:
         self.close()
 
     def finish(self, trace: Trace) -> None:
-        """Have a child do what nobody has waited for: nothing else depends on it. Raises OSError."""
+        """Have a child do what nobody has waited for. Waits for it, so call it in a thread. Raises OSError."""
         from tui.trace.text import TextIndex
 
         text = trace.text
-        waits = isinstance(text, TextIndex) and text.whole is not None and text.apart is None
-        if self._place is not None and waits:
-            self._finishing = LoaderProcess(self.spec, self._place.folder, take_apart=True)
-            self._finishing.start()
+        if not isinstance(text, TextIndex) or text.whole is None or text.apart is not None:
+            return
+        child = None
+        with self._lock:
+            if self._place is not None:
+                child = self._finishing = LoaderProcess(self.spec, self._place.folder, take_apart=True)
+                child.start()
+        if child is not None:
+            text.coming = child.wait
+            child.wait()
+            text.coming = None
+            child.cancel()
 
     def close(self) -> None:
         """The trace is no longer looked at."""
-        if self._finishing is not None:
-            self._finishing.cancel()
+        with self._lock:
+            if self._finishing is not None:
+                self._finishing.cancel()
             self._finishing = None
-        if self._place is not None:
-            self._place.close()
+            if self._place is not None:
+                self._place.close()
             self._place = None
 
     def _start_child(self, place: Place) -> None:

@@ -316,7 +316,7 @@ def _again(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
 
 def _write(out: int, result: Result, columns: Iterator[Array]) -> None:
     """Columns as they lie in memory: the other side reads each into the place where it is to stay."""
-    with contextlib.suppress(OSError):  # not everybody may have so much
+    with contextlib.suppress(OSError, AttributeError):  # not everybody may have so much, nor knows how to ask
         fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, _PIPE)
     with os.fdopen(out, "wb") as file:
         pickle.dump(result, file, protocol=5)

@@ -88,7 +88,7 @@ class Source:
     that is known of something that is no local file.
 
     `packed_on_the_way`: it is stored as plain text, and only its way here is compressed; `consumed` counts the text.
-    `stop`: makes a read that another thread waits in come back.
+    `stop`: makes a read that another thread waits in come back. `unpack_all`: however long the text becomes.
     """
 
     def __init__(
@@ -111,6 +111,7 @@ class Source:
         self._packed_on_the_way = packed_on_the_way
         self._stop = stop
         self._cut = ""
+        self.unpack_all = bool(os.environ.get(UNPACK_ALL))
         self._tally = Tally()
         self._head = self._peek()
         if self._cut and not self._head:
@@ -238,7 +239,7 @@ class Source:
             self._tally.add(CUT_SHORT, where)
 
     def _refuse_bomb(self, packed: int, text: int) -> None:
-        if text > _BOMB_BYTES and text > _BOMB_RATIO * packed and not os.environ.get(UNPACK_ALL):
+        if text > _BOMB_BYTES and text > _BOMB_RATIO * packed and not self.unpack_all:
             times = (
                 f"more than {text // packed:,} times its size ({text / 1e6:,.0f} MB from {packed / 1e6:,.1f} MB so far)"
             )

@@ -165,7 +165,7 @@ def _meta(trace: Trace, file: ColumnFile, folder: Path) -> dict[str, Any]:
         "origin": trace.origin,
         "large": None if trace.large is None else [_relative(trace.large.path, folder), *_large_fields(trace.large)],
         "text": [_relative(trace.text.path, folder), trace.text.compressed],
-        "whole": None if whole is None else [str(whole.path), whole.size, whole.changed],
+        "whole": None if whole is None else [str(whole.path), *whole.known],
     }
 
 
@@ -185,7 +185,7 @@ def open_trace(folder: Path) -> Trace:
     index: dict[str, Any] = {name: columns[f"index.{name}"] for name in _INDEX_COLUMNS}
     text: dict[str, Any] = {name: columns[f"text.{name}"] for name in ("first", "offset", "length")}
     path, compressed = meta["text"]
-    whole = None if meta["whole"] is None else WholeText(Path(meta["whole"][0]), *meta["whole"][1:])
+    whole = None if meta["whole"] is None else WholeText(Path(meta["whole"][0]), tuple(meta["whole"][1:]))
     counters: list[Any] = [
         [*described, columns[f"counter.{k}.times"], columns[f"counter.{k}.values"]]
         for k, described in enumerate(meta["counters"])

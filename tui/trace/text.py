@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +31,8 @@ class TextIndex:
 
     `first`: ordinal of the chunk's first readable entry (a chunk without any repeats the next one's).
     `offset`, `length`: where its bytes lie in `path`; stored bytes are gzip members where `compressed`. Where the text
-    has not been taken apart yet, it is `whole`, and they are places in that; then `path` is where it will lie.
+    has not been taken apart yet, it is `whole`, and they are places in that; then `path` is where it will lie so.
+    `coming`: waits for who takes it apart.
     """
 
     path: Path
@@ -41,6 +41,7 @@ class TextIndex:
     offset: I64
     length: I64
     whole: WholeText | None = None
+    coming: Callable[[], None] | None = field(default=None, init=False, repr=False, compare=False)
     _apart: TextIndex | None = field(default=None, init=False, repr=False, compare=False)
     _parsed: tuple[bytes, list[dict[str, Any]]] = field(default=(b"", []), init=False, repr=False, compare=False)
     """The chunk read last, as stored and parsed: who asks about one event mostly asks about its neighbours next."""
@@ -50,8 +51,8 @@ class TextIndex:
 
         Raises OSError where the file is gone, LookupError where it has changed and the entry is not there.
         """
-        if (apart := self.apart) is not None:
-            return apart.entry(ordinal, parse)
+        if (index := self._now) is not self:
+            return index.entry(ordinal, parse)
         chunk = int(np.searchsorted(self.first, ordinal, side="right")) - 1
         if chunk < 0:
             raise LookupError(f"no entry {ordinal}")
@@ -68,7 +69,7 @@ class TextIndex:
     def texts(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """(number, text) of these chunks, ascending. Raises OSError where the file is gone, LookupError where it has
         changed."""
-        index = self.apart or self
+        index = self._now
         for number, stored in index._stored(chunks):
             yield number, index._text(stored)
 
@@ -82,26 +83,34 @@ class TextIndex:
                 self._apart = TextIndex(self.path, True, self.first, ends - length, length)
         return self._apart
 
+    @property
+    def _now(self) -> TextIndex:
+        """What to read from: blocks that come in a moment are waited for, as several would be asked for."""
+        if self.apart is None and self.coming is not None:
+            self.coming()
+        return self.apart or self
+
     def take_apart(self) -> None:
         """Write the blocks of `whole`; whoever has this index open finds them. Raises OSError, LookupError."""
         if self.whole is None or self.apart is not None:
             return
-        descriptor, name = tempfile.mkstemp(dir=self.path.parent)  # somebody else may be at it as well
-        os.close(descriptor)
-        draft = Path(name)
+        drafts = [
+            path.with_name(f"{path.name}-{os.getpid()}") for path in (self.path, self._ends)
+        ]  # others may be at it
         try:
-            writer = BlockWriter(draft)
+            writer = BlockWriter(drafts[0])
             try:
                 for _, text in self.whole.pieces(self.offset, self.length, range(len(self.first))):
                     writer.put(text)
             finally:
                 writer.close()
+            np.cumsum(writer.lengths, dtype=np.int64).tofile(drafts[1])
             self.whole.check()
-            draft.replace(self.path)
-            np.cumsum(writer.lengths, dtype=np.int64).tofile(draft)
-            draft.replace(self._ends)  # comes last: without it there are no blocks
+            drafts[0].replace(self.path)
+            drafts[1].replace(self._ends)  # comes last: without it there are no blocks
         finally:
-            draft.unlink(missing_ok=True)
+            for draft in drafts:
+                draft.unlink(missing_ok=True)
 
     @property
     def _ends(self) -> Path:
