@@ -294,12 +294,12 @@ def _keep_house(opening: AnyOpening, trace: Trace) -> None:
     if isinstance(opening, Opening):
         with contextlib.suppress(OSError):
             opening.finish(trace)
+    for screen in ("table", "tree", "guess", "help", "start", "run", "running"):  # where a key of the explorer leads to
+        importlib.import_module(f"tui.screens.{screen}")
     if opening.spec:
         from tui.recent import remember
 
         remember(opening.spec)
-    for screen in ("table", "tree", "guess", "help", "start", "run", "running"):  # where a key of the explorer leads to
-        importlib.import_module(f"tui.screens.{screen}")
     prune()
 
 
