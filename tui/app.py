@@ -17,6 +17,7 @@ import tempfile
 import traceback
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
@@ -25,7 +26,6 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
-from tui.recent import remember
 from tui.screens.loading import LoadingScreen
 from tui.specs import named
 from tui.themes import THEMES
@@ -51,6 +51,9 @@ class TorchprofApp(App[None]):
     """`opening`: the trace to begin with, already started. `failure`: why it could not be opened, one line."""
 
     TITLE = "torchprof-tui"
+    CSS_PATH = [Path(__file__).with_name("styles") / f"{screen}.tcss" for screen in ("loading", "explorer")]
+    """Of the screens that somebody waits for. Read with textual's own; for a screen's, when it is first shown, textual
+    reads all that it has read once more."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit", id="program.quit", tooltip="quit"),
         Binding("ctrl+c", "quit", "quit", show=False, system=True),
@@ -298,10 +301,12 @@ def _finish(opening: Opening, trace: Trace) -> None:
 
 def _keep_house(spec: str) -> None:
     """What nobody waits for, and what a slow home folder may take its time for."""
-    if spec:
-        remember(spec)
-    for screen in ("table", "tree", "guess", "help"):  # where a key of the explorer leads to
+    for screen in ("table", "tree", "guess", "help", "start", "run", "running"):  # where a key of the explorer leads to
         importlib.import_module(f"tui.screens.{screen}")
+    if spec:
+        from tui.recent import remember
+
+        remember(spec)
     prune()
 
 

@@ -16,11 +16,13 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from tui.trace.loader import ASK, LATE, LOOK, TAKE_APART, Built, Progress
-from tui.trace.looking import Looked, from_json
 from tui.trace.remote import Listed
+
+if TYPE_CHECKING:
+    from tui.trace.looking import Looked
 
 # The user's folder may hold a `random.py` or a `tui/`: isolated mode keeps it off the path, and ours is handed over.
 _START = "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); from tui.trace.loader import main; main()"
@@ -107,6 +109,8 @@ class LoaderProcess:
             async for line in reader:
                 message = json.loads(line)
                 if "looked" in message:
+                    from tui.trace.looking import from_json  # of names elsewhere, which most traces do not have
+
                     self.looked = [from_json(each) for each in message["looked"]]
                     return
                 if "done" in message:
