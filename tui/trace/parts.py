@@ -45,9 +45,9 @@ LEAST_BYTES = 48 << 20
 MOST_PARTS = 4
 """Beyond, what cannot be divided takes longer than what can."""
 
-_SHARE, _PACKED_SHARE = 1.08, 1.25
-"""How much more this process reads than each of the others (1: as much): they have to hand over what they read, and of
-compressed text to inflate all that lies before."""
+_SHARE = 1.1
+"""How much more this process reads than each of the others: they have to hand over what they read, and of compressed
+text to inflate all that lies before."""
 
 _LARGEST_REST = 16 << 20
 """Text behind the list that is handed on; Kineto writes a hundred bytes there."""
@@ -141,7 +141,7 @@ class Readers:
 
     def __init__(self, source: Source, folder: Path, parts: int, chunk_size: int, keep: bool = True) -> None:
         size = source.text_size or 0
-        handed = size / (parts + (_PACKED_SHARE if source.compression else _SHARE) - 1)  # to each of them
+        handed = size / (parts + _SHARE - 1)  # to each of them
         self.cut, *others = [Cut(size - int(handed * k)) for k in range(parts - 1, 0, -1)]
         self.problems: list[Problem] = []
         self._hands: list[_Hand] = []
