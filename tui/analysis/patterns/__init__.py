@@ -26,7 +26,7 @@ from tui.analysis.patterns.regime import Regime, Verdict, verdict
 from tui.analysis.patterns.registry import registered
 from tui.analysis.patterns.scope import Scope
 from tui.analysis.patterns.view import View
-from tui.trace.arrays import I64
+from tui.trace.arrays import I64, distinct
 from tui.trace.trace import Trace
 
 __all__ = [
@@ -110,8 +110,7 @@ def _ask(pattern: Pattern, view: View) -> Finding:
 
 def _by_time(trace: Trace, rows: I64) -> I64:
     """Each event once, by start, then row; none where a pattern fired by what only other ranks have."""
-    rows = np.sort(rows)  # `np.unique` would hash them first, at ten times the price
-    rows = rows[np.diff(rows, prepend=-1) != 0]
+    rows = distinct(rows)
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
