@@ -309,6 +309,7 @@ class Inspection:
         scope = self._wanted()
         if self._scope is None or (scope.t0, scope.t1) != (self._scope.t0, self._scope.t1):
             self._scope = scope
+            self._asking.drop()
             self._reading.ask("check", partial(self._check, self._asking, place, scope))
 
     def _wanted(self) -> Scope:
