@@ -22,7 +22,7 @@ class Checked:
     verdict: Verdict
 
 
-class _Dropped(Exception):
+class _DroppedError(Exception):
     """Nobody waits for this answer any more."""
 
 
@@ -65,9 +65,9 @@ class Asking:
 
         def is_wanted() -> None:
             if self._latest is not scope:
-                raise _Dropped
+                raise _DroppedError
 
-        with self._lock, suppress(_Dropped):
+        with self._lock, suppress(_DroppedError):
             return self._check(scope, is_wanted)
         return None
 
