@@ -43,6 +43,9 @@ YOUNG_OBJECTS = 2_000
 """New objects after which a frame is followed by a small collection: a painted frame makes some thousands in cycles,
 a moved cursor hardly any."""
 
+WRITTEN_SECONDS = 0.005
+"""After which a frame that was handed over is on its way to the terminal."""
+
 
 class TorchprofApp(App[None]):
     """`opening`: the trace to begin with, already started. `failure`: why it could not be opened, one line."""
@@ -77,6 +80,7 @@ class TorchprofApp(App[None]):
         self._at = at
         self._replaced = False  # whether there was a trace before the one that is shown
         self._debug_errors = debug
+        self._collecting = False
         self._environment = dict(os.environ)  # what a run is to find: we set some of it for ourselves
 
     def on_mount(self) -> None:
@@ -237,8 +241,15 @@ class TorchprofApp(App[None]):
             gc.enable()
 
     def post_display_hook(self) -> None:
-        """After each frame. Painted strips are cycles; left to itself the collector takes its time in mid-frame."""
-        if not gc.isenabled() and gc.get_count()[0] > YOUNG_OBJECTS:
+        """After each frame. Painted strips are cycles; left to itself the collector takes its time in mid-frame. The
+        frame is only handed over here: the thread that writes it would wait for a collection right now."""
+        if not gc.isenabled() and gc.get_count()[0] > YOUNG_OBJECTS and not self._collecting:
+            self._collecting = True
+            asyncio.get_running_loop().call_later(WRITTEN_SECONDS, self._collect_young)
+
+    def _collect_young(self) -> None:
+        self._collecting = False
+        if not gc.isenabled():
             gc.collect(1)
 
     # -- the rest ------------------------------------------------------------------------------------------
