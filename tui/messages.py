@@ -14,7 +14,6 @@ from textual.message import Message
 from tui.analysis.chain import Chain
 from tui.analysis.event_facts import Facts
 from tui.analysis.kernel_facts import KernelFacts
-from tui.analysis.patterns import Gaps
 from tui.analysis.patterns.asking import Checked
 from tui.analysis.ranges import RangeTime
 
@@ -153,12 +152,10 @@ class ChainRead(Message):
 
 @dataclass
 class TraceChecked(Message):
-    """The cheatsheet of the whole trace (of several ranks that at `place`), why its GPUs were idle, and what single
-    events have to say, by event."""
+    """The cheatsheet of the whole trace (of several ranks that at `place`); what its lanes say beside names is known
+    as well."""
 
     checked: Checked
-    gaps: Gaps
-    notes: dict[int, str]
     place: int = 0
 
 

@@ -3,6 +3,7 @@ it out. The explorer tells it where that is."""
 
 from __future__ import annotations
 
+import threading
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from tui.analysis.collectives import arrivals
 from tui.analysis.event_facts import facts
 from tui.analysis.intervals import Intervals
 from tui.analysis.kernel_facts import kernel_facts
-from tui.analysis.patterns import Finding, Scope, scopes
+from tui.analysis.patterns import Finding, Gaps, Scope, scopes
 from tui.analysis.patterns.asking import Asking, Checked
 from tui.analysis.ranges import range_time
 from tui.messages import ChainRead, Diagnosed, FactsRead, RangeRead, ScopeChecked, TraceChecked
@@ -89,7 +90,8 @@ class Inspection:
         self._asked_of: dict[int, Asking] = {}  # by rank
         self._place = 0  # the rank that is told of, among several
         self._reading = Reading(screen)
-        self._labels: GapLabels | None = None
+        self._annotating = threading.Lock()
+        self._annotations: tuple[GapLabels, EventNotes] | None = None
         self._notes: dict[int, str] = {}
         self._labelled: set[int] = set()  # ranks whose gaps and notes these are
         self._lit: Chain | Finding | None = None
@@ -232,7 +234,24 @@ class Inspection:
     def _warm(self, place: int) -> TraceChecked:
         asking = self._asked_of.setdefault(place, Asking(self._trace, self._met, place))
         checked, gaps, notes = asking.warm()
-        return TraceChecked(checked, gaps, notes, place)
+        self._annotate(place, gaps, notes)
+        return TraceChecked(checked, place)
+
+    def _annotate(self, place: int, gaps: Gaps, notes: dict[int, str]) -> None:
+        """What the lanes of a rank say beside names, put together with that of the others. In the thread that found it
+        out: to sort a million gaps takes longer than a frame."""
+        with self._annotating:
+            if place in self._labelled:
+                return
+            trace, first = self._trace, 0
+            if self._trace.ranks is not None:
+                rank = self._trace.ranks.all[place]
+                trace, first = rank.trace, rank.first_lane
+            self._notes |= notes
+            others = self._annotations[0] if self._annotations is not None else None
+            labels = GapLabels(trace, gaps, first, others)
+            self._annotations = labels, EventNotes(self._trace, self._notes)
+            self._labelled.add(place)
 
     def _check(self, asking: Asking, place: int, scope: Scope) -> ScopeChecked | None:
         checked = asking.check(scope)
@@ -267,15 +286,8 @@ class Inspection:
     def trace_checked(self, message: TraceChecked) -> None:
         """The whole trace has been looked through: the verdict, the gaps' reasons, and from now on any scope."""
         self.warmed = True
-        ranks = self._trace.ranks
-        if message.place not in self._labelled:
-            self._labelled.add(message.place)
-            self._notes |= message.notes
-            trace, first = self._trace, 0
-            if ranks is not None:
-                trace, first = ranks.all[message.place].trace, ranks.all[message.place].first_lane
-            self._labels = GapLabels(trace, message.gaps, first, self._labels)
-            self._timeline.annotate(self._labels, EventNotes(self._trace, self._notes))
+        if self._annotations is not None:
+            self._timeline.annotate(*self._annotations)
         if message.place != self._place:
             return
         self.verdict.learn(message.checked.verdict, self._whose)
