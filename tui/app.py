@@ -43,6 +43,10 @@ YOUNG_OBJECTS = 2_000
 """New objects after which a frame is followed by a small collection: a painted frame makes some thousands in cycles,
 a moved cursor hardly any."""
 
+SWITCH_SECONDS = 0.0002
+"""For how long a thread that finds something out keeps the interpreter from the frame that waits for it. Python's own
+5 ms are as long as most of a frame takes."""
+
 WRITTEN_SECONDS = 0.005
 """After which a frame that was handed over is on its way to the terminal."""
 
@@ -80,6 +84,7 @@ class TorchprofApp(App[None]):
         self._at = at
         self._replaced = False  # whether there was a trace before the one that is shown
         self._debug_errors = debug
+        self._switch_interval = sys.getswitchinterval()
         self._collecting = False
         self._environment = dict(os.environ)  # what a run is to find: we set some of it for ourselves
 
@@ -229,14 +234,16 @@ class TorchprofApp(App[None]):
             if problem:
                 self.notify(problem, title="--at", severity="warning", markup=False)
             screen.post_message(PromptClosed("go to"))  # and it shows where it is now
+        sys.setswitchinterval(SWITCH_SECONDS)
         gc.disable()
         if self._replaced:
             gc.collect()  # the trace before this one may go; a tenth of what it takes with the program itself
         self.explored.set()
 
     def on_unmount(self) -> None:
-        """Without a terminal the process goes on after us: give it its collector back."""
+        """Without a terminal the process goes on after us: give it its collector back, and its threads their time."""
         if self.is_headless:
+            sys.setswitchinterval(self._switch_interval)
             gc.unfreeze()
             gc.enable()
 
