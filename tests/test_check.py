@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.patterns.made import healthy, waiting
-from tui.analysis.patterns import PATTERNS
+from tui.analysis.patterns.checker import PATTERNS
 from tui.cli import main
 
 SLOW = "sample:matmul_add_64_cold_eager"

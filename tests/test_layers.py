@@ -45,10 +45,84 @@ def test_nothing_heavy_is_imported_before_the_first_frame() -> None:
     code = (
         "import sys, tui.app, tui.commands.open\n"
         "heavy = {'numpy', 'orjson', 'isal', 'tui.trace.trace', 'tui.analysis'}\n"
-        "print(sorted((heavy | {'tui.screens.start', 'tui.screens.explorer'}) & sys.modules.keys()))"
+        "later = {'tui.screens.start', 'tui.screens.explorer', 'tui.recent'}\n"
+        "of_several = {'tui.trace.rank_files', 'tui.trace.looking'}\n"
+        "print(sorted((heavy | later | of_several) & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+def test_lanes_do_not_wait_for_what_only_the_panels_will_ask() -> None:
+    """Imported while the child decodes on the same cores: what threads find out behind the first lanes is not."""
+    code = (
+        "import sys, tui.app, tui.screens.explorer\n"
+        "light = {'model', 'scope', 'labels'}  # what an answer is, for the panels that will show it\n"
+        "later = {'chain', 'collectives', 'event_facts', 'footprint', 'instances', 'kernel_facts', 'occupancy'}\n"
+        "later |= {'ranges', 'table', 'transfer', 'doctor.examine'}\n"
+        "later = {f'tui.analysis.{name}' for name in later} | {'tui.screens.table', 'tui.screens.tree'}\n"
+        "later |= {name for name in sys.modules if name.startswith('tui.analysis.patterns.')}\n"
+        "later -= {f'tui.analysis.patterns.{name}' for name in light}\n"
+        "print(sorted(later & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+PRESS_KEYS = """\
+import asyncio, sys, threading
+
+from tui.app import TorchprofApp
+from tui.specs import named
+
+
+class Watch:
+    found = []
+
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("tui."):
+            self.found.append((name, threading.current_thread() is threading.main_thread()))
+
+
+async def main():
+    watch, shown = Watch(), []
+    opening = named([sys.argv[1]]).opening(cache=False)
+    opening.start()
+    app = TorchprofApp(opening, cache=False)
+    sys.meta_path.insert(0, watch)
+    async with app.run_test(size=(200, 50)) as pilot:
+        await app.explored.wait()
+        await pilot.press("right", "right_square_bracket", "i", "k", "l", "c", "v", "m", "w", "m", "x")
+        for _ in range(3):  # what threads find out is shown, and may ask for more
+            await pilot.pause(0.05)
+            await app.workers.wait_for_complete()
+        await pilot.press("l", "down", "k", "c", "n", "tab")
+        for key in ("t", "T", "G", "question_mark", "R", "o"):
+            await pilot.press(key)
+            await pilot.pause(0.05)
+            shown.append(type(app.screen).__name__)
+            await pilot.press("escape")
+    print("screens:", *shown)
+    print("in threads:", "tui.analysis.patterns.checker" in sys.modules, "tui.analysis.kernel_facts" in sys.modules)
+    print("on the screen's:", sorted(name for name, screens_own in watch.found if screens_own))
+
+
+asyncio.run(main())
+"""
+"""In a fresh interpreter: which of our modules are imported on which thread, from the first frame on."""
+
+
+def test_no_key_waits_for_an_import() -> None:
+    """Those of the panels when lanes have only just come, those to other screens a little later: nothing of ours is
+    imported on the thread that draws."""
+    trace = ROOT / "sample_traces" / "linear_eager.pt.trace.json.gz"
+    command = [sys.executable, "-c", PRESS_KEYS, str(trace)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [
+        "screens: TableScreen TreeScreen GuessScreen HelpScreen RunScreen StartScreen",
+        "in threads: True True",
+        "on the screen's: []",
+    ], done.stdout + done.stderr
 
 
 def test_the_loader_is_started_before_the_event_loop_is_imported() -> None:

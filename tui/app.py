@@ -7,6 +7,7 @@ first frame, so numpy and the explorer are not: they come while the trace is on 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import importlib
 import os
@@ -16,6 +17,7 @@ import tempfile
 import traceback
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
@@ -24,11 +26,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
-from tui.recent import remember
 from tui.screens.loading import LoadingScreen
 from tui.specs import named
 from tui.themes import THEMES
 from tui.trace.cache import prune
+from tui.trace.opening import Opening
 
 if TYPE_CHECKING:
     from tui.runs.request import Request
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from tui.screens.start import StartScreen
     from tui.specs import AnyOpening
     from tui.trace.remote import Listed
+    from tui.trace.trace import Trace
 
 YOUNG_OBJECTS = 2_000
 """New objects after which a frame is followed by a small collection: a painted frame makes some thousands in cycles,
@@ -55,6 +58,9 @@ class TorchprofApp(App[None]):
     """`opening`: the trace to begin with, already started. `failure`: why it could not be opened, one line."""
 
     TITLE = "torchprof-tui"
+    CSS_PATH = [Path(__file__).with_name("styles") / f"{screen}.tcss" for screen in ("loading", "explorer")]
+    """Of the screens that somebody waits for. Read with textual's own; for a screen's, when it is first shown, textual
+    reads all that it has read once more."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit", id="program.quit", tooltip="quit"),
         Binding("ctrl+c", "quit", "quit", show=False, system=True),
@@ -122,7 +128,7 @@ class TorchprofApp(App[None]):
         await self.push_screen(self._loading(opening))
 
     def _started(self, specs: tuple[str, ...]) -> AnyOpening:
-        opening = named(specs).opening(cache=self._cache)
+        opening = named(specs).opening(cache=self._cache, late=True)
         opening.start()
         return opening
 
@@ -146,6 +152,8 @@ class TorchprofApp(App[None]):
             before.close()
         screen.call_after_refresh(self._settle, screen)
         self.run_worker(asyncio.to_thread(_keep_house, message.opening.spec), group="house")
+        if isinstance(message.opening, Opening):
+            self.run_worker(asyncio.to_thread(_finish, message.opening, message.trace), group="finish")
 
     async def on_loading_screen_folder_found(self, message: LoadingScreen.FolderFound) -> None:
         await self.switch_screen(_start_screen(self._shown is not None, (message.name, message.found)))
@@ -241,7 +249,10 @@ class TorchprofApp(App[None]):
         self.explored.set()
 
     def on_unmount(self) -> None:
-        """Without a terminal the process goes on after us: give it its collector back, and its threads their time."""
+        """Threads that wait for a child of what is on screen would keep us. Without a terminal the process goes on
+        after us: give it its collector back, and its threads their time."""
+        if self._shown is not None:
+            self._shown.close()
         if self.is_headless:
             sys.setswitchinterval(self._switch_interval)
             gc.unfreeze()
@@ -301,12 +312,19 @@ def _start_screen(over: bool = False, elsewhere: tuple[str, list[Listed]] | None
     return StartScreen(over=over, elsewhere=elsewhere)
 
 
+def _finish(opening: Opening, trace: Trace) -> None:
+    with contextlib.suppress(OSError):  # no further process: args come more slowly
+        opening.finish(trace)
+
+
 def _keep_house(spec: str) -> None:
     """What nobody waits for, and what a slow home folder may take its time for."""
-    if spec:
-        remember(spec)
-    for screen in ("table", "tree", "guess", "help"):  # where a key of the explorer leads to
+    for screen in ("table", "tree", "guess", "help", "start", "run", "running"):  # where a key of the explorer leads to
         importlib.import_module(f"tui.screens.{screen}")
+    if spec:
+        from tui.recent import remember
+
+        remember(spec)
     prune()
 
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from tui.analysis.chain import Chain
-from tui.analysis.event_facts import Facts
-from tui.analysis.kernel_facts import KernelFacts
-from tui.analysis.patterns.asking import Checked
-from tui.analysis.ranges import RangeTime
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what finds these out is imported by the threads that ask it
+    from tui.analysis.chain import Chain
     from tui.analysis.doctor.remarks import Diagnosis
+    from tui.analysis.event_facts import Facts
+    from tui.analysis.kernel_facts import KernelFacts
+    from tui.analysis.patterns.asking import Checked
+    from tui.analysis.ranges import RangeTime
 
 
 @dataclass

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tui.trace.opening import Opening
-from tui.trace.rank_files import NotRanksError, RankFile, expand, ranks
 from tui.trace.remote import elsewhere, is_pattern, is_url, remote
 
 if TYPE_CHECKING:
     from tui.trace.opening_elsewhere import ElsewhereOpening
     from tui.trace.opening_ranks import RanksOpening
+    from tui.trace.rank_files import RankFile
 
     AnyOpening = Opening | RanksOpening | ElsewhereOpening
 
@@ -36,8 +36,10 @@ class Named:
     files: tuple[RankFile, ...] = ()
     names: tuple[str, ...] = ()
 
-    def opening(self, cache: bool = True, stdin: int | None = None, ask: bool = False) -> AnyOpening:
-        """On its way in; `stdin` and `ask` as `Opening` takes them: for one trace, `ask` also for `names`."""
+    def opening(
+        self, cache: bool = True, stdin: int | None = None, ask: bool = False, late: bool = False
+    ) -> AnyOpening:
+        """On its way in; all else as `Opening` takes it: for one trace, `ask` also for `names`."""
         if self.names:
             from tui.trace.opening_elsewhere import ElsewhereOpening
 
@@ -46,13 +48,24 @@ class Named:
             from tui.trace.opening_ranks import RanksOpening  # with an event loop, which one trace begins without
 
             return RanksOpening(self.files, self.label, self.spec, cache)
-        return Opening(self.path, self.label, cache, stdin, ask)
+        return Opening(self.path, self.label, cache, stdin, ask, late)
 
 
 def named(specs: Sequence[str]) -> Named:
     """What these mean: a file, or the ranks in a folder, a pattern or several names. Raises TraceError at once where a
     look here is enough to see that it cannot be opened."""
     from_specs = [resolve(spec) for spec in specs]
+    path = from_specs[0]
+    if len(from_specs) == 1 and os.path.isfile(path) and not elsewhere(path):
+        check(path)
+        return Named(path, specs[0], path)
+    return _looked_at(specs, from_specs)
+
+
+def _looked_at(specs: Sequence[str], from_specs: Sequence[str]) -> Named:
+    """What is not simply one file here."""
+    from tui.trace.rank_files import NotRanksError, expand, ranks  # which one file need not wait for
+
     try:
         paths = [path for spec in from_specs for path in expand(spec)]
         for path in paths:
@@ -63,7 +76,7 @@ def named(specs: Sequence[str]) -> Named:
             label = specs[0] if len(specs) == 1 else _together(paths)
             return Named(paths[0], label, from_specs[0] if len(specs) == 1 else "", (), tuple(paths))
         if len(paths) == 1:
-            label = specs[0] if paths == from_specs else paths[0]
+            label = specs[0] if paths == list(from_specs) else paths[0]
             return Named(paths[0], label, paths[0])
         if "-" in paths:
             raise NotRanksError("-: stdin is one trace; the ranks of a run are files")

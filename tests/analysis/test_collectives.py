@@ -14,7 +14,8 @@ from tests.ranks import Collective, Run, late_rank
 from tests.trace.ranks_reference import joined
 from tests.trace.test_meetings import SETS, merged, shared
 from tui.analysis.collectives import Arrivals, arrivals
-from tui.analysis.patterns import Finding, State, scopes
+from tui.analysis.patterns import Finding, State
+from tui.analysis.patterns import scope as scopes
 from tui.analysis.patterns.union import RanksChecker, checker_of
 from tui.analysis.pauses import pauses
 from tui.analysis.table.arrivals_sheet import arrivals_sheet, unmatched

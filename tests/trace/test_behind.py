@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tui.trace.behind import Behind
+from tui.trace.behind import Behind, aside
 
 
 def test_all_items_in_order() -> None:
@@ -62,3 +62,27 @@ def test_what_is_dropped_is_not_done() -> None:
     may_go_on.set()
     behind.close()
     assert done == [0]
+
+
+def test_aside_gives_what_was_found_again_and_again() -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def work() -> int:
+        began.set()
+        assert go_on.wait(10)
+        return 7
+
+    found = aside(work)
+    assert began.wait(10)  # nobody has asked yet
+    go_on.set()
+    assert (found(), found()) == (7, 7)
+
+
+def test_aside_raises_what_went_wrong_again_and_again() -> None:
+    def work() -> None:
+        raise MemoryError("no room")
+
+    found = aside(work)
+    for _ in range(2):
+        with pytest.raises(MemoryError, match="no room"):
+            found()

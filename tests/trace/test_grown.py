@@ -29,6 +29,15 @@ def test_it_holds_what_was_appended(sizes: list[int], large: int) -> None:
         assert found.base is None  # its own memory, and no more of it than it needs
 
 
+def test_room_is_filled_in_where_it_is_to_stay() -> None:
+    column = Grown(np.int32)
+    column.extend(np.arange(3))
+    column.room(2000)[:] = np.arange(3, 2003)
+    column.extend(np.array([2003]))
+    assert column.room(0).tolist() == []
+    assert np.array_equal(column.finish(), np.arange(2004))
+
+
 def test_what_was_handed_over_is_not_kept() -> None:
     column = Grown(np.int32)
     column.extend(np.arange(5))

@@ -70,8 +70,9 @@ numbers = st.one_of(st.integers(-1, 12), st.sampled_from([2**40, 2**62, -(2**62)
 def test_the_join_against_a_dict(made: list[tuple[int, str]]) -> None:
     role = np.array([role for _, role in made], dtype="U6")
     correlation = np.array([number for number, _ in made], np.int64)
-    entry = np.arange(len(correlation), dtype=np.int32)
-    found = launches(correlation, entry, np.isin(role, ["call", "driver"]), role == "driver", role == "work")
+    entry = np.arange(len(correlation), dtype=np.int32)[::-1].copy()  # any entries of more
+    correlation_of_entries = np.append(correlation[::-1], 5)
+    found = launches(correlation_of_entries, entry, np.isin(role, ["call", "driver"]), role == "driver", role == "work")
     calls: dict[int, int] = {}
     for wanted in ("driver", "call"):
         for k in reversed(range(len(made))):

@@ -52,11 +52,14 @@ anything = st.one_of(a_lane(12, 6), a_lane(40, 40), a_lane(1000, 30), a_lane(10*
 @given(
     st.lists(anything, max_size=5).flatmap(
         lambda lanes: st.tuples(st.just(lanes), st.lists(st.booleans(), min_size=len(lanes), max_size=len(lanes)))
-    )
+    ),
+    st.sampled_from([1, 50, 1 << 20]),
 )
-def test_lanes_nest_as_the_rule_says(made: tuple[list[Lane], list[bool]]) -> None:
+def test_lanes_nest_as_the_rule_says(made: tuple[list[Lane], list[bool]], together: int) -> None:
     lanes, flat = made
-    assert nested(lanes, flat) == expected(lanes, flat)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "_TOGETHER", together)
+        assert nested(lanes, flat) == expected(lanes, flat)
 
 
 @st.composite

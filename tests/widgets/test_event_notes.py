@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.build import Entry, annotation, cpu, kernel, memcpy, overhead, runtime, step, trace
-from tui.analysis.patterns import Checker
+from tui.analysis.patterns.checker import Checker
 from tui.trace.trace import Trace
 from tui.trace.viewport import Viewport
 from tui.widgets.event_notes import EventNotes

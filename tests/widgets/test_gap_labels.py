@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import kernel, runtime, trace
-from tui.analysis.patterns import Gaps, Idle
+from tui.analysis.patterns.gaps import Gaps, Idle
 from tui.trace.viewport import Viewport
 from tui.widgets.gap_labels import LEAST_CELLS, GapLabels
 

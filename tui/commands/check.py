@@ -13,7 +13,9 @@ from tui.commands.partial import partial_of
 from tui.commands.time_range import times_of
 
 if TYPE_CHECKING:
-    from tui.analysis.patterns import Finding, Scope, Verdict
+    from tui.analysis.patterns import Finding
+    from tui.analysis.patterns.regime import Verdict
+    from tui.analysis.patterns.scope import Scope
     from tui.trace.trace import Trace
 
 EVIDENCE = 50
@@ -39,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
     loaded = load(options.trace, cache=not options.no_cache)
     trace = loaded.trace
-    from tui.analysis.patterns import scopes
+    from tui.analysis.patterns import scope as scopes
 
     scope = scopes.default(trace) if times is None else scopes.time_range(*times)
     findings, verdicts = _checked(trace, scope)
@@ -76,7 +78,7 @@ def _checked(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict]]:
         from tui.analysis.patterns.union import RanksChecker
 
         return RanksChecker(trace).check(scope)
-    from tui.analysis.patterns import Checker
+    from tui.analysis.patterns.checker import Checker
 
     checker = Checker(trace)
     findings = checker.check(scope)
@@ -85,7 +87,7 @@ def _checked(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict]]:
 
 def _wanted(fail_on: str | None) -> frozenset[str]:
     """The ids asked for, or {"fired"}. Raises UsageError for one that is no pattern."""
-    from tui.analysis.patterns import PATTERNS
+    from tui.analysis.patterns.checker import PATTERNS
 
     wanted = frozenset(word.strip() for word in (fail_on or "").split(",") if word.strip())
     if fail_on is not None and not wanted:

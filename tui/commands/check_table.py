@@ -8,7 +8,9 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from tui.analysis.patterns import Finding, Scope, State, Verdict, Weight
+from tui.analysis.patterns import Finding, State, Weight
+from tui.analysis.patterns.regime import Verdict
+from tui.analysis.patterns.scope import Scope
 from tui.trace.ruler import format_duration, format_time
 from tui.widgets.names import clean
 from tui.widgets.units import format_share

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     opening = None
     if meant is not None:
         stdin = _hand_over_stdin() if meant.path == "-" else None
-        opening = meant.opening(cache=not options.no_cache, stdin=stdin, ask=True)
+        opening = meant.opening(cache=not options.no_cache, stdin=stdin, ask=True, late=True)
         opening.start()
     try:
         from tui.app import TorchprofApp

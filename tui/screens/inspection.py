@@ -1,22 +1,17 @@
-"""What is said about where somebody is: the panels under the lanes, what they light on them, and the threads that find
-it out. The explorer tells it where that is."""
+"""What is said about where somebody is: the panels under the lanes, and what they light on them. The explorer tells it
+where that is, and threads find out what is said: `inquiries.py`."""
 
 from __future__ import annotations
 
-import threading
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tui.analysis.chain import Chain, Dispatch
-from tui.analysis.collectives import arrivals
-from tui.analysis.event_facts import facts
 from tui.analysis.intervals import Intervals
-from tui.analysis.kernel_facts import kernel_facts
-from tui.analysis.patterns import Finding, Gaps, Scope, scopes
-from tui.analysis.patterns.asking import Asking, Checked
-from tui.analysis.ranges import range_time
+from tui.analysis.patterns import Finding
+from tui.analysis.patterns import scope as scopes
 from tui.messages import ChainRead, Diagnosed, FactsRead, RangeRead, ScopeChecked, TraceChecked
+from tui.screens.inquiries import Inquiries
 from tui.screens.reading import Reading
 from tui.screens.walk import Walk
 from tui.widgets.chain_panel import ChainPanel
@@ -24,8 +19,6 @@ from tui.widgets.cheatsheet import Cheatsheet, CheatsheetBrief
 from tui.widgets.details import Details
 from tui.widgets.dock import Dock
 from tui.widgets.doctor_panel import DoctorPanel
-from tui.widgets.event_notes import EventNotes
-from tui.widgets.gap_labels import GapLabels
 from tui.widgets.gutter import Gutter
 from tui.widgets.kernel_panel import KernelPanel
 from tui.widgets.range_stats import RangeStats
@@ -34,6 +27,10 @@ from tui.widgets.verdict_line import VerdictLine
 
 if TYPE_CHECKING:
     from textual.screen import Screen
+
+    from tui.analysis.chain import Chain
+    from tui.analysis.patterns.asking import Checked
+    from tui.analysis.patterns.scope import Scope
 
 LINKED_AT_MOST = 8
 """From an event with more GPU work beneath it than this, no link is drawn: it would say little about the event."""
@@ -62,7 +59,7 @@ class Inspection:
         self, screen: Screen[None], walk: Walk, busy: dict[int, Intervals], timeline: Timeline, gutter: Gutter
     ) -> None:
         trace = walk.trace
-        self._walk, self._trace, self._busy = walk, trace, busy
+        self._walk, self._trace = walk, trace
         self._timeline, self._gutter = timeline, gutter
         self.details = Details(trace, id="details")
         self.chain = ChainPanel(trace, id="chain")
@@ -85,15 +82,9 @@ class Inspection:
         self.verdict = VerdictLine(id="verdict")
         self.follows = Follows.SCREEN
         self.warmed = False
-        self._dispatch = Dispatch(trace)
-        self._met = None if trace.ranks is None else arrivals(trace.ranks)
-        self._asked_of: dict[int, Asking] = {}  # by rank
+        self._inquiries = Inquiries(trace, busy)
         self._place = 0  # the rank that is told of, among several
         self._reading = Reading(screen)
-        self._annotating = threading.Lock()
-        self._annotations: tuple[GapLabels, EventNotes] | None = None
-        self._notes: dict[int, str] = {}
-        self._labelled: set[int] = set()  # ranks whose gaps and notes these are
         self._lit: Chain | Finding | None = None
         self._asked: tuple[int, tuple[int, int] | None] = (-1, None)
         self._scope: Scope | None = None
@@ -104,15 +95,8 @@ class Inspection:
         """Look through the whole trace, once the first frame is out."""
         if len(self._trace):
             self._place = self._place_now()
-            self._reading.ask("warm", partial(self._warm, self._place))
-        self._reading.ask("doctor", self._diagnose)
-
-    @property
-    def _asking(self) -> Asking:
-        """Of the rank that one looks at, which is the whole trace where there is one alone."""
-        if self._place not in self._asked_of:
-            self._asked_of[self._place] = Asking(self._trace, self._met, self._place)
-        return self._asked_of[self._place]
+            self._reading.ask("warm", partial(self._inquiries.warm, self._place))
+        self._reading.ask("doctor", self._inquiries.diagnose)
 
     def _place_now(self) -> int:
         rank = self._walk.rank()
@@ -132,11 +116,11 @@ class Inspection:
         self.range_stats.show(marked, walk.mark is not None and walk.mark.live)
         before, self._asked = self._asked, (walk.selected, marked)
         if before[0] != walk.selected and walk.selected >= 0:
-            self._reading.ask("facts", partial(self._facts_of, walk.selected))
-            self._reading.ask("chain", partial(self._chain_of, walk.selected))
+            self._reading.ask("facts", partial(self._inquiries.facts, walk.selected))
+            self._reading.ask("chain", partial(self._inquiries.chain, walk.selected))
         if before[1] != marked:
             if marked is not None:
-                self._reading.ask("range", partial(self._statistics_of, *marked))
+                self._reading.ask("range", partial(self._inquiries.statistics, *marked, walk.steps()))
                 self.dock.show("range")
             elif self.dock.active == "range":
                 self.dock.show("details")
@@ -218,50 +202,6 @@ class Inspection:
 
     # -- what threads find out -----------------------------------------------------------------------------
 
-    def _facts_of(self, event: int) -> FactsRead:
-        if self._trace.ranks is not None:  # alike are the events of its own process
-            rank = self._trace.ranks.of_event(event)
-            return FactsRead(event, facts(rank.trace, event - rank.first))
-        return FactsRead(event, facts(self._trace, event))
-
-    def _chain_of(self, event: int) -> ChainRead:
-        chain = self._dispatch.chain(event)
-        return ChainRead(chain, kernel_facts(self._trace, chain.work[0].event if chain.work else -1))
-
-    def _statistics_of(self, start: int, end: int) -> RangeRead:
-        return RangeRead(range_time(self._trace, start, end, self._busy, of_steps=self._walk.steps()))
-
-    def _warm(self, place: int) -> TraceChecked:
-        asking = self._asked_of.setdefault(place, Asking(self._trace, self._met, place))
-        checked, gaps, notes = asking.warm()
-        self._annotate(place, gaps, notes)
-        return TraceChecked(checked, place)
-
-    def _annotate(self, place: int, gaps: Gaps, notes: dict[int, str]) -> None:
-        """What the lanes of a rank say beside names, put together with that of the others. In the thread that found it
-        out: to sort a million gaps takes longer than a frame."""
-        with self._annotating:
-            if place in self._labelled:
-                return
-            trace, first = self._trace, 0
-            if self._trace.ranks is not None:
-                rank = self._trace.ranks.all[place]
-                trace, first = rank.trace, rank.first_lane
-            self._notes |= notes
-            others = self._annotations[0] if self._annotations is not None else None
-            labels = GapLabels(trace, gaps, first, others)
-            self._annotations = labels, EventNotes(self._trace, self._notes)
-            self._labelled.add(place)
-
-    def _check(self, asking: Asking, place: int, scope: Scope) -> ScopeChecked | None:
-        checked = asking.check(scope)
-        return None if checked is None else ScopeChecked(checked, place)
-
-    def _diagnose(self) -> Diagnosed:
-        from tui.analysis.doctor.examine import examined
-
-        return Diagnosed(examined(self._trace))
-
     def diagnosed(self, message: Diagnosed) -> None:
         self.doctor.learn(message.diagnosis)
 
@@ -286,8 +226,8 @@ class Inspection:
     def trace_checked(self, message: TraceChecked) -> None:
         """The whole trace has been looked through: the verdict, the gaps' reasons, and from now on any scope."""
         self.warmed = True
-        if self._annotations is not None:
-            self._timeline.annotate(*self._annotations)
+        if self._inquiries.annotations is not None:
+            self._timeline.annotate(*self._inquiries.annotations)
         if message.place != self._place:
             return
         self.verdict.learn(message.checked.verdict, self._whose)
@@ -317,15 +257,15 @@ class Inspection:
         place = self._place_now()
         if place != self._place:  # another rank: its verdict and its gaps as well
             self._place, self._scope = place, None
-            self._reading.ask("warm", partial(self._warm, place))
+            self._reading.ask("warm", partial(self._inquiries.warm, place))
         scope = self._wanted()
         if self._scope is None or (scope.t0, scope.t1) != (self._scope.t0, self._scope.t1):
             self._scope = scope
-            self._asking.drop()
-            self._reading.ask("check", partial(self._check, self._asking, place, scope))
+            self._inquiries.drop(place)
+            self._reading.ask("check", partial(self._inquiries.check, place, scope))
 
     def _wanted(self) -> Scope:
-        whole = self._asking.whole
+        whole = self._inquiries.whole(self._place)
         if self.follows is Follows.TRACE:
             return whole
         chain = self.chain.chain

@@ -62,16 +62,19 @@ def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
     def picked(name: str, column: npt.NDArray[Any], which: I32 | I64) -> npt.NDArray[Any]:
         return taken(column, which, room(name, size, column.dtype))
 
-    lane, kind, ordinal = picked("lane", lane, order), picked("kind", kind, order), picked("ordinal", ordinals, order)
-    launch = _reordered(launch, order, room("links.launch_of", size, np.int32))
-    del order, ordinals
+    lane, ordinal = picked("lane", lane, order), picked("ordinal", ordinals, order)
     start, duration = picked("start", events.time, ordinal), picked("duration", events.duration, ordinal)
     _let_go(events, "duration")
-    event_of = _numbered(ordinal, len(events))
     first = np.searchsorted(lane, np.arange(int(standing.first[-1]) + 1, dtype=lane.dtype)).astype(np.int64)
     flat = np.repeat(np.array([place.role in _FLAT for place in places], np.bool_), np.diff(standing.first))
     row, parent = room("row", size, np.int32), room("parent", size, np.int32)
-    nest = aside(partial(nesting.nest, first, flat, start, duration, row, parent))
+    nest = aside(
+        partial(nesting.nest, first, flat, start, duration, row, parent)
+    )  # as soon as can be: it takes longest
+    kind = picked("kind", kind, order)
+    launch = _reordered(launch, order, room("links.launch_of", size, np.int32))
+    del order, ordinals
+    event_of = _numbered(ordinal, len(events))
     if standing.further:  # nested and linked where the file has them, and then drawn together
         nested = nest()
         forward, backward = links.forward_backward(
@@ -91,14 +94,13 @@ def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
         del order, number
     own_times = room("self_duration", size, np.int64)
     spend = aside(lambda: nesting.self_durations(nested if standing.further else nest(), start, duration, own_times))
+    memory = _memory(events, drawing, places)
+    series += counters.memory_series(memory) if memory is not None else []
+    sparse = aside(partial(_sparse, events, event_of, drawing, size, room))
     name, category = picked("name", events.name, ordinal), picked("category", events.category, ordinal)
     correlation = picked("correlation", events.correlation, ordinal)
     _let_go(events, "name", "correlation")
     work_order, work_first = links.by_launch(launch, room)
-
-    memory = _memory(events, drawing, places)
-    series += counters.memory_series(memory) if memory is not None else []
-    args = _sparse(events, event_of, drawing, size, room)
     counts = ledger.counts(decoded, drawing, facts.by_category(events, drawing))
     del drawing
     if not standing.further:
@@ -150,7 +152,7 @@ def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
             gpu_events=int(np.count_nonzero(_is_work(kind))),
             linked_gpu_events=len(work_order),
         ),
-        args=args,
+        args=sparse(),
         counts=counts,
         row_order=row_order,
         row_first=row_first,

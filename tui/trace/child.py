@@ -16,11 +16,13 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from tui.trace.loader import ASK, LOOK, Built, Progress
-from tui.trace.looking import Looked, from_json
+from tui.trace.loader import ASK, LATE, LOOK, TAKE_APART, Built, Progress
 from tui.trace.remote import Listed
+
+if TYPE_CHECKING:
+    from tui.trace.looking import Looked
 
 # The user's folder may hold a `random.py` or a `tui/`: isolated mode keeps it off the path, and ours is handed over.
 _START = "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); from tui.trace.loader import main; main()"
@@ -49,18 +51,28 @@ class LoaderProcess:
 
     `ask`: ssh may ask on the terminal, which nobody draws on yet. `built`: what it made, when `progress` has ended.
 
-    `look`: SPEC is a JSON list of names, and `looked` what these mean, when `progress` has ended.
+    `look`: SPEC is a JSON list of names, and `looked` what these mean, when `progress` has ended. `late`: leave to
+    another one what can be done when the trace is there, which is that with `take_apart`; it tells nothing.
     """
 
     def __init__(
-        self, spec: str, folder: Path, stdin: int | None = None, ask: bool = False, *, look: bool = False
+        self,
+        spec: str,
+        folder: Path,
+        stdin: int | None = None,
+        ask: bool = False,
+        *,
+        late: bool = False,
+        look: bool = False,
+        take_apart: bool = False,
     ) -> None:
         self.spec = spec
         self.folder = folder
         self.built = Built()
         self.looked: list[Looked] = []
         self._stdin = stdin
-        self._options = [*([ASK] if ask else []), *([LOOK] if look else [])]
+        wanted = {ASK: ask, LATE: late, LOOK: look, TAKE_APART: take_apart}
+        self._options = [option for option, is_wanted in wanted.items() if is_wanted]
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
 
@@ -97,6 +109,8 @@ class LoaderProcess:
             async for line in reader:
                 message = json.loads(line)
                 if "looked" in message:
+                    from tui.trace.looking import from_json  # of names elsewhere, which most traces do not have
+
                     self.looked = [from_json(each) for each in message["looked"]]
                     return
                 if "done" in message:
@@ -110,6 +124,12 @@ class LoaderProcess:
         finally:
             transport.close()
         raise await asyncio.to_thread(self._died, process)
+
+    def wait(self) -> None:
+        """Block until it has ended."""
+        process = self._process
+        if process is not None:
+            process.wait()
 
     def cancel(self) -> None:
         """Stop it, if it still runs, and wait until it has gone: its folder is then nobody's. Blocks briefly."""
@@ -136,6 +156,8 @@ class LoaderProcess:
         printed = self._errors.read().decode(errors="replace")
         if status == -signal.SIGKILL:
             return LoadError("the loader was killed, most likely because the machine ran out of memory", printed)
+        if status == -signal.SIGBUS:  # some file systems take back the room that was set aside
+            return LoadError("the loader was stopped, most likely because the disk is full", printed)
         if status < 0:
             name = str(-status)
             with contextlib.suppress(ValueError):

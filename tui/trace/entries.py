@@ -10,7 +10,7 @@ import numpy as np
 
 from tui.trace.arrays import I32, I64
 from tui.trace.ranks import Ranks
-from tui.trace.text import TextIndex, inflate
+from tui.trace.text import TextIndex
 from tui.trace.trace import Trace
 
 Tell = Callable[[int, int], None]
@@ -38,20 +38,17 @@ def entries(trace: Trace, events: I32 | I64, tell: Tell | None = None) -> Iterat
     bounds = np.append(np.flatnonzero(np.diff(chunk, prepend=-1)), len(chunk)).tolist()
     if not len(chunk):
         return
-    with index.path.open("rb") as file:
-        for done, (begin, end) in enumerate(pairwise(bounds)):
-            number = int(chunk[begin])
-            file.seek(int(index.offset[number]))
-            stored = file.read(int(index.length[number]))
-            parsed = parse_chunk(inflate(stored) if index.compressed else stored)
-            first = int(index.first[number])
-            for place in order[begin:end].tolist():
-                within = int(ordinal[place]) - first
-                if within >= len(parsed):
-                    raise LookupError("the trace file has changed since it was opened")
-                yield place, parsed[within]
-            if tell is not None:
-                tell(done + 1, len(bounds) - 1)
+    texts = index.texts(chunk[bounds[:-1]].tolist())
+    for done, ((begin, end), (number, text)) in enumerate(zip(pairwise(bounds), texts, strict=True)):
+        parsed = parse_chunk(text)
+        first = int(index.first[number])
+        for place in order[begin:end].tolist():
+            within = int(ordinal[place]) - first
+            if within >= len(parsed):
+                raise LookupError("the trace file has changed since it was opened")
+            yield place, parsed[within]
+        if tell is not None:
+            tell(done + 1, len(bounds) - 1)
 
 
 def _of_ranks(ranks: Ranks, events: I32 | I64, tell: Tell | None) -> Iterator[tuple[int, dict[str, Any]]]:

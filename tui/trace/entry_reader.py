@@ -15,6 +15,7 @@ from tui.trace.columns import Columns, Part
 from tui.trace.grown import Fill
 from tui.trace.problems import UNREADABLE_ENTRY, Tally, excerpt
 from tui.trace.text import BlockWriter, TextIndex
+from tui.trace.whole_text import WholeText
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,8 @@ class EntryReader:
         self.unreadable += part.unreadable
         self.entries = len(self.columns)
 
-    def text_index(self, path: Path) -> TextIndex:
-        """Where the text lies; it lies in `path`."""
+    def text_index(self, path: Path, whole: WholeText | None) -> TextIndex:
+        """Where the text lies: in `path`, or in `whole` as long as that is not taken apart."""
         length, offset = self._length, self._offset
         if self._writer is not None:
             self._writer.close()
@@ -145,10 +146,11 @@ class EntryReader:
             offset = [0, *np.cumsum(length, dtype=np.int64).tolist()][:-1]
         return TextIndex(
             path=path,
-            compressed=self._writer is not None,
+            compressed=self._writer is not None or whole is not None,
             first=np.array(self._first, np.int64),
             offset=np.array(offset, np.int64),
             length=np.array(length, np.int64),
+            whole=whole,
         )
 
 

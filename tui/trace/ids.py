@@ -17,7 +17,8 @@ from tui.trace.dense import dense
 from tui.trace.grown import Fill, Grown
 from tui.trace.intern import text_of
 
-_MOST = 10**18
+_DIGITS = 18
+_MOST = 10**_DIGITS
 """Whole numbers from 0 up to here are their own key; a text's is negative."""
 
 
@@ -42,7 +43,7 @@ class Ids:
         if type(value) is int and 0 <= value < _MOST:
             return value
         text = text_of(value)
-        if text.isascii() and text.isdigit() and int(text) < _MOST and str(int(text)) == text:
+        if len(text) <= _DIGITS and text.isascii() and text.isdigit() and str(int(text)) == text:
             return int(text)
         return -1 - self._texts.setdefault(text, len(self._texts))
 

@@ -26,6 +26,7 @@ from tui.trace.repair import readable
 from tui.trace.salvage import salvage
 from tui.trace.source import Source, TraceError
 from tui.trace.text import BlockWriter
+from tui.trace.whole_text import WholeText
 
 Progress = Callable[[int, int | None, int], None]
 """Told after every chunk: bytes of the file read so far as it is stored, of how many (None: unknown), entries."""
@@ -54,28 +55,31 @@ def read(
     chunk_size: int = CHUNK,
     scan: bool | None = None,
     parts: int | None = None,
+    late: bool = False,
 ) -> Decoded:
     """Decode all of a source. The text of what is no plain file is kept in `text_dir`.
 
     Raises TraceError where this is no trace, OSError where the text cannot be kept. Damage is never an error: it is
     mended, or counted, and told in `problems`. `scan`: whether plain chunks in Kineto's own layout
     go to the byte scan, which gives the same columns, faster; None: where the file is large enough for it to pay.
-    `parts`: how many processes read it, of which one is this; None: as many as pay.
+    `parts`: how many processes read it, of which one is this; None: as many as pay. `late`: the text of a local gzip
+    file is not taken apart yet (`TextIndex.take_apart`).
     """
     scan = _pays(source) if scan is None else scan
     parts = (parts_for(source) if scan else 1) if parts is None else parts
+    whole = source.whole_text if late else None
     with _decoding(threads=source.plain_path is None):
         readers = None
         with contextlib.suppress(OSError):  # no further process: then this one alone
-            readers = Readers(source, text_dir, parts, chunk_size) if parts > 1 else None
-        reader = _Reader(source, text_dir, progress, chunk_size, scan, readers)
+            readers = Readers(source, text_dir, parts, chunk_size, whole is None) if parts > 1 else None
+        reader = _Reader(source, text_dir, progress, chunk_size, scan, whole, readers)
         try:
             return reader.run()
         except UnprovenError:
             source = source.again()
         finally:
             reader.close()
-        reader = _Reader(source, text_dir, progress, chunk_size, scan)
+        reader = _Reader(source, text_dir, progress, chunk_size, scan, whole)
         try:
             return reader.run()
         finally:
@@ -100,6 +104,7 @@ class _Reader:
         progress: Progress | None,
         chunk_size: int,
         scan: bool,
+        whole: WholeText | None,
         readers: Readers | None = None,
     ) -> None:
         self._source = source
@@ -111,7 +116,8 @@ class _Reader:
         self._window = Window(self._blocks if readers is None else readers.cut.before(self._blocks))
         self._path = source.plain_path or text_dir / TEXT_FILE
         self._large = LargeKeyWriter(source.plain_path, text_dir)
-        self._writer = None if source.plain_path else BlockWriter(self._path)
+        self._whole = whole
+        self._writer = None if source.plain_path or whole else BlockWriter(self._path)
         self._document = Document(self._window, source.name, self._tally, self._large)
         self._entries = EntryReader(self._window, self._tally, chunk_size, scan, self._writer, self._told)
 
@@ -171,7 +177,7 @@ class _Reader:
         return Decoded(
             events=events,
             header=document.header,
-            text=self._entries.text_index(self._path),
+            text=self._entries.text_index(self._path, self._whole),
             format=_format(document.header, events),
             size=self._window.offset,
             unreadable=self._entries.unreadable,

@@ -6,12 +6,14 @@
 
 fills FOLDER in a process of its own and says on stdout how far it is, one JSON object a line; the last one is
 `{"done": true, "identity": …, "kept": …}` or `{"error": "one line", "detail": "a traceback, for --debug"}`, with
-`"found"` for a folder elsewhere. `child.py` reads the other end. With `--look`, SPEC is a JSON list of names, and the
+`"found"` for a folder elsewhere. `child.py` reads the other end. With `--late`, it leaves to `--take-apart` what can be
+done when the trace is on screen; that one says nothing. With `--look`, SPEC is a JSON list of names, and the
 one answer is `{"looked": […]}`, what they mean; connections that later ones go through stay until stdin ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -39,6 +41,9 @@ REPORT_SECONDS = 0.05
 POLITE = 4
 """How nice a decoding child is: where cores are few, the screen and whatever trains here go first."""
 
+LEISURELY = 15
+"""How nice a child is whose work nobody waits for."""
+
 DETAIL_BYTES = 20_000
 """Of a traceback: more than anybody reads."""
 
@@ -47,6 +52,12 @@ FOUND_BYTES = 4 << 20
 
 ASK = "--ask"
 """Argument of the program: ssh may ask for a password on the terminal."""
+
+LATE = "--late"
+"""Argument of the program: what it can do later to the text it leaves to TAKE_APART."""
+
+TAKE_APART = "--take-apart"
+"""Argument of the program: FOLDER is filled, but its text has not been taken apart."""
 
 LOOK = "--look"
 """Argument of the program: say what these names elsewhere mean, and read none of them."""
@@ -103,6 +114,7 @@ def load_place(spec: str, progress: Report | None = None, cache: bool = True) ->
     if place.ready:
         trace = open_place(place, spec)
         if trace is not None:
+            _finish(trace)
             return Loaded(trace, place, True, time.perf_counter() - began)
         place = find(spec, cache)
     try:
@@ -149,8 +161,10 @@ class Built:
     kept: bool = False
 
 
-def build(spec: str, folder: Path, report: Report, ask: bool = False, parts: int | None = None) -> Built:
-    """Decode, assemble and store a trace. `ask`: ssh may ask on the terminal. `parts`: as `kineto.read` has it.
+def build(
+    spec: str, folder: Path, report: Report, ask: bool = False, parts: int | None = None, late: bool = False
+) -> Built:
+    """Decode, assemble and store a trace. `ask`: ssh may ask on the terminal. `parts`, `late`: as in `kineto.read`.
 
     Raises TraceError, OSError, MemoryError.
     """
@@ -174,7 +188,7 @@ def build(spec: str, folder: Path, report: Report, ask: bool = False, parts: int
         if source.identity is not None and shared(folder) and kept(source.identity):
             source.close()
             return Built(source.identity, kept=True)
-        decoded = read(source, folder, reading, parts=parts)
+        decoded = read(source, folder, reading, parts=parts, late=late)
         report(replace(latest, phase="arranging"))
         with Storing(folder) as storing:
             trace = with_index(assemble(decoded, spec, storing.room), storing.room)
@@ -236,10 +250,13 @@ def main(arguments: list[str] | None = None) -> None:
     if LOOK in options:
         _look(json.loads(spec), ASK in options, out)
         os._exit(0)
+    if TAKE_APART in options:
+        _take_apart(Path(folder))
+        os._exit(0)
     if elsewhere(spec):
         _end_without(out)
     try:
-        built = build(spec, Path(folder), _reporter(out), ASK in options)
+        built = build(spec, Path(folder), _reporter(out), ASK in options, late=LATE in options)
         _say(out, {"done": True, **asdict(built)})
     except Exception as error:
         detail = traceback.format_exc()[-DETAIL_BYTES:]
@@ -247,6 +264,24 @@ def main(arguments: list[str] | None = None) -> None:
         os._exit(2)
     sys.stderr.flush()
     os._exit(0)
+
+
+def _finish(trace: Trace) -> None:
+    """What a program that was left early has not done: a command may ask for many args, one by one."""
+    from tui.trace.text import TextIndex
+
+    with contextlib.suppress(OSError, LookupError):
+        if isinstance(trace.text, TextIndex):
+            trace.text.take_apart()
+
+
+def _take_apart(folder: Path) -> None:
+    """Where it cannot be done, args are read from the whole text as before, and say then what is wrong."""
+    from tui.trace.store import open_trace
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by the way that leaves no drafts behind
+    os.nice(LEISURELY - POLITE)
+    _finish(open_trace(folder))
 
 
 def _end_without(end: int) -> None:

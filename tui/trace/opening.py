@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 import traceback
 from typing import TYPE_CHECKING
 
@@ -23,17 +24,26 @@ class Opening:
     """One trace being opened. `spec` is what will be read, `label` what the user called it.
 
     `stdin`: the pipe to read, where `spec` is `-`. `ask`: ssh may ask on the terminal until `wait_until_connected`
-    returns.
+    returns. `late`: `finish` is called when the trace is on screen.
     """
 
     def __init__(
-        self, spec: str, label: str | None = None, cache: bool = True, stdin: int | None = None, ask: bool = False
+        self,
+        spec: str,
+        label: str | None = None,
+        cache: bool = True,
+        stdin: int | None = None,
+        ask: bool = False,
+        late: bool = False,
     ) -> None:
         self.spec = spec
         self.label = label or spec
         self._cache = cache
         self._stdin = stdin
         self._ask = ask
+        self._late = late
+        self._finishing: LoaderProcess | None = None
+        self._lock = threading.Lock()  # around these two: `finish` is called in a thread
         self._place: Place | None = None
         self._child: LoaderProcess | None = None
 
@@ -124,10 +134,32 @@ class Opening:
             self._child = None
         self.close()
 
+    def finish(self, trace: Trace) -> None:
+        """Have a child do what nobody has waited for. Waits for it, so call it in a thread. Raises OSError."""
+        from tui.trace.text import TextIndex
+
+        text = trace.text
+        if not isinstance(text, TextIndex) or text.whole is None or text.apart is not None:
+            return
+        child = None
+        with self._lock:
+            if self._place is not None:
+                child = self._finishing = LoaderProcess(self.spec, self._place.folder, take_apart=True)
+                child.start()
+        if child is not None:
+            text.coming = child.wait
+            child.wait()
+            text.coming = None
+            child.cancel()
+
     def close(self) -> None:
         """The trace is no longer looked at."""
-        if self._place is not None:
-            self._place.close()
+        with self._lock:
+            if self._finishing is not None:
+                self._finishing.cancel()
+            self._finishing = None
+            if self._place is not None:
+                self._place.close()
             self._place = None
 
     def _start_child(self, place: Place) -> None:
@@ -138,7 +170,7 @@ class Opening:
             stdin = opened = os.open(spec, os.O_RDONLY)
             spec = "-"
         try:
-            self._child = LoaderProcess(spec, place.folder, stdin, self._ask)
+            self._child = LoaderProcess(spec, place.folder, stdin, self._ask, late=self._late)
             self._child.start()
         except BaseException:
             self._child = None

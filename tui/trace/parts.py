@@ -133,12 +133,13 @@ def parts_for(source: Source) -> int:
 
 
 class Readers:
-    """The processes that read all parts but the first, started at once. `cut`: where the first part ends.
+    """The processes that read all parts but the first, started at once. `cut`: where the first part ends. `keep`: the
+    text of a compressed file is kept.
 
     Raises OSError where no further process can be had.
     """
 
-    def __init__(self, source: Source, folder: Path, parts: int, chunk_size: int) -> None:
+    def __init__(self, source: Source, folder: Path, parts: int, chunk_size: int, keep: bool = True) -> None:
         size = source.text_size or 0
         handed = size / (parts + (_PACKED_SHARE if source.compression else _SHARE) - 1)  # to each of them
         self.cut, *others = [Cut(size - int(handed * k)) for k in range(parts - 1, 0, -1)]
@@ -148,7 +149,7 @@ class Readers:
         try:
             for number, cut in enumerate([self.cut, *others]):
                 until = others[number] if number < len(others) else None
-                blocks = folder / f"part-{number}.blocks"
+                blocks = folder / f"part-{number}.blocks" if source.compression and keep else None
                 self._hands.append(_Hand(source, cut, until, blocks, chunk_size, theirs, self._alive))
         except BaseException:
             self.close()
@@ -193,9 +194,9 @@ class _Hand:
     """One process, and its part. `alive`, `ours`: the ends of a pipe, theirs and ours; it ends when we do."""
 
     def __init__(
-        self, source: Source, cut: Cut, until: Cut | None, blocks: Path, chunk_size: int, alive: int, ours: int
+        self, source: Source, cut: Cut, until: Cut | None, blocks: Path | None, chunk_size: int, alive: int, ours: int
     ) -> None:
-        self.blocks = blocks if source.compression else None
+        self.blocks = blocks
         self._consumed = self._entries = 0
         self._ended = False
         self._heard, out = os.pipe()
@@ -315,7 +316,7 @@ def _again(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
 
 def _write(out: int, result: Result, columns: Iterator[Array]) -> None:
     """Columns as they lie in memory: the other side reads each into the place where it is to stay."""
-    with contextlib.suppress(OSError):  # not everybody may have so much
+    with contextlib.suppress(OSError, AttributeError):  # not everybody may have so much, nor knows how to ask
         fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, _PIPE)
     with os.fdopen(out, "wb") as file:
         pickle.dump(result, file, protocol=5)

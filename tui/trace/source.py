@@ -24,6 +24,7 @@ from tui.trace.problems import CUT_CONNECTION, CUT_SHORT, DAMAGED_COMPRESSION, T
 from tui.trace.rank_runs import runs_in
 from tui.trace.raw import Problem
 from tui.trace.remote import Listed, is_table, is_url, remote
+from tui.trace.whole_text import WholeText
 
 _PLAIN_BLOCK = 1 << 20
 """Bytes a read of plain text: large enough that reads are few, small enough to stay in the processor's cache."""
@@ -87,7 +88,7 @@ class Source:
     that is known of something that is no local file.
 
     `packed_on_the_way`: it is stored as plain text, and only its way here is compressed; `consumed` counts the text.
-    `stop`: makes a read that another thread waits in come back.
+    `stop`: makes a read that another thread waits in come back. `unpack_all`: however long the text becomes.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Source:
         self._packed_on_the_way = packed_on_the_way
         self._stop = stop
         self._cut = ""
+        self.unpack_all = bool(os.environ.get(UNPACK_ALL))
         self._tally = Tally()
         self._head = self._peek()
         if self._cut and not self._head:
@@ -134,6 +136,14 @@ class Source:
     def cut(self) -> bool:
         """Whether the other end went away, so that what came is not what lies there."""
         return bool(self._cut)
+
+    @property
+    def whole_text(self) -> WholeText | None:
+        """Where the text can be read again from its beginning, fast enough for once; None for everything but a local
+        gzip file."""
+        if self.compression != "gzip" or self._path is None or not isinstance(self._stream, io.FileIO):
+            return None
+        return WholeText.of(self._path, self._stream.fileno())
 
     @property
     def text_size(self) -> int | None:
@@ -229,7 +239,7 @@ class Source:
             self._tally.add(CUT_SHORT, where)
 
     def _refuse_bomb(self, packed: int, text: int) -> None:
-        if text > _BOMB_BYTES and text > _BOMB_RATIO * packed and not os.environ.get(UNPACK_ALL):
+        if text > _BOMB_BYTES and text > _BOMB_RATIO * packed and not self.unpack_all:
             times = (
                 f"more than {text // packed:,} times its size ({text / 1e6:,.0f} MB from {packed / 1e6:,.1f} MB so far)"
             )

@@ -29,8 +29,9 @@ from tui.trace.raw import Problem
 from tui.trace.row_index import RowIndex
 from tui.trace.text import TextIndex
 from tui.trace.trace import Counter, Counts, Lane, Links, Memory, Role, Sparse, Step, Trace
+from tui.trace.whole_text import WholeText
 
-VERSION = 4
+VERSION = 5
 """Of both files. Raise it whenever what is written, or what its numbers mean (`Kind`), changes."""
 
 COLUMNS = "columns"
@@ -139,6 +140,7 @@ def arrays_of(trace: Trace) -> Iterator[tuple[str, Array]]:
 
 def _meta(trace: Trace, file: ColumnFile, folder: Path) -> dict[str, Any]:
     assert isinstance(trace.text, TextIndex)
+    whole = trace.text.whole
     return {
         "version": VERSION,
         "arrays": file.arrays,
@@ -163,6 +165,7 @@ def _meta(trace: Trace, file: ColumnFile, folder: Path) -> dict[str, Any]:
         "origin": trace.origin,
         "large": None if trace.large is None else [_relative(trace.large.path, folder), *_large_fields(trace.large)],
         "text": [_relative(trace.text.path, folder), trace.text.compressed],
+        "whole": None if whole is None else [str(whole.path), *whole.known],
     }
 
 
@@ -182,6 +185,7 @@ def open_trace(folder: Path) -> Trace:
     index: dict[str, Any] = {name: columns[f"index.{name}"] for name in _INDEX_COLUMNS}
     text: dict[str, Any] = {name: columns[f"text.{name}"] for name in ("first", "offset", "length")}
     path, compressed = meta["text"]
+    whole = None if meta["whole"] is None else WholeText(Path(meta["whole"][0]), tuple(meta["whole"][1:]))
     counters: list[Any] = [
         [*described, columns[f"counter.{k}.times"], columns[f"counter.{k}.values"]]
         for k, described in enumerate(meta["counters"])
@@ -204,7 +208,7 @@ def open_trace(folder: Path) -> Trace:
         links=Links(**links, launches=launches, gpu_events=gpu_events, linked_gpu_events=linked_gpu_events),
         args={name: Sparse(*fields) for name, fields in sparse.items()},
         counts=Counts(**meta["counts"]),
-        text=TextIndex(path=folder / path, compressed=compressed, **text),
+        text=TextIndex(path=folder / path, compressed=compressed, **text, whole=whole),
         memory=Memory(**memory) if memory else None,
         problems=[Problem(*fields) for fields in meta["problems"]],
         devices=meta["devices"],

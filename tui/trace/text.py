@@ -5,13 +5,15 @@ for each chunk its first ordinal and its bytes' place; an entry's text is found 
 (about 1 ms) and taking the k-th object. That costs 4 bytes an event and works for any layout.
 
 A plain file is read in place. The text of compressed files, pipes and remote ones lies in a file of our own
-beside the columns, one independently compressed block per chunk: one event's args never need the whole file.
+beside the columns, one independently compressed block per chunk: one event's args never need the whole file. That of a
+local gzip file may be taken apart so when its lanes are on screen already.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,6 +22,7 @@ import numpy as np
 
 from tui.trace.arrays import I64
 from tui.trace.behind import Behind
+from tui.trace.whole_text import WholeText
 
 
 @dataclass(slots=True)
@@ -27,7 +30,9 @@ class TextIndex:
     """Chunks of the file's text. c chunks, in file order; all arrays int64[c].
 
     `first`: ordinal of the chunk's first readable entry (a chunk without any repeats the next one's).
-    `offset`, `length`: where its bytes lie in `path`; stored bytes are gzip members where `compressed`.
+    `offset`, `length`: where its bytes lie in `path`; stored bytes are gzip members where `compressed`. Where the text
+    has not been taken apart yet, it is `whole`, and they are places in that; then `path` is where it will lie so.
+    `coming`: waits for who takes it apart.
     """
 
     path: Path
@@ -35,6 +40,9 @@ class TextIndex:
     first: I64
     offset: I64
     length: I64
+    whole: WholeText | None = None
+    coming: Callable[[], None] | None = field(default=None, init=False, repr=False, compare=False)
+    _apart: TextIndex | None = field(default=None, init=False, repr=False, compare=False)
     _parsed: tuple[bytes, list[dict[str, Any]]] = field(default=(b"", []), init=False, repr=False, compare=False)
     """The chunk read last, as stored and parsed: who asks about one event mostly asks about its neighbours next."""
 
@@ -43,20 +51,83 @@ class TextIndex:
 
         Raises OSError where the file is gone, LookupError where it has changed and the entry is not there.
         """
+        if (index := self._now) is not self:
+            return index.entry(ordinal, parse)
         chunk = int(np.searchsorted(self.first, ordinal, side="right")) - 1
         if chunk < 0:
             raise LookupError(f"no entry {ordinal}")
-        with self.path.open("rb") as file:
-            file.seek(int(self.offset[chunk]))
-            stored = file.read(int(self.length[chunk]))
+        ((_, stored),) = self._stored([chunk])
         known, entries = self._parsed
         if stored != known:  # read again each time, for a file that has changed must not be told from memory
-            entries = parse(inflate(stored) if self.compressed else stored)
+            entries = parse(self._text(stored))
             self._parsed = stored, entries
         place = ordinal - int(self.first[chunk])
         if place >= len(entries):
             raise LookupError("the trace file has changed since it was opened")
         return entries[place]
+
+    def texts(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """(number, text) of these chunks, ascending. Raises OSError where the file is gone, LookupError where it has
+        changed."""
+        index = self._now
+        for number, stored in index._stored(chunks):
+            yield number, index._text(stored)
+
+    @property
+    def apart(self) -> TextIndex | None:
+        """The same by blocks, where `whole` has been taken apart."""
+        if self._apart is None and self.whole is not None and self._ends.exists():
+            ends = np.fromfile(self._ends, np.int64)
+            if len(ends) == len(self.first):
+                length = np.diff(ends, prepend=0)
+                self._apart = TextIndex(self.path, True, self.first, ends - length, length)
+        return self._apart
+
+    @property
+    def _now(self) -> TextIndex:
+        """What to read from: blocks that come in a moment are waited for, as several would be asked for."""
+        if self.apart is None and self.coming is not None:
+            self.coming()
+        return self.apart or self
+
+    def take_apart(self) -> None:
+        """Write the blocks of `whole`; whoever has this index open finds them. Raises OSError, LookupError."""
+        if self.whole is None or self.apart is not None:
+            return
+        drafts = [
+            path.with_name(f"{path.name}-{os.getpid()}") for path in (self.path, self._ends)
+        ]  # others may be at it
+        try:
+            writer = BlockWriter(drafts[0])
+            try:
+                for _, text in self.whole.pieces(self.offset, self.length, range(len(self.first))):
+                    writer.put(text)
+            finally:
+                writer.close()
+            np.cumsum(writer.lengths, dtype=np.int64).tofile(drafts[1])
+            self.whole.check()
+            drafts[0].replace(self.path)
+            drafts[1].replace(self._ends)  # comes last: without it there are no blocks
+        finally:
+            for draft in drafts:
+                draft.unlink(missing_ok=True)
+
+    @property
+    def _ends(self) -> Path:
+        """Where it says where each block ends, int64[c]."""
+        return self.path.with_suffix(".ends")
+
+    def _stored(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        if self.whole is not None:
+            yield from self.whole.pieces(self.offset, self.length, chunks)
+            return
+        with self.path.open("rb") as file:
+            for number in chunks:
+                file.seek(int(self.offset[number]))
+                yield number, file.read(int(self.length[number]))
+
+    def _text(self, stored: bytes) -> bytes:
+        return inflate(stored) if self.compressed and self.whole is None else stored
 
 
 @dataclass(slots=True)

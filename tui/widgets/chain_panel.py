@@ -3,10 +3,10 @@ the GPU work waited. The arrows walk it; the lanes move along."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.cells import cell_len
 
-from tui.analysis.chain import Chain, Hop, Role, Work
-from tui.analysis.kernel_facts import KernelFacts
 from tui.trace.kinds import GPU_WORK
 from tui.trace.ruler import format_duration
 from tui.trace.trace import Trace
@@ -15,6 +15,10 @@ from tui.widgets.names import clean, cut, short
 from tui.widgets.painted import Run
 from tui.widgets.text_panel import Lines, TextPanel, columns, wrap
 from tui.widgets.units import format_share
+
+if TYPE_CHECKING:
+    from tui.analysis.chain import Chain, Hop, Work
+    from tui.analysis.kernel_facts import KernelFacts
 
 BESIDE = 150
 """From this width on the kernel's footprint stands beside the chain instead of a line below it."""
@@ -144,13 +148,13 @@ class ChainPanel(TextPanel):
         kind = int(self._trace.kind[hop.event])
         chosen = hop.event == self._selected
         room = max(width - NUMBER_CELLS - 2, 8)
-        lead = " " * min(depth, DEEPEST_INDENT) + ("⇢ " if hop.role is Role.GPU else "")
+        lead = " " * min(depth, DEEPEST_INDENT) + ("⇢ " if kind in GPU_WORK else "")
         name = cut(clean(hop.name), room - len(lead))
         if cell_len(name) < cell_len(clean(hop.name)):
             name = cut(short(clean(hop.name)), room - len(lead))
         filled = lead + name + " " * max(room - len(lead) - cell_len(name), 0)
         offset = f"+{format_duration(hop.offset)}" if depth else ""
-        own = "" if hop.role is Role.GPU else format_duration(hop.self_duration)
+        own = "" if kind in GPU_WORK else format_duration(hop.self_duration)
         return [
             ("▶" if chosen else "▌", palette.ink(kind)),
             (" " + filled, palette.active if chosen else palette.text),

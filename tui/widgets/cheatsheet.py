@@ -5,17 +5,21 @@ The entry under the cursor explains itself; its evidence is marked on the lanes.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.cells import cell_len
 from rich.style import Style
 
 from tui.analysis.patterns import Finding, State, Weight
-from tui.analysis.patterns.asking import Checked
 from tui.palette import Palette
 from tui.trace.ruler import format_duration
 from tui.widgets.names import clean, cut
 from tui.widgets.painted import Run
 from tui.widgets.text_panel import Lines, TextPanel, wrap
 from tui.widgets.units import format_share
+
+if TYPE_CHECKING:
+    from tui.analysis.patterns.asking import Checked
 
 SIGNS = {Weight.PROBLEM: "●", Weight.NOTICE: "○", Weight.ARTEFACT: "·"}
 ID_CELLS, STAKE_CELLS = 20, 16

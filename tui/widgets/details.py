@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
-from tui.analysis.event_facts import Facts
 from tui.analysis.kernel_names import decode
 from tui.analysis.patterns.labels import overhead_says
 from tui.trace.kinds import GPU_WORK
@@ -18,6 +17,9 @@ from tui.widgets.names import clean, cut
 from tui.widgets.painted import Run
 from tui.widgets.text_panel import Lines, TextPanel, columns, wrap
 from tui.widgets.units import format_share, format_value, ordinal
+
+if TYPE_CHECKING:
+    from tui.analysis.event_facts import Facts
 
 TWO_COLUMNS = 110
 """From this width on the args stand beside the facts instead of below them."""

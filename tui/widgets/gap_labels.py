@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tui.analysis.patterns import Gaps, Idle
 from tui.trace.trace import Role, Trace
 from tui.trace.viewport import Viewport
+
+if TYPE_CHECKING:
+    from tui.analysis.patterns.gaps import Gaps
 
 LEAST_CELLS = 6
 """A gap narrower than this has no room for a word; its reason is in the cheatsheet."""
@@ -46,7 +49,7 @@ class GapLabels:
             room = last - first + 1
             if lane is None or room < LEAST_CELLS:
                 continue
-            text = Idle(int(gaps.reason[place])).label
+            text = gaps.label(place)
             text = f"‹{text}›" if room >= len(text) + 2 else text
             if len(text) > room:
                 continue

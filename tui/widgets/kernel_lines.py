@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.cells import cell_len
 
-from tui.analysis.footprint import Footprint
-from tui.analysis.instances import Instances
-from tui.analysis.kernel_facts import KernelFacts
-from tui.analysis.transfer import Transfer
 from tui.palette import Palette
 from tui.trace.ruler import format_duration
 from tui.widgets.names import clean, cut, short
@@ -15,6 +13,12 @@ from tui.widgets.painted import Run
 from tui.widgets.strip_chart import strip
 from tui.widgets.text_panel import Lines, wrap
 from tui.widgets.units import format_share, format_value
+
+if TYPE_CHECKING:
+    from tui.analysis.footprint import Footprint
+    from tui.analysis.instances import Instances
+    from tui.analysis.kernel_facts import KernelFacts
+    from tui.analysis.transfer import Transfer
 
 BAR_CELLS = 10
 LABEL_CELLS = 11

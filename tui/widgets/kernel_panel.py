@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from tui.analysis.chain import Chain
-from tui.analysis.kernel_facts import KernelFacts
+from typing import TYPE_CHECKING
+
 from tui.trace.trace import Trace
 from tui.widgets.kernel_lines import kernel_lines
 from tui.widgets.names import clean
 from tui.widgets.text_panel import Lines, TextPanel, wrap
+
+if TYPE_CHECKING:
+    from tui.analysis.chain import Chain
+    from tui.analysis.kernel_facts import KernelFacts
 
 
 class KernelPanel(TextPanel):

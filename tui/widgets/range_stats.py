@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.cells import cell_len
 
 from tui.analysis.gpu_time import named
-from tui.analysis.ranges import NameTime, RangeTime
 from tui.trace.ruler import format_duration, format_time
 from tui.trace.trace import Trace
 from tui.widgets.names import clean, cut
 from tui.widgets.painted import Run
 from tui.widgets.text_panel import Lines, TextPanel, columns, wrap
 from tui.widgets.units import format_share
+
+if TYPE_CHECKING:
+    from tui.analysis.ranges import NameTime, RangeTime
 
 BAR_CELLS = 8
 TWO_COLUMNS = 100

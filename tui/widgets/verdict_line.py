@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.strip import Strip
 
-from tui.analysis.patterns import Verdict
 from tui.widgets.names import clean, cut
 from tui.widgets.painted import Painted, line
+
+if TYPE_CHECKING:
+    from tui.analysis.patterns.regime import Verdict
 
 
 class VerdictLine(Painted):

@@ -6,7 +6,9 @@ import itertools
 from collections.abc import Sequence
 
 from tests.build import Entry, cpu, event, kernel, memcpy, runtime, step
-from tui.analysis.patterns import Checker, Finding, Scope
+from tui.analysis.patterns import Finding
+from tui.analysis.patterns.checker import Checker
+from tui.analysis.patterns.scope import Scope
 from tui.trace.trace import Trace
 
 GEMM = "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT"

@@ -20,7 +20,10 @@ import numpy as np
 import pytest
 
 from tests.analysis.patterns.read_expectations import Expectation
-from tui.analysis.patterns import PATTERNS, Checker, Finding, Scope, State, scopes
+from tui.analysis.patterns import Finding, State
+from tui.analysis.patterns import scope as scopes
+from tui.analysis.patterns.checker import PATTERNS, Checker
+from tui.analysis.patterns.scope import Scope
 from tui.trace.loader import load
 
 ENDING = ".pt.trace.json.gz"

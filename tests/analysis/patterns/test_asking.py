@@ -8,8 +8,11 @@ import pytest
 
 from tests.analysis.patterns.made import healthy
 from tests.build import trace
-from tui.analysis.patterns import Checker, Finding, Scope, scopes
+from tui.analysis.patterns import Finding
+from tui.analysis.patterns import scope as scopes
 from tui.analysis.patterns.asking import Asking
+from tui.analysis.patterns.checker import Checker
+from tui.analysis.patterns.scope import Scope
 
 
 def test_the_latest_scope_is_answered_as_the_checker_does() -> None:

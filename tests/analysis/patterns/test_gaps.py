@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from tests.analysis.patterns.made import DTOD, GEMM, NCCL, healthy, launched, waiting
 from tests.build import Entry, annotation, cpu, kernel, memset, overhead, runtime, step, trace
-from tui.analysis.patterns import Checker, Idle, Regime, scopes
+from tui.analysis.patterns import scope as scopes
+from tui.analysis.patterns.checker import Checker
+from tui.analysis.patterns.gaps import Idle
+from tui.analysis.patterns.regime import Regime
 
 US = 1000
 

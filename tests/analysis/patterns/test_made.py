@@ -25,7 +25,9 @@ from tests.analysis.patterns.made import (
 )
 from tests.analysis.patterns.read_expectations import SAMPLES, SHARED
 from tests.build import Entry, annotation, cpu, kernel, memcpy, memset, overhead, runtime, step, trace
-from tui.analysis.patterns import PATTERNS, Checker, State, Weight, scopes
+from tui.analysis.patterns import State, Weight
+from tui.analysis.patterns import scope as scopes
+from tui.analysis.patterns.checker import PATTERNS, Checker
 from tui.trace.loader import load
 
 CPU_ONLY = [step(1, 0, 100), cpu("aten::add", 10, 50)]

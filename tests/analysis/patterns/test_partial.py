@@ -18,7 +18,10 @@ from tests.trace.test_meetings import merged
 from tui.analysis.doctor.examine import examined
 from tui.analysis.doctor.remarks import Section
 from tui.analysis.losses import losses
-from tui.analysis.patterns import PATTERNS, Checker, Regime, State, _by_time, scopes
+from tui.analysis.patterns import State
+from tui.analysis.patterns import scope as scopes
+from tui.analysis.patterns.checker import PATTERNS, Checker, _by_time
+from tui.analysis.patterns.regime import Regime
 from tui.analysis.patterns.union import RanksChecker
 from tui.analysis.slicing.writing import write_slice
 from tui.trace.assemble import assemble

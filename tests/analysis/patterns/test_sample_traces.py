@@ -7,7 +7,7 @@ import pytest
 import sample_traces
 from tests.analysis.patterns.read_expectations import SAMPLES
 from tests.analysis.patterns.real_traces import ENDING, HeldToItsReading, Real
-from tui.analysis.patterns import PATTERNS
+from tui.analysis.patterns.checker import PATTERNS
 
 FOLDER = sample_traces.SAMPLES[0].path.parent
 

@@ -17,7 +17,8 @@ from tests.analysis.patterns.real_traces import (
     random_scopes,
     scopes_of,
 )
-from tui.analysis.patterns import PATTERNS, Checker, State
+from tui.analysis.patterns import State
+from tui.analysis.patterns.checker import PATTERNS, Checker
 from tui.trace.loader import load
 
 TRACES = Path(__file__).resolve().parents[3] / "../shared/traces"

@@ -8,7 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tui.analysis.collectives import Arrivals
-from tui.analysis.patterns import Checker, Finding, Gaps, Scope, Verdict
+from tui.analysis.patterns import Finding
+from tui.analysis.patterns.checker import Checker
+from tui.analysis.patterns.gaps import Gaps
+from tui.analysis.patterns.regime import Verdict
+from tui.analysis.patterns.scope import Scope
 from tui.analysis.patterns.union import checker_of
 from tui.trace.trace import Trace
 

@@ -97,6 +97,10 @@ class Gaps:
             self.reason[keep],
         )
 
+    def label(self, place: int) -> str:
+        """The reason of one of them, in a word."""
+        return Idle(int(self.reason[place])).label
+
     @property
     def duration(self) -> I64:
         return self.end - self.start

@@ -9,8 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from tui.analysis.collectives import Arrivals, arrivals
-from tui.analysis.patterns import Checker, Finding, Scope, State, Verdict, scopes, worst_first
+from tui.analysis.patterns import Finding, State
+from tui.analysis.patterns import scope as scopes
+from tui.analysis.patterns.checker import Checker, worst_first
 from tui.analysis.patterns.facts import Across
+from tui.analysis.patterns.regime import Verdict
+from tui.analysis.patterns.scope import Scope
 from tui.trace.ranks import Rank
 from tui.trace.trace import Trace
 

@@ -14,7 +14,7 @@ from tui.trace.intern import text_of, track_of
 from tui.trace.kineto import parse_chunk
 from tui.trace.problems import Tally
 from tui.trace.raw import NO_TIME
-from tui.trace.text import TextIndex, inflate
+from tui.trace.text import TextIndex
 from tui.trace.times import times
 from tui.trace.trace import Trace
 
@@ -36,14 +36,10 @@ class Survey:
 
 
 def chunks(text: TextIndex, wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, int, bytes]]:
-    """(number, ordinal of its first entry, text) of each chunk, or of those `wanted`. Raises OSError."""
-    with text.path.open("rb") as file:
-        for number in range(len(text.first)):
-            if wanted is not None and not wanted[number]:
-                continue
-            file.seek(int(text.offset[number]))
-            stored = file.read(int(text.length[number]))
-            yield number, int(text.first[number]), inflate(stored) if text.compressed else stored
+    """(number, ordinal of its first entry, text) of each chunk, or of those `wanted`. Raises OSError, LookupError."""
+    numbers = (number for number in range(len(text.first)) if wanted is None or wanted[number])
+    for number, piece in text.texts(numbers):
+        yield number, int(text.first[number]), piece
 
 
 def one_text(trace: Trace) -> TextIndex:
@@ -143,10 +139,7 @@ def _origin(trace: Trace, event_of: I32) -> int:
         raise LookupError("there is no event on any lane")
     index = one_text(trace)
     chunk = int(np.searchsorted(index.first, trace.ordinal[len(trace) // 2], side="right")) - 1
-    with index.path.open("rb") as file:
-        file.seek(int(index.offset[chunk]))
-        stored = file.read(int(index.length[chunk]))
-    text = inflate(stored) if index.compressed else stored
+    ((_, text),) = index.texts([chunk])
     entries = parse_chunk(text)
     first = int(index.first[chunk])
     if first + len(entries) > len(event_of):
