@@ -34,6 +34,10 @@ QUIET_SECONDS = 2.0
 """What is read of a whole trace once its lanes are there (the cheatsheet, its gaps) is over when nothing has come for
 so long."""
 
+STILL_SECONDS = 1.5
+"""Somebody who waits for the cheatsheet: of a scope that takes long it is asked a quarter of a second after the key,
+and may take half a second."""
+
 BURST_SECONDS = 0.012
 """Silence that ends a frame in tmux; the cheatsheet follows a move after 30 ms and more."""
 
@@ -112,17 +116,18 @@ def _walk(terminal: Terminal, where: str) -> list[Keys]:
     moves = [terminal.key(key) for key in (down, right) * LEVELS]
     frames = [answer for level in levels for answer in level]
     in_first = [[answer.first for answer in level] for level in levels[:LEVELS]]
-    in_all = [[answer.last for answer in level] for level in levels[:LEVELS]]
     back = [levels[LEVELS + k][0] for k in range(LEVELS)]
     for k, answer in enumerate(back):  # `s` leads back through the levels, from the last to the first
         in_first[LEVELS - 1 - k].append(answer.first)
-        in_all[LEVELS - 1 - k].append(answer.last)
     found = [_summary(f"full frame (w s a d){where}", frames, in_first)]
     if where:
         return [*found, _summary(f"selection moved (arrows){where}", moves, [[answer.first for answer in moves]])]
+    terminal.key(b"\x1b")
+    terminal.key(b"0")
+    still = [terminal.key(b"w", STILL_SECONDS) for _ in range(LEVELS)]
     return [
         *found,
-        _summary("… and the cheatsheet", frames, in_all, is_frame=False),
+        _summary("… and the cheatsheet, standing still", still, [[answer.last] for answer in still], is_frame=False),
         _summary("selection moved (arrows)", moves, [[answer.first for answer in moves]]),
         _summary("… and its args, chain and footprint", moves, [[answer.last for answer in moves]], is_frame=False),
     ]

@@ -46,6 +46,13 @@ YOUNG_OBJECTS = 2_000
 """New objects after which a frame is followed by a small collection: a painted frame makes some thousands in cycles,
 a moved cursor hardly any."""
 
+SWITCH_SECONDS = 0.0002
+"""For how long a thread that finds something out keeps the interpreter from the frame that waits for it. Python's own
+5 ms are as long as most of a frame takes."""
+
+WRITTEN_SECONDS = 0.005
+"""After which a frame that was handed over is on its way to the terminal."""
+
 
 class TorchprofApp(App[None]):
     """`opening`: the trace to begin with, already started. `failure`: why it could not be opened, one line."""
@@ -83,6 +90,8 @@ class TorchprofApp(App[None]):
         self._at = at
         self._replaced = False  # whether there was a trace before the one that is shown
         self._debug_errors = debug
+        self._switch_interval = sys.getswitchinterval()
+        self._collecting = False
         self._environment = dict(os.environ)  # what a run is to find: we set some of it for ourselves
 
     def on_mount(self) -> None:
@@ -233,6 +242,7 @@ class TorchprofApp(App[None]):
             if problem:
                 self.notify(problem, title="--at", severity="warning", markup=False)
             screen.post_message(PromptClosed("go to"))  # and it shows where it is now
+        sys.setswitchinterval(SWITCH_SECONDS)
         gc.disable()
         if self._replaced:
             gc.collect()  # the trace before this one may go; a tenth of what it takes with the program itself
@@ -240,16 +250,24 @@ class TorchprofApp(App[None]):
 
     def on_unmount(self) -> None:
         """Threads that wait for a child of what is on screen would keep us. Without a terminal the process goes on
-        after us: give it its collector back."""
+        after us: give it its collector back, and its threads their time."""
         if self._shown is not None:
             self._shown.close()
         if self.is_headless:
+            sys.setswitchinterval(self._switch_interval)
             gc.unfreeze()
             gc.enable()
 
     def post_display_hook(self) -> None:
-        """After each frame. Painted strips are cycles; left to itself the collector takes its time in mid-frame."""
-        if not gc.isenabled() and gc.get_count()[0] > YOUNG_OBJECTS:
+        """After each frame. Painted strips are cycles; left to itself the collector takes its time in mid-frame. The
+        frame is only handed over here: the thread that writes it would wait for a collection right now."""
+        if not gc.isenabled() and gc.get_count()[0] > YOUNG_OBJECTS and not self._collecting:
+            self._collecting = True
+            asyncio.get_running_loop().call_later(WRITTEN_SECONDS, self._collect_young)
+
+    def _collect_young(self) -> None:
+        self._collecting = False
+        if not gc.isenabled():
             gc.collect(1)
 
     # -- the rest ------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # what finds these out is imported by the threads that ask it
     from tui.analysis.event_facts import Facts
     from tui.analysis.kernel_facts import KernelFacts
     from tui.analysis.patterns.asking import Checked
-    from tui.analysis.patterns.gaps import Gaps
     from tui.analysis.ranges import RangeTime
 
 
@@ -152,12 +151,10 @@ class ChainRead(Message):
 
 @dataclass
 class TraceChecked(Message):
-    """The cheatsheet of the whole trace (of several ranks that at `place`), why its GPUs were idle, and what single
-    events have to say, by event."""
+    """The cheatsheet of the whole trace (of several ranks that at `place`); what its lanes say beside names is known
+    as well."""
 
     checked: Checked
-    gaps: Gaps
-    notes: dict[int, str]
     place: int = 0
 
 

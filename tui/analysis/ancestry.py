@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tui.trace.arrays import I32, I64, Array, Bool
+from tui.trace.arrays import I32, I64, Array, Bool, distinct
 
 LEVELS = 64
 """Climbed one by one. Deeper than most Python stacks; twenty rounds of doubling cost about as much."""
@@ -100,7 +100,7 @@ def with_all_above(parent: I32, chosen: Bool) -> Bool:
     for _ in range(LEVELS):
         above = parent[fresh]
         above = above[above >= 0]
-        fresh = np.unique(above[~found[above]])
+        fresh = distinct(above[~found[above]])
         if not len(fresh):
             return found
         found[fresh] = True

@@ -6,26 +6,34 @@ its cores decode, and no key ever does.
 
 from __future__ import annotations
 
+import threading
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tui.analysis.intervals import Intervals
 from tui.messages import ChainRead, Diagnosed, FactsRead, RangeRead, ScopeChecked, TraceChecked
 from tui.trace.trace import Step, Trace
+from tui.widgets.event_notes import EventNotes
+from tui.widgets.gap_labels import GapLabels
 
 if TYPE_CHECKING:
     from tui.analysis.chain import Dispatch
     from tui.analysis.collectives import Arrivals
     from tui.analysis.patterns.asking import Asking
+    from tui.analysis.patterns.gaps import Gaps
     from tui.analysis.patterns.scope import Scope
 
 
 class Inquiries:
-    """Each method answers with a message, and is called in a thread; only `whole` is asked on the screen's own."""
+    """Each method answers with a message, and is called in a thread, but for `whole` and `drop`."""
 
     def __init__(self, trace: Trace, busy: dict[int, Intervals]) -> None:
         self._trace, self._busy = trace, busy
         self._asked_of: dict[int, Asking] = {}  # by rank
+        self._annotating = threading.Lock()
+        self._notes: dict[int, str] = {}
+        self._annotated: set[int] = set()  # ranks whose gaps and notes these are
+        self.annotations: tuple[GapLabels, EventNotes] | None = None  # what lanes say beside names, once it is known
 
     def facts(self, event: int) -> FactsRead:
         from tui.analysis.event_facts import facts
@@ -49,10 +57,31 @@ class Inquiries:
     def warm(self, place: int) -> TraceChecked:
         """Look through the whole trace, of several ranks that at `place`: from then on any scope is answered soon."""
         checked, gaps, notes = self._asking(place).warm()
-        return TraceChecked(checked, gaps, notes, place)
+        self._annotate(place, gaps, notes)
+        return TraceChecked(checked, place)
+
+    def _annotate(self, place: int, gaps: Gaps, notes: dict[int, str]) -> None:
+        """What the lanes of a rank say beside names, put together with that of the others. Here, because to sort a
+        million gaps takes longer than a frame."""
+        with self._annotating:
+            if place in self._annotated:
+                return
+            trace, first = self._trace, 0
+            if self._trace.ranks is not None:
+                rank = self._trace.ranks.all[place]
+                trace, first = rank.trace, rank.first_lane
+            self._notes |= notes
+            others = self.annotations[0] if self.annotations is not None else None
+            self.annotations = GapLabels(trace, gaps, first, others), EventNotes(self._trace, self._notes)
+            self._annotated.add(place)
+
+    def drop(self, place: int) -> None:
+        """What is being checked there is not wanted any more. From the screen's own thread."""
+        if place in self._asked_of:
+            self._asked_of[place].drop()
 
     def check(self, place: int, scope: Scope) -> ScopeChecked | None:
-        """None where another scope has been asked about since."""
+        """None where it was dropped, or another scope has been asked about since."""
         checked = self._asking(place).check(scope)
         return None if checked is None else ScopeChecked(checked, place)
 

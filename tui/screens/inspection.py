@@ -19,8 +19,6 @@ from tui.widgets.cheatsheet import Cheatsheet, CheatsheetBrief
 from tui.widgets.details import Details
 from tui.widgets.dock import Dock
 from tui.widgets.doctor_panel import DoctorPanel
-from tui.widgets.event_notes import EventNotes
-from tui.widgets.gap_labels import GapLabels
 from tui.widgets.gutter import Gutter
 from tui.widgets.kernel_panel import KernelPanel
 from tui.widgets.range_stats import RangeStats
@@ -87,9 +85,6 @@ class Inspection:
         self._inquiries = Inquiries(trace, busy)
         self._place = 0  # the rank that is told of, among several
         self._reading = Reading(screen)
-        self._labels: GapLabels | None = None
-        self._notes: dict[int, str] = {}
-        self._labelled: set[int] = set()  # ranks whose gaps and notes these are
         self._lit: Chain | Finding | None = None
         self._asked: tuple[int, tuple[int, int] | None] = (-1, None)
         self._scope: Scope | None = None
@@ -231,15 +226,8 @@ class Inspection:
     def trace_checked(self, message: TraceChecked) -> None:
         """The whole trace has been looked through: the verdict, the gaps' reasons, and from now on any scope."""
         self.warmed = True
-        ranks = self._trace.ranks
-        if message.place not in self._labelled:
-            self._labelled.add(message.place)
-            self._notes |= message.notes
-            trace, first = self._trace, 0
-            if ranks is not None:
-                trace, first = ranks.all[message.place].trace, ranks.all[message.place].first_lane
-            self._labels = GapLabels(trace, message.gaps, first, self._labels)
-            self._timeline.annotate(self._labels, EventNotes(self._trace, self._notes))
+        if self._inquiries.annotations is not None:
+            self._timeline.annotate(*self._inquiries.annotations)
         if message.place != self._place:
             return
         self.verdict.learn(message.checked.verdict, self._whose)
@@ -273,6 +261,7 @@ class Inspection:
         scope = self._wanted()
         if self._scope is None or (scope.t0, scope.t1) != (self._scope.t0, self._scope.t1):
             self._scope = scope
+            self._inquiries.drop(place)
             self._reading.ask("check", partial(self._inquiries.check, place, scope))
 
     def _wanted(self) -> Scope:

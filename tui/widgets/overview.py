@@ -39,6 +39,7 @@ class Overview(Painted):
         self._viewport: Viewport | None = None
         self._whole: Viewport | None = None
         self._graph = ""
+        self._marks = ""
         self._graphed: Viewport | None = None
         self._dragging = False
 
@@ -46,6 +47,7 @@ class Overview(Painted):
         """Those of another rank."""
         if steps is not self._steps:
             self._steps = steps
+            self._graphed = None
             self.repaint()
 
     @property
@@ -71,15 +73,14 @@ class Overview(Painted):
             shares = [busy_fraction(each, whole.t0, whole.t1, room) for each in self._worked]
             mean = np.mean(shares, axis=0) if shares else np.zeros(room)
             self._graph = levels(np.where(mean > 0, mean, np.nan), 0.0, 1.0)
+            self._marks = self._step_marks(whole)
 
     def paint(self, y: int, width: int) -> Strip:
         view, whole, palette = self._viewport, self._whole, self.palette
         if view is None or whole is None:
             return line([], width, palette.text)
         if y:
-            return line(
-                [(" " * self._left, palette.text), (self._step_marks(whole), palette.muted)], width, palette.text
-            )
+            return line([(" " * self._left, palette.text), (self._marks, palette.muted)], width, palette.text)
         share = view.span / (whole.t1 - whole.t0)
         label = cut(f" {format_share(share)} shown", self._left - 1).ljust(self._left - 1)
         first = max(whole.cell(view.t0), 0)

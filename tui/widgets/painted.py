@@ -114,10 +114,10 @@ def line(runs: Sequence[Run], width: int, blank: Style) -> Strip:
     used = 0
     text, style = "", blank
     for piece, piece_style in (*runs, ("", blank)):
-        room = width - used
-        if cell_len(piece) > room:
-            piece = set_cell_size(piece, room)
-        used += cell_len(piece)
+        size, room = cell_len(piece), width - used
+        if size > room:
+            piece, size = set_cell_size(piece, room), room
+        used += size
         if piece and piece_style is not style:
             if text:
                 segments.append(Segment(text, style))

@@ -82,12 +82,15 @@ class Ruler(Painted):
             if last < first or first >= view.width:
                 continue
             room = last - first + 1
-            edge = "▏" if step.start >= view.t0 else " "
-            text = f"{edge}#{step.number}"
-            if cell_len(text) + 14 <= room:
-                text += f" {format_duration(step.duration)}"
-            text = cut(text, room) if room >= 3 else edge * min(room, 1)
-            runs += [(" " * (first - at), self.palette.text), (text.ljust(room), self.palette.bands[number % 2])]
+            text = edge = "▏" if step.start >= view.t0 else " "
+            if room >= 3:
+                text = f"{edge}#{step.number}"
+                if cell_len(text) + 14 <= room:
+                    text += f" {format_duration(step.duration)}"
+                text = cut(text, room)
+            if first > at:
+                runs.append((" " * (first - at), self.palette.text))
+            runs.append((text.ljust(room), self.palette.bands[number % 2]))
             at = last + 1
         return runs
 

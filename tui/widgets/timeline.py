@@ -121,8 +121,9 @@ class Timeline(Painted):
 
     def annotate(self, labels: GapLabels, notes: EventNotes) -> None:
         """Why the GPUs were idle is known now, and what single events have to say."""
-        self._gap_labels, self._notes = labels, notes
-        self.repaint()
+        if (labels, notes) != (self._gap_labels, self._notes):
+            self._gap_labels, self._notes = labels, notes
+            self.repaint()
 
     def toggle_labels(self) -> bool:
         """Show or hide them, and kernels' classes; whether they are shown now."""

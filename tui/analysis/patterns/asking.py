@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tui.analysis.collectives import Arrivals
@@ -23,6 +24,10 @@ class Checked:
     scope: Scope
     findings: Sequence[Finding]
     verdict: Verdict
+
+
+class _DroppedError(Exception):
+    """Nobody waits for this answer any more."""
 
 
 class Asking:
@@ -51,15 +56,26 @@ class Asking:
                 self._warmed = self._of_whole, self._checker.finder.gaps, notes
             return self._warmed
 
+    def drop(self) -> None:
+        """What is being checked is not wanted any more: it stops at the next pattern, so that it takes no time from the
+        frames of whoever has moved on."""
+        self._latest = None
+
     def check(self, scope: Scope) -> Checked | None:
-        """None where another scope has been asked about since: nobody waits for this one any more."""
+        """None where it was dropped, or another scope has been asked about since."""
         self._latest = scope
         if scope.whole and self._of_whole is not None:
             return self._of_whole
-        with self._lock:
-            return self._check(scope) if self._latest is scope else None
 
-    def _check(self, scope: Scope) -> Checked:
-        findings = self._checker.check(scope)
+        def is_wanted() -> None:
+            if self._latest is not scope:
+                raise _DroppedError
+
+        with self._lock, suppress(_DroppedError):
+            return self._check(scope, is_wanted)
+        return None
+
+    def _check(self, scope: Scope, between: Callable[[], object] = lambda: None) -> Checked:
+        findings = self._checker.check(scope, between=between)
         verdict = self._checker.verdict(scope, findings)
         return Checked(scope, [found.moved(self._offset) for found in findings], verdict)

@@ -10,7 +10,7 @@ A `Checker` is not thread-safe while it fills its tables: `warm()` it on the thr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -26,7 +26,7 @@ from tui.analysis.patterns.regime import Verdict, verdict
 from tui.analysis.patterns.registry import registered
 from tui.analysis.patterns.scope import Scope
 from tui.analysis.patterns.view import View
-from tui.trace.arrays import I64
+from tui.trace.arrays import I64, distinct
 from tui.trace.trace import Trace
 
 _SECTIONS = list(Section)
@@ -56,12 +56,23 @@ class Checker:
     def view(self, scope: Scope) -> View:
         return View(self.facts, self.finder, scope)
 
-    def check(self, scope: Scope | None = None, ids: Iterable[str] | None = None) -> list[Finding]:
+    def check(
+        self,
+        scope: Scope | None = None,
+        ids: Iterable[str] | None = None,
+        between: Callable[[], object] = lambda: None,
+    ) -> list[Finding]:
         """Findings of all patterns (or of these ids), worst first: problems by time at stake, then what is worth
-        knowing, artefacts, what cannot be told, what is absent. Raises KeyError for an unknown id."""
+        knowing, artefacts, what cannot be told, what is absent. Raises KeyError for an unknown id.
+
+        `between` is called before each pattern: an asker that wants no answer any more may raise there."""
         view = self.view(scope or self.whole)
         chosen = PATTERNS.values() if ids is None else [PATTERNS[one] for one in ids]
-        return sorted((_ask(pattern, view) for pattern in chosen), key=worst_first)
+        found = []
+        for pattern in chosen:
+            between()
+            found.append(_ask(pattern, view))
+        return sorted(found, key=worst_first)
 
     def verdict(self, scope: Scope | None = None, findings: Sequence[Finding] = ()) -> Verdict:
         """Regime, busy share and what to do first; `findings` of the same scope make the advice more specific."""
@@ -91,8 +102,7 @@ def _ask(pattern: Pattern, view: View) -> Finding:
 
 def _by_time(trace: Trace, rows: I64) -> I64:
     """Each event once, by start, then row; none where a pattern fired by what only other ranks have."""
-    rows = np.sort(rows)  # `np.unique` would hash them first, at ten times the price
-    rows = rows[np.diff(rows, prepend=-1) != 0]
+    rows = distinct(rows)
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 

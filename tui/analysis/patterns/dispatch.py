@@ -9,7 +9,7 @@ from tui.analysis.patterns.model import Answer, Section, absent, cannot_tell, fi
 from tui.analysis.patterns.registry import pattern
 from tui.analysis.patterns.tables import Rows
 from tui.analysis.patterns.view import NO_LINKS, View, several, us
-from tui.trace.arrays import I64
+from tui.trace.arrays import I64, distinct
 from tui.trace.kinds import Kind
 
 _CHAINS = 200
@@ -51,8 +51,8 @@ def _calls_to(view: View, parent: str, child: str) -> Answer:
         return cannot_tell(missing)
     rows = view.named(rf"{child}$", Kind.OP)
     above = view.trace.parent[rows.row]
-    names = view.trace.names
-    hit = np.array([place >= 0 and names[int(view.trace.name[place])] == parent for place in above.tolist()], np.bool_)
+    called = [number for number, name in enumerate(view.trace.names) if name == parent]
+    hit = (above >= 0) & np.isin(view.trace.name[np.maximum(above, 0)], called)
     if not len(rows) or not hit.any():
         return absent()
     found = rows.where(hit)
@@ -119,7 +119,7 @@ def _next_sibling(view: View, rows: Rows) -> I64:
     trace, ops = view.trace, view.facts.ops
     found = np.full(len(rows), -1, dtype=np.int64)
     lanes = trace.lane[rows.row]
-    for number in np.unique(lanes).tolist():
+    for number in distinct(lanes).tolist():
         lane, mine = trace.lanes[number], np.flatnonzero(lanes == number)
         first, last = ops.row.searchsorted([lane.first, lane.last]).tolist()
         place = first + ops.start[first:last].searchsorted(rows.end[mine])

@@ -22,7 +22,7 @@ from tui.analysis.patterns.ancestors import nearest, outermost, with_ancestors
 from tui.analysis.patterns.gpu_work import alike, gpu_work, launch_shapes, times_by_device
 from tui.analysis.patterns.tables import Rows, Steps, Work, rows_of
 from tui.analysis.slice_mark import slice_of
-from tui.trace.arrays import I32, I64, Bool
+from tui.trace.arrays import I32, I64, Bool, distinct
 from tui.trace.kinds import Kind
 from tui.trace.trace import Role, Trace
 
@@ -128,7 +128,7 @@ class Facts:
     @cached_property
     def devices(self) -> list[int]:
         """Those that did any work, ascending, the first MOST_DEVICES of them."""
-        return [int(device) for device in np.unique(self.work.device)[:MOST_DEVICES]]
+        return [int(device) for device in distinct(self.work.device)[:MOST_DEVICES]]
 
     def busy(self, device: int) -> Intervals:
         return self._busy[device]
@@ -185,7 +185,7 @@ class Facts:
         """Threads that launched GPU work; all threads with ops where no launch was recorded."""
         launch = self.work.launch[self.work.launch >= 0]
         rows = launch if len(launch) else self.ops.row
-        return np.unique(self.trace.lane[rows]).astype(np.int64)
+        return distinct(self.trace.lane[rows]).astype(np.int64)
 
     def on_launch_lanes(self, table: Rows) -> Rows:
         return table.where(np.isin(self.trace.lane[table.row], self.launch_lanes))

@@ -10,7 +10,7 @@ from tui.analysis.gpu_time import UNKNOWN_DEVICE, work_mask
 from tui.analysis.intervals import Intervals, union
 from tui.analysis.kernel_names.classes import class_of_names
 from tui.analysis.patterns.tables import Work, rows_of
-from tui.trace.arrays import I32, I64
+from tui.trace.arrays import I32, I64, distinct
 from tui.trace.trace import Trace
 
 
@@ -24,7 +24,7 @@ def gpu_work(trace: Trace) -> Work:
         [UNKNOWN_DEVICE if lane.device is None else lane.device for lane in trace.lanes], dtype=np.int32
     )
     classes = np.zeros(len(trace.names), dtype=np.uint8)
-    present = np.unique(rows.name)
+    present = distinct(rows.name)
     classes[present] = class_of_names([trace.names[number] for number in present.tolist()])
     device = device_of_lane[lane] if len(trace.lanes) else np.empty(0, dtype=np.int32)
     launch = np.asarray(trace.links.launch_of[row])

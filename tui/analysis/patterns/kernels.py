@@ -11,6 +11,7 @@ from tui.analysis.patterns.ancestors import outermost
 from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_tell, fired
 from tui.analysis.patterns.registry import pattern
 from tui.analysis.patterns.view import NO_CALLS, NO_LINKS, View, percent, several, us
+from tui.trace.arrays import distinct
 from tui.trace.kinds import Kind
 
 VIEWS = (
@@ -237,7 +238,7 @@ def graph_replay(view: View) -> Answer:
     if not (launch >= 0).any():
         return cannot_tell(NO_LINKS)
     first = view.trace.links.work_first
-    calls = np.unique(launch[launch >= 0])
+    calls = distinct(launch[launch >= 0])
     many = calls[first[calls + 1] - first[calls] > 1]
     if not len(many):
         return absent("each launch started one piece of work")

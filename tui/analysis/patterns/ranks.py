@@ -13,7 +13,7 @@ from tui.analysis.patterns.facts import Across
 from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_tell, fired
 from tui.analysis.patterns.registry import pattern
 from tui.analysis.patterns.view import NO_GPU, View, percent, several, us
-from tui.trace.arrays import Bool
+from tui.trace.arrays import Bool, distinct
 from tui.trace.kinds import Kind
 
 
@@ -114,7 +114,7 @@ def straggler(view: View) -> Answer:
     if not len(facts.work):
         return cannot_tell(NO_GPU)
     work = facts.work.where(facts.work.kind == Kind.COLLECTIVE)
-    devices = np.unique(work.device)
+    devices = distinct(work.device)
     if len(devices) < 2:
         return cannot_tell("one rank only: the others' traces are needed")
     order = np.lexsort((work.rows.start, work.device))

@@ -16,7 +16,7 @@ from tui.analysis.patterns.model import Answer, Section, Weight, absent, cannot_
 from tui.analysis.patterns.registry import pattern
 from tui.analysis.patterns.tables import Rows
 from tui.analysis.patterns.view import NO_CALLS, NO_GPU, NO_LINKS, NO_STEPS, NOTHING_HERE, View, percent, several, us
-from tui.trace.arrays import I64
+from tui.trace.arrays import I64, distinct
 from tui.trace.kinds import Kind
 
 PAGEABLE = r"(Memcpy (HtoD|DtoH)|CopyHostToDevice|CopyDeviceToHost).*Pageable"
@@ -56,7 +56,7 @@ def sync_in_step(view: View) -> Answer:
     idle = _idle_after(view, here)
     if not idle:
         return absent(f"{several(len(here), 'wait')}, and the GPU was idle after none of them")
-    steps = np.unique(facts.steps.of(here.start))
+    steps = distinct(facts.steps.of(here.start))
     ops = outermost(view.trace, here.row, facts.aten)
     by = [facts.name(int(op)) for op in ops if op >= 0]
     who = max(sorted(set(by)), key=by.count) if by else "none of them in an op"
@@ -76,7 +76,7 @@ def _waits(view: View) -> Rows:
     work = facts.work
     copies = work.rows.where((work.kind == Kind.COPY) & (work.launch >= 0))
     blocking = facts.names_that(copies, lambda name: "DtoH" in name and "Pageable" in name)
-    calls = np.unique(view.trace.links.launch_of[blocking.row]).astype(np.int64)
+    calls = distinct(view.trace.links.launch_of[blocking.row]).astype(np.int64)
     syncs = facts.on_launch_lanes(view.finder.syncs)
     if len(syncs) and len(calls):
         # A copy and the sync that follows it in the same op are one wait.
@@ -219,7 +219,7 @@ def idle_gap(view: View) -> Answer:
         # The step that was late is the one that launched what ends the gap.
         launch = np.where(gaps.after[long] >= 0, view.trace.links.launch_of[np.maximum(gaps.after[long], 0)], -1)
         late = facts.steps.of(view.trace.start[launch[launch >= 0]])
-        late = np.unique(late[late >= 0])
+        late = distinct(late[late >= 0])
         if len(late) < max(2, limits.IDLE_STEPS.value * len(view.steps)):
             return absent(f"such gaps in {len(late)} of {len(view.steps)} steps only")
     reasons = np.bincount(gaps.reason[long], weights=gaps.duration[long], minlength=len(Idle))
@@ -229,7 +229,7 @@ def idle_gap(view: View) -> Answer:
         for reason in order[:3]
         if reasons[reason]
     )
-    around = np.unique(np.concatenate([gaps.after[long][gaps.after[long] >= 0], _before(view, gaps.start[long])]))
+    around = distinct(np.concatenate([gaps.after[long][gaps.after[long] >= 0], _before(view, gaps.start[long])]))
     evidence = view.cut(facts.rows(around)).row
     evidence = evidence if len(evidence) else view.something()
     if not len(evidence):
@@ -321,7 +321,7 @@ def alloc_in_step(view: View) -> Answer:
     time = view.covered(late)
     calls = sorted({facts.name(int(row)) for row in late.row})
     return fired(
-        f"{several(len(late), 'call')} ({', '.join(calls)}) in {several(len(np.unique(steps[steps >= 1])), 'step')} "
+        f"{several(len(late), 'call')} ({', '.join(calls)}) in {several(len(distinct(steps[steps >= 1])), 'step')} "
         f"after the first: {us(time)}",
         late.row,
         time,
