@@ -45,14 +45,13 @@ def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
     drawing = choose(events, ledger)
     ordinals = nonzero32(drawing.drawn)
     kind = _kinds(events, ordinals, drawing, declared)
-    settle = aside(partial(settle_times, events, ordinals, kind, drawing, ledger))
-    standing, launch = _lane_of_each(events, ordinals, kind, drawing, declared)  # needs no times
-    origin = settle()
+    origin = settle_times(events, ordinals, kind, drawing, ledger)
     series, points, beyond = counters.counter_series(events, declared.process)
     ledger.skip("counter without a number", drawing.points - points - beyond)
     ledger.skip("counter beyond the 10,000th", beyond)
     drawing.entries += points
 
+    standing, launch = _lane_of_each(events, ordinals, kind, drawing, declared)
     places, lane = standing.places, standing.lane
     time = taken(events.time, ordinals)
     order = lane_order(lane, time, events.duration, ordinals)
@@ -96,7 +95,7 @@ def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
     spend = aside(lambda: nesting.self_durations(nested if standing.further else nest(), start, duration, own_times))
     memory = _memory(events, drawing, places)
     series += counters.memory_series(memory) if memory is not None else []
-    sparse = aside(partial(_sparse, events, event_of, drawing, size, room))
+    args = _sparse(events, event_of, drawing, size, room)
     name, category = picked("name", events.name, ordinal), picked("category", events.category, ordinal)
     correlation = picked("correlation", events.correlation, ordinal)
     _let_go(events, "name", "correlation")
@@ -152,7 +151,7 @@ def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
             gpu_events=int(np.count_nonzero(_is_work(kind))),
             linked_gpu_events=len(work_order),
         ),
-        args=sparse(),
+        args=args,
         counts=counts,
         row_order=row_order,
         row_first=row_first,

@@ -10,7 +10,6 @@ import errno
 import math
 import mmap
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,12 +40,11 @@ def anywhere(name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 class ColumnFile:
     """A new file. `arrays`: name → [offset, dtype, shape] of those in it; `size`: its bytes.
 
-    All methods raise OSError where there is no more room. Several threads may ask for room.
+    All methods raise OSError where there is no more room.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w+b")
-        self._lock = threading.Lock()
         self.arrays: dict[str, tuple[int, str, tuple[int, ...]]] = {}
         self.size = 0
 
@@ -57,17 +55,16 @@ class ColumnFile:
         # Without blocks set aside a full disk would be told by a signal, which nobody can answer.
         if size < _LEAST or not hasattr(os, "posix_fallocate"):
             return anywhere(name, shape, dtype)
-        with self._lock:
-            offset = self.size + -self.size % mmap.ALLOCATIONGRANULARITY
-            try:
-                os.posix_fallocate(self._file.fileno(), offset, size)
-                mapped = mmap.mmap(self._file.fileno(), size, offset=offset)
-            except OSError as error:
-                if error.errno in _FULL:
-                    raise
-                return anywhere(name, shape, dtype)
-            self.arrays[name] = (offset, np.dtype(dtype).str, shape)
-            self.size = offset + size
+        offset = self.size + -self.size % mmap.ALLOCATIONGRANULARITY
+        try:
+            os.posix_fallocate(self._file.fileno(), offset, size)
+            mapped = mmap.mmap(self._file.fileno(), size, offset=offset)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise
+            return anywhere(name, shape, dtype)
+        self.arrays[name] = (offset, np.dtype(dtype).str, shape)
+        self.size = offset + size
         return np.frombuffer(mapped, dtype).reshape(shape)
 
     def add(self, name: str, array: Array) -> None:
