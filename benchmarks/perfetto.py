@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.measure import PeakMemory, memory_bytes, tree
+from benchmarks.measure import PeakMemory, memory_bytes, read_once, tree
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -80,6 +80,7 @@ def open_trace(trace: Path, timeout: float = 300) -> Opened:
             page.wait_for_function("typeof window.waitForPerfettoIdle === 'function'", timeout=120_000)
             page.evaluate("window.waitForPerfettoIdle(500).catch(() => 0)")
             idle = memory_bytes(tree(os.getpid()))
+            read_once(trace)
             with PeakMemory(os.getpid()) as peak:
                 began = time.perf_counter()
                 chooser.set_input_files(str(trace))

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.measure import median
+from benchmarks.measure import median, read_once
 
 BLOCK = 1 << 20
 
@@ -75,13 +75,6 @@ class _Clock:
         self.seconds[name] = time.perf_counter() - began
 
 
-def _read(trace: Path) -> None:
-    buffer = bytearray(BLOCK)
-    with trace.open("rb", buffering=0) as file:
-        while file.readinto(buffer):
-            pass
-
-
 def _inflate(trace: Path) -> None:
     from tui.trace.inflate import INFLATERS, MAGIC_BYTES, compression
     from tui.trace.packed import Packed
@@ -105,9 +98,9 @@ def _one_run(trace: Path) -> Stages:
         from tui.trace.parts import parts_for
         from tui.trace.source import open_source
         from tui.trace.store import Storing, open_trace
-    _read(trace)  # so that it lies in the page cache
+    read_once(trace)
     with clock.timed("read_bytes"):
-        _read(trace)
+        read_once(trace)
     with clock.timed("inflate"):
         _inflate(trace)
     clock.seconds["inflate"] = max(clock.seconds["inflate"] - clock.seconds["read_bytes"], 0.0)
