@@ -152,6 +152,7 @@ class TorchprofApp(App[None]):
             before.close()
         screen.call_after_refresh(self._settle, screen)
         self.run_worker(asyncio.to_thread(_keep_house, message.opening.spec), group="house")
+        self.run_worker(asyncio.to_thread(_import_screens), group="screens")
         if isinstance(message.opening, Opening):
             self.run_worker(asyncio.to_thread(_finish, message.opening, message.trace), group="finish")
 
@@ -317,10 +318,14 @@ def _finish(opening: Opening, trace: Trace) -> None:
         opening.finish(trace)
 
 
+def _import_screens() -> None:
+    """Where a key of the explorer leads to."""
+    for screen in ("table", "tree", "guess", "help", "start", "run", "running"):
+        importlib.import_module(f"tui.screens.{screen}")
+
+
 def _keep_house(spec: str) -> None:
     """What nobody waits for, and what a slow home folder may take its time for."""
-    for screen in ("table", "tree", "guess", "help", "start", "run", "running"):  # where a key of the explorer leads to
-        importlib.import_module(f"tui.screens.{screen}")
     if spec:
         from tui.recent import remember
 
