@@ -11,6 +11,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def said_by(code: str) -> str:
+    """What it prints in a fresh interpreter, in which nothing has been imported yet; and what goes wrong."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
 def test_the_contracts_hold() -> None:
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -37,8 +43,7 @@ def test_importing_a_layer_imports_nothing_above_it(package: str, forbidden: tup
         "        importlib.import_module(found.name)\n"
         f"print(sorted(set({forbidden!r}) & sys.modules.keys()))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout == "[]\n", done.stdout + done.stderr
+    assert said_by(code) == "[]\n"
 
 
 def test_nothing_heavy_is_imported_before_the_first_frame() -> None:
@@ -49,8 +54,7 @@ def test_nothing_heavy_is_imported_before_the_first_frame() -> None:
         "of_several = {'tui.trace.rank_files', 'tui.trace.looking'}\n"
         "print(sorted((heavy | later | of_several) & sys.modules.keys()))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout == "[]\n", done.stdout + done.stderr
+    assert said_by(code) == "[]\n"
 
 
 def test_lanes_do_not_wait_for_what_only_the_panels_will_ask() -> None:
@@ -65,8 +69,7 @@ def test_lanes_do_not_wait_for_what_only_the_panels_will_ask() -> None:
         "later -= {f'tui.analysis.patterns.{name}' for name in light}\n"
         "print(sorted(later & sys.modules.keys()))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout == "[]\n", done.stdout + done.stderr
+    assert said_by(code) == "[]\n"
 
 
 PRESS_KEYS = """\
@@ -130,8 +133,7 @@ def test_the_loader_is_started_before_the_event_loop_is_imported() -> None:
         "import sys, tui.commands.open, tui.trace.opening\n"
         "print(sorted({'asyncio', 'numpy', 'textual', 'rich'} & sys.modules.keys()))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout == "[]\n", done.stdout + done.stderr
+    assert said_by(code) == "[]\n"
 
 
 def test_ci_runs_the_line_that_the_readme_promises() -> None:
