@@ -2,7 +2,7 @@
 
     python -m benchmarks.harness_overhead [--rounds 5] [--width 8] [--active 1500]
 
-The same training loop, alternately under `profiler_runs/harness.py` and with a `torch.profiler.profile` of its own with
+The same training loop, alternately under the harness and with a `torch.profiler.profile` of its own with
 the same schedule. Each process tells the median time of its recorded steps, and how much of that goes into ending a
 step: the call of `prof.step()` by hand, the same through the harness. The first says what a user feels, but two
 processes that do the same differ by several percent on a shared machine; the second is the cost itself, as a share of

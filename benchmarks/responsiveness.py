@@ -14,8 +14,8 @@ BEAT_SECONDS = 0.002
 
 
 async def _longest_pause(trace: Path) -> float:
-    from tui.app import TorchprofApp
-    from tui.trace.opening import Opening
+    from torchprof_tui.app import TorchprofApp
+    from torchprof_tui.trace.loading.open_trace import Opening
 
     opening = Opening(str(trace), cache=False)
     opening.start()

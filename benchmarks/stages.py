@@ -76,8 +76,8 @@ class _Clock:
 
 
 def _inflate(trace: Path) -> None:
-    from tui.trace.inflate import INFLATERS, MAGIC_BYTES, compression
-    from tui.trace.packed import Packed
+    from torchprof_tui.trace.sources.decompress import INFLATERS, MAGIC_BYTES, compression
+    from torchprof_tui.trace.sources.replay import Packed
 
     with trace.open("rb", buffering=0) as file:
         kind = compression(file.read(MAGIC_BYTES))
@@ -93,11 +93,11 @@ def _inflate(trace: Path) -> None:
 def _one_run(trace: Path) -> Stages:
     clock = _Clock()
     with clock.timed("imports"):
-        from tui.trace.assemble import assemble, with_index
-        from tui.trace.kineto import read
-        from tui.trace.parts import parts_for
-        from tui.trace.source import open_source
-        from tui.trace.store import Storing, open_trace
+        from torchprof_tui.trace.build.build_trace import assemble, with_index
+        from torchprof_tui.trace.decode.decoder import read
+        from torchprof_tui.trace.decode.parallel import parts_for
+        from torchprof_tui.trace.sources.source import open_source
+        from torchprof_tui.trace.storage.trace_store import Storing, open_trace
     read_once(trace)
     with clock.timed("read_bytes"):
         read_once(trace)

@@ -20,8 +20,8 @@ _DECODE = """
 import json, os, sys, tempfile, time
 os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 from pathlib import Path
-from tui.trace.kineto import read
-from tui.trace.source import open_source
+from torchprof_tui.trace.decode.decoder import read
+from torchprof_tui.trace.sources.source import open_source
 with tempfile.TemporaryDirectory() as folder:
     source = open_source("-")
     wall, own = time.perf_counter(), time.process_time()

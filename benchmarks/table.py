@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import median
-from tui.analysis.table.profile import Profile
-from tui.analysis.table.scope import in_range
-from tui.analysis.table.table import By, Column
-from tui.trace.loader import load
+from torchprof_tui.analysis.table.event_scope import in_range
+from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.table_rows import By, Column
+from torchprof_tui.trace.loading.load import load
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def main() -> None:
         environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "XDG_STATE_HOME": empty}
         for name, arguments in PICTURES.items():
             picture = FOLDER / f"{name}.svg"
-            command = [sys.executable, "-m", "tui", "snapshot", *arguments, "-o", str(picture)]
+            command = [sys.executable, "-m", "torchprof_tui", "snapshot", *arguments, "-o", str(picture)]
             subprocess.run(command, check=True, cwd=empty, env=environment)
             print(f"docs/{picture.name}: {picture.stat().st_size / 1000:.0f} KB")
 

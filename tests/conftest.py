@@ -16,6 +16,10 @@ settings.register_profile("thorough", settings.get_profile("untimed"), max_examp
 settings.load_profile("untimed")
 
 
+# pytest-xdist sets these for its workers; programs in the tests' own terminals would believe them.
+for _name in ("COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
+
 # Started in the background (`&`, nohup, some CI), we ignore ctrl+c and hang-ups, and so would every program that a test
 # ends with them.
 for _sign, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):

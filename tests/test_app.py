@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.worker import WorkerFailed
 
-from tui.app import TorchprofApp
+from torchprof_tui.app import TorchprofApp
 
 
 def test_a_bug_in_a_thread_is_told_with_its_own_traceback(

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from sample_traces import SAMPLES, find
-from tui.cli import main
+from tests.helpers.paths import ROOT
+from torchprof_samples import SAMPLES, find
+from torchprof_tui.cli import main
 
-PROGRAM = [sys.executable, "-m", "tui"]
+PROGRAM = [sys.executable, "-m", "torchprof_tui"]
 SAMPLE = find("matmul_add_64_cold_eager").path
 
 
@@ -42,7 +43,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
 
 def test_version_is_quick() -> None:
     code = (
-        "import sys; from tui.cli import main; assert main(['--version']) == 0; "
+        "import sys; from torchprof_tui.cli import main; assert main(['--version']) == 0; "
         "print([name for name in ('numpy', 'rich', 'textual', 'orjson', 'asyncio') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -199,7 +200,7 @@ def test_without_a_terminal_the_app_says_what_does_without(capsys: pytest.Captur
 
 
 def test_a_reader_that_stops_reading_is_no_error() -> None:
-    shell = f"'{sys.executable}' -m tui info '{SAMPLE}' --json | true; echo ${{PIPESTATUS[0]}}"
+    shell = f"'{sys.executable}' -m torchprof_tui info '{SAMPLE}' --json | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"
     assert done.stderr == ""
@@ -207,8 +208,8 @@ def test_a_reader_that_stops_reading_is_no_error() -> None:
 
 def test_a_file_may_be_called_like_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "info").write_bytes(SAMPLE.read_bytes())
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from tui.cli import main; sys.exit(main())"
-    root = str(Path(__file__).resolve().parent.parent)
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from torchprof_tui.cli import main; sys.exit(main())"
+    root = str(ROOT)
     done = subprocess.run(
         [sys.executable, "-c", code, root, "./info"],
         cwd=tmp_path,

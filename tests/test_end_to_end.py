@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sample_traces import find
-from tests.terminal import Terminal
+from tests.helpers.terminal import Terminal
+from torchprof_samples import find
 
 PROGRAM = Path(sys.executable).with_name("torchprof-tui")
 SAMPLE = find("matmul_add_64_cold_eager").path

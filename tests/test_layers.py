@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.helpers.paths import ROOT, SAMPLES
 
 
 def said_by(code: str) -> str:
@@ -26,11 +26,13 @@ def test_the_contracts_hold() -> None:
 @pytest.mark.parametrize(
     ("package", "forbidden"),
     [
-        ("tui.trace", ("textual", "rich", "torch", "tui.analysis", "tui.widgets", "tui.screens", "tui.app")),
-        ("tui.analysis", ("textual", "rich", "torch", "tui.widgets", "tui.screens", "tui.app")),
-        ("tui.widgets", ("torch", "tui.screens", "tui.app", "tui.commands")),
-        ("tui.screens", ("torch", "tui.app", "tui.commands", "tui.cli")),
-        ("tui", ("torch", "profiler_runs")),
+        (
+            "torchprof_tui.trace",
+            ("textual", "rich", "torch", "torchprof_tui.analysis", "torchprof_tui.ui", "torchprof_tui.app"),
+        ),
+        ("torchprof_tui.analysis", ("textual", "rich", "torch", "torchprof_tui.ui", "torchprof_tui.app")),
+        ("torchprof_tui.ui", ("torch", "torchprof_tui.app", "torchprof_tui.commands", "torchprof_tui.cli")),
+        ("torchprof_tui", ("torch", "torchprof_runs")),
     ],
 )
 def test_importing_a_layer_imports_nothing_above_it(package: str, forbidden: tuple[str, ...]) -> None:
@@ -48,10 +50,11 @@ def test_importing_a_layer_imports_nothing_above_it(package: str, forbidden: tup
 
 def test_nothing_heavy_is_imported_before_the_first_frame() -> None:
     code = (
-        "import sys, tui.app, tui.commands.open\n"
-        "heavy = {'numpy', 'orjson', 'isal', 'tui.trace.trace', 'tui.analysis'}\n"
-        "later = {'tui.screens.start', 'tui.screens.explorer', 'tui.recent'}\n"
-        "of_several = {'tui.trace.rank_files', 'tui.trace.looking'}\n"
+        "import sys, torchprof_tui.app, torchprof_tui.commands.open.main\n"
+        "heavy = {'numpy', 'orjson', 'isal', 'torchprof_tui.trace.model.trace', 'torchprof_tui.analysis'}\n"
+        "later = {'start.start_screen', 'explorer.explorer_screen', 'start.recent_traces'}\n"
+        "later = {f'torchprof_tui.ui.{name}' for name in later}\n"
+        "of_several = {'torchprof_tui.trace.specs.rank_files', 'torchprof_tui.trace.sources.listing'}\n"
         "print(sorted((heavy | later | of_several) & sys.modules.keys()))"
     )
     assert said_by(code) == "[]\n"
@@ -60,13 +63,17 @@ def test_nothing_heavy_is_imported_before_the_first_frame() -> None:
 def test_lanes_do_not_wait_for_what_only_the_panels_will_ask() -> None:
     """Imported while the child decodes on the same cores: what threads find out behind the first lanes is not."""
     code = (
-        "import sys, tui.app, tui.screens.explorer\n"
-        "light = {'model', 'scope', 'labels'}  # what an answer is, for the panels that will show it\n"
-        "later = {'chain', 'collectives', 'event_facts', 'footprint', 'instances', 'kernel_facts', 'occupancy'}\n"
-        "later |= {'ranges', 'table', 'transfer', 'doctor.examine'}\n"
-        "later = {f'tui.analysis.{name}' for name in later} | {'tui.screens.table', 'tui.screens.tree'}\n"
-        "later |= {name for name in sys.modules if name.startswith('tui.analysis.patterns.')}\n"
-        "later -= {f'tui.analysis.patterns.{name}' for name in light}\n"
+        "import sys, torchprof_tui.app, torchprof_tui.ui.explorer.explorer_screen\n"
+        "light = {'pattern', 'check_scope', 'lane_labels'}  # what an answer is, for the panels\n"
+        "later = {'dispatch.chain', 'collectives.late_arrivals', 'dispatch.event_context', 'kernel.footprint'}\n"
+        "later |= {'kernel.duration_distribution', 'kernel.kernel_summary', 'kernel.occupancy'}\n"
+        "later |= {'time.range_statistics'}\n"
+        "later |= {'table', 'kernel.memory_transfer', 'doctor.examination'}\n"
+        "later = {f'torchprof_tui.analysis.{name}' for name in later}\n"
+        "later |= {'torchprof_tui.ui.table.table_screen', 'torchprof_tui.ui.tree.tree_screen'}\n"
+        "patterns = 'torchprof_tui.analysis.patterns.'\n"
+        "later |= {name for name in sys.modules if name.startswith(patterns) and name.count('.') > 3}\n"
+        "later -= {f'{patterns}engine.{name}' for name in light}\n"
         "print(sorted(later & sys.modules.keys()))"
     )
     assert said_by(code) == "[]\n"
@@ -75,15 +82,15 @@ def test_lanes_do_not_wait_for_what_only_the_panels_will_ask() -> None:
 PRESS_KEYS = """\
 import asyncio, sys, threading
 
-from tui.app import TorchprofApp
-from tui.specs import named
+from torchprof_tui.app import TorchprofApp
+from torchprof_tui.trace.loading.resolve import named
 
 
 class Watch:
     found = []
 
     def find_spec(self, name, path=None, target=None):
-        if name.startswith("tui."):
+        if name.startswith("torchprof_tui."):
             self.found.append((name, threading.current_thread() is threading.main_thread()))
 
 
@@ -106,7 +113,8 @@ async def main():
             shown.append(type(app.screen).__name__)
             await pilot.press("escape")
     print("screens:", *shown)
-    print("in threads:", "tui.analysis.patterns.checker" in sys.modules, "tui.analysis.kernel_facts" in sys.modules)
+    threads = ("patterns.engine.checker", "kernel.kernel_summary")
+    print("in threads:", *(f"torchprof_tui.analysis.{name}" in sys.modules for name in threads))
     print("on the screen's:", sorted(name for name, screens_own in watch.found if screens_own))
 
 
@@ -118,7 +126,7 @@ asyncio.run(main())
 def test_no_key_waits_for_an_import() -> None:
     """Those of the panels when lanes have only just come, those to other screens a little later: nothing of ours is
     imported on the thread that draws."""
-    trace = ROOT / "sample_traces" / "linear_eager.pt.trace.json.gz"
+    trace = SAMPLES / "linear_eager.pt.trace.json.gz"
     command = [sys.executable, "-c", PRESS_KEYS, str(trace)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == [
@@ -130,7 +138,7 @@ def test_no_key_waits_for_an_import() -> None:
 
 def test_the_loader_is_started_before_the_event_loop_is_imported() -> None:
     code = (
-        "import sys, tui.commands.open, tui.trace.opening\n"
+        "import sys, torchprof_tui.commands.open.main, torchprof_tui.trace.loading.open_trace\n"
         "print(sorted({'asyncio', 'numpy', 'textual', 'rich'} & sys.modules.keys()))"
     )
     assert said_by(code) == "[]\n"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from profiler_runs.record_samples import RECORDINGS
-from sample_traces import SAMPLES, find
-
-FOLDER = Path(__file__).resolve().parent.parent / "sample_traces"
+from tests.helpers.paths import SAMPLES as FOLDER
+from tools.record_samples import RECORDINGS
+from torchprof_samples import SAMPLES, find
 
 
 def test_every_sample_is_listed_and_every_listed_one_is_there() -> None:

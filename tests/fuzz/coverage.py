@@ -14,9 +14,9 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-import tui.trace
+import torchprof_tui.trace
 
-WATCHED = {str(path): k + 1 for k, path in enumerate(sorted(Path(tui.trace.__file__).parent.glob("*.py")))}
+WATCHED = {str(path): k + 1 for k, path in enumerate(sorted(Path(torchprof_tui.trace.__file__).parent.rglob("*.py")))}
 """Number of each file; 0 is where an opening begins."""
 
 _LINE_BITS = 16

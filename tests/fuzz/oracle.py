@@ -14,18 +14,18 @@ from unittest.mock import patch
 
 import numpy as np
 
-from tui.analysis.slicing.writing import SliceError, write_slice
-from tui.commands.info import summary
-from tui.commands.info_table import show
-from tui.trace import document
-from tui.trace.assemble import assemble
-from tui.trace.cache import Place
-from tui.trace.kineto import parse_chunk, read
-from tui.trace.loader import Loaded
-from tui.trace.raw import Decoded
-from tui.trace.source import Source, TraceError
-from tui.trace.store import open_trace, save
-from tui.trace.trace import Trace
+from torchprof_tui.analysis.slicing.slice_writer import SliceError, write_slice
+from torchprof_tui.commands.info.main import summary
+from torchprof_tui.commands.info.text import show
+from torchprof_tui.trace.build.build_trace import assemble
+from torchprof_tui.trace.decode import json_document
+from torchprof_tui.trace.decode.decoder import parse_chunk, read
+from torchprof_tui.trace.loading.load import Loaded
+from torchprof_tui.trace.model.raw_events import Decoded
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.sources.source import Source, TraceError
+from torchprof_tui.trace.storage.disk_cache import Place
+from torchprof_tui.trace.storage.trace_store import open_trace, save
 
 CHUNK = 1500
 """So that small files have many chunks, and every way to cut them is met."""
@@ -48,7 +48,7 @@ def check(data: bytes) -> tuple[str, ...]:
 
     Raises FindingError, or whatever the program let through.
     """
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as home, patch.object(document, "KEPT_BYTES", LARGE_KEY):
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as home, patch.object(json_document, "KEPT_BYTES", LARGE_KEY):
         folder = Path(home)
         general, scanned = (_read(data, folder / str(scan), scan) for scan in (False, True))
         if isinstance(general, str) or isinstance(scanned, str):

@@ -9,9 +9,10 @@ import pytest
 
 from tests.fuzz.__main__ import CORPUS, corpus, fault
 from tests.fuzz.mutate import mutated
-from tui.trace import assemble as assembling
-from tui.trace import kineto, phases
-from tui.trace.columns import Columns
+from torchprof_tui.trace.build import build_trace as assembling
+from torchprof_tui.trace.build import event_phases
+from torchprof_tui.trace.decode import decoder
+from torchprof_tui.trace.decode.column_builder import Columns
 
 FILES = 240
 
@@ -47,8 +48,8 @@ def seen(name: str = "chrome_list.json") -> str:
 
 
 def test_it_notices_an_entry_that_is_not_accounted_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    skip = phases.Ledger.skip
-    monkeypatch.setattr(phases.Ledger, "skip", lambda self, reason, count: skip(self, reason, max(count - 1, 0)))
+    skip = event_phases.Ledger.skip
+    monkeypatch.setattr(event_phases.Ledger, "skip", lambda self, reason, count: skip(self, reason, max(count - 1, 0)))
     assert "entries are lost" in seen()
 
 
@@ -56,7 +57,7 @@ def test_it_notices_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise IndexError("somewhere")
 
-    monkeypatch.setattr(assembling.links, "launches", fail)
+    monkeypatch.setattr(assembling.launch_links, "launches", fail)
     assert seen().startswith("IndexError at ")
 
 
@@ -72,14 +73,14 @@ def test_it_notices_readers_that_disagree(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_it_notices_text_that_is_stored_at_the_wrong_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    parse = kineto.parse_chunk
+    parse = decoder.parse_chunk
     monkeypatch.setattr("tests.fuzz.oracle.parse_chunk", lambda text: parse(text)[::-1])
     assert "its text says" in seen("gpt2_train_stack_memory.json")
 
 
 def test_it_notices_raw_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.fuzz.oracle.ALL_THE_WAY", 1)
-    monkeypatch.setattr("tui.commands.info_table.clean", lambda text: text)
+    monkeypatch.setattr("torchprof_tui.commands.info.text.clean", lambda text: text)
     data = (CORPUS / "chrome_list.json").read_bytes().replace(b"Ascend Hardware", b"\\u001b[31mred")
     assert "reached the terminal" in fault(data)[0]
 

@@ -11,8 +11,8 @@ import pytest
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz.coverage import WATCHED, arcs, described
 from tests.fuzz.minimise import minimised
-from tui.trace import phases
-from tui.trace.times import times
+from torchprof_tui.trace.build import event_phases
+from torchprof_tui.trace.decode.timestamps import times
 
 CHROME = (fuzz.CORPUS / "chrome_list.json").read_bytes()
 
@@ -37,20 +37,20 @@ def test_damage_takes_arcs_that_nothing_else_does() -> None:
 
 
 def test_only_the_readers_files_are_watched() -> None:
-    assert {Path(path).parent.name for path in WATCHED} == {"trace"}
+    assert all("/torchprof_tui/trace/" in path for path in WATCHED)
     with arcs() as found:
         sorted(Path(path).name for path in WATCHED)
     assert not found
     with arcs() as found:
         times([1.5], b'{"ts": 1.5}', None)  # type: ignore[arg-type]
-    assert {described(arc).split(" -> ")[1].split(":")[0] for arc in found} == {"times.py"}
+    assert {described(arc).split(" -> ")[1].split(":")[0] for arc in found} == {"timestamps.py"}
 
 
 def test_arcs_are_of_one_line_after_the_other() -> None:
     with arcs() as found:
-        phases._joined([])
-    lines = phases._joined.__code__.co_firstlineno + 1
-    assert [described(arc) for arc in found] == [f"start:0 -> phases.py:{lines}"]
+        event_phases._joined([])
+    lines = event_phases._joined.__code__.co_firstlineno + 1
+    assert [described(arc) for arc in found] == [f"start:0 -> event_phases.py:{lines}"]
 
 
 def test_what_does_not_show_it_is_left_out() -> None:

@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 
-HARNESS = Path(__file__).resolve().parents[2] / "profiler_runs" / "harness.py"
+from tests.helpers.paths import ROOT
+
+HARNESS = ROOT / "profiler_runs/torchprof_runs/harness.py"
 PATIENCE = 300.0  # seconds: only a run that hangs takes longer
 
 # A training loop as small as they come; each step prints its number.
@@ -123,7 +125,7 @@ def zygote() -> Iterator[Callable[[dict[str, Any]], Any]]:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("needs torch")
     process = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("zygote.py"))],
+        [sys.executable, str(ROOT / "tests/helpers/torch_zygote.py")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

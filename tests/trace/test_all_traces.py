@@ -13,22 +13,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests import reference
-from tests.analysis.chain_reference import SlowChains, check_against_the_slow_way
-from tests.trace.test_store import same
-from tui.analysis.footprint import footprint
-from tui.trace.assemble import assemble
-from tui.trace.kinds import GPU_WORK, Kind
-from tui.trace.kineto import read
-from tui.trace.source import open_source
-from tui.trace.store import open_trace, save
-from tui.trace.trace import Role, Trace
+from tests.helpers import slow_reference
+from tests.helpers.chain_reference import SlowChains, check_against_the_slow_way
+from tests.helpers.paths import SHARED_TRACES, find_shared_traces
+from tests.trace.storage.test_trace_store import same
+from torchprof_tui.analysis.kernel.footprint import footprint
+from torchprof_tui.trace.build.build_trace import assemble
+from torchprof_tui.trace.decode.decoder import read
+from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
+from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.trace.sources.source import open_source
+from torchprof_tui.trace.storage.trace_store import open_trace, save
 
-TRACES = Path(__file__).resolve().parents[2] / "../shared/traces"
+TRACES = SHARED_TRACES
 BIG = TRACES / "big_llama_train_stack.pt.trace.json.xz"
 
-_NOT_TRACES = (".md", ".tsv", ".txt", ".key_averages.json", ".xz")
-FILES = sorted(path for path in TRACES.rglob("*") if path.is_file() and not path.name.endswith(_NOT_TRACES))
+FILES = find_shared_traces()
 _SLOW_LAUNCHES = 50
 """Pieces of GPU work beneath an event up to which the slow way is asked for its chain."""
 
@@ -82,7 +82,7 @@ def test_launches_join_as_a_dict_of_correlations_does(opened: Opened) -> None:
     if entries is None:
         pytest.skip("damaged: the reference cannot read it")
     links = opened.trace.links
-    assert (links.launches, links.gpu_events, links.linked_gpu_events) == reference.launches(entries)
+    assert (links.launches, links.gpu_events, links.linked_gpu_events) == slow_reference.launches(entries)
     work = np.isin(opened.trace.kind, list(GPU_WORK))
     assert not (links.launch_of[~work] >= 0).any()
 
@@ -132,7 +132,7 @@ def test_lanes_nest_as_the_slow_way_has_it(opened: Opened) -> None:
         last = min(lane.last, lane.first + _SLOW_WAY)
         mine = slice(lane.first, last)
         times = list(zip(trace.start[mine].tolist(), trace.duration[mine].tolist(), strict=True))
-        found = reference.nest(times, flat)
+        found = slow_reference.nest(times, flat)
         parents = [parent + lane.first if parent >= 0 else -1 for parent in found.parent]
         assert trace.row[mine].tolist() == found.row
         assert trace.parent[mine].tolist() == parents

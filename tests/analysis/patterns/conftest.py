@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.register_assert_rewrite("tests.analysis.patterns.real_traces")
+pytest.register_assert_rewrite("tests.helpers.expectation_checks")
 
 
 @pytest.fixture(scope="package", autouse=True)

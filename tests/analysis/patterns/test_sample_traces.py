@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-import sample_traces
-from tests.analysis.patterns.read_expectations import SAMPLES
-from tests.analysis.patterns.real_traces import ENDING, HeldToItsReading, Real
-from tui.analysis.patterns.checker import PATTERNS
+import torchprof_samples
+from tests.helpers.expectation_checks import ENDING, HeldToItsReading, Real
+from tests.helpers.expectations import SAMPLES
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 
-FOLDER = sample_traces.SAMPLES[0].path.parent
+FOLDER = torchprof_samples.SAMPLES[0].path.parent
 
 
 @pytest.fixture(scope="module", params=SAMPLES)
@@ -23,6 +23,6 @@ class TestSamples(HeldToItsReading):
 
 def test_every_sample_has_its_expectation_and_every_expectation_all_patterns() -> None:
     assert all(set(one.states) == set(PATTERNS) for one in SAMPLES.values())
-    paths = [sample.path for sample in sample_traces.SAMPLES]
+    paths = [sample.path for sample in torchprof_samples.SAMPLES]
     files = [file for path in paths for file in (sorted(path.glob(f"*{ENDING}")) if path.is_dir() else [path])]
     assert {str(file.relative_to(FOLDER)).removesuffix(ENDING) for file in files} == set(SAMPLES)

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.analysis.patterns.other_peoples import OTHERS
-from tests.analysis.patterns.read_expectations import SHARED
-from tests.analysis.patterns.real_traces import (
+from tests.helpers.expectation_checks import (
     ENDING,
     HeldToItsReading,
     Real,
@@ -17,11 +15,14 @@ from tests.analysis.patterns.real_traces import (
     random_scopes,
     scopes_of,
 )
-from tui.analysis.patterns import State
-from tui.analysis.patterns.checker import PATTERNS, Checker
-from tui.trace.loader import load
+from tests.helpers.expectations import SHARED
+from tests.helpers.paths import SHARED_TRACES
+from tests.helpers.public_traces import OTHERS
+from torchprof_tui.analysis.patterns import State
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
+from torchprof_tui.trace.loading.load import load
 
-TRACES = Path(__file__).resolve().parents[3] / "../shared/traces"
+TRACES = SHARED_TRACES
 SMALL = 500_000
 """Bytes of a file that is looked at in all kinds of scopes: a test must not take a minute."""
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import gzip
 import json
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.table import reference
-from tests.build import PID, TID, event, kernel, memset, step, trace
-from tui.analysis.table.profile import Profile
-from tui.analysis.table.table import Table
-from tui.trace.loader import load
+from tests.helpers import table_reference
+from tests.helpers.paths import SHARED_TRACES
+from tests.helpers.trace_builder import PID, TID, event, kernel, memset, step, trace
+from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.table_rows import Table
+from torchprof_tui.trace.loading.load import load
 
 HEADER = {"baseTimeNanoseconds": 1}
 AT = 1000
 MAIN = (PID, TID)
 
-RANKS = Path(__file__).resolve().parents[3] / "../shared/traces"
+RANKS = SHARED_TRACES
 
 NAMES = ["aten::mm", "aten::add", "ProfilerStep#3", "aten::is_leaf"]
 CPU = ["cpu_op", "cpu_op", "cpu_op", "user_annotation", "cuda_runtime", "overhead", "python_function"]
@@ -65,12 +65,12 @@ def as_torch_writes(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
             continue
         op = ops.get(entry["args"]["External id"])
         on_cpu = entry["cat"] == "cuda_runtime"
-        if op is None or (on_cpu and op["name"] in reference.UNSEEN):
+        if op is None or (on_cpu and op["name"] in table_reference.UNSEEN):
             del entry["args"]["External id"]
     return entries
 
 
-def rows_of(table: Table) -> list[tuple[reference.Key, reference.Sums]]:
+def rows_of(table: Table) -> list[tuple[table_reference.Key, table_reference.Sums]]:
     rows = (table[place] for place in range(len(table)))
     return [
         ((row.name, row.on_gpu, row.annotation), (row.calls, row.self_cpu, row.cpu, row.self_gpu, row.gpu))
@@ -81,7 +81,7 @@ def rows_of(table: Table) -> list[tuple[reference.Key, reference.Sums]]:
 @given(programs().map(as_torch_writes))
 def test_the_table_is_that_of_the_slow_way(entries: list[dict[str, Any]]) -> None:
     table = Profile(trace(*entries, header=HEADER, ns=True)).table()
-    want = reference.rows(entries, MAIN)
+    want = table_reference.rows(entries, MAIN)
     assert rows_of(table) == want
     assert table.self_cpu_total == sum(sums[1] for _, sums in want)
     assert table.self_gpu_total == sum(sums[3] for (_, on_gpu, spans), sums in want if on_gpu and not spans)
@@ -97,5 +97,5 @@ def test_ranks_of_a_run_that_nobody_asked_for_its_table(rank: str) -> None:
         entry["ts"], entry["dur"] = (int(Decimal(str(entry[key])) * 1000) for key in ("ts", "dur"))
     step = next(e for e in entries if e["name"].startswith("ProfilerStep#") and e["cat"] == "user_annotation")
     table = Profile(load(str(path), cache=False)).table()
-    assert rows_of(table) == reference.rows(entries, (step["pid"], step["tid"]))
+    assert rows_of(table) == table_reference.rows(entries, (step["pid"], step["tid"]))
     assert (table.self_cpu < 0).any()

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.build import (
+from tests.helpers.trace_builder import (
     annotation,
     cpu,
     event,
@@ -21,12 +21,12 @@ from tests.build import (
     step,
     trace,
 )
-from tui.analysis.ancestry import nearest, subtree_sums
-from tui.analysis.table.containment import folded, innermost_at
-from tui.analysis.table.profile import Profile
-from tui.analysis.table.table import Table
-from tui.analysis.table.texts import Texts
-from tui.trace.nesting import containers, nest
+from torchprof_tui.analysis.dispatch.ancestry import nearest, subtree_sums
+from torchprof_tui.analysis.table.containment import folded, innermost_at
+from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.table_rows import Table
+from torchprof_tui.analysis.table.text_columns import Texts
+from torchprof_tui.trace.build.nesting import containers, nest
 
 NEW = {"baseTimeNanoseconds": 1}
 

@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.build import cpu, kernel, runtime
-from tui.analysis.table.flop_formulas import flops
-from tui.analysis.table.flops import row_flops
-from tui.analysis.table.peaks import peak_tflops, short_type
-from tui.analysis.table.profile import Profile
-from tui.analysis.table.table import By
-from tui.trace.loader import load
-from tui.trace.trace import Trace
+from tests.helpers.paths import SHARED_TRACES
+from tests.helpers.trace_builder import cpu, kernel, runtime
+from torchprof_tui.analysis.table.flop_formulas import flops
+from torchprof_tui.analysis.table.flops import row_flops
+from torchprof_tui.analysis.table.peak_rates import peak_tflops, short_type
+from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.table_rows import By
+from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.model.trace import Trace
 
-TRACES = Path(__file__).resolve().parents[3] / "../shared/traces"
+TRACES = SHARED_TRACES
 H200 = {"baseTimeNanoseconds": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}
 
 

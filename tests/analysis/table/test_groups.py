@@ -10,15 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sample_traces import find
-from tests.build import annotation, cpu, flow, gpu_annotation, kernel, python, runtime, step, trace
-from tui.analysis.search import BadPattern
-from tui.analysis.table.groups import NotRecordedError
-from tui.analysis.table.profile import Profile
-from tui.analysis.table.scope import in_lane, in_range, in_step
-from tui.analysis.table.table import By, Column, Table
-from tui.trace.loader import load
-from tui.trace.trace import Trace
+from tests.helpers.trace_builder import (
+    annotation,
+    cpu,
+    flow,
+    gpu_annotation,
+    kernel,
+    python,
+    runtime,
+    step,
+    trace,
+)
+from torchprof_samples import find
+from torchprof_tui.analysis.name_search import BadPattern
+from torchprof_tui.analysis.table.event_scope import in_lane, in_range, in_step
+from torchprof_tui.analysis.table.groups import NotRecordedError
+from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.table_rows import By, Column, Table
+from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.model.trace import Trace
 
 NEW = {"baseTimeNanoseconds": 1}
 

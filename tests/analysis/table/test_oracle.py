@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sample_traces import find
-from tui.analysis.table.profile import Profile
-from tui.analysis.table.table import Table
-from tui.analysis.table.table_sheet import torch_time
-from tui.trace.kinds import GPU_WORK
-from tui.trace.loader import load
+from tests.helpers.paths import ROOT
+from torchprof_samples import find
+from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.table_rows import Table
+from torchprof_tui.analysis.table.table_sheet import torch_time
+from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.model.event_kind import GPU_WORK
 
-ROOT = Path(__file__).resolve().parents[3]
 TRACES = ROOT / "../shared/traces"
 RECORDED = sorted(TRACES.glob("*.key_averages.json"))
 SHIPPED: dict[str, Any] = json.loads((ROOT / "tests/fixtures/key_averages.json").read_text())

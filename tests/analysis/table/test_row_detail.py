@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sample_traces import find
-from tests.build import cpu, kernel, runtime, step, trace
-from tui.analysis.table.profile import Profile
-from tui.analysis.table.row_detail import Relative, row_detail, row_of_event
-from tui.analysis.table.scope import in_range
-from tui.analysis.table.table import By
-from tui.trace.loader import load
+from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
+from torchprof_samples import find
+from torchprof_tui.analysis.table.event_scope import in_range
+from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.row_detail import Relative, row_detail, row_of_event
+from torchprof_tui.analysis.table.table_rows import By
+from torchprof_tui.trace.loading.load import load
 
 NEW = {"baseTimeNanoseconds": 1}
 

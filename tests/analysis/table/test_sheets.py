@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sample_traces import find
-from tests.build import cpu, kernel, memcpy, memory, memset, trace
-from tui.analysis.search import BadPattern
-from tui.analysis.table.export import rows, to_csv, to_json, to_markdown
-from tui.analysis.table.gpu_sheets import collectives, copies, kernels
-from tui.analysis.table.memory_sheet import memory_by_op, peaks
-from tui.analysis.table.profile import Profile
-from tui.analysis.table.scope import in_range
-from tui.analysis.table.sheets import Sheet
-from tui.analysis.table.table_sheet import COLUMNS, table_sheet
-from tui.trace.kinds import Kind
-from tui.trace.loader import load
-from tui.widgets.names import clean
+from tests.helpers.trace_builder import cpu, kernel, memcpy, memory, memset, trace
+from torchprof_samples import find
+from torchprof_tui.analysis.name_search import BadPattern
+from torchprof_tui.analysis.table.event_scope import in_range
+from torchprof_tui.analysis.table.export import rows, to_csv, to_json, to_markdown
+from torchprof_tui.analysis.table.gpu_sheets import collectives, copies, kernels
+from torchprof_tui.analysis.table.memory_sheet import memory_by_op, peaks
+from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.sheets import Sheet
+from torchprof_tui.analysis.table.table_sheet import COLUMNS, table_sheet
+from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.ui.common.name_display import clean
 
 
 def told(sheet: Sheet) -> list[dict[str, object]]:

@@ -1,0 +1,204 @@
+"""The three ways to say what is recorded: steps, a window of time, the whole run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import torch_capabilities
+from .options import DEFAULT_ACTIVE, DEFAULT_REPEAT, DEFAULT_WAIT, DEFAULT_WARMUP, Options
+from .schedule import NONE, StepPlan, WholePlan
+from .step_detection import FunctionSteps, OptimizerSteps
+from .time_window import TimeWindow
+
+if TYPE_CHECKING:
+    from .recording_session import Session
+
+
+class Whole:
+    """Everything, from the program's start to its end."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def decoration(self) -> tuple[str | None, Callable[..., Any] | None]:
+        """The function of ``__main__`` that counts as a step and what decorates it; None, None where none does."""
+        return None, None
+
+    def install(self) -> None:
+        """Put in place, before the program runs, what counts its steps."""
+
+    def start(self) -> None:
+        """The program starts now."""
+        self.session.recorder.begin(WholePlan())
+
+    def cancel(self) -> None:
+        """Start nothing any more."""
+
+    def abandon(self) -> None:
+        """The program profiles itself: keep what was asked for so far, and stop."""
+        self.cancel()
+        self.session.recorder.close()
+
+    def progress(self) -> dict[str, Any]:
+        """What the app is told with each phase besides steps."""
+        return {}
+
+    def why_nothing(self) -> str:
+        """Why a run ended with nothing recorded, and what to do."""
+        return "torch refused to record"
+
+
+class Window(Whole):
+    """From --after seconds on, for --for seconds."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        options = session.options
+        self._optimizer = OptimizerSteps(self._stepped)
+        self._window = TimeWindow(options.after or 0.0, options.duration, session.main, self._begin, self._end)
+        self._started = 0.0
+
+    def install(self) -> None:
+        self._optimizer.install()
+
+    def start(self) -> None:
+        self._started = time.monotonic()
+        if self._window.after:
+            self.session.reporter.phase("waiting", **self.progress())
+        self._window.start()
+
+    def cancel(self) -> None:
+        self._window.cancel()
+
+    def progress(self) -> dict[str, Any]:
+        return {"after_s": self._window.after, "for_s": self._window.duration}
+
+    def why_nothing(self) -> str:
+        lasted = time.monotonic() - self._started
+        if self._window.begun:
+            return "torch refused to record"
+        if lasted > self._window.after:
+            return "the program was in native code, or still loading torch, from --after on until its end"
+        return f"the program ended after {lasted:.1f} s, before --after {self._window.after:g} was over"
+
+    def _begin(self) -> None:
+        # Steps are marked in the window only where the program takes some: one mark over everything says nothing.
+        self.session.recorder.begin(WholePlan(counted=self._optimizer.seen > 0), self._optimizer.seen)
+
+    def _stepped(self) -> None:
+        if self.session.recorder.on:
+            self.session.recorder.step()
+
+    def _end(self) -> None:
+        self.session.recorder.close()
+        if not self.session.refused:
+            self.session.recorded()
+
+
+class Steps(Whole):
+    """--active steps after --wait and --warmup, of an optimizer or of a function.
+
+    With --step auto a program without an optimizer is recorded whole: from the start, or, where there is a GPU, from
+    its first use, until an optimizer is made. What was recorded until then is thrown away.
+    """
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        options = session.options
+        self.plan = StepPlan(
+            DEFAULT_WAIT if options.wait is None else options.wait,
+            DEFAULT_WARMUP if options.warmup is None else options.warmup,
+            DEFAULT_ACTIVE if options.active is None else options.active,
+            DEFAULT_REPEAT if options.repeat is None else options.repeat,
+            options.preflight,
+        )
+        # Whether the whole run may still turn out to be what is recorded. Where the plan records or warms up from
+        # the very start there is nothing to fall back to.
+        self._undecided = options.step == "auto" and self.plan.action(0) == NONE
+        self._steps: FunctionSteps | OptimizerSteps
+        if options.step in ("auto", "optimizer"):
+            self._steps = OptimizerSteps(self._stepped, self._decide)
+        else:
+            self._steps = FunctionSteps(_as_main(options), self._stepped, session.notice)
+
+    def decoration(self) -> tuple[str | None, Callable[..., Any] | None]:
+        steps = self._steps
+        if isinstance(steps, FunctionSteps) and steps.module == "__main__":
+            return steps.function, steps.decorate
+        return None, None
+
+    def install(self) -> None:
+        self._steps.install()
+
+    def start(self) -> None:
+        session = self.session
+        if not self._undecided:
+            session.recorder.begin(self.plan)
+        elif torch_capabilities.gpu_present(session.torch):
+            # A profiler wakes the driver, and a program that forks its workers may not have it awake yet.
+            session.reporter.phase("waiting")
+            session.torch.cuda._lazy_call(lambda: session.main.call(self._fall_back))
+        else:
+            self._fall_back()
+
+    def abandon(self) -> None:
+        if self._undecided:
+            self._undecided = False
+            self.session.recorder.discard()
+        else:
+            super().abandon()
+
+    def cancel(self) -> None:
+        self._undecided = False
+
+    def why_nothing(self) -> str:
+        plan, seen = self.plan, self._steps.seen
+        if seen == 0 and isinstance(self._steps, FunctionSteps):
+            return f"{self._steps.name} was never called (calls from compiled code do not count)"
+        if seen == 0:
+            return (
+                "no optimizer took a step: use --step MODULE:FUNCTION, --after and --for, or --step none for all of it"
+            )
+        return (
+            f"the program took {seen} step{'' if seen == 1 else 's'}, and the first {plan.wait + plan.warmup} wait and "
+            "warm up: use --wait 0 --warmup 0"
+        )
+
+    def _fall_back(self) -> None:
+        if self._undecided and not self.session.yielded:
+            self.session.recorder.begin(WholePlan())
+
+    def _decide(self) -> None:
+        """There is an optimizer: its steps are what is recorded."""
+        if self._undecided:
+            self._undecided = False
+            self.session.main.call(self._begin_steps)
+
+    def _begin_steps(self) -> None:
+        self.session.recorder.discard()
+        self.session.recorder.begin(self.plan)
+
+    def _stepped(self) -> None:
+        session, recorder = self.session, self.session.recorder
+        if session.yielded:
+            return
+        if recorder.elsewhere:
+            session.notice("steps are taken in another thread than the one that is recorded: they are not counted")
+            return
+        self._decide()
+        recorder.step()
+        if self.plan.done(recorder.step_number):
+            session.recorded()
+
+
+def _as_main(options: Options) -> str:
+    """--step MODULE:FUNCTION, with ``__main__`` for the name that the program itself has as a module: ``train`` for
+    ``train.py``, ``a.b`` for ``-m a.b``. It runs under the other name alone, and who says the first means it.
+    """
+    module, _, function = options.step.partition(":")
+    program = options.command[0]
+    own = program if options.module else os.path.basename(program).removesuffix(".py")
+    return f"__main__:{function}" if module == own else options.step

@@ -1,0 +1,66 @@
+"""torch.add(torch.matmul(x, w), b): two ops, two kernels, and everything there is to learn about launching them.
+
+    torchprof-tui run matmul_add --size 64          python -m torchprof_runs.workloads.matmul_add --size 64
+
+What to expect in the trace:
+
+- ``--size 64``: each step is aten::matmul → aten::mm → a launch ⇢ one kernel, then aten::add → a launch ⇢ another.
+  The CPU takes tens of µs for either, the GPU two: it idles more than 90 % of the time. This is overhead-bound.
+- The first step is much wider than the others: libraries load, a workspace is made, kernels are chosen. Ten calls
+  ahead (``--warmup 10``) and it is gone.
+- ``--size 4096``: the same ops, but now kernels take longer than launching them, and wait behind each other.
+- ``--batch 8``: three dimensions make aten::matmul call aten::bmm.
+- ``--compile``: a Torch-Compiled Region with its guards (TorchDynamo Cache Lookup) around one aten::addmm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import torch
+from torch.profiler import record_function
+
+Function = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def matmul_add(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.add(torch.matmul(x, w), b)
+
+
+def step(function: Function, x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """What is profiled, once a step."""
+    with record_function("matmul_add"):
+        return function(x, w, b)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=64, help="rows and columns of the matrices (default 64)")
+    parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16", "float64"))
+    parser.add_argument("--batch", type=int, default=0, help="how many matrices at once; 0: no batch dimension")
+    parser.add_argument("--warmup", type=int, default=0, help="calls before the first step")
+    parser.add_argument("--active", type=int, default=3, help="steps to look at, after two that come before")
+    parser.add_argument("--compile", action="store_true", help="through torch.compile")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    args = parser.parse_args()
+
+    shape = (args.batch, args.size, args.size) if args.batch else (args.size, args.size)
+    dtype = getattr(torch, args.dtype)
+    x, w = torch.randn(shape, device=args.device).to(dtype), torch.randn(shape, device=args.device).to(dtype)
+    b = torch.randn(args.size, device=args.device).to(dtype)
+    function: Function = torch.compile(matmul_add) if args.compile else matmul_add
+
+    for _ in range(args.warmup):
+        function(x, w, b)
+    start = time.perf_counter()
+    for _ in range(2 + args.active):
+        y = step(function, x, w, b)
+    total = y.float().sum().item()  # waits for the GPU
+    took = (time.perf_counter() - start) / (2 + args.active)
+    print(f"matmul_add {shape} {args.dtype} on {args.device}: {took * 1e6:.0f} µs a step, sum {total:.4g}")
+
+
+if __name__ == "__main__":
+    main()

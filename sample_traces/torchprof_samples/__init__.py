@@ -1,0 +1,127 @@
+"""Small real traces that ship with the program, in the order in which they teach.
+
+Origin of all: NVIDIA H200, torch 2.11.0+cu130, CUDA 13.0, Python 3.12; recorded by `tools.record_samples`.
+`README.md` beside this file says the same to people who look at the folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ORIGIN = "NVIDIA H200, torch 2.11.0+cu130, CUDA 13.0, Python 3.12"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One recorded trace: what ran, and what a reader should look for in it."""
+
+    name: str
+    ran: str
+    look: str
+
+    @property
+    def path(self) -> Path:
+        """The trace; a folder with one for each rank where there are several."""
+        folder = Path(__file__).resolve().parent
+        ranks = folder / self.name
+        return ranks if ranks.is_dir() else folder / f"{self.name}.pt.trace.json.gz"
+
+
+SAMPLES = (
+    Sample(
+        "matmul_add_64_cold_eager",
+        "matmul_add --size 64: torch.add(torch.matmul(x, w), b) in bf16, nothing warmed up",
+        "start here: one step, two ops, two kernels; the first step is the widest; the GPU hardly works",
+    ),
+    Sample(
+        "matmul_add_64_sched0_active3",
+        "the same, recorded from the very first call: --wait 0 --warmup 0",
+        "what a cold start costs: the first matmul takes 70 ms before its kernel of 2 µs runs",
+    ),
+    Sample(
+        "matmul_add_64_bmm8",
+        "the same with a batch of 8, after ten calls",
+        "three dimensions: aten::matmul becomes aten::bmm, behind ops that launch nothing",
+    ),
+    Sample(
+        "matmul_add_4096_warm_eager",
+        "the same at 4096x4096, after ten calls",
+        "kernels now take longer than launching them, and queue up behind each other",
+    ),
+    Sample(
+        "matmul_add_4096_warm_compile",
+        "the same through torch.compile",
+        "one op where eager had two, and the guards and wrappers around it",
+    ),
+    Sample(
+        "linear_eager",
+        "linear: nn.Linear(32, 64) on 1024 rows",
+        "aten::t launches nothing, aten::addmm has the bias inside: one kernel a step",
+    ),
+    Sample(
+        "geglu_mlp_eager",
+        "mlp: three linear layers, GELU and a product",
+        "five kernels a step, two of which only move bytes",
+    ),
+    Sample(
+        "geglu_mlp_compile",
+        "the same through torch.compile",
+        "those two have become one triton_poi_fused kernel",
+    ),
+    Sample(
+        "attention_naive",
+        "attention --backend naive: causal attention 4x16x2048x64 in bf16, by hand",
+        "seven kernels and copies a step, where one kernel would do (see attention_flash)",
+    ),
+    Sample(
+        "attention_flash",
+        "the same through SDPA's flash backend",
+        "one kernel a step does all of it, with a low occupancy by design",
+    ),
+    Sample(
+        "attention_cudnn",
+        "the same through cuDNN's backend",
+        "a kernel that reports an occupancy of 0 %: trust the computed one",
+    ),
+    Sample(
+        "compile_recompiles",
+        "recompiles: torch.compile(dynamic=False) fed a new shape each step",
+        "tens of milliseconds of compiling in every step, microseconds of GPU work",
+    ),
+    Sample(
+        "multi_stream_overlap",
+        "streams: matmuls on one stream, the next batch copied on another",
+        "two stream lanes at work at once",
+    ),
+    Sample(
+        "cuda_graph_replay",
+        "graph_replay: five replays of a captured MLP",
+        "one cudaGraphLaunch, twenty-four kernels",
+    ),
+    Sample(
+        "train_gpt_starved",
+        "train_gpt --starve: training steps fed by a slow data set in the training process",
+        "the GPU waits at the start of each step while the CPU loads the next batch",
+    ),
+    Sample(
+        "train_gpt_stack_memory",
+        "train_gpt --item: two training steps with Python stacks, shapes and memory",
+        "everything at once: Python frames down to kernels, forward and backward, the memory curve",
+    ),
+    Sample(
+        "train_gpt_2ranks",
+        "train_gpt --late-rank 1 on two GPUs: one of them comes late",
+        "both ranks as one: rank 0 waits in each step's first collective for rank 1",
+    ),
+)
+
+
+def find(name: str) -> Sample:
+    """The sample of that name, or the only one that begins so. Raises LookupError with a line that helps."""
+    exact = [sample for sample in SAMPLES if sample.name == name]
+    close = exact or [sample for sample in SAMPLES if name and sample.name.startswith(name)]
+    if len(close) == 1:
+        return close[0]
+    offered = ", ".join(sample.name for sample in close or SAMPLES)
+    raise LookupError(f"{'several samples begin' if close else 'no sample begins'} with {name!r}: {offered}")

@@ -1,0 +1,262 @@
+"""Who comes late: against the raw JSON of shared ranks, and on made ones whose delays are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers.collective_reference import joined
+from tests.helpers.rank_traces import Collective, Run, late_rank
+from tests.trace.ranks.test_collective_matching import SETS, merged, shared
+from torchprof_samples import find
+from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, arrivals
+from torchprof_tui.analysis.patterns import Finding, State
+from torchprof_tui.analysis.patterns.engine import check_scope as scopes
+from torchprof_tui.analysis.patterns.engine.multi_rank_check import RanksChecker, checker_of
+from torchprof_tui.analysis.table.arrivals_sheet import arrivals_sheet, unmatched
+from torchprof_tui.analysis.time.host_stalls import pauses
+from torchprof_tui.trace.model.trace import Trace
+
+
+def of(trace: Trace) -> Arrivals:
+    assert trace.ranks is not None
+    return arrivals(trace.ranks)
+
+
+def straggler(trace: Trace) -> Finding:
+    (found,), _ = RanksChecker(trace).check(scopes.whole(trace), ["straggler"])
+    return found
+
+
+@pytest.mark.parametrize("name", list(SETS))
+def test_shared_ranks_as_dictionaries_have_them(name: str) -> None:
+    """Last rank, lateness, the longest wait and all waits of every collective, from the JSON by hand."""
+    paths, trace = shared(name)
+    expected = []
+    for its in sorted(joined(paths).values(), key=lambda its: min(start for start, _ in its.values())):
+        starts = {rank: start for rank, (start, _) in its.items()}
+        ordered = sorted(starts.values())
+        last = max(starts, key=lambda rank: starts[rank])
+        waits = [ordered[-1] - start for start in ordered]
+        expected.append((last, ordered[-1] - ordered[-2], ordered[-1] - ordered[0], sum(waits)))
+    sheet = arrivals_sheet(of(trace))
+    keys = ("last_rank", "late_by", "longest_wait", "waited")
+    assert list(zip(*(np.asarray(sheet.columns[key]).tolist() for key in keys), strict=True)) == expected
+
+
+def test_made_ranks(tmp_path: Path) -> None:
+    steps = [[Collective([100, 400, 150], takes=50), Collective([500, 500, 650], takes=20, elements=4096)]]
+    found = of(merged(Run(3, steps).write(tmp_path)))
+    assert found.last.tolist() == [1, 2]
+    assert found.late_by.tolist() == [250_000, 150_000]
+    assert found.spread.tolist() == [300_000, 150_000]
+    assert found.waits.tolist() == [[300_000, 0, 250_000], [150_000, 150_000, 0]]
+    assert [found.waiting(rank).total for rank in range(3)] == [450_000, 150_000, 250_000]
+    sheet = arrivals_sheet(found)
+    assert sheet.columns["after"].tolist() == [50_000, 20_000]  # type: ignore[union-attr]
+    assert sheet.columns["bytes"].tolist() == [4096, 16384]  # type: ignore[union-attr]
+    assert list(sheet.columns["step"]) == ["#0", "#0"]
+    trace = found.ranks.all[0].trace
+    assert [len(sheet.members_of(row)) for row in range(2)] == [3, 3]
+    assert {trace.names[trace.name[int(sheet.members_of(0)[0])]][:8]} == {"ncclDevK"}
+    assert sheet.totals[0] == "rank 0: last 0 of 2, waited 450.0 µs"
+    assert unmatched(found) == []
+
+
+def test_a_rank_that_is_late_is_named(tmp_path: Path) -> None:
+    trace = merged(late_rank(4, late=2, by=3000, steps=3).write(tmp_path))
+    found = straggler(trace)
+    assert found.fired
+    assert found.answer.seen.startswith("rank 2 comes last to 3 of 3 collectives, 3.00 ms after the others")
+    # The others wait 3 ms and some µs in each of three steps, rank 2 not at all: three quarters of that in the mean.
+    others = [3 * (3000 + 6 - 3 * rank) for rank in (0, 1, 3)]
+    assert found.answer.at_stake == sum(others) * 1000 // 4
+    assert {trace.event(event).lane.rank for event in found.answer.events.tolist()} == {0, 1, 2, 3}
+
+
+def test_ranks_that_come_together_are_well(tmp_path: Path) -> None:
+    found = straggler(merged(late_rank(4, by=0).write(tmp_path)))
+    assert found.state is State.ABSENT
+    assert "9.0" in found.answer.seen or "9 µs" in found.answer.seen or "at most" in found.answer.seen
+
+
+def test_nobody_is_named_where_another_one_is_late_each_time(tmp_path: Path) -> None:
+    steps = []
+    for number in range(4):
+        begin = 1000.0 + number * 10_000
+        steps.append([Collective([begin + (3000 if rank == number else 0) for rank in range(4)])])
+    found = straggler(merged(Run(4, steps).write(tmp_path)))
+    assert found.fired
+    assert found.answer.seen.startswith("no one rank: ")
+
+
+def test_nothing_joined_cannot_be_told(tmp_path: Path) -> None:
+    found = straggler(merged(Run(2, [[], []]).write(tmp_path)))
+    assert found.state is State.CANNOT_TELL
+
+
+def test_each_rank_answers_for_itself(tmp_path: Path) -> None:
+    """In a part of the time, with events numbered as in the rank's own trace."""
+    trace = merged(late_rank(3, late=1, by=3000, steps=3).write(tmp_path))
+    assert trace.ranks is not None
+    met = of(trace)
+    for place, rank in enumerate(trace.ranks.all):
+        checker = checker_of(met, place)
+        step = rank.trace.steps[1]
+        (found,) = checker.check(scopes.of_step(step), ["straggler"])
+        assert found.fired
+        assert "1 of 1 collective" in found.answer.seen
+        assert len(found.answer.events) == 1
+        event = rank.trace.event(int(found.answer.events[0]))
+        assert event.name.startswith("nccl")
+        assert step.start <= event.start < step.start + step.duration
+        (moved,) = (each.moved(rank.first) for each in [found])
+        assert trace.event(int(moved.answer.events[0])).name == event.name
+
+
+def test_exposed_communication_says_how_much_is_waiting(tmp_path: Path) -> None:
+    trace = merged(late_rank(3, late=1, by=3000).write(tmp_path))
+    met = of(trace)
+    (found,) = checker_of(met, 0).check(None, ["exposed-comm"])
+    assert found.fired
+    waited = met.waiting(0).total
+    assert waited == 3 * (3003 + 2) * 1000
+    assert "9.02 ms of it waiting for the last rank" in found.answer.seen
+
+
+def test_the_late_rank_comes_before_overlap(tmp_path: Path) -> None:
+    """All but 100 µs a step of exposed communication are waiting: no overlap would win that."""
+    trace = merged(late_rank(3, late=1, by=8000).write(tmp_path))
+    met = of(trace)
+    first = [checker_of(met, place).verdict().first for place in range(3)]
+    assert first[0] == first[2] == "first: rank 1 is late to 3 of 3 collectives: look at what it does before them"
+    assert (
+        checker_of(met, 0)
+        .verdict(scopes.of_step(met.ranks.all[0].trace.steps[1]))
+        .first.startswith("first: rank 1 is late to 1 of 1 collective: ")
+    )
+
+
+def test_overlap_comes_first_where_nobody_is_waited_for(tmp_path: Path) -> None:
+    steps = [[Collective([1000.0 + number * 10_000 + rank for rank in range(3)], takes=5000.0)] for number in range(3)]
+    trace = merged(Run(3, steps).write(tmp_path))
+    said = checker_of(of(trace), 0).verdict()
+    assert said.line.startswith("communication-bound")
+    assert said.first == "first: overlap communication with compute (bucket sizes, prefetch)"
+
+
+def test_advice_for_ranks_that_are_late_in_turn(tmp_path: Path) -> None:
+    steps = []
+    for number in range(4):
+        begin = 1000.0 + number * 10_000
+        steps.append([Collective([begin + (8000 if rank == number else 0) for rank in range(4)])])
+    said = checker_of(of(merged(Run(4, steps).write(tmp_path))), 3).verdict()
+    assert said.first.startswith("first: ranks are late in turn, most often rank 0, to 1 of 4 collectives: ")
+
+
+def pausing(folder: Path, who: int, steps: tuple[int, ...], ranks: int = 4) -> Trace:
+    """In these steps one rank does nothing for 2 ms before aten::mm; on another a thread works in that time."""
+    run = late_rank(ranks, by=0, steps=3)
+    for rank in range(ranks):
+        where = {"pid": 1000 + rank, "tid": 1000 + rank}
+        entries: list[dict[str, Any]] = []
+        run.more[rank] = entries
+        for number, collectives in enumerate(run.steps):
+            begin = 100 + number * 10_000 + 500
+            pause = 2000 if rank == who and number in steps else 10
+            busy = 2000 if rank == 0 and who else pause
+            op = {"ph": "X", "cat": "cpu_op", "args": {}, **where}
+            step = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{10 + number}", "args": {}, **where}
+            entries += [
+                {**step, "ts": begin - 200, "dur": 4000},
+                {**op, "name": "aten::add", "ts": begin, "dur": 20},
+                {**op, "name": "aten::mm", "ts": begin + 20 + max(pause, busy), "dur": 20},
+            ]
+            if busy > pause:
+                other = {**op, "tid": 7000, "name": "aten::copy_", "ts": begin + 15, "dur": busy}
+                entries.append(other)
+            collectives.clear()
+    run.steps = []
+    return merged(run.write(folder))
+
+
+def test_a_pause_of_one_rank_is_found(tmp_path: Path) -> None:
+    trace = pausing(tmp_path, 2, (0, 1, 2))
+    assert trace.ranks is not None
+    (found,) = pauses(trace.ranks)
+    assert (found.rank, found.operator, found.times, found.of) == (2, "aten::mm", 3, 3)
+    assert found.longer == pytest.approx(1_990_000, abs=10_000)
+    event = trace.ranks.all[2].trace.event(found.event)
+    assert event.name == "aten::mm"
+
+
+@pytest.mark.parametrize(("steps", "ranks"), [((1,), 4), ((0, 1, 2), 2)], ids=["once", "two ranks"])
+def test_what_is_no_pause(steps: tuple[int, ...], ranks: int, tmp_path: Path) -> None:
+    trace = pausing(tmp_path, ranks - 1, steps, ranks)
+    assert trace.ranks is not None
+    assert pauses(trace.ranks) == []
+
+
+def test_the_sleep_in_ddp_is_found() -> None:
+    """Rank 1 sleeps 3 ms before each backward, inside an annotation: found without it, to the length that it has.
+
+    It is not the one that the others wait for: rank 2 dispatches so slowly that it comes last to every collective.
+    """
+    trace = shared("ddp")[1]
+    assert trace.ranks is not None
+    (found,) = pauses(trace.ranks)
+    own = trace.ranks.all[1].trace
+    sleeps = [
+        int(duration)
+        for name, duration, category in zip(own.name, own.duration, own.category, strict=True)
+        if own.names[name] == "slow_host_work" and own.categories[category] == "user_annotation"
+    ]
+    assert len(sleeps) == 3
+    assert (found.rank, found.operator, found.times, found.of) == (1, "aten::ones_like", 3, 3)
+    assert found.longer == pytest.approx(median(sleeps), abs=100_000)
+    said = straggler(trace).answer.seen
+    assert said.startswith("rank 2 comes last to 21 of 21 collectives")
+    assert "rank 1 alone stands still 3.12 ms before aten::ones_like, in 3 of 3 steps" in said
+
+
+@pytest.mark.parametrize(("name", "rank"), [("fsdp", 1), ("dlrm", 7)])
+def test_the_straggler_of_shared_ranks(name: str, rank: int) -> None:
+    found = straggler(shared(name)[1])
+    assert found.fired
+    assert found.answer.seen.startswith(f"rank {rank} comes last to {'60 of 60' if name == 'fsdp' else '5 of 8'} ")
+
+
+def test_the_late_rank_of_the_sample() -> None:
+    """`train_gpt --late-rank 1` on two H200: that rank sleeps before each backward."""
+    folder = find("train_gpt_2ranks").path
+    trace = merged(sorted(folder.glob("*.json.gz")))
+    found = straggler(trace)
+    assert found.fired
+    assert found.answer.seen.startswith("rank 1 comes last to 4 of 4 collectives")
+    assert trace.ranks is not None
+    assert [rank.clock.how.value for rank in trace.ranks.all] == ["shared base time"] * 2
+    met = of(trace)
+    assert met.waiting(0).total > 100 * met.waiting(1).total
+    (exposed,), _ = RanksChecker(trace).check(scopes.whole(trace), ["exposed-comm"])
+    assert exposed.answer.seen.startswith("rank 0")
+    assert "of it waiting for the last rank" in exposed.answer.seen
+
+
+def test_ranks_that_did_not_take_part_are_told(tmp_path: Path) -> None:
+    """Rank 1 came to none, rank 2 not to the second: whose waits these are is said; a group of its own is whole."""
+    steps = [[Collective([100, None, 150]), Collective([500, None, None]), Collective([600, None, 650])]]
+    sheet = arrivals_sheet(of(merged(Run(3, steps).write(tmp_path))))
+    assert "ranks" in [field.key for field in sheet.fields]
+    assert sheet.columns["ranks"] == ["2 of 3", "2 of 3"]
+    assert "rank 1: came to none of these collectives; waits are told without it" in sheet.totals
+    assert sum("last 0 of 0" in line for line in sheet.totals) == 0
+    (tmp_path / "all").mkdir()
+    whole = arrivals_sheet(of(merged(Run(2, [[Collective([100, 150])]]).write(tmp_path / "all"))))
+    assert "ranks" not in [field.key for field in whole.fields]
+    (tmp_path / "lost").mkdir()
+    two = Run(3, [[Collective([100, 150, 120])]]).write(tmp_path / "lost")[:2]
+    assert arrivals_sheet(of(merged(two))).columns["ranks"] == ["2 of 3"]  # the third was not opened

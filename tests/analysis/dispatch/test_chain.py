@@ -1,0 +1,303 @@
+"""The dispatch chain: literal cases one by one, and real traces against the slow way (see also test_all_traces)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.helpers.chain_reference import SlowChains, check_against_the_slow_way
+from tests.helpers.trace_builder import (
+    Entry,
+    annotation,
+    cpu,
+    driver,
+    flow,
+    gpu_annotation,
+    kernel,
+    memcpy,
+    overhead,
+    python,
+    runtime,
+    step,
+    trace,
+)
+from torchprof_samples import find as sample
+from torchprof_tui.analysis.dispatch.chain import Dispatch, Origin, chain, launches_beneath
+from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.model.trace import Trace
+
+
+def row(made: Trace, name: str) -> int:
+    return next(k for k in range(len(made)) if made.event(k).name == name)
+
+
+def names(made: Trace, name: str) -> list[str]:
+    return [hop.name for hop in chain(made, row(made, name)).hops]
+
+
+LAYERS = (
+    step(1, 0, 100),
+    annotation("forward", 5, 90),
+    python("train.py(3): f", 6, 80),
+    cpu("aten::linear", 10, 50),
+    cpu("aten::addmm", 15, 40),
+    runtime("cudaLaunchKernel", 20, 10, corr=1),
+    runtime("cudaMemcpyAsync", 40, 5, corr=2),
+    kernel("gemm", 35, 20, corr=1),
+    memcpy("copy", 60, 5, corr=2),
+)
+ALL = ["ProfilerStep#1", "forward", "train.py(3): f", "aten::linear", "aten::addmm"]
+
+
+def test_every_hop_from_the_step_to_the_kernel() -> None:
+    made = trace(*LAYERS)
+    found = chain(made, row(made, "gemm"))
+    assert [hop.name for hop in found.hops] == [*ALL, "cudaLaunchKernel", "gemm"]
+    assert [hop.role.value for hop in found.hops] == ["step", "annotation", "python", "op", "op", "launch", "gpu"]
+    assert [hop.start for hop in found.hops] == [0, 5000, 6000, 10_000, 15_000, 20_000, 35_000]
+    assert [hop.duration for hop in found.hops] == [100_000, 90_000, 80_000, 50_000, 40_000, 10_000, 20_000]
+    assert [hop.self_duration for hop in found.hops] == [10_000, 10_000, 30_000, 10_000, 25_000, 10_000, 20_000]
+    assert [hop.offset for hop in found.hops] == [0, 5000, 1000, 4000, 5000, 5000, 15_000]
+    assert (found.launch_latency, found.queue_delay, found.held_up, found.held_up_by) == (15_000, 5000, 0, -1)
+    assert (found.origin, found.note) == (Origin.CORRELATION, "")
+    assert [piece.share for piece in found.work] == [1.0]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_downwards_to_the_heaviest_and_all_of_them_with_their_share(name: str) -> None:
+    made = trace(*LAYERS)
+    found = chain(made, row(made, name))
+    assert [hop.name for hop in found.hops] == [*ALL, "cudaLaunchKernel", "gemm"]
+    assert [made.event(piece.event).name for piece in found.work] == ["gemm", "copy"]
+    assert [piece.share for piece in found.work] == [0.8, 0.2]
+    assert [made.event(piece.launch).name for piece in found.work] == ["cudaLaunchKernel", "cudaMemcpyAsync"]
+    assert found.work.total == 25_000
+    assert found.work[-1] == found.work[1:][0]
+    assert [made.event(k).name for k in found.events] == [made.event(k).name for k in range(len(made))]
+
+
+def test_a_graph_launch_leads_to_many() -> None:
+    kernels = [kernel(f"k{k}", 20 + 10 * k, k + 1, corr=9) for k in range(5)]
+    made = trace(cpu("replay", 0, 15), runtime("cudaGraphLaunch", 5, 5, corr=9), *kernels)
+    found = chain(made, row(made, "replay"))
+    assert [made.event(piece.event).name for piece in found.work] == ["k4", "k3", "k2", "k1", "k0"]
+    assert [hop.name for hop in found.hops] == ["replay", "cudaGraphLaunch", "k4"]
+    assert names(made, "k2") == ["replay", "cudaGraphLaunch", "k2"]
+    assert chain(made, row(made, "k2")).launch_latency == 35_000
+
+
+def test_a_driver_call_inside_a_runtime_call() -> None:
+    made = trace(
+        cpu("aten::mm", 0, 20),
+        runtime("cudaLaunchKernelExC", 5, 10, corr=3),
+        driver("cuLaunchKernelEx", 6, 8, corr=4),
+        kernel("k", 30, 5, corr=4),
+    )
+    assert names(made, "k") == ["aten::mm", "cudaLaunchKernelExC", "cuLaunchKernelEx", "k"]
+
+
+# The ends that are missing
+
+
+def test_work_that_was_launched_before_the_window() -> None:
+    made = trace(step(1, 0, 50), cpu("op", 5, 10), kernel("k", 20, 5, corr=77))
+    found = chain(made, row(made, "k"))
+    assert [hop.name for hop in found.hops] == ["k"]
+    assert (found.origin, found.launch_latency, found.queue_delay) == (Origin.NONE, None, None)
+    assert "before the window" in found.note
+
+
+def test_a_launch_without_work() -> None:
+    made = trace(cpu("op", 0, 20), runtime("cudaLaunchKernel", 5, 5, corr=1), kernel("other", 30, 5, corr=2))
+    found = chain(made, row(made, "cudaLaunchKernel"))
+    assert [hop.name for hop in found.hops] == ["op", "cudaLaunchKernel"]
+    assert (found.origin, len(found.work), found.launch_latency) == (Origin.NO_WORK, 0, None)
+    assert "inside the window" in found.note
+
+
+def test_what_takes_no_part() -> None:
+    made = trace(overhead("Buffer Flush", 0, 5), gpu_annotation("forward", 1, 3), cpu("op", 7, 1))
+    for name in ("Buffer Flush", "forward"):
+        found = chain(made, row(made, name))
+        assert [hop.name for hop in found.hops] == [name]
+        assert found.origin is Origin.OUTSIDE
+    with pytest.raises(IndexError):
+        chain(made, len(made))
+
+
+def proven(external: int, *more: Entry) -> Trace:
+    """One kernel whose launch shows what its External id means, and one whose launch was not recorded."""
+    return trace(
+        cpu("aten::mm", 0, 20, **{"External id": 5}),
+        runtime("cudaLaunchKernel", 5, 5, corr=1),
+        kernel("linked", 30, 5, corr=1, **{"External id": external}),
+        cpu("aten::add", 40, 10, **{"External id": 6}),
+        kernel("lost", 60, 5, corr=99, **{"External id": 6}),
+        *more,
+    )
+
+
+def test_an_external_id_joins_where_it_is_proven() -> None:
+    made = proven(5)
+    found = chain(made, row(made, "lost"))
+    assert [hop.name for hop in found.hops] == ["aten::add", "lost"]
+    assert (found.origin, found.launch_latency) == (Origin.EXTERNAL_ID, None)
+    assert "External id" in found.note
+
+
+@pytest.mark.parametrize("external", [1, 6])
+def test_an_external_id_that_is_a_correlation_or_another_op_joins_nothing(external: int) -> None:
+    made = proven(external)
+    assert names(made, "lost") == ["lost"]
+    assert names(made, "linked") == ["aten::mm", "cudaLaunchKernel", "linked"]
+
+
+# The queue
+
+
+def test_earlier_work_that_holds_a_kernel_up() -> None:
+    made = trace(
+        runtime("cudaLaunchKernel", 0, 5, corr=1),
+        runtime("cudaLaunchKernel", 5, 5, corr=2),
+        runtime("cudaLaunchKernel", 10, 5, corr=3),
+        kernel("first", 8, 20, corr=1),
+        kernel("second", 30, 5, corr=2),
+        kernel("third", 40, 5, corr=3),
+        kernel("elsewhere", 10, 100, stream=8),
+    )
+    found = chain(made, row(made, "third"))
+    assert (found.launch_latency, found.queue_delay) == (30_000, 25_000)
+    assert found.held_up == (28 - 15 + 5) * 1000
+    assert made.event(found.held_up_by).name == "second"
+
+
+def test_work_that_began_before_its_call_returned() -> None:
+    made = trace(runtime("cudaLaunchKernel", 0, 50, corr=1), kernel("k", 20, 5, corr=1))
+    found = chain(made, row(made, "k"))
+    assert (found.launch_latency, found.queue_delay, found.held_up) == (20_000, -30_000, 0)
+
+
+def test_the_step_of_another_thread_stands_on_top() -> None:
+    made = trace(
+        step(1, 0, 50),
+        step(2, 50, 50),
+        cpu("AddBackward0", 60, 20, thread=2),
+        runtime("cudaLaunchKernel", 65, 5, corr=1, thread=2),
+        kernel("k", 72, 5, corr=1),
+    )
+    assert names(made, "k") == ["ProfilerStep#2", "AddBackward0", "cudaLaunchKernel", "k"]
+
+
+# Forward and backward
+
+
+def both_ways(*flows: Entry, threads: bool = True, **second: int) -> Trace:
+    """linear (its node is made by the inner addmm), then the engine's call around the node on another thread."""
+
+    def forward(number: int) -> dict[str, int]:
+        return {"Sequence number": number, "Fwd thread id": 0}
+
+    backward = {"Sequence number": 8, **({"Fwd thread id": 1} if threads else {})}
+    return trace(
+        cpu("aten::linear", 0, 30, **forward(7)),
+        cpu("aten::t", 1, 5, **forward(7)),
+        cpu("aten::addmm", 10, 15, **forward(8)),
+        runtime("cudaLaunchKernel", 12, 5, corr=1),
+        kernel("gemm", 20, 5, corr=1),
+        cpu("evaluate_function: AddmmBackward0", 50, 30, thread=2, **backward),
+        cpu("AddmmBackward0", 52, 25, thread=2, **backward),
+        cpu("aten::mm", 54, 10, thread=2),
+        runtime("cudaLaunchKernel", 55, 5, corr=2, thread=2),
+        kernel("gemm backward", 65, 5, corr=2),
+        *flows,
+    )
+
+
+FLOWS = (flow("s", "fwdbwd", 1, 10), flow("f", "fwdbwd", 1, 52, thread=2))
+
+
+@pytest.mark.parametrize("flows", [FLOWS, ()], ids=["flows", "sequence numbers"])
+def test_forward_and_backward_find_each_other(flows: tuple[Entry, ...]) -> None:
+    made = both_ways(*flows)
+    for name in ("gemm backward", "aten::mm", "AddmmBackward0", "evaluate_function: AddmmBackward0"):
+        found = chain(made, row(made, name))
+        assert made.event(found.forward).name == "aten::addmm"
+        assert found.backward == -1
+    for name in ("aten::addmm", "gemm", "aten::linear"):
+        found = chain(made, row(made, name))
+        assert made.event(found.backward).name == "AddmmBackward0"
+        assert found.forward == -1
+
+
+def test_numbers_that_two_threads_used_say_nothing() -> None:
+    other = cpu("aten::relu", 0, 5, thread=3, **{"Sequence number": 8, "Fwd thread id": 0})
+    made = both_ways(other)
+    assert chain(made, row(made, "AddmmBackward0")).forward == -1
+    assert chain(made, row(made, "aten::addmm")).backward == -1
+
+
+def test_without_the_forward_thread_nothing_is_a_backward() -> None:
+    made = both_ways(threads=False)
+    assert chain(made, row(made, "AddmmBackward0")).forward == -1
+
+
+@pytest.mark.parametrize("name", ["train_gpt_stack_memory"])
+def test_sequence_numbers_say_what_flows_say(name: str) -> None:
+    made = load(str(sample(name).path), cache=False)
+    links, nothing = made.links, np.empty(0, np.int32)
+    without = Dispatch(replace(made, links=replace(links, forward=nothing, backward=nothing)))
+    pairs = list(zip(links.forward.tolist(), links.backward.tolist(), strict=True))
+    assert len(pairs) > 200
+    assert [(without.chain(f).backward, without.chain(b).forward) for f, b in pairs] == [(b, f) for f, b in pairs]
+
+
+# Against the slow way
+
+spans = st.tuples(st.integers(0, 60), st.integers(0, 30))
+
+
+@settings(max_examples=60)
+@given(
+    ops=st.lists(spans, max_size=8),
+    calls=st.lists(st.tuples(spans, st.integers(1, 6), st.booleans()), max_size=8, unique_by=lambda call: call[1:]),
+    work=st.lists(st.tuples(spans, st.integers(1, 8), st.integers(7, 8)), max_size=10),
+)
+def test_any_chain(
+    ops: list[tuple[int, int]],
+    calls: list[tuple[tuple[int, int], int, bool]],
+    work: list[tuple[tuple[int, int], int, int]],
+) -> None:
+    entries = [cpu(f"op{k}", *span) for k, span in enumerate(ops)]
+    entries += [(driver if low else runtime)(f"call{k}", *span, corr) for k, (span, corr, low) in enumerate(calls)]
+    entries += [kernel(f"k{k}", *span, corr, stream=stream) for k, (span, corr, stream) in enumerate(work)]
+    if not entries:
+        return
+    made = trace(*entries)
+    check_against_the_slow_way(made, SlowChains(made, json.loads(json.dumps(entries))), range(len(made)))
+
+
+def test_launches_lie_in_one_run_of_rows() -> None:
+    """Those that merely cross the event, or follow it, are not beneath it."""
+    made = trace(
+        cpu("op", 0, 10),
+        runtime("inside", 2, 2, corr=1),
+        runtime("crossing", 8, 5, corr=2),
+        runtime("after", 20, 2, corr=3),
+        *(kernel(f"k{k}", 30 + 2 * k, 1, corr=k) for k in (1, 2, 3)),
+    )
+    assert [made.event(int(k)).name for k in launches_beneath(made, row(made, "op"))] == ["inside"]
+
+
+def test_of_a_chain_without_end_both_ends_are_told() -> None:
+    deep = [cpu(f"f{depth}", depth, 5000 - 2 * depth) for depth in range(1600)]
+    shown = trace(*deep, ns=True)
+    found = chain(shown, 1500)
+    names = [hop.name for hop in found.hops]
+    assert names == [f"f{k}" for k in (*range(500), *range(1001, 1501))]
+    assert found.hops[500].offset == 1001 - 499
+    assert found.note.startswith("501 calls in the middle are left out. ")

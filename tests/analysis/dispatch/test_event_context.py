@@ -1,0 +1,59 @@
+"""Where an event stands, against counting on one's fingers."""
+
+from __future__ import annotations
+
+import statistics
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.helpers.trace_builder import Entry, cpu, trace
+from torchprof_tui.analysis.dispatch.event_context import facts, namesakes, place
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> list[Entry]:
+    return [
+        cpu(
+            draw(st.sampled_from("abc")),
+            draw(st.integers(0, 30)),
+            draw(st.integers(0, 30)),
+            thread=draw(st.integers(1, 2)),
+        )
+        for _ in range(draw(st.integers(1, 25)))
+    ]
+
+
+@settings(max_examples=60)
+@given(entries())
+def test_against_a_slow_count(given_entries: list[Entry]) -> None:
+    shown = trace(*given_entries)
+    everything = [shown.event(number) for number in range(len(shown))]
+    for event in everything:
+        parent = event.parent
+        siblings = [
+            other.index
+            for other in everything
+            if shown.lane[other.index] == shown.lane[event.index] and (other.parent == parent)
+        ]
+        found = place(shown, event.index)
+        assert (found.nth, found.of) == (siblings.index(event.index) + 1, len(siblings))
+        assert found.offset == event.start - (parent.start if parent else 0)
+        if parent is None or not parent.duration:
+            assert found.share is None
+        else:
+            assert found.share == event.duration / parent.duration
+
+        alike = sorted((other.start, other.index) for other in everything if other.name == event.name)
+        same = namesakes(shown, event.index)
+        durations = [shown.event(index).duration for _, index in alike]
+        assert (same.nth, same.of) == (alike.index((event.start, event.index)) + 1, len(alike))
+        assert (same.shortest, same.longest, same.total) == (min(durations), max(durations), sum(durations))
+        assert same.median == statistics.median(durations)
+
+
+def test_a_trace_whose_file_is_gone_says_so_in_one_line() -> None:
+    found = facts(trace(cpu("a", 0, 1)), 0)
+    assert found.args == {}
+    assert found.missing
+    assert "\n" not in found.missing

@@ -1,0 +1,234 @@
+"""The trace doctor: each remark on a trace that has it, none on a healthy one, counts as the file's own entries say."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers import trace_builder
+from tests.helpers.paths import ROOT, SAMPLES, SHARED_TRACES
+from tests.helpers.rank_traces import late_rank
+from tests.helpers.trace_builder import (
+    annotation,
+    cpu,
+    gpu_annotation,
+    kernel,
+    memory,
+    overhead,
+    python,
+    runtime,
+    step,
+    sync,
+    trace,
+)
+from tests.trace.ranks.test_collective_matching import merged
+from torchprof_tui.analysis.doctor.examination import examined
+from torchprof_tui.analysis.doctor.read_problems import _LOST, _NOT_DRAWN, _ODD, _REPAIRED, lost_in_a_line
+from torchprof_tui.analysis.doctor.remark import Section
+from torchprof_tui.trace.build.build_trace import assemble
+from torchprof_tui.trace.core import problems
+from torchprof_tui.trace.decode.decoder import read
+from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.model.raw_events import Problem
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.sources.source import Source
+
+TRACES = SHARED_TRACES
+RECORDED = {"record_shapes": 1, "with_stack": 1, "profile_memory": 1, "deviceProperties": [{"id": 0, "name": "GPU"}]}
+
+
+def counted(shown: Trace, section: Section) -> dict[str, int]:
+    return {remark.kind: remark.count for remark in examined(shown).of(section)}
+
+
+def opened(text: str, folder: Path) -> Trace:
+    return assemble(read(Source("made", io.BytesIO(text.encode())), folder), "made")
+
+
+def healthy() -> list[Any]:
+    return [
+        step(0, 0, 100),
+        cpu("aten::mm", 10, 50),
+        runtime("cudaLaunchKernel", 20, 10, corr=1),
+        kernel("gemm", 40, 30, corr=1),
+        runtime("cudaStreamSynchronize", 60, 10, corr=2),
+    ]
+
+
+def test_a_healthy_trace_is_left_in_peace() -> None:
+    assert examined(trace(*healthy(), header=RECORDED)).remarks == []
+    assert examined(trace(*healthy(), header=RECORDED)).summary == "0 lost · 0 repaired · 0 odd · 0 not recorded"
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "count", "example"),
+    [
+        ([cpu("a", 200, 50), cpu("crosses", 240, 50), cpu("inside it", 260, 5)], "overlap", 1, "crosses at 240"),
+        ([kernel("x", 200, 20), kernel("y", 210, 20)], "kernels at once", 1, "y at 210"),
+        (
+            [runtime("cudaLaunchKernel", 300, 5, corr=9), kernel("early", 299, 20, corr=9)],
+            "kernel before its launch",
+            1,
+            "early at 299.000 µs, 1.00 µs before its launch",
+        ),
+        ([kernel("lonely", 300, 5, corr=77), kernel("none", 310, 5)], "GPU work without launch", 2, "lonely at 300"),
+        ([runtime("cudaLaunchKernel", 300, 5, corr=50)], "launch without GPU work", 1, "cudaLaunchKernel at 300"),
+        (
+            [runtime("cudaLaunchKernel", 300, 5, corr=9), kernel("none", 310, 0, corr=9)],
+            "GPU work of 0 ns",
+            1,
+            "none at 310",
+        ),
+        ([overhead("short", 70, 5), overhead("Buffer Flush", 80, 9)], "profiler overhead", 2, "Buffer Flush at 80"),
+        ([cpu("far", 10_000, 1)], "empty stretch", 1, "far at 10"),
+    ],
+)
+def test_what_is_odd(more: list[Any], kind: str, count: int, example: str) -> None:
+    found = {remark.kind: remark for remark in examined(trace(*healthy(), *more, header=RECORDED)).remarks}
+    assert found[kind].count == count
+    assert found[kind].example.startswith(example)
+    assert found[kind].section is Section.ODD
+    assert found[kind].event >= 0
+
+
+def test_what_only_looks_odd() -> None:
+    """Calls that never launch, waits and annotations of streams, equal starts, ends that touch."""
+    more = [
+        runtime("cudaDeviceSynchronize", 70, 5, corr=30),
+        sync("Stream Sync", 40, 30, corr=30),
+        sync("Event Sync", 50, 30),
+        gpu_annotation("a", 30, 40),
+        annotation("b", 100, 50),
+        cpu("c", 100, 50),
+        cpu("d", 150, 10),
+    ]
+    assert examined(trace(*healthy(), *more, header=RECORDED)).remarks == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "header", "kinds"),
+    [
+        (healthy(), {}, {"shapes", "stack", "memory", "device"}),
+        (healthy()[1:], RECORDED, {"steps"}),
+        ([step(0, 0, 9), cpu("a", 1, 5)], RECORDED, {"GPU work"}),
+        ([step(0, 0, 9), cpu("a", 1, 5), runtime("cudaLaunchKernel", 2, 1, corr=1)], RECORDED, {"GPU work"}),
+        ([step(0, 0, 9), cpu("a", 1, 5), kernel("k", 3, 1)], RECORDED, {"runtime calls"}),
+        ([step(0, 0, 9), kernel("k", 3, 1)], RECORDED, {"CPU ops", "runtime calls"}),
+        ([*healthy(), python("f.py(1): g", 0, 100), memory(5, 10, 10)], {}, {"shapes", "device"}),
+    ],
+)
+def test_what_was_not_recorded(entries: list[Any], header: dict[str, Any], kinds: set[str]) -> None:
+    assert set(counted(trace(*entries, header=header), Section.MISSING)) == kinds
+
+
+def test_the_two_ways_to_have_no_gpu_are_told_apart() -> None:
+    """No runtime calls: it was not asked for, or is not there. Calls without work: it was not let."""
+    ops = [step(0, 0, 9), cpu("a", 1, 5)]
+    (plain,) = examined(trace(*ops, header=RECORDED)).remarks
+    (calls,) = examined(trace(*ops, runtime("cudaLaunchKernel", 2, 1, corr=1), header=RECORDED)).remarks
+    assert "ProfilerActivity.CUDA" in plain.action
+    assert "CUPTI" in calls.action
+
+
+def test_a_chrome_trace_lacks_nothing_that_torch_would_record() -> None:
+    assert examined(trace(trace_builder.event("a", 0, 10, cat="x"), format="chrome")).remarks == []
+
+
+def test_an_empty_trace() -> None:
+    assert examined(trace()).remarks == []
+
+
+def test_shapes_are_seen_in_args_where_the_header_says_nothing(tmp_path: Path) -> None:
+    shaped = [cpu(f"op{k}", 10 * k, 5, **{"Input Dims": [[2, 2]]}) for k in range(100)]
+    shown = opened(json.dumps({"schemaVersion": 1, "traceEvents": shaped}), tmp_path)
+    assert "shapes" not in counted(shown, Section.MISSING)
+    bare = opened(json.dumps({"schemaVersion": 1, "traceEvents": [cpu("op", 0, 5)]}), tmp_path)
+    assert "shapes" in counted(bare, Section.MISSING)
+
+
+def test_what_the_reader_met_is_sorted_by_what_it_cost(tmp_path: Path) -> None:
+    text = (
+        '{"traceEvents": [{"ph": "X", "name": "C:\\q", "pid": 1, "tid": 1, "ts": 1, "dur": 2}, null,'
+        '{"ph": "X", "name": "b", "pid": 1, "tid": 1, "ts": 5, "dur": 2}, {"ph": "E", "name": "l", "pid": 1, "tid": 1,'
+        ' "ts": 9}, {"ph": "X", "na'
+    )
+    shown = opened(text, tmp_path)
+    assert counted(shown, Section.LOST) == {problems.CUT_SHORT: 1}
+    assert counted(shown, Section.REPAIRED) == {problems.REPAIRED_BACKSLASH: 1}
+    odd = counted(shown, Section.ODD)
+    assert (odd[problems.NOT_AN_OBJECT], odd["not drawn: end without begin"]) == (1, 1)
+    assert lost_in_a_line(shown) == "not all of this file could be read: cut short · ! says more"
+    assert lost_in_a_line(trace(*healthy())) == ""
+
+
+def test_every_problem_and_every_reason_has_words() -> None:
+    """Whoever adds one says what it means."""
+    source = ROOT / "tui/torchprof_tui/trace"
+    constants = {value for name, value in vars(problems).items() if name.isupper() and isinstance(value, str)}
+    assert constants == (_LOST.keys() | _REPAIRED.keys() | _ODD.keys()) & constants
+    text = (source / "phases.py").read_text() + (source / "assemble.py").read_text()
+    assert all(f'"{reason}"' in text for reason in _NOT_DRAWN)
+
+
+# --- real traces ----------------------------------------------------------------------------------------------------
+
+NAMES = (
+    "attention_flash",
+    "cuda_graph_replay",
+    "train_gpt_stack_memory",
+    "matmul_add_64_cold_eager",
+    "multi_stream_overlap",
+    "train_gpt_starved",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_against_the_entries_of_real_traces(name: str) -> None:
+    path = SAMPLES / f"{name}.pt.trace.json.gz"
+    entries = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    complete = [entry for entry in entries if entry.get("ph") == "X"]
+    work = [entry for entry in complete if entry["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")]
+    calls = [entry for entry in complete if entry["cat"] in ("cuda_runtime", "cuda_driver")]
+    begin = {entry["args"]["correlation"]: entry["ts"] for entry in reversed(calls)}
+    begin |= {e["args"]["correlation"]: e["ts"] for e in reversed(calls) if e["cat"] == "cuda_runtime"}
+    early = sum(entry["ts"] < begin.get(entry["args"]["correlation"], 0) for entry in work)
+    orphans = sum(entry["args"]["correlation"] not in begin for entry in work)
+    busy = {entry["args"]["correlation"] for entry in work}
+    launching = {entry["name"] for entry in calls if entry["args"]["correlation"] in busy}
+    idle = sum(e["name"] in launching and e["args"]["correlation"] not in busy for e in calls)
+    overheads = Counter(entry["cat"] for entry in complete)["overhead"]
+
+    shown = load(str(path), cache=False)
+    odd = counted(shown, Section.ODD)
+    assert odd.get("kernel before its launch", 0) == early
+    assert odd.get("GPU work without launch", 0) == orphans
+    assert odd.get("launch without GPU work", 0) == idle
+    assert odd.get("profiler overhead", 0) == overheads
+    missing = counted(shown, Section.MISSING)
+    ops = [entry for entry in complete if entry["cat"] == "cpu_op"]
+    assert ("shapes" in missing) == (bool(ops) and not any("Input Dims" in entry["args"] for entry in ops))
+    assert ("stack" in missing) == (bool(ops) and not any(entry["cat"] == "python_function" for entry in complete))
+    assert ("memory" in missing) == (bool(ops) and not any(entry.get("name") == "[memory]" for entry in entries))
+    assert ("steps" in missing) == (not any(entry["name"].startswith("ProfilerStep#") for entry in complete))
+
+
+def test_an_example_says_its_rank(tmp_path: Path) -> None:
+    run = late_rank(2)
+    run.more[1] = [kernel("lost", 50, 5)]
+    remarks = examined(merged(run.write(tmp_path))).remarks
+    found = next(each for each in remarks if each.kind == "GPU work without launch")
+    assert found.example.startswith("rank 1: lost at ")
+
+
+def test_a_connection_that_was_cut_says_how_much_came() -> None:
+    shown = trace(*healthy())
+    shown.problems.append(
+        Problem(problems.CUT_CONNECTION, 1, "5 of 90 bytes arrived; the connection to box ended early")
+    )
+    assert lost_in_a_line(shown) == "partial: connection cut, 5 of 90 bytes arrived · ! says more"

@@ -1,0 +1,68 @@
+"""What lies above events, against climbing one event at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.helpers.trace_builder import annotation, cpu, kernel, runtime, trace
+from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest, outermost, with_ancestors
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+
+
+def above(shown: Trace, event: int) -> list[int]:
+    """All ancestors, innermost first."""
+    found = []
+    while (event := int(shown.parent[event])) >= 0:
+        found.append(event)
+    return found
+
+
+@pytest.fixture(scope="module")
+def shown() -> Trace:
+    """Random nesting: ranges and ops split at random points, with a call in each of the smallest."""
+    chance = np.random.default_rng(5)
+    entries = []
+
+    def fill(start: int, end: int, depth: int) -> None:
+        if end - start < 4 or depth > 7:
+            return
+        entries.append((annotation if chance.random() < 0.4 else cpu)(f"at {depth}", start, end - start))
+        middle = int(chance.integers(start + 1, end))
+        fill(start + 1, middle, depth + 1)
+        fill(middle, end - 1, depth + 1)
+
+    for number in range(8):
+        fill(number * 100, number * 100 + 90, 0)
+        entries.append(runtime("cudaLaunchKernel", number * 100 + 91, 2, corr=number + 1))
+        entries.append(kernel("k", number * 100 + 95, 2, corr=number + 1))
+    return trace(*entries)
+
+
+def test_nearest_and_outermost_are_what_climbing_finds(shown: Trace) -> None:
+    every = np.arange(len(shown))
+    ops = np.asarray(shown.kind) == Kind.OP
+    inner, outer = nearest(shown, every), outermost(shown, every, ops)
+    ranges = nearest(shown, every, Kind.ANNOTATION)
+    for event in range(len(shown)):
+        up = [each for each in above(shown, event) if ops[each]]
+        assert inner[event] == (up[0] if up else -1)
+        assert outer[event] == (up[-1] if up else -1)
+        marked = [each for each in above(shown, event) if shown.kind[each] == Kind.ANNOTATION]
+        assert ranges[event] == (marked[0] if marked else -1)
+    assert len(np.unique(inner)) > 10  # the tree is deep enough to tell the two apart
+    assert (inner != outer).any()
+
+
+def test_with_ancestors_marks_each_event_and_all_above_it(shown: Trace) -> None:
+    chosen = np.flatnonzero(np.arange(len(shown)) % 7 == 3)
+    wanted = {event for each in chosen.tolist() for event in (each, *above(shown, each))}
+    assert set(np.flatnonzero(with_ancestors(shown, chosen)).tolist()) == wanted
+    assert len(chosen) < len(wanted) < len(shown)
+
+
+def test_of_no_events_there_is_nothing_above(shown: Trace) -> None:
+    none = np.zeros(0, np.int64)
+    assert len(nearest(shown, none)) == len(outermost(shown, none, np.ones(len(shown), np.bool_))) == 0
+    assert not with_ancestors(shown, none).any()

@@ -1,0 +1,165 @@
+"""`torchprof-tui chain`, as scripts and people meet it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.trace_builder import annotation, cpu, kernel, memcpy, runtime, step
+from torchprof_samples import find as sample
+from torchprof_tui.cli import main
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    assert main(["chain", *map(str, words)]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str | Path) -> Any:
+    return json.loads(told(capsys, *words, "--json"))
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    assert main(["chain", *map(str, words)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("torchprof-tui: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_the_contract_on_a_real_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every number against the file itself."""
+    found = answer(capsys, "sample:matmul_add_64_cold_eager", "--event", "aten::mm", "--nth", "1")
+    text = gzip.decompress(sample("matmul_add_64_cold_eager").path.read_bytes())
+    entries = [entry for entry in json.loads(text, parse_float=Decimal)["traceEvents"] if entry["ph"] == "X"]
+
+    def ns(micros: Decimal) -> int:
+        return round(micros * 1000)
+
+    zero = min(ns(entry["ts"]) for entry in entries if entry["pid"] != "Spans")
+    mm = sorted((entry for entry in entries if entry["name"] == "aten::mm"), key=lambda entry: entry["ts"])[1]
+    calls = [entry for entry in entries if entry["cat"] in ("cuda_runtime", "cuda_driver")]
+    call = next(e for e in calls if e["tid"] == mm["tid"] and mm["ts"] <= e["ts"] < mm["ts"] + mm["dur"])
+    number = call["args"]["correlation"]
+    work = next(e for e in entries if e["cat"] == "kernel" and e["args"]["correlation"] == number)
+    assert [hop["role"] for hop in found["chain"]] == ["step", "annotation", "op", "op", "launch", "gpu"]
+    for hop, entry in zip(found["chain"][3:], (mm, call, work), strict=True):
+        assert hop["name"] == entry["name"]
+        assert hop["start_ns"] == ns(entry["ts"]) - zero
+        assert hop["duration_ns"] == ns(entry["dur"])
+    assert found["chain"][0]["name"] == "ProfilerStep#3"
+    assert found["chain"][3]["self_ns"] == ns(mm["dur"]) - ns(call["dur"])
+    assert found["launch_latency_ns"] == ns(work["ts"]) - ns(call["ts"])
+    assert found["queue_delay_ns"] == ns(work["ts"]) - ns(call["ts"]) - ns(call["dur"])
+    assert found["backward_of"] is None
+    args, footprint = work["args"], found["footprint"]
+    assert (footprint["grid"], footprint["block"]) == (args["grid"], args["block"])
+    assert footprint["registers_per_thread"] == args["registers per thread"]
+    assert footprint["shared_memory_bytes"] == args["shared memory"]
+    assert footprint["reported_occupancy"] == args["est. achieved occupancy %"]
+    assert footprint["blocks_per_sm_limit"] == {"warps": 5, "registers": 1, "shared_memory": 1, "blocks": 32}
+    assert footprint["theoretical_occupancy"] == 18.75
+    assert footprint["limited_by"] == ["registers", "shared_memory"]
+    assert footprint["active_blocks_per_sm"] == 1
+    assert footprint["kernel_class"] == "gemm"
+    assert footprint["decoded"]["arch"] == "sm_90"
+    assert (found["event"], found["nth"], found["of"]) == ("aten::mm", 1, 3)
+
+
+def test_backwards_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "sample:train_gpt_stack_memory", "--event", "AddmmBackward0")
+    assert found["backward_of"] == "aten::addmm"
+    assert found["gpu_work"]["count"] == len(found["gpu_work"]["heaviest"]) == 2
+    assert sum(piece["share"] for piece in found["gpu_work"]["heaviest"]) == pytest.approx(1)
+    assert "it runs in the backward of addmm" in told(
+        capsys, "sample:train_gpt_stack_memory", "--event", "AddmmBackward0"
+    )
+
+
+def test_a_copy_has_no_footprint_but_a_transfer(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "Memcpy HtoD (Pinned -> Device)"
+    found = answer(capsys, "sample:train_gpt_starved", "--event", name)
+    assert found["footprint"] is None
+    assert found["transfer"]["pinned"] is True
+    assert found["transfer"]["bandwidth_gb_s"] == pytest.approx(
+        found["transfer"]["bytes"] / found["chain"][-1]["duration_ns"]
+    )
+    assert "8.1 KB in 1.12 µs: 7.37 GB/s" in told(capsys, "sample:train_gpt_starved", "--event", name)
+
+
+@pytest.fixture
+def literal(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.json"
+    entries = [
+        step(1, 0, 100),
+        annotation("forward", 5, 90),
+        cpu("aten::mm", 10, 40),
+        runtime("cudaLaunchKernel", 20, 10, corr=1),
+        runtime("cudaMemcpyAsync", 35, 5, corr=2),
+        kernel("my_kernel", 50, 30, corr=1),
+        memcpy("Memcpy DtoH (Device -> Pinned)", 80, 10, corr=2, bytes=1000),
+        kernel("lost", 95, 5, corr=7),
+        cpu("esc\x1b[31mape", 96, 1),
+    ]
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": entries}))
+    return path
+
+
+def test_what_a_person_reads(literal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line.rstrip() for line in told(capsys, literal, "--event", "aten::mm").splitlines()]
+    assert lines[:19] == [
+        "aten::mm  the only one of this name, at 10.0 µs",
+        "",
+        "                                         total     self  starts after",
+        "step        ProfilerStep#1            100.0 µs  9.00 µs",
+        "annotation    └ forward                90.0 µs  50.0 µs      +5.00 µs",
+        "op              └ aten::mm             40.0 µs  25.0 µs      +5.00 µs",
+        "launch            └ cudaLaunchKernel   10.0 µs  10.0 µs      +10.0 µs",
+        "gpu                 ⇢ my_kernel        30.0 µs  30.0 µs      +30.0 µs",
+        "",
+        "launch latency 30.0 µs: from the start of the call until the GPU began",
+        "queue delay 20.0 µs: from the end of the call until the GPU began; the stream was idle meanwhile",
+        "",
+        "All GPU work beneath it: 2 pieces, 40.0 µs",
+        "             GPU time  share",
+        "my_kernel     30.0 µs   75 %",
+        "memcpy DtoH   10.0 µs   25 %",
+        "",
+        "Footprint of my_kernel",
+        "• The trace does not describe this GPU: occupancy cannot be computed.",
+    ]
+
+
+def test_what_is_missing_is_said(literal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "No launch was recorded" in told(capsys, literal, "--event", "lost")
+    assert answer(capsys, literal, "--event", "lost")["launch_latency_ns"] is None
+
+
+def test_names_cannot_drive_the_terminal(literal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "\x1b" not in told(capsys, literal, "--event", "esc\x1b[31mape")
+    assert "\x1b" not in refused(capsys, literal, "--event", "esc\x1b")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--event", "mm"), "no event is named 'mm'; is it one of 'aten::mm'?"),
+        (("--event", "cudaLaunchKernl"), "'cudaLaunchKernel'"),
+        (("--event", "something else entirely"), "no event is named 'something else entirely'"),
+        (("--event", "aten::mm", "--nth", "1"), "occurs once, and events are counted from 0"),
+        (("--event", "aten::mm", "--nth", "-1"), "counted from 0"),
+        ((), "--event"),
+    ],
+)
+def test_a_wrong_call_is_one_line(
+    literal: Path, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in refused(capsys, literal, *words)

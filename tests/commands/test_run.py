@@ -1,0 +1,237 @@
+"""`torchprof-tui run`, on real runs on the CPU."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.paths import ROOT
+from tests.helpers.terminal import Terminal
+from torchprof_tui.cli import main
+from torchprof_tui.commands.open import main as explorer
+from torchprof_tui.commands.run.main import _open
+from torchprof_tui.runs.history import past_runs
+from torchprof_tui.runs.run_result import Result
+from torchprof_tui.trace.loading.load import load
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch: pip install '.[run]'")
+
+ENDLESS = """
+import sys, time, torch
+optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+for step in range(100_000):
+    optimizer.step()
+    print("step", step, flush=True)
+    time.sleep(0.005)
+"""
+FROM_THE_FIRST = ("--wait", "0", "--warmup", "0", "--active", "100000", "--no-table")
+
+
+def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """The program with no terminal, once its run has taken some steps; what it prints is in `out` and `err`."""
+    (folder / "train.py").write_text(ENDLESS)
+    with open(folder / "out", "w") as out, open(folder / "err", "w") as err:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "torchprof_tui",
+                "run",
+                *words,
+                "--python",
+                sys.executable,
+                "--",
+                "python",
+                "train.py",
+            ],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            # Whoever runs the tests in the background may have ctrl+c ignored, which children inherit.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+    wait_until(lambda: "step 5" in said(folder), folder)
+    return process
+
+
+def said(folder: Path) -> str:
+    return (folder / "out").read_text() + (folder / "err").read_text()
+
+
+def wait_until(holds: object, folder: Path) -> None:
+    deadline = time.monotonic() + 300
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() < deadline, said(folder)
+        time.sleep(0.05)
+
+
+@needs_torch
+def test_options_after_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What a workload has no option for is ours; --active is its own, and still says how many steps are recorded."""
+    words = ["--size", "8", "--json", "--active", "2", "--device", "cpu", "--no-table", "-o", str(tmp_path / "runs")]
+    assert main(["run", "--python", sys.executable, "matmul_add", *words]) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert result["table"] is None
+    assert Path(result["folder"]).parent == tmp_path / "runs"
+    assert [step.number for step in load(result["traces"][0], cache=False).steps] == [2, 3]
+    (past,) = past_runs(str(tmp_path / "runs"))
+    assert past.request.command == ("matmul_add", "--size", "8", "--active", "2", "--device", "cpu")
+
+
+@needs_torch
+def test_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What is printed is one document, and what it names opens with the ops that the workload promises."""
+    words = ["--active", "2", "-o", str(tmp_path / "runs"), "--python", sys.executable, "--json"]
+    assert main(["run", *words, "matmul_add", "--size", "8", "--device", "cpu"]) == 0
+    out, err = capfd.readouterr()
+    result = json.loads(out)
+    assert {*result} >= {"traces", "table", "exit_status", "seconds"}
+    (path,) = result["traces"]
+    trace = load(path, cache=False)
+    assert [step.name for step in trace.steps] == ["ProfilerStep#2", "ProfilerStep#3"]
+    assert trace.names.count("aten::mm") == 1
+    assert "aten::mm" in Path(result["table"]).read_text()
+    assert "matmul_add (8, 8)" in err  # the program's own output is out of the way
+    assert Path(result["folder"]).parent == tmp_path / "runs"
+    (past,) = past_runs(str(tmp_path / "runs"))
+    assert past.request.options == ("--active", "2")
+    assert list(past.result.traces) == result["traces"]
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_us_ends_the_run_and_keeps_it(tmp_path: Path, signum: signal.Signals) -> None:
+    process = started(tmp_path, *FROM_THE_FIRST, "--json")
+    process.send_signal(signum)
+    assert process.wait(300) == 128 + signum, said(tmp_path)
+    result = json.loads((tmp_path / "out").read_text())
+    assert result["exit_status"] == 128 + signum
+    numbers = [step.number for step in load(result["traces"][0], cache=False).steps]
+    assert numbers == list(range(len(numbers)))  # --wait 0 --warmup 0: from the first one on
+    assert len(numbers) > 5
+    assert result["ended"] == ("interrupted" if signum == signal.SIGINT else "SIGTERM")
+
+
+@pytest.mark.slow
+@needs_torch
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent was killed")
+def test_killed_we_leave_no_orphan_and_lose_nothing(tmp_path: Path) -> None:
+    process = started(tmp_path, *FROM_THE_FIRST)
+    process.kill()
+    process.wait(300)
+    wait_until(lambda: "kept in" in said(tmp_path), tmp_path)
+    (manifest,) = (tmp_path / "torchprof_runs").glob("*/manifest.json")
+    facts = json.loads(manifest.read_text())
+    assert facts["ended"] == "SIGTERM"
+    assert facts["kept"]
+    assert (manifest.parent / "request.json").exists()  # and it can be repeated
+    wait_until(lambda: not os.path.exists(f"/proc/{facts['pid']}"), tmp_path)
+
+
+@pytest.mark.slow
+@needs_torch
+def test_in_a_terminal_it_opens_what_it_recorded(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torchprof_tui", "run", "--python", sys.executable, "matmul_add", "--size", "8"]
+    with Terminal(command, folder=tmp_path, PYTHONPATH=str(ROOT), CUDA_VISIBLE_DEVICES="") as terminal:
+        terminal.wait_for("ProfilerStep#2", "CPU", "no GPU work in this trace")
+        terminal.send("q")
+        assert terminal.wait_for_end() == 0
+    assert "Traceback" not in terminal.text
+
+
+def test_the_ranks_of_a_run_open_as_one(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    seen: list[argparse.Namespace] = []
+    monkeypatch.setattr(explorer, "run", seen.append)
+    result = Result("runs/x", ("r0", "r0.cycle2", "r1"), (), 0, 1.0, "finished", (), ("r0", "r1"))
+    _open(result, argparse.Namespace(theme="dark"))
+    assert (seen[0].trace, seen[0].theme) == (["r0", "r1"], "dark")
+    assert "opening 2 of 3 traces; the others lie in runs/x" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "nothing to run"),
+        (["--active", "x", "mlp"], "--active"),
+        (["--then", "go", "mlp"], "--then"),
+        (["--", "no_such_program"], "neither a workload"),
+        (["--python", "/no/such/python", "mlp"], "no interpreter /no/such/python"),
+        (["--python", sys.executable, "--step", "none", "--active", "3", "mlp"], "nothing counts as a step"),
+        (["--python", sys.executable, "--", "no_such_file.py"], "no_such_file.py"),
+    ],
+)
+def test_a_wrong_call_is_one_line(words: list[str], says: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", *words]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("torchprof-tui: ")
+    assert len(err.splitlines()) == 1
+    assert says in err
+
+
+def test_an_interpreter_without_torch(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # leaves out site-packages
+    bare.chmod(0o755)
+    assert main(["run", "--json", "--python", str(bare), "-o", str(tmp_path / "runs"), "mlp"]) == 2
+    out, err = capfd.readouterr()
+    assert json.loads(out)["traces"] == []
+    assert err.startswith("torchprof-tui: no torch in ")
+    assert "--python" in err
+    assert not (tmp_path / "runs").exists()
+
+
+@needs_torch
+def test_from_the_start_screen_to_the_lanes_and_once_more(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torchprof_tui"]
+    with Terminal(command, folder=tmp_path, PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1") as terminal:
+        terminal.wait_for("Record a run")
+        terminal.send("R")
+        terminal.wait_for("Workloads", "train_gpt")
+        terminal.send("\r")
+        terminal.wait_for("$ torchprof-tui run matmul_add")
+        terminal.send(" --size 8\r")
+        terminal.wait_for("1 cell", "ProfilerStep#3", "matmul")
+        terminal.send("r")
+        terminal.wait_for("Recording matmul_add --size 8")
+        terminal.wait_for("1 cell", gone=True)  # a frame arrives in pieces: the lanes of before
+        terminal.wait_for("1 cell", "ProfilerStep#3", "matmul")
+        terminal.send("q")
+        assert terminal.wait_for_end() == 0
+    past = past_runs(str(tmp_path / "torchprof_runs"))
+    assert [each.request.command for each in past] == [("matmul_add", "--size", "8")] * 2
+    assert all("matmul_add (8, 8)" in Path(each.result.folder or "", "output.txt").read_text() for each in past)
+
+
+@needs_torch
+def test_a_hangup_in_a_run_saves_it_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ENDLESS)
+    with Terminal([sys.executable, "-m", "torchprof_tui"], folder=tmp_path, PYTHONPATH=str(ROOT)) as terminal:
+        terminal.wait_for("Record a run")
+        terminal.send("R")
+        terminal.wait_for("Workloads")
+        terminal.send("train.py")
+        terminal.wait_for("run -- train.py")
+        terminal.send("\t\t0\x1b[B0\x1b[B100000")
+        terminal.wait_for("--active 100000")
+        terminal.send("\x12")
+        terminal.wait_for("step 5", "recording, step")
+        os.kill(terminal.pid, signal.SIGHUP)
+        terminal.wait_for_end()
+    wait_until(lambda: any(past.result.traces for past in past_runs(str(tmp_path / "torchprof_runs"))), tmp_path)
+    (past,) = past_runs(str(tmp_path / "torchprof_runs"))
+    assert past.result.ended in ("KeyboardInterrupt", "interrupted", "SIGTERM", "SIGHUP")
+    assert load(past.result.traces[0]).steps

@@ -1,0 +1,89 @@
+"""`snapshot`: the real app without a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from torchprof_tui.cli import main
+from torchprof_tui.commands.snapshot.main import is_key
+
+SAMPLE = "sample:matmul_add_64_cold_eager"
+
+
+def taken(output: Path, *arguments: str) -> str:
+    assert main(["snapshot", *arguments, "-o", str(output)]) == 0
+    return output.read_text(encoding="utf-8")
+
+
+def test_text_is_the_screen(tmp_path: Path) -> None:
+    screen = taken(tmp_path / "out.txt", SAMPLE, "--size", "120x30")
+    lines = screen.splitlines()
+    assert len(lines) == 30
+    assert max(map(len, lines)) <= 120
+    for words in ("aten::matmul", "ProfilerStep#2", "stream 7", "NVIDIA H200"):
+        assert words in screen
+
+
+def test_keys_are_pressed(tmp_path: Path) -> None:
+    screen = taken(tmp_path / "out.txt", SAMPLE, "--size", "120x40", "--keys", "slash,t,r,i,x,enter")
+    assert screen != taken(tmp_path / "plain.txt", SAMPLE, "--size", "120x40")
+    assert "trix" in screen
+
+
+def test_a_key_that_there_is_not_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["snapshot", SAMPLE, "--keys", "w,rihgt", "-o", str(tmp_path / "out.txt")]) == 2
+    assert capsys.readouterr().err.startswith("torchprof-tui: --keys: no key is called 'rihgt'")
+    named = ["right", "f5", "full_stop", "left_square_bracket", "escape", "pagedown", "question_mark", "space"]
+    keys = ["w", "A", "1", "]", "ctrl+p", "shift+tab", *named]
+    assert [key for key in keys if not is_key(key)] == []
+
+
+def test_svg_needs_nothing_from_anywhere(tmp_path: Path) -> None:
+    svg = taken(tmp_path / "out.svg", SAMPLE, "--size", "100x30")
+    ElementTree.fromstring(svg)
+    addresses = set(re.findall(r"https?://[^\"'\s)<]+", svg))
+    assert addresses <= {"http://www.w3.org/2000/svg", "https://www.textualize.io/rich", "https://www.textualize.io"}
+    assert "@font-face" not in svg
+    assert "matmul_add" in svg
+
+
+def test_without_a_trace_it_is_the_start_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    screen = taken(tmp_path / "out.txt", "--size", "80x24")
+    assert "matmul_add_64_cold_eager" in screen
+    assert "enter open" in screen
+
+
+def test_the_light_theme_has_other_colours(tmp_path: Path) -> None:
+    dark = taken(tmp_path / "dark.svg", SAMPLE, "--size", "80x24")
+    light = taken(tmp_path / "light.svg", SAMPLE, "--size", "80x24", "--theme", "light")
+    assert "#121212" in dark
+    assert "#121212" not in light
+
+
+def test_a_trace_that_cannot_be_opened_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "prose.json"
+    path.write_text("hello, world")
+    output = tmp_path / "out.svg"
+    assert main(["snapshot", str(path), "-o", str(output)]) == 2
+    assert capsys.readouterr().err.startswith("torchprof-tui: ")
+    assert not output.exists()
+
+
+def test_of_lanes_and_devices_beyond_counting_it_is_said_how_many(tmp_path: Path) -> None:
+    entries = [
+        {"ph": "X", "cat": "kernel", "name": f"k{k}", "pid": k % 300, "tid": k // 300, "ts": k, "dur": 1}
+        | {"args": {"device": k % 300, "stream": k // 300}}
+        for k in range(15_000)
+    ]
+    path = tmp_path / "many.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": entries}))
+    screen = taken(tmp_path / "out.txt", str(path), "--size", "160x40", "--no-cache")
+    assert "GPU busy (256 of 300 GPUs)" in screen
+    screen = taken(tmp_path / "out.txt", str(path), "--size", "160x40", "--keys", "exclamation_mark", "--no-cache")
+    assert "lanes put together" in screen

@@ -1,0 +1,148 @@
+"""`torchprof-tui table` as people and scripts meet it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from tests.helpers.paths import FIXTURES
+from tests.test_cli import answer, refused, run
+from torchprof_samples import find
+from torchprof_tui.cli import main
+
+SAMPLE = find("matmul_add_64_cold_eager").path
+STACKED = find("train_gpt_stack_memory").path
+ORACLE = json.loads((FIXTURES / "key_averages.json").read_text())
+
+
+def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    told = answer(capsys, "table", SAMPLE, "--json")
+    keys = ("name", "calls", "self_cpu_us", "cpu_us", "self_gpu_us", "gpu_us")
+    want = [[name, *rest] for name, _, *rest in ORACLE["matmul_add_64_cold_eager"]["rows"]]
+    assert [[row[key] for key in keys] for row in told] == want
+    assert [row["device"] for row in told] == [
+        "GPU" if device == "CUDA" else "CPU" for _, device, *_ in ORACLE["matmul_add_64_cold_eager"]["rows"]
+    ]
+
+
+@pytest.mark.parametrize("column", ["calls", "self_cpu", "cpu_us", "gpu_avg", "self_cuda_time_total", "count"])
+def test_sorted_and_cut(column: str, capsys: pytest.CaptureFixture[str]) -> None:
+    key = {"self_cpu": "self_cpu_us", "gpu_avg": "gpu_avg_us", "self_cuda_time_total": "self_gpu_us", "count": "calls"}
+    values = [row[key.get(column, column)] for row in answer(capsys, "table", STACKED, "--json", "--sort", column)]
+    assert values == sorted(values, reverse=True)
+    assert len(values) > 100
+    cut = answer(capsys, "table", STACKED, "--json", "--sort", column, "--limit", "3")
+    assert [row[key.get(column, column)] for row in cut] == values[:3]
+
+
+def test_by_and_step(capsys: pytest.CaptureFixture[str]) -> None:
+    shapes = answer(capsys, "table", STACKED, "--json", "--by", "shape")
+    assert any(row["input_shapes"].startswith("[[8, 128") for row in shapes)
+    stacks = answer(capsys, "table", STACKED, "--json", "--by", "stack")
+    assert any(len(row["stack"]) == 5 for row in stacks if row["stack"])
+    modules = answer(capsys, "table", STACKED, "--json", "--by", "module")
+    assert any(row["name"].startswith("GPT_0/") for row in modules)
+    assert {row["name"] for row in answer(capsys, "table", STACKED, "--json", "--by", "class")} >= {"gemm", "copy"}
+    steps = answer(capsys, "table", STACKED, "--json", "--by", "step")
+    assert [row["name"] for row in steps][:2] == ["ProfilerStep#2", "ProfilerStep#3"]
+    whole, second = (answer(capsys, "table", STACKED, "--json", *more) for more in ((), ("--step", "3")))
+    calls = {row["name"]: row["calls"] for row in whole if row["device"] == "CPU"}
+    in_second = {row["name"]: row["calls"] for row in second if row["device"] == "CPU"}
+    assert calls["aten::mm"] == 2 * in_second["aten::mm"]
+
+
+def test_the_other_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    kernels = answer(capsys, "table", STACKED, "--json", "--of", "kernels")
+    assert {"name", "class", "calls", "total_us", "median_us"} <= kernels[0].keys()
+    assert answer(capsys, "table", STACKED, "--json", "--of", "copies")[0]["bytes"] > 0
+    assert answer(capsys, "table", STACKED, "--json", "--of", "memory")[0]["allocations"] > 0
+    assert answer(capsys, "table", STACKED, "--json", "--of", "collectives") == []
+    flops = answer(capsys, "table", STACKED, "--json", "--flops", "--sort", "tflops", "--limit", "1")
+    assert 0 < flops[0]["peak_share"] < 1
+    assert "nothing of that kind" in run("table", STACKED, "--of", "collectives").stdout
+
+
+def test_files_for_other_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(SAMPLE), "--csv"]) == 0
+    lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [line["name"] for line in lines] == [row[0] for row in ORACLE["matmul_add_64_cold_eager"]["rows"]]
+    assert main(["table", str(SAMPLE), "--markdown", "--limit", "2"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("| name | on | calls |")
+    assert text.count("\n| ") == 3
+
+
+def test_a_person_reads_a_table() -> None:
+    done = run("table", SAMPLE, env={**os.environ, "COLUMNS": "60"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    for words in ("self GPU", "ProfilerStep*", "381.9 µs", *ORACLE["matmul_add_64_cold_eager"]["footer"][:1]):
+        assert words in done.stdout
+    few = run("table", STACKED, "--limit", "2").stdout
+    assert "and 178 more rows" in few
+
+
+@pytest.mark.parametrize("columns", [60, 100, 200])
+def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
+    env = {**os.environ, "COLUMNS": str(columns), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    for more in ([], ["--by", "stack"], ["--of", "kernels"], ["--of", "memory"]):
+        done = run("table", STACKED, "--limit", "5", *more, env=env)
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).splitlines()
+        assert max(map(cell_len, lines)) <= columns
+        assert len(lines) <= 9
+
+
+def test_names_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    entry: dict[str, Any] = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
+    path = tmp_path / "evil.json"
+    path.write_text(json.dumps([{**entry, "name": "\x1b]0;owned\x07"}, {**entry, "name": "\ud800[red]a|b"}]))
+    for form in ([], ["--csv"], ["--markdown"], ["--json"]):
+        done = run("table", path, *form)
+        assert done.returncode == 0, done.stderr
+        assert "\x1b" not in done.stdout
+        assert "\x07" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["table"], "TRACE"),
+        (["table", "missing.json"], "no such file"),
+        (["table", SAMPLE, "--sort", "colour"], "no column 'colour'"),
+        (["table", SAMPLE, "--by", "colour"], "--by"),
+        (["table", SAMPLE, "--limit", "-1"], "--limit"),
+        (["table", SAMPLE, "--limit", "many"], "'many' is no number of rows"),
+        (["table", SAMPLE, "--step", "9"], "no step 9 in this trace (it has 2 to 4)"),
+        (["table", SAMPLE, "--step", "two"], "--step"),
+        (["table", SAMPLE, "--json", "--csv"], "not allowed with"),
+        (["table", SAMPLE, "--by", "shape"], "record_shapes=True"),
+        (["table", SAMPLE, "--by", "module"], "with_stack=True"),
+        (["table", SAMPLE, "--by", "stack"], "with_stack=True"),
+        (["table", SAMPLE, "--of", "kernels", "--by", "shape"], "--by"),
+        (["table", SAMPLE, SAMPLE], "not the ranks of one run"),
+    ],
+    ids=lambda value: " ".join(Path(str(word)).name for word in value) if isinstance(value, list) else "",
+)
+def test_a_wrong_call_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in refused(capsys, *arguments)
+
+
+def test_from_a_pipe_and_without_a_screens_library() -> None:
+    with SAMPLE.open("rb") as trace:
+        told = json.loads(run("table", "-", "--json", stdin=trace).stdout)
+    assert len(told) == len(ORACLE["matmul_add_64_cold_eager"]["rows"])
+    code = (
+        "import sys; from torchprof_tui.cli import main; main(['table', sys.argv[1], '--json']); "
+        "sys.exit(any(name.partition('.')[0] in ('textual', 'rich', 'torch') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(SAMPLE)], capture_output=True, check=False).returncode == 0

@@ -1,0 +1,110 @@
+"""What a reader must hand over, worked out entry by entry with the standard library's parser and `Decimal`."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from typing import Any
+
+from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION, NO_TIME, Decoded
+
+Row = tuple[str, int, int, str, str, tuple[str, str], int, str | None]
+
+
+def entries_of(text: bytes) -> list[Any]:
+    """All entries of `traceEvents`; numbers with a fraction as the digits that stand there."""
+    document = json.loads(text, parse_float=Decimal)
+    entries = document if isinstance(document, list) else document["traceEvents"]
+    assert isinstance(entries, list)
+    return entries
+
+
+def expected_rows(entries: list[Any]) -> list[Row]:
+    return [_row(entry) for entry in entries if isinstance(entry, dict)]
+
+
+def decoded_rows(decoded: Decoded) -> list[Row]:
+    events = decoded.events
+    return [
+        (
+            chr(events.phase[k]) if events.phase[k] else "",
+            int(events.time[k]),
+            int(events.duration[k]),
+            events.names[events.name[k]],
+            events.categories[events.category[k]],
+            events.tracks[events.track[k]],
+            int(events.correlation[k]),
+            events.ids[events.id[k]] if events.id[k] >= 0 else None,
+        )
+        for k in range(len(events))
+    ]
+
+
+def expected_args(entries: list[Any]) -> dict[str, dict[int, Any]]:
+    """By our short name: the value of each entry that has one."""
+    found: dict[str, dict[int, Any]] = {}
+    for ordinal, entry in enumerate(entry for entry in entries if isinstance(entry, dict)):
+        args = entry.get("args")
+        if not isinstance(args, dict) or entry.get("ph") in ("M", "C", "s", "t", "f", "N", "O", "D"):
+            continue
+        for name, keys in ARGS.items():
+            if name not in _looked_for(str(entry.get("cat", ""))):
+                continue
+            value = next((args[key] for key in keys if args.get(key) is not None), None)
+            if value is None:
+                continue
+            found.setdefault(name, {})[ordinal] = value if isinstance(value, list) else int(str(value), 0)
+    return found
+
+
+def decoded_args(decoded: Decoded) -> dict[str, dict[int, Any]]:
+    return {
+        name: dict(zip(arg.entries.tolist(), arg.values.tolist(), strict=True))
+        for name, arg in decoded.events.args.items()
+    }
+
+
+def _looked_for(category: str) -> set[str]:
+    if category.lower() in ("cpu_op", "operator", "hpu_op"):
+        return {"external_id", "sequence", "forward_thread"}
+    if category.lower() == "python_function":
+        return {"python_id", "python_parent"}
+    return set(ARGS)
+
+
+def _row(entry: dict[str, Any]) -> Row:
+    phase = entry.get("ph")
+    args = entry.get("args")
+    correlation = args.get("correlation") if isinstance(args, dict) and phase not in tuple("MCstfNOD") else None
+    category = _text(entry.get("cat"))
+    with_correlation = "correlation" if _looked_for(category) == set(ARGS) else ""
+    identity = entry.get("id", entry.get("id2"))
+    return (
+        phase if isinstance(phase, str) and len(phase) == 1 else "",
+        _nanoseconds(entry.get("ts"), NO_TIME),
+        _nanoseconds(entry.get("dur"), NO_DURATION),
+        _text(entry.get("name")),
+        category,
+        (_text(entry.get("pid")), re.sub(r"^stream (-?\d+)$", r"\1", _text(entry.get("tid")))),
+        int(correlation) if correlation is not None and with_correlation else -1,
+        _text(identity) if identity is not None and isinstance(phase, str) and phase in "stfbneSTpFNODC" else None,
+    )
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Decimal):
+        return str(int(value)) if value == int(value) else str(float(value))
+    return json.dumps(value, separators=(",", ":"), default=float)
+
+
+def _nanoseconds(value: Any, missing: int) -> int:
+    try:
+        found = Decimal(str(value)) * 1000
+    except ArithmeticError:
+        return missing
+    return int(found.to_integral_value()) if found.is_finite() and abs(found) < 2**62 else missing

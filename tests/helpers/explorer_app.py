@@ -1,0 +1,95 @@
+"""What the explorer's tests share: an app around one trace, and what is on its screen as text."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from textual.app import App
+from textual.pilot import Pilot
+
+from tests.helpers.paths import SHARED_TRACES
+from tests.helpers.trace_builder import annotation, cpu, kernel, runtime, step, trace
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+
+TRACES = SHARED_TRACES
+
+
+class ExplorerApp(App[None]):
+    def __init__(self, shown: Trace) -> None:
+        super().__init__()
+        self.shown = shown
+
+    def on_mount(self) -> None:
+        self.push_screen(ExplorerScreen(self.shown))
+
+
+@asynccontextmanager
+async def explorer(
+    shown: Trace, size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[tuple[ExplorerScreen, Pilot[None]]]:
+    """The screen, laid out and painted."""
+    app = ExplorerApp(shown)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, ExplorerScreen)
+        yield screen, pilot
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
+    """Wait for what a thread finds out, or a later frame shows."""
+    for _ in range(12_000):
+        if condition():
+            return
+        await pilot.pause(0.01)
+    raise AssertionError("it never happened")
+
+
+async def settled(pilot: Pilot[None]) -> None:
+    """Wait until the threads have nothing more to find out: what they found may make them look again."""
+    for _ in range(3):
+        await pilot.pause(0.05)
+        await pilot.app.workers.wait_for_complete()
+        await pilot.pause()
+
+
+def text_of(screen: ExplorerScreen) -> str:
+    """What the terminal shows, line by line, without blanks at the ends."""
+    return "\n".join(strip.text.rstrip() for strip in screen._compositor.render_strips())
+
+
+def two_steps() -> Trace:
+    """Two steps of an op that launches a kernel each; times in µs.
+
+    ```
+    ProfilerStep#0 0..100        ProfilerStep#1 100..220
+      work 10..80                  work 110..200
+        aten::mm 20..60              aten::mm 120..150   aten::add 160..190
+          cudaLaunchKernel 30..40      … 130..135          … 170..175
+    stream 7:         gemm 50..90                  gemm 140..155         add 180..182
+    ```
+    """
+    return trace(
+        step(0, 0, 100),
+        annotation("work", 10, 70),
+        cpu("aten::mm", 20, 40),
+        runtime("cudaLaunchKernel", 30, 10, corr=1),
+        kernel("gemm", 50, 40, corr=1),
+        step(1, 100, 120),
+        annotation("work", 110, 90),
+        cpu("aten::mm", 120, 30),
+        runtime("cudaLaunchKernel", 130, 5, corr=2),
+        kernel("gemm", 140, 15, corr=2),
+        cpu("aten::add", 160, 30),
+        runtime("cudaLaunchKernel", 170, 5, corr=3),
+        kernel("add", 180, 2, corr=3),
+    )
+
+
+def event_of(shown: Trace, name: str, nth: int = 0) -> int:
+    """The nth event (in time order) of a name."""
+    number = shown.names.index(name)
+    found = sorted((int(shown.start[event]), event) for event in range(len(shown)) if shown.name[event] == number)
+    return found[nth][1]

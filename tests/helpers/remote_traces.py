@@ -1,0 +1,46 @@
+"""What tests of traces that come from elsewhere share: reading one to its end, being refused one, opening one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from torchprof_tui.trace.loading.load import Progress
+from torchprof_tui.trace.loading.open_trace import Opening
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.sources.source import Source, TraceError, open_source
+
+
+def read(source: Source) -> bytes:
+    """All of it; then it is closed."""
+    try:
+        return b"".join(source.blocks())
+    finally:
+        source.close()
+
+
+def refusal(spec: str) -> str:
+    """The line that says why it cannot be had, without the name that it begins with."""
+    with pytest.raises(TraceError) as caught:
+        read(open_source(spec))
+    line = str(caught.value)
+    assert line.isprintable()
+    assert line.startswith(f"{spec}: ")
+    return line.removeprefix(f"{spec}: ")
+
+
+async def opened(opening: Opening) -> tuple[Trace, list[Progress]]:
+    """The trace, and all that was told on the way. Whoever asked closes it."""
+    told: list[Progress] = []
+    opening.start()
+    return await opening.trace(told.append), told
+
+
+def same(one: Trace, other: Trace) -> None:
+    """Two readings of one file: the same events, in the same order."""
+    for name in ("start", "duration", "name", "lane", "row", "parent", "self_duration", "correlation"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert one.names == other.names
+    assert asdict(one.counts) == asdict(other.counts)

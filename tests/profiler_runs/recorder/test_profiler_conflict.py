@@ -1,0 +1,77 @@
+"""A program that uses torch.profiler itself is left alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+from tests.profiler_runs.conftest import Start
+
+OWN = """
+import torch
+from torch.profiler import profile, schedule
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{before}
+def ready(prof):
+    prof.export_chrome_trace("own.json.gz")
+    print("ready", prof.step_num, flush=True)
+with profile(schedule=schedule(wait=5, warmup=1, active=2, repeat=1), on_trace_ready=ready) as prof:
+    for _ in range(10):
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        prof.step()
+print("end", flush=True)
+"""
+
+
+def test_its_own_profiler_runs_to_its_end(start: Start) -> None:
+    # Our plan would be done before its first recorded step, and would have stopped it.
+    run = start(OWN.format(before=""))
+    assert run.wait() == 0, run.err
+    assert run.out.splitlines() == ["ready 8", "end"]
+    with gzip.open(run.folder / "own.json.gz") as file:
+        names = [event.get("name") for event in json.load(file)["traceEvents"]]
+    assert {"ProfilerStep#6", "ProfilerStep#7"} <= set(names)
+    facts = run.manifest
+    assert facts["script_profiles_itself"]
+    assert facts["script_traces"] == [str(run.folder / "own.json.gz")]
+    assert facts["ended"] == "finished"
+    assert "the program uses torch.profiler itself" in run.err
+    assert run.err.count("own.json.gz") == 1
+    assert run.statuses[-1]["kept"] == facts["script_traces"]
+
+
+def test_what_was_recorded_before_is_kept_or_dropped(start: Start) -> None:
+    before = "torch.ones(1).exp()"
+    whole = start(OWN.format(before=before), "--step", "none")
+    without = OWN.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)", "").replace("optimizer.step()", "")
+    undecided = start(without.format(before=before))
+    assert whole.wait() == 0
+    assert whole.names().count("aten::exp") == 1  # asked for: all of it, as far as it went
+    assert undecided.wait() == 0
+    assert undecided.manifest["kept"] == []
+    for run in (whole, undecided):
+        assert run.out.splitlines() == ["ready 8", "end"]
+
+
+def test_the_older_interface(start: Start) -> None:
+    script = """
+import torch
+torch.ones(1).exp()
+with torch.autograd.profiler.profile() as prof:
+    torch.ones(1).log()
+print(sorted(row.key for row in prof.key_averages())[-1])
+"""
+    run = start(script, "--step", "none")
+    assert run.wait() == 0, run.err
+    assert run.out == "aten::ones\n"
+    assert "was started by something else" in run.err
+    assert "aten::log" not in run.names()
+
+
+def test_a_profiler_that_is_made_and_never_started(start: Start) -> None:
+    run = start("import torch\nprof = torch.profiler.profile()\nprint(type(prof).__name__)\n", "--step", "none")
+    assert run.wait() == 0
+    assert run.out == "profile\n"
+    assert run.manifest["script_profiles_itself"]

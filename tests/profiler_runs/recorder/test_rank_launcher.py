@@ -1,0 +1,203 @@
+"""Several ranks: each its own trace, all in one folder, whatever one of them does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.profiler_runs.conftest import HARNESS, Start
+from torchprof_runs.recorder import rank_environment as ranks
+from torchprof_runs.recorder import rank_launcher
+from torchprof_runs.recorder.options import UsageError, parse
+
+DDP = """
+import os, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(int(sys.argv[1])):
+    if step == 6 and rank == 1: {mishap}
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    print("rank", rank, "step", step, flush=True)
+dist.destroy_process_group()
+"""
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def rank_environment(rank: int, size: int, port: str) -> dict[str, str]:
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+    return {**{key: str(value) for key, value in place.items()}, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    import gzip
+
+    with gzip.open(path) as file:
+        traced: list[dict[str, Any]] = json.load(file)["traceEvents"]
+    return traced
+
+
+def test_ranks_that_others_started_meet_in_one_folder(start: Start, tmp_path: Path) -> None:
+    """As under torchrun without our launcher: only the environment says that they belong together."""
+    port, folder = free_port(), tmp_path / "runs"
+    both = [
+        start(DDP.format(mishap="pass"), args=("12",), env=rank_environment(rank, 2, port), runs=folder)
+        for rank in range(2)
+    ]
+    assert [run.wait() for run in both] == [0, 0], both[0].err + both[1].err
+    (made,) = folder.iterdir()
+    assert {path.name for path in made.iterdir()} == {
+        ".launch", "log.txt",
+        *(f"{kind}.rank{rank}.{suffix}" for rank in range(2) for kind, suffix in (
+            ("manifest", "json"), ("table", "txt"), ("key_averages", "json"), ("script", "pt.trace.json.gz"))),
+    }  # fmt: skip
+    for rank, run in enumerate(both):
+        facts = json.loads((made / f"manifest.rank{rank}.json").read_text())
+        assert (facts["rank"], facts["world_size"], facts["ended"]) == (rank, 2, "stopped")
+        assert run.statuses[-1]["rank"] == rank
+        assert f"torchprof[rank {rank}]: kept steps 3 to 5" in run.err
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_does_not_lose_the_others(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(DDP.format(mishap="os.kill(os.getpid(), 9)"))
+    options = ("--wait", "0", "--warmup", "0", "--active", "1000", "--no-table")
+    heard, told = os.pipe()  # an inherited descriptor as the channel: it has to reach every rank
+    done = subprocess.run(
+        [sys.executable, str(HARNESS), "--nproc", "2", *options, "train.py", "1000"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TORCHPROF_STATUS": str(told)},
+        pass_fds=[told],
+    )
+    os.close(told)
+    with open(heard, encoding="utf-8") as channel:
+        said = [json.loads(line) for line in channel]
+    assert done.returncode == 128 + signal.SIGKILL, done.stderr
+    (made,) = (tmp_path / "torchprof_runs").iterdir()
+    facts = json.loads((made / "manifest.json").read_text())
+    assert (facts["state"], facts["exit_status"], facts["world_size"]) == ("ended", 137, 2)
+    assert [one["rank"] for one in facts["ranks"]] == [0, 1]
+    survivor, dead = facts["ranks"]
+    assert survivor["ended"] in ("exception", "SIGTERM")
+    assert dead["kept"] == []
+    (kept,) = survivor["kept"]
+    assert kept["partial"]
+    names = [event["name"] for event in events(made / kept["trace"])]
+    assert {f"ProfilerStep#{step}" for step in range(6)} <= set(names)
+    assert "rank 1 ended first, by SIGKILL" in done.stderr
+    assert {(line["rank"], line["phase"]) for line in said if "phase" in line} >= {(0, "recording"), (1, "recording")}
+
+
+@pytest.mark.slow
+def test_torchrun(tmp_path: Path) -> None:
+    """torchrun's own command, with the harness slipped in before the script; ctrl-c ends it all, saved."""
+    pytest.importorskip("torch")
+    slow = DDP.format(mishap="pass").replace("print(", "import time; time.sleep(0.05); print(")
+    (tmp_path / "train.py").write_text(slow)
+    command = ("torchrun", "--standalone", "--nproc-per-node", "2", "train.py", "100000")
+    with open(tmp_path / "out", "w") as out:
+        process = subprocess.Popen(
+            [sys.executable, str(HARNESS), "--wait", "0", "--warmup", "0", "--active", "100000", *command],
+            cwd=tmp_path,
+            stdout=out,
+            stderr=out,
+        )
+        deadline = time.monotonic() + 400
+        while "rank 1 step 5" not in (tmp_path / "out").read_text() and time.monotonic() < deadline:
+            assert process.poll() is None, (tmp_path / "out").read_text()
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(400) == -signal.SIGTERM
+    (made,) = (tmp_path / "torchprof_runs").iterdir()
+    assert made.name.startswith("train-")
+    facts = json.loads((made / "manifest.json").read_text())
+    assert facts["command"] == list(command)
+    assert [one["ended"] for one in facts["ranks"]] == ["SIGTERM", "SIGTERM"], (tmp_path / "out").read_text()
+    for one in facts["ranks"]:
+        names = [event["name"] for event in events(made / one["kept"][0]["trace"])]
+        assert "ProfilerStep#3" in names
+        assert any("all_reduce" in name or "allreduce" in name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, None),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, None),
+        ({"RANK": "3", "WORLD_SIZE": "4"}, (3, 4)),
+        ({"RANK": "x", "WORLD_SIZE": "4"}, None),
+        ({"RANK": "4", "WORLD_SIZE": "4"}, None),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, (1, 2)),
+        ({"SLURM_NTASKS": "2"}, None),  # inside salloc, not started by srun
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "8"}, (1, 8)),
+        ({"RANK": "0", "WORLD_SIZE": "2", "SLURM_PROCID": "5", "SLURM_NTASKS": "9"}, (0, 2)),
+    ],
+)
+def test_who_says_which_rank(environment: dict[str, str], expected: tuple[int, int] | None) -> None:
+    rank = ranks.identify(environment)
+    assert (rank and (rank.rank, rank.world_size)) == expected
+
+
+def test_ranks_of_this_machine() -> None:
+    rank = ranks.identify({"RANK": "5", "WORLD_SIZE": "8"})
+    assert rank is not None
+    assert ranks.local_ranks({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}, rank) == [4, 5, 6, 7]
+    assert ranks.local_ranks({}, rank) == [5]
+
+
+def test_waiting_for_the_others_has_an_end(tmp_path: Path) -> None:
+    saved, running = tmp_path / "saved", tmp_path / "running"
+    saved.write_text('{"state": "ended"}')
+    running.write_text('{"state": "running"}')
+    begin = time.monotonic()
+    ranks.wait_for([str(saved)], 60)
+    assert time.monotonic() - begin < 30
+    begin = time.monotonic()
+    ranks.wait_for([str(saved), str(running), str(tmp_path / "absent")], 0.2)
+    assert time.monotonic() - begin >= 0.2
+
+
+def test_what_is_launched() -> None:
+    assert rank_launcher.wanted(parse(["--nproc", "2", "x.py"]))
+    assert rank_launcher.wanted(parse(["torchrun", "x.py"]))
+    assert rank_launcher.wanted(parse(["-m", "torch.distributed.run", "x.py"]))
+    assert not rank_launcher.wanted(parse(["-m", "torchrun_like", "x.py"]))
+    assert not rank_launcher.wanted(parse(["x.py", "torchrun"]))
+
+
+def test_torchrun_commands() -> None:
+    pytest.importorskip("torch")
+    command = "torchrun --nnodes 1 --nproc-per-node=2 -m pkg.train --lr 1 --module x"
+    ((argv, environment),) = rank_launcher._torchrun_commands(parse(["--active", "7", *command.split()]))
+    assert environment == {}
+    at = argv.index(str(HARNESS))
+    assert argv[at - 5 : at] == ["-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node=2"]
+    assert argv[at + 1 :][-6:] == ["-m", "pkg.train", "--lr", "1", "--module", "x"]
+    assert argv[at + 1 : at + 3] == ["--active", "7"]
+    for wrong, says in (
+        ("torchrun --no-python ./a.sh", "no Python program"),
+        ("torchrun --no-such-option x.py", "torchrun: "),
+        ("torchrun", "training_script"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            rank_launcher._torchrun_commands(parse(wrong.split()))

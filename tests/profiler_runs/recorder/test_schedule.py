@@ -1,0 +1,55 @@
+"""The plan against torch's own schedule."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("torch")
+
+import torch.profiler
+
+from torchprof_runs.recorder.schedule import StepPlan, WholePlan
+
+small = st.integers(0, 4)
+
+
+@given(wait=small, warmup=small, active=st.integers(1, 4), repeat=st.integers(0, 3), step=st.integers(0, 60))
+def test_actions_are_torchs(wait: int, warmup: int, active: int, repeat: int, step: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        schedule = torch.profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=repeat)
+    plan = StepPlan(wait, warmup, active, repeat)
+    assert plan.action(step) == schedule(step).name
+
+
+@given(wait=small, warmup=small, active=st.integers(1, 4), repeat=st.integers(1, 3))
+def test_phases_count_every_step_once_and_end(wait: int, warmup: int, active: int, repeat: int) -> None:
+    plan = StepPlan(wait, warmup, active, repeat)
+    length = wait + warmup + active
+    told = [plan.phase(step) for step in range(length * repeat)]
+    recording = [(phase.cycle, phase.step) for phase in told if phase.name == "recording"]
+    assert recording == [(cycle, step) for cycle in range(1, repeat + 1) for step in range(1, active + 1)]
+    assert sum(phase.name == "warming up" for phase in told) == warmup * repeat
+    assert [step for step in range(length * repeat) if plan.measured(step)] == ([wait - 1] if wait >= 2 else [])
+    assert not plan.done(length * repeat - 1)
+    assert plan.done(length * repeat)
+    assert plan.phase(length * repeat).name == "running on"
+
+
+def test_for_ever_is_never_done() -> None:
+    assert not StepPlan(1, 1, 1, 0).done(10**9)
+
+
+def test_no_warning_for_a_schedule_without_warmup() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert StepPlan(0, 0, 1, 1).action(0) == "RECORD_AND_SAVE"
+
+
+def test_the_whole_run_is_recorded() -> None:
+    assert WholePlan().action(0) == WholePlan().action(10**6) == "RECORD"
+    assert not WholePlan().measured(1)

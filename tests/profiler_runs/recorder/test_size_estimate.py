@@ -1,0 +1,80 @@
+"""What a recording comes to, and where it ends."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+pytest.importorskip("torch")
+
+from torchprof_runs.recorder import size_estimate
+from torchprof_runs.recorder.size_estimate import MemoryGuard, advice
+from torchprof_runs.recorder.trace_export import Counts
+
+MEGA, GIGA = 10**6, 10**9
+
+
+def test_a_small_trace_is_told_without_a_warning() -> None:
+    text, warning = advice(Counts(events=1_200, bytes=400_000), 3, False, 100 * GIGA, 100 * GIGA)
+    assert not warning
+    assert "1,200 events" in text
+    assert "3 steps make 1.2 MB" in text
+
+
+@pytest.mark.parametrize(
+    ("active", "with_stack", "disk", "memory", "says"),
+    [
+        (50, False, 100 * GIGA, 100 * GIGA, "better --active 10"),  # 1 GB is large
+        (50, True, 100 * GIGA, 100 * GIGA, "--active 10 or leave out --with-stack"),
+        (6, False, 500 * MEGA, 100 * GIGA, "the disk has room for: better --active 5"),
+        (6, False, 100 * GIGA, 1_600 * MEGA, "memory has room for: better --active 4"),
+        (50, False, 100 * GIGA, None, "better --active 10"),
+        (1, False, 50 * MEGA, None, "better a smaller step"),
+    ],
+)
+def test_a_large_one_gets_a_better_schedule(
+    active: int, with_stack: bool, disk: int, memory: int | None, says: str
+) -> None:
+    step = Counts(events=300_000, bytes=100 * MEGA)
+    text, warning = advice(step, active, with_stack, disk, memory)
+    assert warning
+    assert says in text
+
+
+def test_small_sizes_are_told_as_well() -> None:
+    text, _ = advice(Counts(events=88, bytes=26_400), 3, False, 100 * GIGA, 100 * GIGA)
+    assert "88 events, 26 kB of trace: 3 steps make 79 kB (5 kB compressed)" in text
+
+
+def test_no_advice_from_an_empty_step() -> None:
+    assert not advice(Counts(), 10**9, True, 0, 0)[1]
+
+
+def test_memory_is_read_where_the_system_tells_it() -> None:
+    if not os.path.exists("/proc/self/statm"):
+        pytest.skip("needs /proc")
+    resident, available = size_estimate.resident(), size_estimate.available()
+    assert resident is not None
+    assert available is not None
+    assert 10 * MEGA < resident < 100 * GIGA
+    assert 0 < available < 100_000 * GIGA
+
+
+def test_the_guard_speaks_once_when_memory_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = iter([100, 150, 200, 251, 300, 400])
+    monkeypatch.setattr(size_estimate, "resident", lambda: next(sizes, 500))
+    monkeypatch.setattr(size_estimate, "WATCH_INTERVAL", 0.001)
+    said: list[int] = []
+    spoken = threading.Event()
+
+    def full(growth: int) -> None:
+        said.append(growth)
+        spoken.set()
+
+    guard = MemoryGuard(150, full)
+    guard.start()
+    assert spoken.wait(200)
+    guard.stop()
+    assert said == [151]

@@ -1,0 +1,66 @@
+"""What a run says: to people without control characters, to the app in lines that never block."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from torchprof_runs.recorder.status_messages import LONGEST_LINE, Reporter, printable
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_no_control_character_reaches_a_terminal(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    reporter = Reporter(rank=2)
+    reporter.keep_in(str(tmp_path / "log.txt"))
+    reporter.log("a\x1b[2Jb\nc é")
+    assert capfd.readouterr().err == "torchprof[rank 2]: a\\x1b[2Jb\\nc é\n"
+    assert (tmp_path / "log.txt").read_text() == "torchprof[rank 2]: a\\x1b[2Jb\\nc é\n"
+    assert printable("\x9b\u202e") == "\\x9b\\u202e"
+
+
+def test_steps_that_follow_each_other_quickly_are_told_now_and_then(tmp_path: Path) -> None:
+    reporter = Reporter(channel=str(tmp_path / "status"))
+    start = time.monotonic()
+    for step in range(20_000):
+        reporter.phase("waiting", step=step)
+    elapsed = time.monotonic() - start
+    reporter.phase("recording", step=1)
+    reporter.phase("exporting")
+    told = lines(tmp_path / "status")
+    assert [line["phase"] for line in told][-2:] == ["recording", "exporting"]  # a new phase is always told
+    assert len(told) <= elapsed / 0.05 + 4
+    assert told[0] == {**told[0], "phase": "waiting", "step": 0, "rank": 0, "pid": os.getpid()}
+
+
+def test_a_descriptor_is_told_too_and_never_waited_for() -> None:
+    read, write = os.pipe()
+    reporter = Reporter(channel=str(write))
+    for _ in range(5_000):  # far more than a pipe holds, and nobody reads
+        reporter.log("x" * 500)
+    received = os.read(read, 1 << 20).splitlines()
+    assert json.loads(received[0])["log"] == "x" * 500
+    assert all(json.loads(line) for line in received)
+    os.close(read)
+    reporter.log("the reader is gone")
+
+
+def test_a_long_line_stays_short_enough_for_a_pipe(tmp_path: Path) -> None:
+    reporter = Reporter(channel=str(tmp_path / "status"))
+    reporter.log("\U0001f4a9" * 3_000)
+    reporter.phase("done", kept=["x" * 5_000])
+    reporter.phase("waiting")
+    raw = (tmp_path / "status").read_bytes().splitlines()
+    assert json.loads(raw[-1])["phase"] == "waiting"
+    assert all(len(line) < LONGEST_LINE for line in raw)
+
+
+def test_a_channel_that_is_not_there_is_no_channel(tmp_path: Path) -> None:
+    for channel in ("", None, str(tmp_path / "no" / "such"), "987"):
+        Reporter(channel=channel).phase("done")

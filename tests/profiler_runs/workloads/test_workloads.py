@@ -1,0 +1,152 @@
+"""The built-in workloads: each runs by itself and under the harness, and shows what its docstring promises."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.profiler_runs.conftest import HARNESS, Start
+
+FOLDER = HARNESS.parent
+NAMES = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
+GPU_TOO = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")}
+SMALL_GPT = ("--layers", "1", "--width", "16", "--heads", "2", "--length", "8", "--batch", "2", "--dtype", "float32")
+SMALL_MLP = ("--batch", "2", "--length", "4", "--width", "8", "--hidden", "16", "--dtype", "float32")
+
+
+@pytest.mark.parametrize(
+    ("command", "marks", "ops", "absent"),
+    [
+        (("matmul_add", "--size", "8"), "matmul_add", {"aten::matmul", "aten::mm", "aten::add"}, {"aten::bmm"}),
+        (("matmul_add", "--size", "8", "--batch", "2", "--warmup", "2"), "matmul_add", {"aten::bmm"}, {"aten::mm"}),
+        (("linear",), "linear_fwd", {"aten::linear", "aten::addmm", "aten::as_strided"}, {"aten::mm"}),
+        (("linear", "--no-bias"), "linear_fwd", {"aten::linear", "aten::mm"}, {"aten::addmm"}),
+        (("mlp", *SMALL_MLP), "mlp_fwd", {"aten::gelu", "aten::mul", "aten::mm"}, set()),
+        (("attention", "--length", "8"), "attn_fwd", {"aten::masked_fill", "aten::clone", "aten::bmm"}, set()),
+        (("attention", "--backend", "inplace", "--length", "8"), "attn_fwd", {"aten::masked_fill_"}, {"aten::clone"}),
+        (
+            ("attention", "--backend", "math", "--length", "8"),
+            "attn_fwd",
+            {"aten::_scaled_dot_product_attention_math"},
+            set(),
+        ),
+        (
+            ("train_gpt", *SMALL_GPT, "--starve", "--workers", "1"),
+            "backward",
+            {"forward", "Optimizer.step#AdamW.step", "aten::embedding"},
+            set(),
+        ),
+        (("recompiles", "--width", "4", "--backend", "eager"), "layer", {"aten::gelu", "aten::mul"}, set()),
+        (("graph_replay", "--eager", "--layers", "2", "--width", "8"), "replay", {"aten::gelu"}, set()),
+    ],
+)
+def test_under_the_harness(start: Start, command: tuple[str, ...], marks: str, ops: set[str], absent: set[str]) -> None:
+    run = start([*command, "--active", "2"], env=GPU_TOO)
+    assert run.wait() == 0, run.err
+    names = run.names()
+    assert run.steps() == [2, 3]  # one waits, one warms up, then its own --active
+    assert names.count(marks) == 2
+    assert ops <= set(names)
+    assert not absent & set(names)
+    assert command[0] in run.out  # it ran to its end and says so
+    assert run.manifest["ended"] == "finished"
+    assert run.made.name.startswith(command[0])
+
+
+def test_reading_the_loss_at_each_step(start: Start) -> None:
+    """AdamW reads its own step counts on a CPU; --item adds one more each step."""
+    read, unread = (start(["train_gpt", *SMALL_GPT, "--active", "2", *item]) for item in (["--item"], []))
+    assert (read.wait(), unread.wait()) == (0, 0), read.err + unread.err
+    assert read.names().count("aten::item") == unread.names().count("aten::item") + 2
+
+
+def test_the_schedule_asks_the_workload_for_steps(start: Start) -> None:
+    run = start(["matmul_add", "--size", "4"], "--wait", "3", "--active", "2", "--repeat", "2")
+    assert run.wait() == 0, run.err
+    assert [run.steps(0), run.steps(1)] == [[4, 5], [10, 11]]
+    cold = start(["matmul_add", "--size", "4"], "--wait", "0", "--warmup", "0")
+    assert cold.wait() == 0
+    assert cold.steps() == [0, 1, 2]
+
+
+def test_a_backend_that_does_not_run_here(start: Start) -> None:
+    run = start(["attention", "--backend", "cudnn", "--device", "cpu"])
+    assert run.wait() == 1
+    assert "the cudnn backend does not run bfloat16 on cpu" in run.err
+    assert "Traceback" not in run.err
+
+
+@pytest.mark.parametrize("name", ["graph_replay", "streams"])
+def test_one_that_needs_a_gpu_says_so(start: Start, name: str) -> None:
+    run = start([name])
+    assert run.wait() == 1
+    assert "torch sees none here" in run.err
+    assert "Traceback" not in run.err
+
+
+@pytest.mark.slow
+def test_by_itself() -> None:
+    pytest.importorskip("torch")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "torchprof_runs.workloads.matmul_add",
+            "--size",
+            "8",
+            "--active",
+            "1",
+            "--device",
+            "cpu",
+        ],
+        cwd=FOLDER.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("matmul_add (8, 8) bfloat16 on cpu")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_learner_can_open_it(name: str) -> None:
+    """One file, torch and the standard library alone, a docstring that says what to expect, one function `step`."""
+    tree = ast.parse((FOLDER / f"{name}.py").read_text())
+    imported = {
+        (alias.name if isinstance(node, ast.Import) else node.module or ".").split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    }
+    assert imported - {"torch"} <= set(sys.stdlib_module_names)
+    assert "What to expect in the trace" in (ast.get_docstring(tree) or "")
+    assert [node.name for node in tree.body if isinstance(node, ast.FunctionDef)].count("step") == 1
+
+
+def test_every_sample_is_a_workload() -> None:
+    from tools.record_samples import RECORDINGS
+
+    assert {recording.command.split()[0] for recording in RECORDINGS} == set(NAMES)
+    assert len({recording.name for recording in RECORDINGS}) == len(RECORDINGS)
+
+
+@pytest.mark.slow
+def test_recording_a_sample(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.record_samples", "-o", str(tmp_path), "matmul_add_64_cold_eager"],
+        cwd=FOLDER.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"matmul_add_64_cold_eager.{suffix}" for suffix in ("pt.trace.json.gz", "table.txt", "key_averages.json")
+    }
+    assert "matmul_add --size 64" in done.stdout

@@ -1,0 +1,72 @@
+"""What a run left, from manifests as the harness writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from torchprof_tui.runs.run_result import read_result
+
+
+def manifest(folder: Path, name: str = "manifest.json", **facts: object) -> None:
+    (folder / name).write_text(json.dumps(facts))
+
+
+def test_traces_and_tables_with_their_folder(tmp_path: Path) -> None:
+    kept = [{"trace": "a.json.gz", "table": "t.txt"}, {"trace": "a.cycle2.json.gz", "table": None}]
+    manifest(tmp_path, kept=kept, ended="stopped", rank=None)
+    result = read_result(str(tmp_path), 0, 1.23456, ("mlp",))
+    assert result.as_json() == {
+        "traces": [str(tmp_path / "a.json.gz"), str(tmp_path / "a.cycle2.json.gz")],
+        "table": str(tmp_path / "t.txt"),
+        "tables": [str(tmp_path / "t.txt")],
+        "exit_status": 0,
+        "seconds": 1.235,
+        "ended": "stopped",
+        "folder": str(tmp_path),
+        "command": ["mlp"],
+    }
+
+
+def test_ranks_in_their_order(tmp_path: Path) -> None:
+    for rank in (10, 2):
+        manifest(tmp_path, f"manifest.rank{rank}.json", rank=rank, kept=[{"trace": f"r{rank}"}], ended="SIGTERM")
+    manifest(tmp_path, "manifest.json", ranks=[], kept=[{"trace": "summary"}])
+    result = read_result(str(tmp_path), -15, 1, ())
+    assert result.traces == (str(tmp_path / "r2"), str(tmp_path / "r10"))
+    assert result.opened == result.traces
+    assert result.exit_status == 143
+    assert result.ended == "SIGTERM"
+
+
+def test_what_is_opened_is_the_first_of_each_rank(tmp_path: Path) -> None:
+    for rank in range(2):
+        kept = [{"trace": f"a.rank{rank}"}, {"trace": f"a.rank{rank}.cycle2"}]
+        manifest(tmp_path, f"manifest.rank{rank}.json", rank=rank, kept=kept if rank != 1 else kept[:1])
+    result = read_result(str(tmp_path), 0, 1, ())
+    assert len(result.traces) == 3
+    assert result.opened == (str(tmp_path / "a.rank0"), str(tmp_path / "a.rank1"))
+    manifest(tmp_path, "manifest.rank2.json", rank=2, kept=[])  # it died, and loses nobody's trace
+    assert read_result(str(tmp_path), 0, 1, ()).opened == result.opened
+
+
+def test_of_traces_of_its_own_the_first_is_opened(tmp_path: Path) -> None:
+    for name in ("one.json", "two.json"):
+        (tmp_path / name).touch()
+    own = [str(tmp_path / "one.json"), str(tmp_path / "two.json")]
+    manifest(tmp_path, kept=[], script_traces=own, ended="finished")
+    assert read_result(str(tmp_path), 0, 1, ()).opened == (own[0],)
+
+
+def test_a_program_that_profiled_itself(tmp_path: Path) -> None:
+    own = tmp_path / "own.json"
+    own.touch()
+    manifest(tmp_path, kept=[], script_traces=[str(own), str(tmp_path / "moved.json")], ended="finished")
+    assert read_result(str(tmp_path), 0, 1, ()).traces == (str(own),)
+
+
+def test_a_run_that_left_nothing(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{")
+    for folder in (None, str(tmp_path), str(tmp_path / "gone")):
+        result = read_result(folder, 2, 0.1, ())
+        assert (result.traces, result.as_json()["table"], result.exit_status, result.ended) == ((), None, 2, None)

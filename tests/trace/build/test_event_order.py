@@ -1,0 +1,26 @@
+"""The order of events in the columns, against numpy's sort by several keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchprof_tui.trace.core import arrays
+from torchprof_tui.trace.build.event_order import lane_order
+
+events = st.lists(st.tuples(st.integers(0, 2), st.integers(-4, 4), st.integers(0, 3)), max_size=60)
+far = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([-(2**61), 0, 2**61]), st.integers(0, 3)), max_size=20)
+
+
+@given(st.one_of(events, far), st.sampled_from([1, 2, 7, 1 << 16]))
+def test_by_lane_start_longest_first_and_file_order(made: list[tuple[int, int, int]], block: int) -> None:
+    lane, time, duration = (np.array([one[k] for one in made], np.int64) for k in range(3))
+    entry = np.arange(len(made), dtype=np.int32) * 2 + 1  # of twice as many
+    durations = np.full(2 * len(made), 99)
+    durations[entry] = duration
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrays, "_BLOCK", block)
+        found = lane_order(lane.astype(np.int32), time.copy(), durations, entry)
+    assert found.tolist() == np.lexsort((-duration, time, lane)).tolist()

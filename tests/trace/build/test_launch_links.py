@@ -1,0 +1,132 @@
+"""Which call launched what, and which forward op each backward op belongs to."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.helpers.trace_builder import cpu, driver, flow, kernel, memcpy, runtime, sync, trace
+from torchprof_tui.trace.build.launch_links import by_launch, launches
+from torchprof_tui.trace.model.trace import Trace
+
+
+def launch_names(made: Trace) -> dict[str, str | None]:
+    """Name of each GPU event's launch, by the GPU event's name."""
+    found = {}
+    for k in range(len(made)):
+        if made.event(k).lane.kind == "gpu":
+            launch = int(made.links.launch_of[k])
+            found[made.event(k).name] = made.event(launch).name if launch >= 0 else None
+    return found
+
+
+def test_gpu_work_finds_its_call_by_correlation() -> None:
+    made = trace(
+        runtime("cudaLaunchKernel", 1, 2, corr=5),
+        runtime("cudaMemcpyAsync", 4, 2, corr=6),
+        runtime("cudaStreamSynchronize", 7, 2, corr=7),
+        kernel("k", 10, 5, corr=5),
+        memcpy("HtoD", 16, 5, corr=6),
+        kernel("before the window", 0, 1, corr=4),
+        kernel("no number", 22, 1),
+        sync("Stream Sync", 7, 2, corr=7),
+    )
+    assert launch_names(made) == {
+        "k": "cudaLaunchKernel",
+        "HtoD": "cudaMemcpyAsync",
+        "before the window": None,
+        "no number": None,
+        "Stream Sync": None,
+    }
+    links = made.links
+    assert (links.launches, links.gpu_events, links.linked_gpu_events) == (2, 4, 2)
+
+
+def test_a_graph_launch_has_many_kernels() -> None:
+    made = trace(runtime("cudaGraphLaunch", 0, 2, corr=9), *(kernel(f"k{k}", 5 + k, 1, corr=9) for k in range(4)))
+    assert [made.event(int(k)).name for k in made.links.work_of(0)] == ["k0", "k1", "k2", "k3"]
+    assert (made.links.launches, made.links.linked_gpu_events) == (1, 4)
+
+
+def test_the_runtime_call_wins_over_the_driver_call_inside_it() -> None:
+    made = trace(
+        driver("cuLaunchKernel", 2, 1, corr=3), runtime("cudaLaunchKernel", 1, 3, corr=3), kernel("k", 9, 1, 3)
+    )
+    assert launch_names(made) == {"k": "cudaLaunchKernel"}
+
+
+def test_zero_and_minus_one_are_no_correlations() -> None:
+    made = trace(
+        runtime("a", 0, 1, corr=0), runtime("b", 1, 1, corr=-1), kernel("k", 5, 1, corr=0), kernel("l", 7, 1, corr=-1)
+    )
+    assert made.links.linked_gpu_events == 0
+
+
+numbers = st.one_of(st.integers(-1, 12), st.sampled_from([2**40, 2**62, -(2**62)]))
+
+
+@given(st.lists(st.tuples(numbers, st.sampled_from(["call", "driver", "work", "other"])), max_size=40))
+def test_the_join_against_a_dict(made: list[tuple[int, str]]) -> None:
+    role = np.array([role for _, role in made], dtype="U6")
+    correlation = np.array([number for number, _ in made], np.int64)
+    entry = np.arange(len(correlation), dtype=np.int32)[::-1].copy()  # any entries of more
+    correlation_of_entries = np.append(correlation[::-1], 5)
+    found = launches(correlation_of_entries, entry, np.isin(role, ["call", "driver"]), role == "driver", role == "work")
+    calls: dict[int, int] = {}
+    for wanted in ("driver", "call"):
+        for k in reversed(range(len(made))):
+            if made[k][1] == wanted:
+                calls[made[k][0]] = k
+    expected = [calls.get(number, -1) if what == "work" and number not in (0, -1) else -1 for number, what in made]
+    assert found.tolist() == expected
+    order, first = by_launch(found)
+    for k in range(len(made)):
+        assert order[first[k] : first[k + 1]].tolist() == [g for g, launch in enumerate(expected) if launch == k]
+
+
+def pairs(made: Trace) -> list[tuple[str, str]]:
+    links = made.links
+    joined = zip(links.forward.tolist(), links.backward.tolist(), strict=True)
+    return [(made.event(f).name, made.event(b).name) for f, b in joined]
+
+
+def test_a_flow_belongs_to_the_slice_that_it_follows_in_the_file() -> None:
+    """Both begin at once; the enclosing rule would bind both flows to the inner."""
+    made = trace(
+        cpu("outer", 0, 10),
+        flow("s", "fwdbwd", 1, 0),
+        cpu("inner", 0, 5),
+        cpu("OuterBackward", 20, 10, thread=2),
+        flow("f", "fwdbwd", 1, 20, thread=2),
+    )
+    assert pairs(made) == [("outer", "OuterBackward")]
+
+
+def test_a_flow_that_stands_alone_belongs_to_the_innermost_slice_around_it() -> None:
+    made = trace(
+        flow("s", "fwdbwd", 1, 4),
+        flow("s", "fwdbwd", 2, 15),
+        cpu("outer", 0, 10),
+        cpu("inner", 1, 2),
+        cpu("middle", 3, 5),
+        cpu("ended", 3, 0.5),
+        cpu("Backward", 20, 10, thread=2),
+        flow("f", "fwdbwd", 1, 25, thread=2),
+        flow("f", "fwdbwd", 2, 25, thread=2),
+        flow("f", "fwdbwd", 3, 25, thread=2),
+    )
+    assert pairs(made) == [("middle", "Backward")]
+
+
+def test_flows_of_other_categories_have_ids_of_their_own() -> None:
+    made = trace(
+        cpu("forward", 0, 10),
+        flow("s", "fwdbwd", 1, 0),
+        runtime("cudaLaunchKernel", 2, 1, corr=1),
+        flow("s", "ac2g", 1, 2),
+        cpu("Backward", 20, 10),
+        flow("f", "fwdbwd", 1, 20),
+    )
+    assert pairs(made) == [("forward", "Backward")]
+    assert made.counts.flows == 3

@@ -1,0 +1,165 @@
+"""Rows, parents and self time against the slow reference, on lanes of every shape."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.helpers import slow_reference
+from torchprof_tui.trace.build import nesting
+from torchprof_tui.trace.build.row_allocator import HeldRows
+
+Lane = list[tuple[int, int]]  # (start, duration)
+
+
+def nested(lanes: list[Lane], flat: list[bool] | None = None) -> tuple[list[int], list[int], list[int]]:
+    """Rows, parents and self times of sorted lanes, as the trace core finds them."""
+    events = [event for lane in lanes for event in lane]
+    first = np.cumsum([0, *(len(lane) for lane in lanes)])
+    start = np.array([start for start, _ in events], np.int64)
+    duration = np.array([duration for _, duration in events], np.int64)
+    found = nesting.nest(first, np.array(flat or [False] * len(lanes), np.bool_), start, duration)
+    return found.row.tolist(), found.parent.tolist(), nesting.self_durations(found, start, duration).tolist()
+
+
+def expected(lanes: list[Lane], flat: list[bool] | None = None) -> tuple[list[int], list[int], list[int]]:
+    rows: list[int] = []
+    parents: list[int] = []
+    own: list[int] = []
+    for lane, level in zip(lanes, flat or [False] * len(lanes), strict=True):
+        found = slow_reference.nest(lane, level)
+        base = len(rows)
+        rows += found.row
+        parents += [parent + base if parent >= 0 else -1 for parent in found.parent]
+        own += found.self_duration
+    return rows, parents, own
+
+
+def in_order(lane: Lane) -> Lane:
+    return sorted(lane, key=lambda event: (event[0], -event[1]))
+
+
+def a_lane(most: int, longest: int, size: int = 40) -> st.SearchStrategy[Lane]:
+    return st.lists(st.tuples(st.integers(0, most), st.integers(0, longest)), max_size=size).map(in_order)
+
+
+anything = st.one_of(a_lane(12, 6), a_lane(40, 40), a_lane(1000, 30), a_lane(10**15, 10**15, 12))
+"""Crowded, crossing, mostly apart, and far apart."""
+
+
+@given(
+    st.lists(anything, max_size=5).flatmap(
+        lambda lanes: st.tuples(st.just(lanes), st.lists(st.booleans(), min_size=len(lanes), max_size=len(lanes)))
+    ),
+    st.sampled_from([1, 50, 1 << 20]),
+)
+def test_lanes_nest_as_the_rule_says(made: tuple[list[Lane], list[bool]], together: int) -> None:
+    lanes, flat = made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "_TOGETHER", together)
+        assert nested(lanes, flat) == expected(lanes, flat)
+
+
+@st.composite
+def a_tree(draw: st.DrawFn) -> Lane:
+    """A lane that nests cleanly but for a few intervals laid across it, as steps lie across Python frames."""
+    lane: Lane = []
+
+    def grow(start: int, end: int, depth: int) -> None:
+        lane.append((start, end - start))
+        if depth and end - start > 4:
+            cuts = sorted(draw(st.lists(st.integers(start, end), max_size=6)))
+            for low, high in zip(cuts[::2], cuts[1::2], strict=False):
+                grow(low, high, depth - 1)
+
+    grow(0, 4000, 4)
+    across = draw(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 1500)), max_size=5))
+    return in_order(lane + across)
+
+
+@given(st.lists(a_tree(), min_size=1, max_size=3))
+def test_a_clean_lane_with_a_few_crossings(lanes: list[Lane]) -> None:
+    assert nested(lanes) == expected(lanes)
+
+
+@given(anything, st.booleans())
+def test_no_row_holds_two_events_at_once(lane: Lane, flat: bool) -> None:
+    rows, _, own = nested([lane], [flat])
+    last: dict[int, int] = {}
+    for (start, duration), row in zip(lane, rows, strict=True):
+        assert last.get(row, -1) <= start
+        last[row] = start + max(duration, 1)
+    assert all(0 <= mine <= duration for mine, (_, duration) in zip(own, lane, strict=True))
+
+
+def test_the_first_of_equals_is_the_outer_one() -> None:
+    assert nested([[(0, 10), (0, 10), (0, 10)]]) == ([0, 1, 2], [-1, 0, 1], [0, 0, 10])
+
+
+def test_a_mark_lies_inside_what_is_open_and_beside_what_has_ended() -> None:
+    assert nested([[(0, 10), (5, 0), (10, 0)]]) == ([0, 1, 0], [-1, 0, -1], [10, 0, 0])
+
+
+def test_steps_that_cross_frames_do_not_pile_up() -> None:
+    """Each step opens inside the frame that closed the one before: the rows stay few, however many steps."""
+    lane: Lane = [(0, 100_000)]
+    for k in range(50):
+        at = 1000 * (k + 1)
+        lane += [(at - 20, 40), (at - 15, 30), (at - 10, 20), (at, 999), (at + 100, 500), (at + 200, 300)]
+    rows, parents, _ = nested([in_order(lane)])
+    assert (rows, parents) == expected([in_order(lane)])[:2]
+    assert max(rows) == 6
+
+
+def test_events_that_overlap_on_a_stream_spill_to_further_rows() -> None:
+    stream = [(0, 10), (5, 10), (8, 1), (9, 10), (20, 1)]
+    assert nested([stream], [True]) == ([0, 1, 2, 2, 0], [-1] * 5, [10, 10, 1, 10, 1])
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_everything_crosses_everything(flat: bool) -> None:
+    """A hundred thousand events, each crossing all before it: rows as many as events, time not squared."""
+    n = 100_000
+    rows, parents, own = nested([[(k, n + k) for k in range(n)]], [flat])
+    assert rows == list(range(n))
+    assert set(parents) == {-1}
+    assert own[0] == n
+
+
+def test_a_million_deep() -> None:
+    n = 1_000_000
+    start = np.arange(n, dtype=np.int64)
+    found = nesting.nest(np.array([0, n]), np.array([False]), start, 2 * n - 2 * start)
+    assert np.array_equal(found.row, start)
+    assert np.array_equal(found.parent, start - 1)
+
+
+def test_a_hundred_thousand_lanes_and_times_that_do_not_fit_end_to_end() -> None:
+    n = 100_000
+    first = np.arange(0, 2 * n + 1, 2)
+    start = np.tile(np.array([0, 5], np.int64), n)
+    duration = np.tile(np.array([2**61, 3], np.int64), n)
+    found = nesting.nest(first, np.zeros(n, np.bool_), start, duration)
+    assert np.array_equal(found.row, np.tile([0, 1], n))
+    assert np.array_equal(found.parent, np.where(start == 5, np.arange(2 * n) - 1, -1))
+
+
+def test_nothing_at_all() -> None:
+    assert nested([]) == ([], [], [])
+    assert nested([[], []]) == ([], [], [])
+
+
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30), st.booleans()), max_size=60))
+def test_held_rows_against_a_dict(asked: list[tuple[int, int, bool]]) -> None:
+    held = HeldRows()
+    ends: dict[int, int] = {}
+    for now, (row, length, hold) in enumerate(asked):
+        if hold:
+            held.hold(row, now + length)
+            ends[row] = now + length
+        free = row
+        while ends.get(free, -1) > now:
+            free += 1
+        assert held.lowest(row, now) == free

@@ -1,0 +1,473 @@
+"""Ranks of one run on another host: several names, patterns, folders, mixed with files here; a real sshd, real cuts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import glob
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from textual.widgets import OptionList
+
+from tests.helpers import sshd
+from tests.helpers.paths import ROOT
+from tests.helpers.rank_traces import late_rank
+from tests.helpers.remote_traces import same
+from tests.helpers.terminal import Terminal
+from torchprof_tui.app import TorchprofApp
+from torchprof_tui.cli import main
+from torchprof_tui.trace.core.problems import CUT_CONNECTION, LOST_RANK
+from torchprof_tui.trace.loading import open_ranks
+from torchprof_tui.trace.loading.load import FAILED, Progress, RanksProgress
+from torchprof_tui.trace.loading.open_remote import NAMELESS, ElsewhereOpening
+from torchprof_tui.trace.loading.resolve import named
+from torchprof_tui.trace.loading.worker_process import LoadError
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.sources.listing import look
+from torchprof_tui.trace.sources.source import open_source
+from torchprof_tui.trace.storage.disk_cache import usage
+from torchprof_tui.ui.start.start_screen import StartScreen
+
+pytestmark = pytest.mark.skipif(not (sshd.SSHD and sshd.SSH), reason="needs OpenSSH's server and client")
+
+RANKS = 3
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
+    with sshd.running(tmp_path_factory.mktemp("sshd")) as server:
+        folder = server.home / "it's a run"
+        folder.mkdir()
+        late_rank(RANKS).write(folder, packed=True)
+        (folder / "notes.txt").write_text("no trace")
+        yield server
+
+
+@pytest.fixture
+def run(server: sshd.Sshd) -> Path:
+    return server.home / "it's a run"
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    # One process decodes one rank after the other: starting more takes longer here than what they do.
+    monkeypatch.setattr(open_ranks, "WORKERS", 1)
+    monkeypatch.setattr(open_ranks, "FROM_ONE_HOST", 1)
+
+
+async def opened(*specs: str, cache: bool = True) -> tuple[Trace, ElsewhereOpening, list[Progress]]:
+    opening = named(specs).opening(cache)
+    assert isinstance(opening, ElsewhereOpening)
+    told: list[Progress] = []
+    opening.start()
+    trace = await opening.trace(told.append)
+    opening.close()
+    return trace, opening, told
+
+
+async def refused(*specs: str) -> str:
+    with pytest.raises(LoadError) as caught:
+        await opened(*specs)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+def numbers(trace: Trace) -> list[int]:
+    assert trace.ranks is not None
+    return [rank.number for rank in trace.ranks.all]
+
+
+def same_as_here(trace: Trace, files: list[Path]) -> None:
+    """The oracle: the same files, opened from this disk."""
+    opening = named([str(file) for file in files]).opening(cache=False)
+    here = asyncio.run(opening.trace(lambda _: None))
+    same(trace, here)
+    assert trace.ranks is not None
+    assert here.ranks is not None
+    np.testing.assert_array_equal(trace.ranks.meetings.events, here.ranks.meetings.events)
+    opening.close()
+
+
+def load(*specs: str) -> Trace:
+    return asyncio.run(opened(*specs))[0]
+
+
+def found(*names: str) -> list[list[str]]:
+    """What the hosts say that each name means."""
+    with contextlib.ExitStack() as hold:
+        looked = look(names, False, hold)
+    assert all(not each.why for each in looked), looked
+    for one in looked:
+        for each in one.found:  # which opens under its name, as the same content
+            source = open_source(each.spec)
+            assert (source.total, source.identity) == (each.size, each.identity)
+            source.close()
+    return [[each.spec for each in one.found] for one in looked]
+
+
+def test_whatever_names_them_it_is_the_same_run(server: sshd.Sshd, run: Path) -> None:
+    files = [run / f"rank{k}.json.gz" for k in range(RANKS)]
+    named_so = [f"shared:{file}" for file in files]
+    assert found(
+        *reversed(named_so),
+        f"shared:{run}/rank*.json.gz",
+        f"shared:{server.home}/it?s*/rank[0-9].json*",
+        f"shared:{run}",
+        f"ssh://shared{run}/*[0-1]*.gz",
+    ) == [
+        *([spec] for spec in reversed(named_so)),
+        named_so,
+        named_so,
+        named_so,
+        [f"ssh://shared{file}" for file in files[:2]],
+    ]
+    mixed = load(
+        str(files[0]), f"shared:{run}/rank[1]*", f"ssh://otherport:{server.port}{files[2]}", f"shared:{files[1]}"
+    )
+    assert mixed.ranks is not None
+    assert numbers(mixed) == [0, 1, 2]
+
+
+def test_two_stars_are_any_number_of_folders(server: sshd.Sshd) -> None:
+    top = server.home / "top"
+    (top / "a" / "b").mkdir(parents=True)
+    for place in ("rank0.json", "a/rank1.json", "a/b/rank2.json", "a/other.json"):
+        (top / place).write_text("[]")
+    (answer,) = found(f"shared:{top}/**/rank*.json")
+    here = glob.glob(f"{top}/**/rank*.json", recursive=True)
+    assert sorted(answer) == sorted(f"shared:{path}" for path in here)
+    with contextlib.ExitStack() as hold:
+        (none,) = look([f"shared:{top}/**/x*"], False, hold)
+    assert none.why == f"shared:{top}/**/x*: nothing there matches"
+
+
+def test_it_is_what_lies_there(server: sshd.Sshd, run: Path) -> None:
+    same_as_here(load(f"shared:{run}/rank*.gz"), [run / f"rank{k}.json.gz" for k in range(RANKS)])
+
+
+def test_paths_from_the_home_folder_there(server: sshd.Sshd, run: Path) -> None:
+    assert found("home:it's a run/rank0*", "home:~/it's a run/rank0*", "ssh://home/~/it's a run/rank0*") == [
+        ["home:it's a run/rank0.json.gz"],
+        ["home:it's a run/rank0.json.gz"],
+        ["ssh://home/~/it's a run/rank0.json.gz"],
+    ]
+
+
+def test_names_that_a_shell_would_read_otherwise(server: sshd.Sshd) -> None:
+    folder = server.home / "-n $(touch x) %41"
+    folder.mkdir()
+    odd = '"q" `y` * [a]?.json'
+    for name in (odd, "a.json", "x\nb.json", "c.json\nd.json"):  # no line holds the last two: left out
+        (folder / name).write_text("[]")
+    (folder / "a folder.json").mkdir()
+    before = sorted(os.listdir(server.home)), sorted(os.listdir(folder))
+    url = f"ssh://shared{str(folder).replace('%', '%25')}"
+    assert found(f"shared:{folder}/{odd}", f"shared:{folder}/*", f"{url}/*.json", f"home:./{folder.name}/a*") == [
+        [f"shared:{folder}/{odd}"],
+        [f"shared:{folder}/{odd}", f"shared:{folder}/a.json"],
+        [f"{url}/{odd}", f"{url}/a.json"],
+        [f"home:{folder.name}/a.json"],
+    ]
+    assert (sorted(os.listdir(server.home)), sorted(os.listdir(folder))) == before
+
+
+async def test_unchanged_ranks_are_not_fetched_again(server: sshd.Sshd, run: Path) -> None:
+    logins = server.logins
+    first, opening, told = await opened("home:it's a run/rank*")
+    assert not opening.cached
+    assert server.logins - logins == RANKS + 1
+    size = sum((run / f"rank{k}.json.gz").stat().st_size for k in range(RANKS))
+    shared = [each for each in told if isinstance(each, RanksProgress)]
+    assert {each.total for each in shared} == {size}  # known before the first byte
+    assert shared[-1].shares == (1.0,) * RANKS
+    assert usage()[0] == RANKS
+
+    logins = server.logins
+    again, opening, told = await opened("home:it's a run/rank*")
+    assert opening.cached
+    assert server.logins - logins == 1  # to ask, for all of them
+    np.testing.assert_array_equal(first.start, again.start)
+
+    os.utime(run / "rank1.json.gz", ns=(1, 1))
+    logins = server.logins
+    _, opening, _ = await opened("home:it's a run/rank*")
+    assert not opening.cached
+    assert server.logins - logins == 2
+
+    await opened("home:it's a run/rank*", cache=False)
+    assert usage()[0] == RANKS + 1
+
+
+async def test_a_shared_connection_is_the_only_one(server: sshd.Sshd, run: Path) -> None:
+    """Also one that goes with the first session on it: it is held until all ranks are here, and no longer."""
+    subprocess.run(["ssh", "-q", "-O", "exit", "shared"], check=False, capture_output=True)
+    for host in ("shared", "session"):
+        logins = server.logins
+        trace, _, _ = await opened(f"{host}:{run}/rank*", cache=False)
+        assert numbers(trace) == [0, 1, 2]
+        assert server.logins - logins == 1
+    assert subprocess.run(["ssh", "-O", "check", "session"], check=False, capture_output=True).returncode == 255
+
+
+def test_a_session_of_somebody_else_does_not_keep_us(server: sshd.Sshd) -> None:
+    """Over a connection that we had opened it would: ssh ends when the last session on it does."""
+    file = server.home / "large.bin"
+    file.write_bytes(os.urandom(4_000_000))
+    source = open_source(f"session:{file}")
+    other = subprocess.Popen(["ssh", "session", "echo here; exec sleep 100"], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"here\n"
+        assert sum(map(len, source.blocks())) == 4_000_000
+        assert other.poll() is None
+    finally:
+        source.close()
+        other.kill()
+        other.wait()
+        file.unlink()
+
+
+async def test_one_host_sends_few_at_a_time(server: sshd.Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_ranks, "FROM_ONE_HOST", 2)
+    many = server.home / "many"
+    many.mkdir()
+    late_rank(5).write(many, packed=True)
+    opening = named([f"box:{many}/*"]).opening(cache=False)
+    most = 0
+    opening.start()
+    task = asyncio.ensure_future(opening.trace(lambda _: None))
+    while not task.done():
+        most = max(most, len(server.clients()))
+        await asyncio.sleep(0.01)
+    assert len(numbers(task.result())) == 5
+    assert 1 <= most <= 2
+    opening.close()
+
+
+async def test_ranks_that_cannot_be_had_are_left_out_and_told(server: sshd.Sshd, run: Path) -> None:
+    (server.home / "prose_rank4.json").write_text("hello, world")
+    hidden = server.home / "rank5.json"
+    hidden.write_text("[]")
+    hidden.chmod(0)
+    specs = [
+        f"shared:{run}/rank0.json.gz",
+        f"shared:{run}/rank1.json.gz",
+        f"shared:{run}/rank3.json.gz",
+        f"shared:{server.home}/prose_rank4.json",
+        f"nobody:{hidden}",
+        "nokey:rank6.json",
+        "nowhere.invalid:rank7.json",
+        f"shared:{run}/none*",
+        f"shared:{server.folder}/bin/",
+    ]
+    trace, _, told = await opened(*specs)
+    assert numbers(trace) == [0, 1]
+    assert trace.ranks is not None
+    why = {lost.file: (lost.number, lost.why) for lost in trace.ranks.lost}
+    assert set(why) == set(specs[2:])
+    for file, (_, line) in why.items():
+        assert line.startswith(f"{file}: ")
+        assert line.isprintable()
+    said = [why[file][1].removeprefix(f"{file}: ") for file in specs[2:]]
+    words = (
+        *("no such file there", "not a trace", "no permission", "nokey let nobody in", "there is no host"),
+        *("nothing there matches", "a folder, with no .json"),
+    )
+    assert all(line.startswith(word) for line, word in zip(said, words, strict=True)), said
+    assert [why[file][0] for file in specs[2:]] == [3, 4, 5, 6, 7, None, None]
+    lost = next(problem for problem in trace.problems if problem.kind == LOST_RANK)
+    assert lost.count == 7
+    last = told[-1]
+    assert isinstance(last, RanksProgress)
+    assert last.shares == (1.0, 1.0, FAILED)  # those of which something was there to fetch
+
+
+async def test_a_rank_whose_connection_is_cut_is_shown_as_far_as_it_came(server: sshd.Sshd, tmp_path: Path) -> None:
+    folder = server.home / "cut"
+    folder.mkdir()
+    late_rank(2, steps=150).write(folder)
+    trace, _, _ = await opened(f"cut:{folder}/rank1.json", f"shared:{folder}/rank0.json")
+    assert trace.ranks is not None
+    whole, part = trace.ranks.all
+    assert 0 < len(part.trace) < len(whole.trace)
+    cut = next(problem for problem in trace.problems if problem.kind == CUT_CONNECTION)
+    assert re.fullmatch(r"rank 1: [0-9,]+ of [0-9,]+ bytes arrived; the connection to cut ended early: .+", cut.example)
+    assert cut.count == 1
+    assert "cut short" not in {problem.kind for problem in trace.problems}  # of the same cut
+    assert usage()[0] == 1  # what was cut may come whole another time
+
+
+async def test_where_nothing_is_to_be_had_it_is_one_line(server: sshd.Sshd, run: Path) -> None:
+    assert await refused(f"shared:{run}/none*") == f"shared:{run}/none*: nothing there matches"
+    assert await refused(f"shared:{run}/none/*") == f"shared:{run}/none/*: no such file there"
+    closed = server.home / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "rank0.json").touch()
+    for below in ("*", "rank0.*"):
+        assert await refused(f"nobody:{closed}/{below}") == f"nobody:{closed}/{below}: no permission to read it there"
+    line = await refused("nowhere.invalid:rank0.json", "nowhere.invalid:rank1.json")
+    assert line == (
+        "nowhere.invalid:rank0.json: there is no host nowhere.invalid, nor a file of that name here "
+        "(and 1 more that could not be found)"
+    )
+    assert "sftp connections only" in await refused("sftponly:rank*.json")
+    assert "are both of rank 0" in await refused(f"shared:{run}/rank0.json.gz", f"box:{run}/rank0.json.gz")
+
+
+async def test_strangers_are_not_fetched_to_be_refused(server: sshd.Sshd) -> None:
+    folder = server.home / "checkpoints"
+    folder.mkdir()
+    for number in range(NAMELESS + 1):
+        (folder / f"{number}.json").write_text("{}")
+    logins = server.logins
+    line = await refused(f"box:{folder}/*.json")
+    assert f"{NAMELESS + 1} traces, and {NAMELESS + 1} of them" in line
+    assert "do not say in their names which rank they are" in line
+    assert server.logins - logins == 1
+
+
+async def test_ranks_that_only_their_text_says(server: sshd.Sshd, tmp_path: Path) -> None:
+    """As tensorboard's handler names them, by host and process."""
+    folder = server.home / "tensorboard"
+    folder.mkdir()
+    for path, process in zip(late_rank(2).write(tmp_path), (812, 811), strict=True):
+        shutil.copy(path, folder / f"node1_{process}.1700000000.pt.trace.json")
+    trace, _, _ = await opened(f"shared:{folder}/*.json")
+    assert numbers(trace) == [0, 1]
+    assert trace.ranks is not None
+    assert trace.ranks.all[0].file.endswith("node1_812.1700000000.pt.trace.json")
+
+
+async def test_giving_up_ends_all_of_it(server: sshd.Sshd, run: Path, tmp_path: Path) -> None:
+    others = set(server.clients())
+    for host in ("stuck", "session"):
+        large = server.home / "large"
+        large.mkdir(exist_ok=True)
+        for rank in range(3):
+            (large / f"rank{rank}.json.gz").write_bytes(os.urandom(3_000_000))
+        opening = named([f"{host}:{large}/rank*"]).opening()
+        opening.start()
+        task = asyncio.ensure_future(opening.trace(lambda _: None))
+        while not set(server.clients()) - others:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        until = time.monotonic() + 60
+        while set(server.clients()) - others and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        assert not set(server.clients()) - others
+    assert list((tmp_path / "cache").glob(".draft*")) == []
+
+
+def test_a_program_that_is_killed_leaves_nothing(server: sshd.Sshd, run: Path) -> None:
+    """Neither the connection over which nothing comes, nor the one that is held, nor who waits for them: without a
+    terminal, whose end would reach them all."""
+    text = b'{"a":"' + os.urandom(600_000).hex().encode() + b'"}'
+    (server.home / "still.json.gz").write_bytes(gzip.compress(text))
+    specs = [f"stuck:{server.home}/still.json.gz", f"session:{run}/rank1.json.gz"]
+    others = set(server.clients())
+    program = subprocess.Popen([sys.executable, "-m", "torchprof_tui", "info", *specs], cwd=ROOT)
+    try:
+        until = time.monotonic() + 60
+        while usage()[0] == 0 and time.monotonic() < until:  # one rank is there, the other never will be
+            time.sleep(0.01)
+        time.sleep(0.5)  # what has come is read, and nothing more is told
+        assert len(set(server.clients()) - others) >= 2
+    finally:
+        program.kill()
+        program.wait()
+    until = time.monotonic() + 30
+    while set(server.clients()) - others and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not set(server.clients()) - others
+
+
+def test_a_passphrase_is_asked_once_for_all_ranks(server: sshd.Sshd, run: Path) -> None:
+    program = [sys.executable, "-m", "torchprof_tui", f"locked_once:{run}/rank*"]
+    logins = server.logins
+    with Terminal(program, folder=ROOT) as terminal:
+        terminal.wait_for("Enter passphrase for key")
+        terminal.send("open sesame\r")
+        terminal.wait_for("rank 0", "rank 1", "rank 2")
+        terminal.send("q")
+        assert terminal.wait_for_end() == 0
+    assert server.logins - logins == 1
+
+
+def test_where_nothing_is_shared_it_is_said_what_helps(server: sshd.Sshd, run: Path) -> None:
+    """Asking once for each of many ranks is what nobody wants, and all at once what nobody could answer."""
+    program = [sys.executable, "-m", "torchprof_tui", "info", f"locked:{run}/rank*"]
+    with Terminal(program, columns=400, folder=ROOT) as terminal:
+        terminal.wait_for("Enter passphrase for key")
+        terminal.send("open sesame\r")
+        terminal.wait_for("put the key into ssh-agent, or share a connection (ControlMaster)", "(and 2 more")
+        assert terminal.wait_for_end() == 2
+
+
+@pytest.fixture
+def listing(server: sshd.Sshd, tmp_path: Path) -> Path:
+    """Two runs of two ranks, and one more trace."""
+    folder = server.home / "listing"
+    if not folder.exists():
+        for age, name in enumerate(("new", "old")):
+            (folder / name).mkdir(parents=True)
+            for path in late_rank(2).write(folder / name):
+                os.utime(path, (1_700_000_000 - 1000 * age, 1_700_000_000 - 1000 * age))
+        shutil.copy(folder / "new" / "rank0.json", folder / "single.json")
+        os.utime(folder / "single.json", (1_600_000_000, 1_600_000_000))
+    return folder
+
+
+async def test_a_folders_runs_open_from_its_list(server: sshd.Sshd, listing: Path) -> None:
+    opening = named([f"shared:{listing}/"]).opening()
+    opening.start()
+    app = TorchprofApp(opening)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await app.explored.wait()
+        await pilot.pause()
+        assert isinstance(app.screen, StartScreen)
+        lines = [str(option.prompt) for option in app.screen.query_one(OptionList).options]
+        assert [line.split()[0] for line in lines[1:4]] == ["new/rank*.json", "old/rank*.json", "new/rank0.json"]
+        assert all("all 2 ranks" in line for line in lines[1:3])
+        app.explored.clear()
+        await pilot.press("down", "enter")
+        await app.explored.wait()
+        await pilot.pause()
+        trace = app.screen.trace  # type: ignore[attr-defined]
+        assert [rank.file for rank in trace.ranks.all] == [f"shared:{listing}/old/rank{k}.json" for k in range(2)]
+
+
+def test_commands_and_folders(server: sshd.Sshd, listing: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`info` lists; the others open the run where a folder is one, and else say how to."""
+    assert main(["info", f"shared:{listing}/", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["runs"] == [[f"shared:{listing}/{age}/rank{k}.json" for k in range(2)] for age in ("new", "old")]
+    assert main(["info", f"shared:{listing}/"]) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 5
+    assert err == "".join(f"all 2 ranks of one run: 'shared:{listing}/{age}/rank*.json'\n" for age in ("new", "old"))
+    assert main(["check", f"shared:{listing}/"]) == 2
+    err = capsys.readouterr().err
+    assert f"or the ranks of a run: 'shared:{listing}/new/rank*.json'" in err
+    assert main(["check", f"shared:{run}/", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [rank["rank"] for rank in told["ranks"]] == [0, 1, 2]
+    assert next(each for each in told["patterns"] if each["id"] == "straggler")["state"] == "fired"
+    assert main(["table", f"shared:{run}/", "--of", "arrivals", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)

@@ -1,0 +1,144 @@
+"""Ranks' clocks: a known shift is found again, and what it was found by is said."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.helpers.rank_traces import BASE, Collective, Run, late_rank
+from tests.trace.ranks.test_collective_matching import merged
+from torchprof_tui.trace.model.ranks import Aligned, Clock
+from torchprof_tui.trace.model.trace import Trace
+
+
+def clocks(trace: Trace) -> list[Clock]:
+    assert trace.ranks is not None
+    return [rank.clock for rank in trace.ranks.all]
+
+
+def true_starts(run: Run, trace: Trace) -> list[int]:
+    """When each rank's first event really began, ns after the earliest of all."""
+    begins = [min(e["ts"] for e in run.entries(rank) if "ts" in e) for rank in range(run.ranks)]
+    return [round((begin - min(begins)) * 1000) for begin in begins]
+
+
+def test_a_shared_base_is_believed(tmp_path: Path) -> None:
+    run = late_rank(3)
+    trace = merged(run.write(tmp_path))
+    assert [clock.how for clock in clocks(trace)] == [Aligned.BASE] * 3
+    assert [clock.shift for clock in clocks(trace)] == true_starts(run, trace)
+    assert [clock.error for clock in clocks(trace)] == [0, 0, 0]
+    assert [clock.by for clock in clocks(trace)] == [6, 6, 6]
+
+
+def test_a_shared_base_of_machines_whose_clocks_differ_is_not(tmp_path: Path) -> None:
+    """Rank 2's clock is 40 ms ahead, although it counts from the same base."""
+    run = late_rank(3)
+    run.shifts = (0.0, 0.05, 40_000.0)
+    trace = merged(run.write(tmp_path))
+    assert [clock.how for clock in clocks(trace)] == [Aligned.BASE, Aligned.BASE, Aligned.COLLECTIVES]
+    for clock, true in zip(clocks(trace), true_starts(run, trace), strict=True):
+        assert abs(clock.shift - true) <= 50
+    assert clocks(trace)[2].error is not None
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.floats(-5e9, 5e9), min_size=2, max_size=5),
+    st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    st.integers(0, 3),
+    st.data(),
+)
+def test_an_unshared_clock_is_found_by_the_collectives(
+    shifts: list[float], per_step: list[int], jitter: int, data: st.DataObject
+) -> None:
+    """Each rank counts from a base of its own, and its clock is off by anything up to 83 minutes."""
+    ranks = len(shifts)
+    time, steps = 1000.0, []
+    for count in per_step:
+        step = []
+        for _ in range(count):
+            arrive = [time + data.draw(st.integers(0, 5000)) for _ in range(ranks)]
+            off = [data.draw(st.integers(0, jitter)) for _ in range(ranks)]
+            step.append(Collective(arrive, takes=data.draw(st.integers(10, 500)), jitter=off))
+            time = step[-1].end + data.draw(st.integers(100, 3000))
+        steps.append(step)
+        time += 500
+    shifts = [round(shift) for shift in shifts]
+    run = Run(ranks, steps, shifts=shifts, bases=[BASE + 7_776_000 * 10**9 * k for k in range(ranks)])
+    with tempfile.TemporaryDirectory() as folder:
+        trace = merged(run.write(Path(folder)))
+    assert {clock.how for clock in clocks(trace)} == {Aligned.COLLECTIVES}
+    true = true_starts(run, trace)
+    for clock, begin in zip(clocks(trace), true, strict=True):
+        off = (clock.shift - clocks(trace)[0].shift) - (begin - true[0])
+        assert abs(off) <= 2 * jitter * 1000 + 1
+        assert clock.error is not None
+        assert clock.error <= 2 * jitter * 1000 + 1
+        assert clock.by == sum(per_step)
+
+
+def test_a_rank_that_met_only_some_others_is_reached_through_them(tmp_path: Path) -> None:
+    """Ranks 0 and 1, 1 and 2 have groups of their own; 0 and 2 never meet."""
+    steps = [
+        [
+            Collective([1000 + 3000 * k, 1010 + 3000 * k, None], group="01"),
+            Collective([None, 2000 + 3000 * k, 2020 + 3000 * k], group="12"),
+        ]
+        for k in range(3)
+    ]
+    run = Run(3, steps, shifts=(0, 123_456, -98_765), bases=(1, 2, 3))
+    trace = merged(run.write(tmp_path))
+    assert {clock.how for clock in clocks(trace)} == {Aligned.COLLECTIVES}
+    assert [clock.shift for clock in clocks(trace)] == true_starts(run, trace)
+
+
+def test_nothing_in_common(tmp_path: Path) -> None:
+    run = Run(2, [[], []], shifts=(0, 50_000))
+    assert [clock.how for clock in clocks(merged(run.write(tmp_path)))] == [Aligned.BASE] * 2
+    run.bases = (BASE, BASE + 10**9)
+    found = clocks(merged(run.write(tmp_path)))
+    assert [(clock.how, clock.error, clock.by) for clock in found] == [(Aligned.WALL, None, 0)] * 2
+    assert found[1].shift - found[0].shift == 10**9 + 50_000_000
+    run.bases = (0, 1)  # times since each machine was started
+    found = clocks(merged(run.write(tmp_path)))
+    assert [(clock.how, clock.shift) for clock in found] == [(Aligned.NONE, 0)] * 2
+
+
+def test_a_rank_that_recorded_nothing_does_not_set_the_others_apart(tmp_path: Path) -> None:
+    """Times of a real run count from a base months ago: an empty rank's 0 is not one of them."""
+    run = late_rank(3)
+    run.shifts = (4e12,) * 3
+    paths = run.write(tmp_path)
+    told = json.loads(paths[1].read_text())
+    paths[1].write_text(json.dumps({**told, "traceEvents": told["traceEvents"][:1]}))
+    found = clocks(merged(paths))
+    assert [clock.how for clock in found] == [Aligned.BASE] * 3
+    assert max(clock.shift for clock in found) < 10_000_000
+
+
+def test_one_rank_that_no_other_met(tmp_path: Path) -> None:
+    run = late_rank(3)
+    run.bases = (1, 2, 3)
+    for step in run.steps:
+        for one in step:
+            one.arrive = [*one.arrive[:2], None]
+    found = clocks(merged(run.write(tmp_path)))
+    assert [clock.how for clock in found] == [Aligned.COLLECTIVES, Aligned.COLLECTIVES, Aligned.NONE]
+    assert found[2].error is None
+    assert found[2].shift == min(clock.shift for clock in found[:2])
+
+
+@pytest.mark.parametrize("base", [None, "1790857026000000000", -5, True, 2**70])
+def test_a_base_that_is_none_is_none(tmp_path: Path, base: object) -> None:
+    paths = late_rank(2).write(tmp_path)
+    for path in paths:
+        told = json.loads(path.read_text())
+        told["baseTimeNanoseconds"] = base
+        path.write_text(json.dumps(told))
+    assert {clock.how for clock in clocks(merged(paths))} == {Aligned.COLLECTIVES}

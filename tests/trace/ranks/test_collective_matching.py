@@ -1,0 +1,235 @@
+"""Collectives joined over ranks: against dictionaries over the raw JSON, and on made ranks that lack some."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.helpers.collective_reference import joined
+from tests.helpers.paths import SHARED_TRACES
+from tests.helpers.rank_traces import BASE, Collective, Run, late_rank
+from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.ranks.collective_matching import meet, pair
+from torchprof_tui.trace.ranks.collective_records import keep, kept, read
+from torchprof_tui.trace.ranks.merge import Given, merge
+
+TRACES = SHARED_TRACES
+SETS = {
+    "ddp": ("ddp_4ranks", "*.gz", 21),
+    "fsdp": ("fsdp_4ranks", "*.gz", 60),
+    "dlrm": ("public/facebookresearch+param", "worker*.gz", 8),
+}
+
+
+def merged(paths: list[Path]) -> Trace:
+    traces = [load(str(path), cache=False) for path in paths]
+    return merge([Given(trace.rank or 0, trace.label, trace, read(trace)) for trace in traces], "ranks")
+
+
+@cache
+def shared(name: str) -> tuple[list[Path], Trace]:
+    """(the files of a set, all of them as one), opened once. Skips where they are not here."""
+    folder, pattern, _ = SETS[name]
+    paths = sorted((TRACES / folder).glob(pattern))
+    if not paths:
+        pytest.skip("these ranks are not here")
+    return paths, merged(paths)
+
+
+def met(trace: Trace) -> dict[tuple[str, int, int], dict[int, tuple[int, int]]]:
+    """As `joined` tells it; times on the common clock."""
+    assert trace.ranks is not None
+    meetings = trace.ranks.meetings
+    found: dict[tuple[str, int, int], dict[int, tuple[int, int]]] = {}
+    many: dict[tuple[str, int], int] = defaultdict(int)
+    for row in range(len(meetings)):
+        group, step = meetings.texts[meetings.group[row]].partition(" ")[0], int(meetings.step[row])
+        times = {
+            rank.number: (int(rank.trace.start[event]), int(rank.trace.start[event] + rank.trace.duration[event]))
+            for rank, event in zip(trace.ranks.all, meetings.events[row].tolist(), strict=True)
+            if event >= 0
+        }
+        found[group, step, many[group, step]] = times
+        many[group, step] += 1
+    return found
+
+
+@pytest.mark.parametrize("name", list(SETS))
+def test_shared_ranks_as_dictionaries_have_them(name: str) -> None:
+    paths, trace = shared(name)
+    expected, found = joined(paths), met(trace)
+    assert len(found) == SETS[name][2]
+    assert found.keys() == expected.keys()
+    # Both on one clock: what is left is when the earliest rank began.
+    zero = {start - its[rank][0] for key, its in found.items() for rank, (start, _) in expected[key].items()}
+    assert len(zero) == 1
+    began = zero.pop()
+    for key, its in expected.items():
+        assert {rank: (a - began, b - began) for rank, (a, b) in its.items()} == found[key]
+    assert trace.ranks is not None
+    meetings = trace.ranks.meetings
+    assert not meetings.alone.any()
+    assert not meetings.lacking.any()
+    assert not meetings.differ.any()
+
+
+def test_what_was_launched_before_the_recording_is_left_out() -> None:
+    """DDP's first ranks still have kernels on the GPU when the recording begins, and not equally many."""
+    ranks = shared("ddp")[1].ranks
+    assert ranks is not None
+    assert ranks.meetings.before.tolist() == [6, 6, 0, 2]
+
+
+def test_kept_beside_the_columns(tmp_path: Path) -> None:
+    trace = load(str(late_rank().write(tmp_path)[0]), cache=False)
+    found = read(trace)
+    assert len(found) == 6
+    assert [found.texts[code] for code in found.operation.tolist()] == ["allreduce"] * 6
+    assert found.received.tolist() == [1024, 2048] * 3
+    keep(found, tmp_path)
+    again = kept(tmp_path)
+    assert again is not None
+    for column in ("events", "group", "operation", "dtype", "received", "sent"):
+        assert np.array_equal(getattr(found, column), getattr(again, column))
+    assert (again.texts, again.before) == (found.texts, found.before)
+    (tmp_path / "collectives.json").write_text('{"version": 1, "columns": [[]]}')
+    assert kept(tmp_path) is None
+
+
+def test_ranks_that_began_to_record_at_another_step(tmp_path: Path) -> None:
+    run = late_rank(3, steps=4)
+    run.first_step = (0, 2, 1)
+    trace = merged(run.write(tmp_path))
+    assert trace.ranks is not None
+    meetings = trace.ranks.meetings
+    assert meetings.step.tolist() == [1, 1, 2, 2, 3, 3]
+    assert meetings.lacking.tolist() == [1, 1, 0, 0, 0, 0]
+    assert meetings.alone.tolist() == [2, 0, 0]
+
+
+def test_sizes_that_differ_are_told(tmp_path: Path) -> None:
+    run = late_rank(2, steps=1, each=2)
+    paths = run.write(tmp_path)
+    run.steps[0][1].elements = 999
+    paths[1] = Run(2, run.steps).write(tmp_path, "other{}.json")[1]
+    trace = merged(paths)
+    assert trace.ranks is not None
+    assert trace.ranks.meetings.differ.tolist() == [False, True]
+    assert trace.ranks.meetings.elements.tolist() == [1024, 2048]
+    assert trace.ranks.meetings.alone.tolist() == [0, 0]
+
+
+def test_without_process_groups_and_without_steps(tmp_path: Path) -> None:
+    run = late_rank(3)
+    run.says_group = False
+    trace = merged(run.write(tmp_path))
+    assert len(met(trace)) == 6
+    for rank in range(3):
+        run.more[rank] = []
+    paths = run.write(tmp_path)
+    for path in paths:
+        path.write_text(path.read_text().replace("ProfilerStep#", "my step "))
+    trace = merged(paths)
+    assert trace.ranks is not None
+    assert trace.ranks.meetings.step.tolist() == [-1] * 6
+    assert not trace.ranks.meetings.alone.any()
+
+
+def test_one_rank_without_collectives(tmp_path: Path) -> None:
+    run = late_rank(3)
+    for step in run.steps:
+        for one in step:
+            one.arrive = [*one.arrive[:2], None]
+    trace = merged(run.write(tmp_path))
+    assert trace.ranks is not None
+    assert len(trace.ranks.meetings) == 6
+    assert not trace.ranks.meetings.lacking.any()  # it is not of this group
+    assert (trace.ranks.meetings.events[:, 2] == -1).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=40),
+    st.integers(0, 39),
+    st.integers(1, 5),
+    st.integers(-(10**12), 10**12),
+    st.randoms(use_true_random=False),
+)
+def test_what_one_sequence_lacks_is_found_by_its_ends(
+    signs: list[int], first: int, count: int, shift: int, random: object
+) -> None:
+    """A stretch is missing from one rank, whose clock is another: all that is left is joined with its own kind."""
+    ends = np.cumsum([random.randint(10_000, 900_000) for _ in signs])  # type: ignore[attr-defined]
+    kept_ones = [k for k in range(len(signs)) if not first <= k < first + count]
+    theirs = np.array([ends[k] + shift + random.randint(-500, 500) for k in kept_ones], np.int64)  # type: ignore[attr-defined]
+    all_signs = np.array(signs, np.int64) << 40
+    some = all_signs[kept_ones]
+    place = pair(all_signs, some, ends.astype(np.int64), theirs)
+    joined_ones = place >= 0
+    assert (all_signs[place[joined_ones]] == some[joined_ones]).all()
+    assert (np.diff(place[joined_ones]) > 0).all()
+    if len(kept_ones) > 2:  # of one or two ends every place is as even
+        # Where another place is as even the ends there are as well: none is further off than the true one.
+        found = theirs[joined_ones] - ends[place[joined_ones]]
+        true = theirs - ends[kept_ones]
+        assert joined_ones.all()
+        assert np.abs(found - np.median(found)).sum() <= np.abs(true - np.median(true)).sum()
+    back = pair(some, all_signs, theirs, ends.astype(np.int64))
+    assert [(int(back[k]), k) for k in np.flatnonzero(back >= 0)] == [
+        (k, int(place[k])) for k in np.flatnonzero(place >= 0)
+    ]
+
+
+def test_sequences_that_only_overlap() -> None:
+    signs = np.array([1, 2, 3, 4, 5, 6, 7]) << 40  # operations, of no size
+    others = np.array([4, 5, 6, 7, 8, 9]) << 40
+    ends = np.arange(7) * 1000
+    place = pair(signs, others, ends, np.arange(6) * 1000 + 77)
+    assert place.tolist() == [3, 4, 5, 6, -1, -1]
+    assert pair(signs, np.array([9, 9]) << 40, ends, np.array([1, 2])).tolist() == [-1, -1]
+    assert pair(signs, np.zeros(0, np.int64), ends, np.zeros(0, np.int64)).tolist() == []
+
+
+def test_nothing_to_join(tmp_path: Path) -> None:
+    run = Run(2, [[], []])
+    traces = [load(str(path), cache=False) for path in run.write(tmp_path)]
+    meetings = meet(traces, [read(trace) for trace in traces])
+    assert len(meetings) == 0
+    assert meetings.alone.tolist() == [0, 0]
+
+
+def test_two_groups_are_told_apart(tmp_path: Path) -> None:
+    """Each group has an order of its own: ranks may issue two groups' collectives in different orders."""
+    steps = [[Collective([1000, 1001], group="1"), Collective([1500, 1502], group="2")]]
+    swapped = [[Collective([1500, 1502], group="2"), Collective([1000, 1001], group="1")]]
+    paths = [Run(2, steps, bases=(BASE, BASE)).write(tmp_path)[0], Run(2, swapped).write(tmp_path, "x{}.json")[1]]
+    trace = merged(paths)
+    assert {key[0] for key in met(trace)} == {"1", "2"}
+    for times in met(trace).values():
+        assert len({end for _, end in times.values()}) == 1
+
+
+def test_collectives_that_run_on_the_cpu(tmp_path: Path) -> None:
+    """Gloo has no kernels: its threads' ranges begin when a rank comes, and end when all have."""
+    run = Run(2, [])
+    for rank, arrive in enumerate((1000, 4000)):
+        where = {"ph": "X", "cat": "user_annotation", "pid": 1000 + rank, "tid": 70 + rank, "args": {}}
+        run.more[rank] = [
+            {**where, "name": "gloo:all_reduce", "ts": arrive, "dur": 4100 - arrive},
+            {**where, "name": "gloo:broadcast", "ts": 5000, "dur": 10},
+            {**where, "name": "nccl:all_reduce", "ts": 6000, "dur": 10},
+        ]
+    trace = merged(run.write(tmp_path))
+    assert trace.ranks is not None
+    meetings = trace.ranks.meetings
+    assert [meetings.texts[code] for code in meetings.operation.tolist()] == ["gloo:all_reduce", "gloo:broadcast"]
+    assert meetings.together.tolist() == [True, False]
+    (times,) = (its for (_, _, nth), its in met(trace).items() if nth == 0)
+    assert {rank: end - start for rank, (start, end) in times.items()} == {0: 3_100_000, 1: 100_000}

@@ -1,0 +1,175 @@
+"""Several ranks as one trace: each rank's part of the columns is what its own trace has, moved and renumbered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.helpers.rank_traces import late_rank
+from tests.trace.ranks.test_collective_matching import SETS, shared
+from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.trace.query import navigation
+from torchprof_tui.trace.query.level_of_detail import cells
+from torchprof_tui.trace.query.read_entries import entries
+from torchprof_tui.trace.ranks.collective_records import read
+from torchprof_tui.trace.ranks.merge import Given, merge
+
+
+def several(folder: Path) -> list[Trace]:
+    """Three made ranks with memory, counters, damaged entries, threads of one number and a pair of B and E each."""
+    run = late_rank(3)
+    for rank in range(3):
+        here = {"pid": 1000 + rank, "tid": 1000 + rank}
+        memory = {"Bytes": 512, "Total Allocated": 1024 * (rank + 1), "Device Type": 1, "Device Id": 0, "Addr": 64}
+        run.more[rank] = [
+            {"ph": "B", "cat": "x", "name": f"range of {rank}", "ts": 2000, "args": {"begun": rank}, **here},
+            {"ph": "E", "ts": 2500, "args": {"ended": rank}, **here},
+            {"ph": "C", "name": "queue", "ts": 2100 + rank, "args": {"length": 3}, **here},
+            {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 2200 - rank, "args": memory, **here},
+            {"ph": "X", "cat": "cpu_op", "name": "negative", "ts": 3000, "dur": -1, "args": {}, **here},
+            {"ph": "X", "cat": f"only {rank}", "name": "aten::mm", "ts": 2600, "dur": 10, **here},
+        ]
+    return [load(str(path), cache=False) for path in run.write(folder, packed=True)]
+
+
+def together(traces: list[Trace]) -> Trace:
+    numbers = [trace.rank if trace.rank is not None else k for k, trace in enumerate(traces)]
+    return merge([Given(k, t.label, t, read(t)) for k, t in zip(numbers, traces, strict=True)], "all")
+
+
+def same_but_moved(whole: Trace, alone: list[Trace]) -> None:
+    """Event by event, lane by lane: nothing but clocks and numbers differs."""
+    assert whole.ranks is not None
+    assert len(whole) == sum(map(len, alone))
+    assert sorted({lane.rank for lane in whole.lanes}) == [rank.number for rank in whole.ranks.all]
+    for rank, trace in zip(whole.ranks.all, alone, strict=True):
+        shift, first = rank.clock.shift, rank.first
+        mine = slice(rank.first, rank.last)
+        assert np.array_equal(whole.start[mine], trace.start + shift)
+        for column in ("duration", "kind", "row", "self_duration"):
+            assert np.array_equal(getattr(whole, column)[mine], getattr(trace, column)), column
+        assert [whole.names[n] for n in whole.name[mine].tolist()] == [trace.names[n] for n in trace.name.tolist()]
+        told = [whole.categories[n] for n in whole.category[mine].tolist()]
+        assert told == [trace.categories[n] for n in trace.category.tolist()]
+        for column in ("parent",):
+            own = getattr(trace, column)
+            assert np.array_equal(getattr(whole, column)[mine], np.where(own < 0, own, own + first)), column
+        assert np.array_equal(whole.lane[mine], trace.lane + rank.first_lane)
+        links, its = whole.links, trace.links
+        assert np.array_equal(links.launch_of[mine], np.where(its.launch_of < 0, -1, its.launch_of + first))
+        for event in np.flatnonzero(np.diff(its.work_first)).tolist():
+            assert links.work_of(event + first).tolist() == (its.work_of(event) + first).tolist()
+        for number, lane in enumerate(trace.lanes):
+            moved = whole.lanes[rank.first_lane + number]
+            assert (moved.label, moved.role, moved.rows, moved.device) == (
+                lane.label,
+                lane.role,
+                lane.rows,
+                lane.device,
+            )
+            assert (moved.first, moved.last) == (lane.first + first, lane.last + first)
+            assert moved.group == f"rank {rank.number} {lane.group}"
+        assert whole.lanes[rank.own_lane].role is Role.RANK
+        for key, arg in trace.args.items():
+            column = whole.args[key]
+            inside = (column.events >= rank.first) & (column.events < rank.last)
+            assert np.array_equal(column.events[inside] - first, arg.events), key
+            if key not in ("external_id", "sequence", "python_id", "python_parent", "end_ordinal"):
+                assert np.array_equal(column.values[inside], arg.values), key
+        # The rank's own trace is its part of the whole on the common clock.
+        assert np.array_equal(rank.trace.start, whole.start[mine])
+        assert [s.start for s in rank.trace.steps] == [s.start + shift for s in trace.steps]
+        assert [whole.event(step.event).name for step in rank.steps] == [step.name for step in trace.steps]
+        assert rank.trace.span == (trace.span[0] + shift, trace.span[1] + shift)
+        own = [(c.name, c.times.tolist(), c.values.tolist()) for c in rank.trace.counters]
+        lanes = range(rank.first_lane, rank.last_lane)
+        assert own == [(c.name, c.times.tolist(), c.values.tolist()) for c in whole.counters if c.lane in lanes]
+        assert own == [(c.name, (c.times + shift).tolist(), c.values.tolist()) for c in trace.counters]
+    assert np.array_equal(np.sort(whole.row_order), np.arange(len(whole)))
+    for event in range(0, len(whole), max(len(whole) // 500, 1)):
+        row = navigation.row_of(whole, event)
+        assert event in whole.row_order[whole.row_first[row] : whole.row_first[row + 1]].tolist()
+    assert whole.total_rows == whole.lanes[-1].row_base + whole.lanes[-1].rows
+    assert whole.counts.events == sum(trace.counts.events for trace in alone)
+    counts = whole.counts
+    assert counts.events == counts.drawn + counts.metadata + counts.flows + sum(counts.not_drawn.values())
+
+
+def test_made_ranks(tmp_path: Path) -> None:
+    alone = several(tmp_path)
+    whole = together(alone)
+    same_but_moved(whole, alone)
+    assert whole.ranks is not None
+    for rank, trace in zip(whole.ranks.all, alone, strict=True):
+        for event in range(len(trace)):
+            moved = whole.event(event + rank.first)
+            assert moved.args() == trace.event(event).args()
+            assert moved.lane.rank == rank.number
+            assert whole.ranks.of_event(event + rank.first) is rank
+            assert whole.ranks.of_lane(int(whole.lane[event + rank.first])) is rank
+            assert whole.steps_at(event + rank.first) is rank.steps
+            assert whole.devices_at(event + rank.first) == trace.devices
+    assert whole.memory is not None
+    assert whole.memory.allocated.tolist() == [3072, 2048, 1024]  # by time
+    assert [whole.lanes[lane].rank for lane in whole.memory.lane.tolist()] == [2, 1, 0]
+    problem = next(each for each in whole.problems if each.kind == "negative duration")
+    assert (problem.count, problem.example[:7]) == (3, "rank 0:")
+    assert whole.world_size == 3
+    assert whole.rank is None
+
+
+def test_correlations_of_ranks_are_apart(tmp_path: Path) -> None:
+    whole = together(several(tmp_path))
+    assert whole.ranks is not None
+    seen: set[int] = set()
+    for rank in whole.ranks.all:
+        own = {int(c) for c in whole.correlation[rank.first : rank.last] if c >= 0}
+        assert own
+        assert not own & seen
+        seen |= own
+    ids = whole.args["external_id"]
+    assert len({int(value) for value in ids.values}) == 18  # six of each rank
+
+
+def test_many_entries_at_once(tmp_path: Path) -> None:
+    whole = together(several(tmp_path))
+    events = np.arange(len(whole))[::-1]
+    found = dict(entries(whole, events))
+    assert sorted(found) == list(range(len(whole)))
+    for place, entry in found.items():
+        assert entry["name"] == whole.event(int(events[place])).name
+
+
+def test_drawn_as_each_alone(tmp_path: Path) -> None:
+    """Every row of the whole has in its cells what the rank's own row has."""
+    whole = together(several(tmp_path))
+    assert whole.ranks is not None
+    t0, t1 = whole.span
+    drawn = cells(whole.row_index, slice(None), t0, t1, 97)
+    for rank in whole.ranks.all:
+        base = whole.lanes[rank.own_lane].row_base
+        assert (drawn.event[base] == -1).all()  # its own line has no events
+        own = cells(rank.trace.row_index, slice(None), t0, t1, 97)
+        mine = slice(base + 1, base + 1 + rank.trace.total_rows)
+        assert np.array_equal(drawn.event[mine], np.where(own.event < 0, -1, own.event + rank.first))
+        assert np.array_equal(drawn.count[mine], own.count)
+        assert np.allclose(drawn.busy[mine], own.busy)
+
+
+@pytest.mark.parametrize("name", list(SETS))
+def test_shared_ranks(name: str) -> None:
+    paths, whole = shared(name)
+    same_but_moved(whole, [load(str(path)) for path in paths])
+
+
+def test_by_number_not_by_name(tmp_path: Path) -> None:
+    alone = several(tmp_path)
+    given = [Given(number, trace.label, trace, read(trace)) for number, trace in zip((20, 3, 100), alone, strict=True)]
+    ranks = merge(given, "all").ranks
+    assert ranks is not None
+    assert [rank.number for rank in ranks.all] == [3, 20, 100]
+    assert ranks.numbered(20) is ranks.all[1]
+    assert ranks.numbered(4) is None

@@ -1,0 +1,339 @@
+"""Traces on another host: a real sshd, the real ssh, real cuts. What arrives equals the file read here."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import lzma
+import os
+import random
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+from textual.widgets import OptionList
+
+from tests.helpers import sshd
+from tests.helpers.paths import ROOT
+from tests.helpers.remote_traces import opened, read, refusal, same
+from tests.helpers.terminal import Terminal
+from torchprof_tui.app import TorchprofApp
+from torchprof_tui.cli import main
+from torchprof_tui.trace.core.problems import CUT_CONNECTION
+from torchprof_tui.trace.loading.load import load_place
+from torchprof_tui.trace.loading.open_trace import Opening
+from torchprof_tui.trace.loading.worker_process import LoadError
+from torchprof_tui.trace.sources.source import FolderError, TraceError, open_source
+from torchprof_tui.ui.start.start_screen import StartScreen
+
+pytestmark = [
+    pytest.mark.skipif(not (sshd.SSHD and sshd.SSH), reason="needs OpenSSH's server and client"),
+    pytest.mark.usefixtures("cache_home"),
+]
+
+EVENTS = 12_000
+
+
+def text() -> bytes:
+    """Some 2 MB of events that compress badly enough for a cut to fall within them."""
+    chance = random.Random(7)
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": f"op {k % 50}", "pid": 1, "tid": 1, "ts": 10 * k, "dur": 5}
+        | {"args": {"External id": k, "key": f"{chance.getrandbits(256):x}"}}
+        for k in range(EVENTS)
+    ]
+    return json.dumps({"schemaVersion": 1, "traceEvents": events}).encode()
+
+
+TEXT = text()
+
+PACK = {
+    ".json": bytes,
+    ".json.gz": lambda data: gzip.compress(data, 1),
+    ".json.xz": lambda data: lzma.compress(data, preset=0),
+    ".json.zst": lambda data: zstandard.ZstdCompressor(1).compress(data),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
+    with sshd.running(tmp_path_factory.mktemp("sshd")) as server:
+        for ending, pack in PACK.items():
+            (server.home / f"trace{ending}").write_bytes(pack(TEXT))
+        yield server
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_what_arrives_is_what_lies_there(server: sshd.Sshd, ending: str) -> None:
+    file = server.home / f"trace{ending}"
+    source = open_source(f"shared:{file}")
+    assert source.plain_path is None
+    assert source.total == file.stat().st_size
+    assert read(source) == TEXT
+    assert source.consumed == source.total  # as it is stored there, however it came
+    assert source.problems == []
+    assert not source.cut
+
+
+@pytest.mark.parametrize(("host", "way"), [("shared", "zstd"), ("no_zstd", "gzip"), ("no_packer", "")])
+def test_plain_text_is_packed_on_the_way_by_what_the_host_has(server: sshd.Sshd, host: str, way: str) -> None:
+    if way == "zstd" and not shutil.which("zstd"):
+        way = "gzip"
+    source = open_source(f"{host}:{server.home}/trace.json")
+    assert source.compression == way
+    assert (read(source), source.consumed, source.total) == (TEXT, len(TEXT), len(TEXT))
+
+
+def test_small_files_are_not_packed(server: sshd.Sshd) -> None:
+    (server.home / "small.json").write_bytes(b'[{"ph": "X", "name": "a", "ts": 1, "dur": 1}]')
+    source = open_source(f"shared:{server.home}/small.json")
+    assert source.compression == ""
+    assert len(read(source)) == source.consumed == source.total
+
+
+def test_names_that_a_shell_would_read_otherwise(server: sshd.Sshd) -> None:
+    for name in (
+        "a b.json",
+        "it's $(touch x) `y`.json",
+        '"q" * ? [a].json',
+        "-n",
+        "ünï\\n.json",
+        "a\nb",
+        "!x ~ #.json",
+    ):
+        (server.home / name).write_bytes(name.encode() + b" was read")
+        assert read(open_source(f"shared:{server.home}/{name}")) == name.encode() + b" was read"
+
+
+def test_where_a_session_begins_and_what_its_login_prints(server: sshd.Sshd) -> None:
+    assert read(open_source("home:trace.json.gz")) == TEXT
+
+
+def test_an_address_with_user_and_port(server: sshd.Sshd) -> None:
+    spec = f"ssh://{server.user}@otherport:{server.port}{server.home}/trace.json.gz"
+    assert read(open_source(spec)) == TEXT
+
+
+def test_an_address_of_the_sixth_version(server: sshd.Sshd) -> None:
+    if not server.has_ipv6:
+        pytest.skip("this machine has no ::1")
+    assert read(open_source(f"ssh://{server.user}@[::1]:{server.port}{server.home}/trace.json.gz")) == TEXT
+
+
+def test_through_a_host_in_between(server: sshd.Sshd) -> None:
+    logins = server.logins
+    assert read(open_source(f"behind:{server.home}/trace.json.gz")) == TEXT
+    assert server.logins == logins + 2
+
+
+def test_a_connection_that_is_open_is_used(server: sshd.Sshd) -> None:
+    read(open_source(f"shared:{server.home}/small.json"))
+    logins = server.logins
+    read(open_source(f"shared:{server.home}/small.json"))
+    assert server.logins == logins
+
+
+def test_what_is_configured_for_sessions_is_left_out(server: sshd.Sshd) -> None:
+    assert read(open_source(f"configured:{server.home}/trace.json.gz")) == TEXT
+
+
+def test_files_that_cannot_be_read(server: sshd.Sshd) -> None:
+    assert refusal(f"shared:{server.home}/none.json") == "no such file there"
+    assert refusal(f"shared:{server.home}/trace.json/below") == "no such file there"
+    (server.home / "empty.json").touch()
+    assert refusal(f"shared:{server.home}/empty.json") == "the file is empty"
+    hidden = server.home / "hidden.json"
+    hidden.write_bytes(TEXT[:1000])
+    hidden.chmod(0)
+    assert refusal(f"nobody:{hidden}") == "no permission to read it there"
+    (server.home / "dangling.json").symlink_to("nowhere")
+    assert refusal(f"shared:{server.home}/dangling.json") == "no such file there"
+    closed = server.home / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "t.json").touch()
+    for below in ("", "/", "/t.json"):
+        assert refusal(f"nobody:{closed}{below}") == "no permission to read it there"
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        (
+            "nokey",
+            "nokey let nobody in (it takes: publickey), and nothing could be asked, which takes a terminal and one",
+        ),
+        ("unknown", "the host key of unknown is not known yet; ssh unknown in a terminal asks about it"),
+        ("changed", "the host key of changed is not the one that ssh knows; ssh changed tells more"),
+        ("silent", "silent does not answer: the connection timed out"),
+        ("behind_nowhere", "your ssh configuration leads to nowhere.invalid, which is no host"),
+        ("behind_nothing", "what your ssh configuration connects through (ProxyJump, ProxyCommand) ended"),
+        ("refusing", "refused the connection: no ssh server listens there"),
+        ("sftponly", "sftponly did not run what ssh asked it to (This service allows sftp connections only.)"),
+    ],
+)
+def test_hosts_that_let_nobody_in(server: sshd.Sshd, host: str, said: str) -> None:
+    assert said in refusal(f"{host}:trace.json")
+
+
+def test_no_such_host(server: sshd.Sshd) -> None:
+    assert refusal("nowhere.invalid:t.json") == "there is no host nowhere.invalid, nor a file of that name here"
+
+
+def test_no_ssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert refusal("box:t.json") == "needs ssh, OpenSSH's client, which is not here"
+
+
+@pytest.mark.parametrize("ending", [".json", ".json.gz"])
+def test_a_connection_that_is_cut_shows_what_arrived(server: sshd.Sshd, ending: str, cache_home: Path) -> None:
+    file = server.home / f"trace{ending}"
+    loaded = load_place(f"cut:{file}")
+    trace = loaded.trace
+    assert 500 < trace.counts.drawn < EVENTS * 0.9
+    cut = next(problem for problem in trace.problems if problem.kind == CUT_CONNECTION)
+    assert "the connection to cut ended early: " in cut.example
+    assert f" of {file.stat().st_size:,} bytes arrived" in cut.example
+    assert [problem.count for problem in trace.problems] == [1]  # not once more from within the text
+    assert trace.names[trace.name[0]] == "op 0"
+    loaded.place.close()
+    assert list(cache_home.iterdir()) == []  # another time all of it may come
+
+
+def test_a_connection_that_is_cut_before_anything_came(server: sshd.Sshd) -> None:
+    line = refusal(f"nothing:{server.home}/trace.json.gz")
+    assert "the connection to nothing ended early" in line
+    assert "before anything arrived" in line
+
+
+async def test_opened_again_it_is_not_sent_again(server: sshd.Sshd) -> None:
+    file = server.home / "again.json"
+    file.write_bytes(TEXT)
+    opening = Opening(f"shared:{file}")
+    first, told = await opened(opening)
+    assert told[0].phase == "connecting"
+    last = told[-1]
+    assert (last.bytes, last.total, last.events) == (len(TEXT), len(TEXT), EVENTS)
+    args = first.event(5).args()
+    assert args is not None
+    assert args["External id"] == 5
+    again = Opening(f"shared:{file}")
+    second, told = await opened(again)
+    assert max(progress.bytes for progress in told) == 0
+    same(first, second)
+    same(first, load_place(str(file), cache=False).trace)
+    assert load_place(f"shared:{file}").cached
+    assert second.event(5).args() == args
+    os.utime(file, ns=(1, 1))  # changed, though of the same size
+    assert not load_place(f"shared:{file}").cached
+    opening.close()
+    again.close()
+
+
+async def test_giving_up_ends_ssh_even_where_nothing_moves(server: sshd.Sshd, cache_home: Path) -> None:
+    others = server.clients()
+    moved = asyncio.Event()
+    opening = Opening(f"stuck:{server.home}/trace.json.gz")
+    opening.start()
+    task = asyncio.create_task(opening.trace(lambda progress: progress.phase == "reading" and moved.set()))
+    await asyncio.wait_for(moved.wait(), 60)
+    assert set(server.clients()) - set(others)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not set(server.clients()) - set(others)
+    assert list(cache_home.iterdir()) == []
+
+
+def test_what_is_no_trace_is_left_at_once(server: sshd.Sshd) -> None:
+    """Though more of it is on its way, does not come, and is waited for in a thread."""
+    (server.home / "prose.gz").write_bytes(
+        gzip.compress(b"no trace at all " + random.Random(1).randbytes(600_000).hex().encode())
+    )
+    others = server.clients()
+    with pytest.raises(TraceError, match="not a trace, but text that begins with: no trace at all"):
+        load_place(f"drip:{server.home}/prose.gz")
+    assert not set(server.clients()) - set(others)
+
+
+def test_what_ssh_asks_is_asked_before_the_screen_is_drawn(server: sshd.Sshd) -> None:
+    assert "let nobody in" in refusal(f"locked:{server.home}/trace.json.gz")
+    program = [sys.executable, "-m", "torchprof_tui", f"locked:{server.home}/trace.json.gz"]
+    with Terminal(program, folder=ROOT) as terminal:
+        terminal.wait_for("Enter passphrase for key")
+        terminal.send("open sesame\r")
+        terminal.wait_for("12,000 events", "CPU 1")
+        terminal.send("q")
+        assert terminal.wait_for_end() == 0
+
+
+@pytest.fixture
+def folder(server: sshd.Sshd) -> Path:
+    """Three traces, and what is none: a profiler's table beside one among it."""
+    folder = server.home / "runs of today"
+    if not folder.exists():
+        (folder / "step 2").mkdir(parents=True)
+        for age, name in enumerate(
+            ("new.json", "step 2/it's.json.gz", "old.json.zst", "notes.txt", "a\nb.json", "new.key_averages.json")
+        ):
+            (folder / name).write_bytes(PACK[".json.gz"](TEXT[:300_000]) if name.endswith("gz") else b"[]" * (age + 1))
+            os.utime(folder / name, (1_700_000_000 - 1000 * age, 1_700_000_000 - 1000 * age))
+    return folder
+
+
+def test_a_folder_names_what_lies_in_it(server: sshd.Sshd, folder: Path) -> None:
+    with pytest.raises(FolderError) as caught:
+        open_source(f"shared:{folder}")
+    specs = [each.spec for each in caught.value.found]
+    assert specs == [f"shared:{folder}/{name}" for name in ("new.json", "step 2/it's.json.gz", "old.json.zst")]
+    for each in caught.value.found:
+        status = Path(each.spec.removeprefix("shared:")).stat()
+        assert (each.size, each.modified) == (status.st_size, status.st_mtime)
+    assert refusal(f"shared:{server.folder}/bin").startswith("a folder, with no .json")
+
+
+def test_info_lists_a_folder(server: sshd.Sshd, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", f"shared:{folder}/"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[-1] for line in lines] == [
+        f"shared:{folder}/{name}" for name in ("new.json", "step 2/it's.json.gz", "old.json.zst")
+    ]
+    assert "2023-11-1" in lines[0]
+    assert main(["info", "--json", f"shared:{folder}/"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["traces"][0]["bytes"], told["traces"][0]["modified"]) == (2, 1_700_000_000)
+
+
+async def test_a_folder_becomes_a_list_to_choose_from(server: sshd.Sshd, folder: Path) -> None:
+    opening = Opening(f"shared:{folder}")
+    opening.start()
+    app = TorchprofApp(opening)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await app.explored.wait()
+        await pilot.pause()
+        assert isinstance(app.screen, StartScreen)
+        options = app.screen.query_one(OptionList)
+        lines = [str(option.prompt).split("  ")[1] for option in options.options[1:4]]
+        assert lines == ["new.json", "step 2/it's.json.gz", "old.json.zst"]
+        app.explored.clear()
+        await pilot.press("down", "enter")
+        await app.explored.wait()
+        await pilot.pause()
+        assert type(app.screen).__name__ == "ExplorerScreen"
+
+
+async def test_a_failure_reaches_the_user_in_one_line(server: sshd.Sshd) -> None:
+    opening = Opening(f"shared:{server.home}/none.json")
+    opening.start()
+    with pytest.raises(LoadError, match=r"none\.json: no such file there"):
+        await opening.trace(lambda _: None)
+
+
+def test_the_commands_take_it(server: sshd.Sshd, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = f"shared:{server.home}/trace.json.gz"
+    assert main(["info", "--json", spec]) == 0
+    assert json.loads(capsys.readouterr().out)["drawn"] == EVENTS
+    assert main(["check", "--json", spec]) == 0

@@ -1,0 +1,123 @@
+"""Which traces a folder, a pattern or several names mean, and that nothing is merged that is not one run."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.rank_traces import late_rank
+from torchprof_tui.trace.loading.resolve import named
+from torchprof_tui.trace.sources.source import TraceError
+from torchprof_tui.trace.specs.rank_files import NotRanksError, expand, rank_of, ranks
+
+
+def plain(path: Path, **header: object) -> str:
+    path.write_text(json.dumps({**header, "traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1}]}))
+    return str(path)
+
+
+def test_a_folder_has_its_traces_and_nothing_else(tmp_path: Path) -> None:
+    for number, path in enumerate(late_rank(3).write(tmp_path, packed=True)):
+        assert path.name == f"rank{number}.json.gz"
+    (tmp_path / "manifest.rank0.json").write_text('{"kept": [], "rank": 0}')
+    (tmp_path / "table.rank0.txt").write_text("a table")
+    (tmp_path / "key_averages.json").write_text('[{"name": "aten::mm"}]')
+    (tmp_path / ".hidden.json").write_text('{"traceEvents": []}')
+    (tmp_path / "below.json").mkdir()
+    meant = named([str(tmp_path)])
+    assert [(Path(file.spec).name, file.rank) for file in meant.files] == [(f"rank{k}.json.gz", k) for k in range(3)]
+    assert (meant.label, meant.spec, meant.path) == (str(tmp_path), str(tmp_path), meant.files[0].spec)
+
+
+def test_a_folder_of_one_trace_is_that_trace(tmp_path: Path) -> None:
+    path = plain(tmp_path / "only.json")
+    meant = named([str(tmp_path)])
+    assert (meant.path, meant.label, meant.files) == (path, path, ())
+
+
+def test_a_folder_without_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "package.json").write_text('{"name": "x"}')
+    with pytest.raises(TraceError, match="a folder, with no"):
+        named([str(tmp_path)])
+
+
+def test_a_pattern_and_several_names_mean_the_same(tmp_path: Path) -> None:
+    paths = [str(path) for path in late_rank(3).write(tmp_path)]
+    by_pattern = named([str(tmp_path / "rank[0-9].json")])
+    by_name = named([paths[2], paths[0], paths[1]])
+    assert by_pattern.files == by_name.files
+    assert [file.rank for file in by_name.files] == [0, 1, 2]
+    assert by_name.spec == ""  # no single name opens it again
+    assert by_name.label == str(tmp_path)
+
+
+def test_a_file_whose_name_is_a_pattern_is_itself(tmp_path: Path) -> None:
+    path = plain(tmp_path / "a[0].json")
+    plain(tmp_path / "a0.json")
+    assert named([path]).path == path
+    assert expand(str(tmp_path / "none*.json")) == [str(tmp_path / "none*.json")]
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("rank3.pt.trace.json.gz", 3),
+        ("matmul.rank12.pt.trace.json.gz", 12),
+        ("worker7_step_12.1694128201553.pt.trace.json.gz", 7),
+        ("rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz", 34),
+        ("trace_r2.json", 2),
+        ("RANK_05.json", 5),
+        ("host_4242.1690000.pt.trace.json", None),
+        ("worker.json", None),
+        ("bar3.json", None),
+        ("frank3.json", None),
+    ],
+)
+def test_the_rank_in_a_name(name: str, rank: int | None) -> None:
+    assert rank_of(None, f"runs/rank9/{name}") == rank
+    assert rank_of(1, name) == 1  # what the file says comes first
+
+
+def test_what_the_file_says_beats_its_name(tmp_path: Path) -> None:
+    first = plain(tmp_path / "rank7.json", distributedInfo={"backend": "nccl", "rank": 1, "world_size": 2})
+    second = plain(tmp_path / "b.json", distributedInfo={"rank": "0", "world_size": 2, "pg_config": [{"ranks": [5]}]})
+    assert [(file.spec, file.rank) for file in ranks([first, second])] == [(second, 0), (first, 1)]
+
+
+def test_what_is_not_one_run_is_refused(tmp_path: Path) -> None:
+    one = plain(tmp_path / "a.json")
+    two = plain(tmp_path / "b.json", distributedInfo={"rank": 1, "world_size": 2})
+    with pytest.raises(NotRanksError, match=r"a\.json does not say which rank"):
+        ranks([two, one])
+    with pytest.raises(TraceError, match=r"name one of them, such as .*a\.json"):
+        named([str(tmp_path)])
+    run = [plain(tmp_path / f"worker{k}.170000000000{k}.json") for k in range(2)]
+    with pytest.raises(TraceError) as caught:
+        named([str(tmp_path)])
+    pattern = f"{tmp_path}/worker*.*.json"
+    assert str(caught.value).endswith(f", or the ranks of a run: '{pattern}'")
+    assert [file.spec for file in named([pattern]).files] == [str(path) for path in run]
+    twice = plain(tmp_path / "c.json", distributedInfo={"rank": 1, "world_size": 2})
+    with pytest.raises(NotRanksError, match=r"b\.json and c\.json are both of rank 1"):
+        ranks([two, twice])
+    other = plain(tmp_path / "d.json", distributedInfo={"rank": 0, "world_size": 8})
+    with pytest.raises(NotRanksError, match=r"different runs: b\.json is of 2 ranks, d\.json of 8"):
+        ranks([two, other])
+    with pytest.raises(TraceError, match="no such file"):
+        named([two, str(tmp_path / "gone.json")])
+
+
+def test_stdin_is_one_trace(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="stdin is one trace"):
+        named(["-", plain(tmp_path / "rank1.json")])
+
+
+def test_a_damaged_beginning_says_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": []}')[:8] + b"broken")
+    assert named([str(path)]).path == str(path)  # the reader has the words for it
+    with pytest.raises(TraceError, match="a folder, with no"):
+        named([str(tmp_path)])

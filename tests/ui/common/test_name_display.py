@@ -1,0 +1,77 @@
+"""Names as they may be shown: nothing that a file holds reaches the terminal as a control."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from torchprof_tui.ui.common.name_display import Names, clean, cut, short
+
+
+@given(st.text(max_size=40))
+def test_clean_text_is_one_printable_line(text: str) -> None:
+    shown = clean(text)
+    assert len(shown) == len(text)
+    assert not any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in shown)
+
+
+@pytest.mark.parametrize(
+    "text", ["\x1b[31mred", "a\nb", "a\tb", "bell\x07", "\u202eevil", "e\u0301", "\udcff", "\x9b2J"]
+)
+def test_what_a_terminal_would_obey_becomes_a_dot(text: str) -> None:
+    shown = clean(text)
+    assert "·" in shown
+    assert not any(character in shown for character in "\x1b\n\t\x07\u202e\u0301\udcff\x9b")
+
+
+@given(st.text(max_size=30), st.integers(0, 20))
+def test_cut_never_takes_more_cells_than_it_may(text: str, width: int) -> None:
+    shown = cut(clean(text), width)
+    assert cell_len(shown) <= width
+    if cell_len(clean(text)) <= width:
+        assert shown == clean(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "brief"),
+    [
+        ("aten::mm", "mm"),
+        ("/usr/lib/python3/torch/nn/modules/module.py(1783): _call_impl", "_call_impl module.py:1783"),
+        ("train.py(12): <module>", "<module> train.py:12"),
+        ("nn.Module: Linear_3", "Linear_3"),
+        ("autograd::engine::evaluate_function: AddmmBackward0", "AddmmBackward0"),
+        (
+            "void at::native::(anonymous namespace)::softmax_warp_forward<float, 8>(float*, int)",
+            "softmax fwd fp32",
+        ),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::Add>(int)", "add"),
+        ("<built-in method run_backward of torch._C._EngineBase object at 0x7f11>", None),
+        ("nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT"),
+        ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)"),
+        ("void ", "void "),
+        ("<>", "<>"),
+        ("", ""),
+    ],
+)
+def test_short_names_keep_what_tells_them_apart(name: str, brief: str | None) -> None:
+    if brief is None:
+        assert short(name) == "built-in method run_backward of torch._C._EngineBase"
+    else:
+        assert short(name) == brief
+
+
+@given(st.text(max_size=40))
+def test_short_never_loses_a_whole_name(name: str) -> None:
+    assert bool(short(name)) == bool(name)
+
+
+def test_the_whole_name_where_it_fits() -> None:
+    names = Names(["aten::mm", "a\x1bb", "日本語のカーネル"])
+    assert names.fitting(0, 8) == "aten::mm"
+    assert names.fitting(0, 7) == "mm"
+    assert names.fitting(1, 5) == "a·b"
+    assert names.fitting(2, 7) == "日本語…"

@@ -1,0 +1,72 @@
+"""Wrapped lines: no cell too many, no character lost."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.style import Style
+from textual.app import App, ComposeResult
+
+from torchprof_tui.ui.common.name_display import clean
+from torchprof_tui.ui.common.painted_widget import line
+from torchprof_tui.ui.common.text_panel import Lines, TextPanel, columns, wrap
+
+PLAIN, BOLD = Style(), Style(bold=True)
+
+
+@given(st.text(max_size=80), st.integers(2, 30))
+def test_wrapping_keeps_every_character_but_the_blanks_it_breaks_at(text: str, width: int) -> None:
+    shown = clean(text)
+    lines = wrap(shown, width, PLAIN)
+    pieces = ["".join(piece for piece, _ in runs) for runs in lines]
+    assert all(cell_len(piece) <= width for piece in pieces)
+    assert "".join(pieces).replace(" ", "") == shown.replace(" ", "")
+
+
+def test_a_name_of_megabytes_is_cut_before_it_is_laid_out() -> None:
+    lines = wrap("x" * 3_000_000, 100, PLAIN)
+    assert len(lines) <= 202
+    assert lines[-1][0][0].endswith("… (3,000,000 characters)")
+
+
+def test_breaks_at_a_space_where_there_is_one_near() -> None:
+    pieces = [runs[0][0] for runs in wrap("the quick brown fox jumps", 10, PLAIN, indent="  ")]
+    assert pieces == ["the quick", "  brown", "  fox", "  jumps"]
+
+
+def test_columns_stand_side_by_side() -> None:
+    left = wrap("left", 10, PLAIN)
+    right = [*wrap("right one", 10, BOLD), *wrap("right two", 10, BOLD)]
+    lines = ["".join(text for text, _ in runs) for runs in columns(left, right, 8, PLAIN)]
+    assert lines == ["left    right one", "        right two"]
+
+
+@given(st.lists(st.tuples(st.text("ab日", max_size=6), st.sampled_from([PLAIN, BOLD])), max_size=6), st.integers(1, 20))
+def test_a_line_is_exact_and_merged(runs: list[tuple[str, Style]], width: int) -> None:
+    strip = line(runs, width, PLAIN)
+    segments = list(strip)
+    assert cell_len(strip.text) == width
+    assert all(left.style is not right.style for left, right in itertools.pairwise(segments))
+
+
+class Numbers(TextPanel):
+    """Twenty lines that end in a number at the panel's right edge."""
+
+    def content(self, width: int) -> Lines:
+        return [[(f"{number:>{width}}", PLAIN)] for number in range(1000, 1020)]
+
+
+class NumbersApp(App[None]):
+    def compose(self) -> ComposeResult:
+        yield Numbers()
+
+
+async def test_how_much_lies_below_covers_no_text() -> None:
+    app = NumbersApp()
+    async with app.run_test(size=(30, 5)) as pilot:
+        await pilot.pause()
+        lines = [strip.text.split() for strip in app.screen._compositor.render_strips()]
+        assert lines == [["1000"], ["1001"], ["1002"], ["1003"], ["1004", "▾15"]]

@@ -1,0 +1,60 @@
+"""Which gaps have room for a word, at any zoom, against a look at every gap."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.helpers.trace_builder import kernel, runtime, trace
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps, Idle
+from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.explorer.lanes.gap_labels import LEAST_CELLS, GapLabels
+
+SHOWN = trace(
+    runtime("cudaLaunchKernel", 0, 1, corr=1),
+    runtime("cudaLaunchKernel", 1, 1, corr=2),
+    kernel("k", 2, 500, corr=1, stream=7, device=0),
+    kernel("k", 3, 500, corr=2, stream=8, device=1),
+)
+
+
+@st.composite
+def some_gaps(draw: st.DrawFn) -> Gaps:
+    """By device, then time, disjoint."""
+    rows: list[tuple[int, int, int]] = []
+    for device in range(draw(st.integers(0, 3))):
+        edges = sorted(draw(st.sets(st.integers(0, 5000), max_size=60)))
+        rows += [(start, end, device) for start, end in zip(edges[::2], edges[1::2], strict=False)]
+    start, end, on = (np.array(column, np.int64) for column in (zip(*rows, strict=True) if rows else ((), (), ())))
+    return Gaps(start, end, on, np.full(len(start), -1), np.full(len(start), int(Idle.LAUNCH), np.uint8))
+
+
+@given(some_gaps(), st.integers(-100, 5000), st.integers(1, 6000), st.integers(1, 200))
+def test_those_on_the_screen_that_are_wide_enough(gaps: Gaps, begin: int, span: int, width: int) -> None:
+    view = Viewport(begin, begin + max(span, width), width, (-10_000, 20_000))
+    room = LEAST_CELLS * view.ns_per_cell
+    expected = [
+        place
+        for place, (start, end) in enumerate(zip(gaps.start.tolist(), gaps.end.tolist(), strict=True))
+        if end - start >= room and start < view.t1 and end > view.t0
+    ]
+    assert GapLabels(SHOWN, gaps)._wide(view) == expected
+
+
+def test_a_label_lies_within_its_gap_on_the_first_stream_of_its_device() -> None:
+    reason = np.full(2, int(Idle.LAUNCH), np.uint8)
+    gaps = Gaps(np.array([1000, 2000]), np.array([1900, 2050]), np.array([0, 0]), np.array([-1, -1]), reason)
+    found = GapLabels(SHOWN, gaps).cells(Viewport(0, 4000, 200, (0, 4000)))
+    (lane,) = found
+    assert SHOWN.lanes[lane].device == 0
+    columns = [column for column, _ in found[lane]]
+    assert "".join(character for _, character in found[lane]).strip("‹›") == Idle.LAUNCH.label
+    assert columns[0] > 1000 / 20
+    assert columns[-1] < 1900 / 20 - 1
+
+
+def test_no_gaps_no_labels() -> None:
+    nothing = np.zeros(0, np.int64)
+    gaps = Gaps(nothing, nothing, nothing, nothing, nothing.astype(np.uint8))
+    assert GapLabels(SHOWN, gaps).cells(Viewport(0, 100, 80, (0, 100))) == {}

@@ -1,0 +1,128 @@
+"""The line from a launch to its kernel, drawn on a small field."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchprof_tui.ui.explorer.lanes.launch_line import End, link_cells
+
+
+def field(launch: End, work: End, width: int = 12, height: int = 6) -> list[str]:
+    cells = link_cells(launch, work, np.zeros((height, width), np.bool_))
+    return ["".join(cells.get((y, x), ".") for x in range(width)) for y in range(height)]
+
+
+def test_down_and_across() -> None:
+    assert field(End(2, 0), End(7, 4)) == [
+        "............",
+        "..┊.........",
+        "..┊.........",
+        "..╰┄┄┄┄╮....",
+        "............",
+        "............",
+    ]
+
+
+def test_upwards_to_a_pinned_stream() -> None:
+    assert field(End(7, 5), End(2, 1))[1:5] == [
+        "............",
+        "..╰┄┄┄┄╮....",
+        ".......┊....",
+        ".......┊....",
+    ]
+
+
+def test_neighbouring_lines_need_none() -> None:
+    assert field(End(2, 1), End(7, 2)) == ["............"] * 6
+
+
+def test_an_end_out_of_sight_is_pointed_at() -> None:
+    assert field(End(2, 1), End(40, 4))[1] == "...........▶"
+    assert field(End(-3, 1), End(5, 4))[4] == "◀..........."
+    below = field(End(2, 1), End(6, None))
+    assert below[2:] == ["......┊.....", "......┊.....", "......┊.....", "......▼....."]
+    assert field(End(2, 4), End(6, None, above=True))[0] == "......▲....."
+
+
+def drawn(*lines: str, ruled: frozenset[int] = frozenset()) -> list[str]:
+    """The line over a picture of bars (`#`) from `L` to `W`: what can be seen of it, as bars are never covered."""
+    places = {letter: (x, y) for y, line in enumerate(lines) for x, letter in enumerate(line)}
+    taken = np.array([[letter != "." for letter in line] for line in lines])
+    cells = link_cells(End(*places["L"]), End(*places["W"]), taken, ruled)
+    return [
+        "".join(cells.get((y, x), letter) if letter == "." else letter for x, letter in enumerate(line))
+        for y, line in enumerate(lines)
+    ]
+
+
+def test_it_turns_where_no_bar_hides_the_corner() -> None:
+    """The span of an annotation begins with its kernel, on the row above it."""
+    assert drawn(
+        "..L#........",
+        "............",
+        ".......####.",
+        ".......W....",
+    ) == [
+        "..L#........",
+        "..╰┄┄┄┄╮....",
+        ".......####.",
+        ".......W....",
+    ]
+
+
+def test_it_turns_on_a_rule_only_where_bars_hide_it_elsewhere() -> None:
+    rule = frozenset({1})
+    assert drawn("L.....", "......", "......", ".....W", ruled=rule)[1:3] == ["┊.....", "╰┄┄┄┄╮"]
+    assert drawn("L.....", "......", "...###", ".....W", ruled=rule)[1:3] == ["╰┄┄┄┄╮", "...###"]
+
+
+def test_past_another_threads_bars() -> None:
+    assert drawn(
+        "L.......",
+        "........",
+        ".###.#.#",
+        "......##",
+        "........",
+        "...W....",
+    ) == [
+        "L.......",
+        "┊.......",
+        "┊###.#.#",
+        "┊.....##",
+        "╰┄┄╮....",
+        "...W....",
+    ]
+
+
+@given(
+    st.lists(st.lists(st.booleans(), min_size=9, max_size=9), min_size=4, max_size=8),
+    st.integers(0, 8),
+    st.integers(0, 8),
+    st.booleans(),
+)
+def test_no_other_turn_would_be_hidden_less(bars: list[list[bool]], from_x: int, to_x: int, upwards: bool) -> None:
+    taken = np.array(bars)
+    ends = (0, len(bars) - 1)[:: -1 if upwards else 1]
+
+    def hidden(turn: int) -> int:
+        way = {(y, from_x if (y < turn) != upwards else to_x) for y in range(1, len(bars) - 1) if y != turn}
+        across = [(turn, x) for x in range(min(from_x, to_x), max(from_x, to_x) + 1)]
+        return sum(bool(taken[cell]) for cell in [*way, *across, (turn, from_x), (turn, to_x)])
+
+    cells = link_cells(End(from_x, ends[0]), End(to_x, ends[1]), taken)
+    if from_x != to_x:
+        (turn,) = {y for (y, _), glyph in cells.items() if glyph in "╰╯╭╮"}
+        assert hidden(turn) == min(hidden(y) for y in range(1, len(bars) - 1))
+    assert {y for y, _ in cells} == set(range(1, len(bars) - 1))
+
+
+ENDS = st.builds(End, st.integers(-5, 25), st.none() | st.integers(0, 9), st.booleans())
+
+
+@given(ENDS, ENDS)
+def test_never_outside_the_screen_nor_on_an_end(launch: End, work: End) -> None:
+    cells = link_cells(launch, work, np.zeros((10, 20), np.bool_))
+    assert all(0 <= y < 10 and 0 <= x < 20 for y, x in cells)
+    assert all(len(glyph) == 1 for glyph in cells.values())

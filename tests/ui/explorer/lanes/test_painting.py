@@ -1,0 +1,109 @@
+"""What is painted when: only what changed, and one frame for any number of keys."""
+
+from __future__ import annotations
+
+from textual.geometry import Region, Size
+from textual.strip import Strip
+
+from tests.helpers.explorer_app import event_of, explorer, text_of, two_steps
+from torchprof_tui.ui.explorer.lanes.timeline import Timeline
+
+
+class Watched:
+    """Counts what a timeline paints."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.frames = 0
+        self.lines: list[int] = []
+        self.regions: list[Region] = []
+        self._prepare, self._paint, self._refresh = timeline.prepare, timeline.paint_lines, timeline._set_dirty
+        timeline.prepare = self._count_frame  # type: ignore[method-assign]
+        timeline.paint_lines = self._count_lines  # type: ignore[method-assign]
+        timeline._set_dirty = self._count_regions  # type: ignore[method-assign]
+
+    def _count_frame(self, size: Size) -> None:
+        self.frames += 1
+        self._prepare(size)
+
+    def _count_lines(self, ys: list[int], size: Size) -> list[Strip]:
+        self.lines += ys
+        return self._paint(ys, size)
+
+    def _count_regions(self, *regions: Region) -> None:
+        self.regions += regions
+        self._refresh(*regions)
+
+    def reset(self) -> None:
+        self.frames, self.lines, self.regions = 0, [], []
+
+
+async def test_moving_the_selection_repaints_two_lines() -> None:
+    shown = two_steps()
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await pilot.press("right", "down")
+        watched = Watched(screen.query_one(Timeline))
+        await pilot.press("down")
+        await pilot.pause()
+        assert watched.frames == 0
+        assert sorted(set(watched.lines)) == [2, 3]  # under the heading: step, work, op
+        assert {(region.y, region.height) for region in watched.regions} == {(2, 1), (3, 1)}
+        watched.reset()
+        await pilot.press("right", "left")
+        await pilot.pause()
+        assert watched.frames == 0
+        watched.reset()
+        await pilot.press("w")
+        await pilot.pause()
+        assert watched.frames == 1
+        assert len(set(watched.lines)) > 10
+
+
+async def test_lighting_events_repaints_their_lines_only() -> None:
+    shown = two_steps()
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        timeline = screen.query_one(Timeline)
+        watched = Watched(timeline)
+        timeline.lit = [event_of(shown, "aten::mm", 1), event_of(shown, "gemm", 1)]
+        await pilot.pause()
+        assert sorted(set(watched.lines)) == [3, 6]
+        assert text_of(screen).count("◆") == 2
+        watched.reset()
+        timeline.lit = [event_of(shown, "gemm", 1)]
+        await pilot.pause()
+        assert sorted(set(watched.lines)) == [3]
+        timeline.lit = []
+        await pilot.pause()
+        assert "◆" not in text_of(screen)
+        assert not len(timeline._decoration.lit)
+
+
+async def test_keys_that_arrive_together_are_one_frame() -> None:
+    """120 held-down keys are far fewer frames than keys, and all of them count."""
+    async with explorer(two_steps(), (120, 40)) as (screen, pilot):
+        await pilot.press("W", "home")
+        before = screen.walk.viewport.t0
+        watched = Watched(screen.query_one(Timeline))
+        for _ in range(120):
+            screen.app.post_message(_key("d"))
+        await pilot.pause()
+        await pilot.pause()
+        assert screen.walk.viewport.t1 == screen.walk.viewport.limits[1]
+        assert screen.walk.viewport.t0 > before
+        assert 1 <= watched.frames <= 12
+
+
+def _key(name: str):  # type: ignore[no-untyped-def]
+    from textual.events import Key
+
+    return Key(name, name)
+
+
+async def test_a_frame_is_the_same_whether_lines_are_repainted_one_by_one_or_all() -> None:
+    shown = two_steps()
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await pilot.press("right", "down", "down", "]", "[", "up", "left")
+        await pilot.pause()
+        piecemeal = text_of(screen)
+        screen.query_one(Timeline).repaint()
+        await pilot.pause()
+        assert text_of(screen) == piecemeal

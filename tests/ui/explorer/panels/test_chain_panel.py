@@ -1,0 +1,191 @@
+"""Chain and kernel panels, the link on the lanes, and the dispatch tree, by their keys."""
+
+from __future__ import annotations
+
+import pytest
+from textual.widgets import Input
+
+from tests.helpers.explorer_app import event_of, explorer, text_of, two_steps, until
+from tests.helpers.paths import SAMPLES
+from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, step, trace
+from torchprof_tui.trace.loading.load import load
+from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
+from torchprof_tui.ui.tree.tree_screen import TreeScreen
+
+
+def select(screen: ExplorerScreen, event: int) -> None:
+    screen.walk.select(event)
+    screen._show()
+
+
+def chained(screen: ExplorerScreen) -> bool:
+    return screen.query_one(ChainPanel).chain is not None
+
+
+async def test_the_chain_is_walked_and_the_lanes_move_along() -> None:
+    shown = two_steps()
+    mm, gemm = event_of(shown, "aten::mm"), event_of(shown, "gemm")
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        select(screen, mm)
+        await pilot.press("l")
+        await until(pilot, lambda: chained(screen))
+        said = text_of(screen)
+        assert "[chain]" in said
+        assert "launch latency 20.0 µs · queue delay 10.0 µs" in said
+        hops = ["ProfilerStep#0", "work", "aten::mm", "cudaLaunchKernel", "⇢ gemm"]
+        lines = [line for line in said.split("\n") if line.startswith((" ▌", " ▶"))]
+        places = [next(k for k, line in enumerate(lines) if hop in line) for hop in hops]
+        assert places == sorted(places)
+        await pilot.press("down", "down")
+        assert screen.walk.selected == gemm
+        assert screen._view.timeline.lit.tolist() == sorted(screen.query_one(ChainPanel).chain.events.tolist())  # type: ignore[union-attr]
+        await pilot.press("down")
+        assert screen.walk.selected == gemm
+        assert "the end of the chain" in text_of(screen)
+        await pilot.press("up", "up", "up", "up", "enter")
+        assert shown.event(screen.walk.selected).name == "ProfilerStep#0"
+        assert screen.walk.viewport.span == round(100_000 * 1.1)
+
+
+async def test_an_op_lists_all_that_it_launched() -> None:
+    entries: list[Entry] = [step(0, 0, 500), cpu("aten::linear", 10, 300)]
+    for k in range(4):
+        entries.append(runtime("cudaLaunchKernel", 20 + 20 * k, 5, corr=k + 1))
+        entries.append(kernel(f"k{k}", 100 + 50 * k, 10 * (k + 1), corr=k + 1))
+    shown = trace(*entries)
+    async with explorer(shown, (160, 48)) as (screen, pilot):
+        select(screen, event_of(shown, "aten::linear"))
+        await pilot.press("l")
+        await until(pilot, lambda: chained(screen))
+        said = text_of(screen)
+        assert "4 pieces of GPU work beneath it, 100.0 µs together" in said
+        shares = [line for line in said.split("\n") if "%  k" in line]
+        assert [line.split("%")[0].split()[-1] for line in shares] == ["40", "30", "20", "10"]
+
+
+async def test_what_has_no_launch_says_so() -> None:
+    shown = trace(cpu("aten::mm", 0, 10), kernel("early", 20, 5, corr=7))
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        select(screen, event_of(shown, "early"))
+        await pilot.press("l")
+        await until(pilot, lambda: chained(screen))
+        assert "No launch was recorded" in text_of(screen)
+        select(screen, event_of(shown, "aten::mm"))
+        await pilot.press("k")
+        await until(pilot, lambda: "leads to no GPU work" in text_of(screen))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48), (240, 60)])
+async def test_a_real_kernel_and_what_limits_it(size: tuple[int, int]) -> None:
+    path = SAMPLES / "matmul_add_64_cold_eager.pt.trace.json.gz"
+    shown = load(str(path), cache=False)
+    async with explorer(shown, size) as (screen, pilot):
+        select(screen, event_of(shown, "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT"))
+        await pilot.press("k")
+        await until(pilot, lambda: screen._inspection.kernel._kernel is not None)
+        panel = screen._inspection.kernel.text()
+        for part in (
+            "grid 4×2×1 = 8 blocks",
+            "168 registers a thread",
+            "18.8 %",
+            "registers and shared memory",
+            "3 of this name",
+        ):
+            assert part in panel, part
+        await pilot.press("l")
+        await until(pilot, lambda: "⇢ nvjet" in text_of(screen))
+
+
+async def test_the_link_is_drawn_between_launch_and_kernel() -> None:
+    shown = trace(
+        cpu("aten::mm", 0, 30),
+        runtime("cudaLaunchKernel", 10, 10, corr=1),
+        cpu("later", 60, 20),
+        kernel("gemm", 80, 40, corr=1),
+    )
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        select(screen, event_of(shown, "gemm"))
+        await pilot.press("l")
+        await until(pilot, lambda: "┄" in text_of(screen))
+        await pilot.press("escape")
+        assert "┄" not in text_of(screen)
+
+
+async def test_the_tree_opens_filters_and_leads_back() -> None:
+    shown = two_steps()
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await pilot.press("T")
+        tree = screen.app.screen
+        assert isinstance(tree, TreeScreen)
+        await until(pilot, lambda: tree.nodes is not None)
+
+        def text() -> str:
+            return "\n".join(strip.text.rstrip() for strip in tree._compositor.render_strips())
+
+        await until(pilot, lambda: "ProfilerStep*" in text())
+        assert "gemm" not in text()
+        await pilot.press("+")
+        await until(pilot, lambda: "⇢ gemm" in text())
+        line = next(line for line in text().split("\n") if "⇢ gemm" in line)
+        assert "55.0 µs" in line
+        assert " 2 " in line
+        await pilot.press("-")
+        await until(pilot, lambda: "gemm" not in text())
+        await pilot.press(*"gemm")
+        await until(pilot, lambda: "⇢ gemm" in text())
+        assert "filter: gemm" in text()
+        await pilot.press("end", "enter")
+        assert screen.app.screen is screen
+        assert screen.walk.selected == event_of(shown, "gemm")
+        await pilot.press("T", "escape")
+        assert screen.app.screen is screen
+        assert not screen.query_one(Input).has_focus
+
+
+async def test_the_trees_shares_are_of_all_gpu_time() -> None:
+    """Two threads that launch: neither has all of it."""
+    shown = trace(
+        runtime("cudaLaunchKernel", 0, 10, corr=1),
+        kernel("gemm", 20, 30, corr=1),
+        runtime("cudaLaunchKernel", 60, 10, corr=2, thread=2),
+        kernel("add", 80, 10, corr=2),
+    )
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await pilot.press("T")
+        tree = screen.app.screen
+        assert isinstance(tree, TreeScreen)
+        await until(pilot, lambda: tree.nodes is not None)
+        await pilot.pause()
+        lines = [strip.text for strip in tree._compositor.render_strips()]
+        shares = [line.split()[-2] for line in lines if "CPU" in line]
+        assert shares == ["75", "25"]
+
+
+async def test_beside_the_chain_stands_the_gpu_work_that_is_selected() -> None:
+    shown = trace(
+        cpu("op", 0, 100),
+        *(runtime("cudaLaunchKernel", 10 * k, 5, corr=k) for k in (1, 2)),
+        *(kernel(f"kernel_{k}", 100 * k, 40 - 10 * k, corr=k) for k in (1, 2)),
+    )
+    async with explorer(shown, (160, 48)) as (screen, pilot):
+        select(screen, event_of(shown, "op"))
+        await pilot.press("l")
+        await until(pilot, lambda: "launch latency 90.0 µs" in text_of(screen))
+        await pilot.press("down", "down", "down")
+        assert screen.walk.selected == event_of(shown, "kernel_2")
+        await until(pilot, lambda: "launch latency 180.0 µs" in text_of(screen))
+        assert screen._inspection.chain.text().split("\n")[0].endswith(" kernel_2")
+        await pilot.press("up", "up")
+        assert shown.event(screen.walk.selected).name == "cudaLaunchKernel"
+        await until(pilot, lambda: "launch latency 90.0 µs" in text_of(screen))
+
+
+async def test_a_long_name_leaves_room_for_what_is_said_of_it() -> None:
+    name = "void " + "".join(f"space_{k}::" for k in range(60)) + "kernel<int>(int)"
+    shown = trace(kernel(name, 0, 10, grid=[4, 1, 1], block=[64, 1, 1]))
+    async with explorer(shown, (80, 24)) as (screen, pilot):
+        select(screen, event_of(shown, name))
+        await pilot.press("k")
+        await until(pilot, lambda: "grid 4×1×1" in text_of(screen))
+        assert "".join(screen._inspection.kernel.text().split()).count("space_59::kernel") == 1

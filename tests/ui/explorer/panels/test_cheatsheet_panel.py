@@ -1,0 +1,155 @@
+"""The live cheatsheet on the real screen: it follows, explains itself, and leads to its evidence."""
+
+from __future__ import annotations
+
+from tests.helpers.explorer_app import explorer, settled, text_of, until
+from tests.helpers.trace_builder import Entry, cpu, kernel, overhead, runtime, step, trace
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+from torchprof_tui.ui.explorer.panel_controller import Follows
+from torchprof_tui.ui.explorer.panels.panel_dock import Tabs
+from torchprof_tui.ui.guess.guess_screen import GuessScreen
+
+
+def uneven() -> Trace:
+    """Four steps of a launch and a short kernel; the first one is five times as long as the others."""
+    entries: list[Entry] = []
+    start = 0
+    for k in range(4):
+        length = 1000 if k == 0 else 200
+        entries += [
+            step(k, start, length),
+            cpu("aten::mm", start + 10, length - 30),
+            runtime("cudaLaunchKernel", start + length - 60, 20, corr=k + 1),
+            kernel("gemm", start + length - 30, 10, corr=k + 1),
+        ]
+        start += length
+    return trace(*entries)
+
+
+def fired(screen: ExplorerScreen) -> list[str]:
+    return [found.id for found in screen._inspection.cheatsheet._fired()]
+
+
+async def test_it_says_what_fires_and_marks_it() -> None:
+    shown = uneven()
+    async with explorer(shown, (140, 48)) as (screen, pilot):
+        await settled(pilot)
+        assert "overhead-bound · first:" in text_of(screen).split("\n")[1]
+        assert "first-step-wide" in fired(screen)
+        await pilot.press("c")
+        while screen._inspection.cheatsheet.finding.id != "first-step-wide":  # type: ignore[union-attr]
+            await pilot.press("down")
+        said = text_of(screen)
+        for part in ("whole trace · ", "▶ first-step-wide", "means", "decided", "threshold", "1.00 ms"):
+            assert part in said, part
+        assert "●" in said.split("\n")[7][:3]  # the lane with the evidence
+        await pilot.press("n")
+        assert shown.event(screen.walk.selected).name == "ProfilerStep#0"
+        assert "first-step-wide: 1 of" in text_of(screen)
+        await pilot.press("tab", "escape")
+        assert screen._view.gutter._flagged == frozenset()
+
+
+async def test_a_click_on_its_tab_marks_as_the_key_does() -> None:
+    async with explorer(uneven(), (140, 48)) as (screen, pilot):
+        await settled(pilot)
+        assert screen._view.gutter._flagged == frozenset()
+        tabs = screen._dock.query_one(Tabs)
+        await pilot.click(tabs, offset=(tabs.paint(0, 140).text.index("cheatsheet"), 0))
+        assert screen._view.gutter._flagged == {0}
+        await pilot.click(tabs, offset=(3, 0))
+        assert screen._view.gutter._flagged == frozenset()
+
+
+async def test_it_follows_the_screen_and_the_selection() -> None:
+    shown = uneven()
+    async with explorer(shown, (140, 48)) as (screen, pilot):
+        await settled(pilot)
+        await pilot.press("g", *"#2", "enter", "f")
+        await settled(pilot)
+        await pilot.press("c")
+        assert "on screen · " in text_of(screen)
+        assert "first-step-wide" not in fired(screen)
+        await pilot.press("v")
+        assert screen._inspection.follows is Follows.SELECTION
+        await settled(pilot)
+        assert "selection · " in text_of(screen)
+        await pilot.press("v")
+        await settled(pilot)
+        assert "whole trace · " in text_of(screen)
+        assert "first-step-wide" in fired(screen)
+
+
+async def test_gaps_say_why_and_a_key_hides_it() -> None:
+    async with explorer(uneven(), (160, 48)) as (screen, pilot):
+        await settled(pilot)
+        assert "‹launch-bound›" in text_of(screen)
+        await pilot.press("x")
+        await pilot.pause()
+        assert "‹launch-bound›" not in text_of(screen)
+        await pilot.press("x")
+        await until(pilot, lambda: "‹launch-bound›" in text_of(screen))
+
+
+async def test_the_key_hides_classes_and_notes_as_well() -> None:
+    entries = [
+        step(1, 0, 500),
+        cpu("aten::mm", 5, 60),
+        runtime("cudaLaunchKernel", 10, 20, corr=1),
+        kernel("nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", 60, 300, corr=1),
+        runtime("cudaDeviceSynchronize", 510, 400, corr=2),
+        overhead("Activity Buffer Request", 20, 5),
+    ]
+    shown = (
+        "‹the profiler asks for memory",
+        "gemm · nvjet_sm90",
+        "cudaDeviceSynchronize · covers 0 ns of GPU work: 100 %",
+    )
+    async with explorer(trace(*entries), (200, 48)) as (screen, pilot):
+        await settled(pilot)
+        assert all(text in text_of(screen) for text in shown)
+        await pilot.press("x")
+        await pilot.pause()
+        assert not any(text in text_of(screen) for text in shown)
+        assert "▏nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT" in text_of(screen)
+        await pilot.press("x")
+        await until(pilot, lambda: all(text in text_of(screen) for text in shown))
+
+
+async def test_a_wide_screen_has_it_beside_the_panels_without_a_key() -> None:
+    async with explorer(uneven(), (200, 50)) as (screen, pilot):
+        await settled(pilot)
+        assert "cheatsheet whole trace · " in text_of(screen)
+        assert "● overhead-bound" in text_of(screen)
+
+
+async def test_without_a_gpu_it_says_what_is_missing() -> None:
+    shown = trace(*(step(k, k * 100, 90) for k in range(3)), *(cpu("aten::mm", k * 100 + 10, 50) for k in range(3)))
+    async with explorer(shown, (120, 48)) as (screen, pilot):
+        await settled(pilot)
+        assert "no GPU activity was recorded" in text_of(screen)
+        await pilot.press("c")
+        assert "? overhead-bound" in screen._inspection.cheatsheet.text()
+
+
+async def test_guess_then_look() -> None:
+    shown = uneven()
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await pilot.press("G")
+        guess = screen.app.screen
+        assert isinstance(guess, GuessScreen)
+
+        def text() -> str:
+            return "\n".join(strip.text.rstrip() for strip in guess._compositor.render_strips())
+
+        assert "what is on screen: " in text()
+        assert "aten::mm" not in text()  # the lanes are covered: first one guesses
+        await pilot.press(*"gemm", "space", "3", "enter")
+        await until(pilot, lambda: "0 of 1 as expected" in text())
+        line = next(line for line in text().split("\n") if "✗ gemm" in line)
+        assert line.split()[2:5] == ["3", "4", "40.0"]
+        await pilot.press("backspace", "4", "enter")
+        await until(pilot, lambda: "1 of 1 as expected" in text())
+        await pilot.press("escape")
+        assert screen.app.screen is screen

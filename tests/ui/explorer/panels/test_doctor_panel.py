@@ -1,0 +1,53 @@
+"""`!`: what the doctor says, walked with the arrows; and the line at the bottom where a file lost something."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from tests.helpers.explorer_app import explorer, settled, text_of, until
+from tests.helpers.trace_builder import cpu, trace
+from torchprof_tui.trace.build.build_trace import assemble
+from torchprof_tui.trace.decode.decoder import read
+from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.ui.common.status_line import Status
+
+
+async def test_the_arrows_walk_the_remarks_and_enter_goes_to_the_event() -> None:
+    shown = trace(cpu("a", 0, 50), cpu("\x1b[2Jcrosses", 40, 50))
+    async with explorer(shown, (100, 40)) as (screen, pilot):
+        await pilot.press("!")
+        await settled(pilot)
+        text = text_of(screen)
+        assert "[doctor]" in text
+        assert "0 lost · 0 repaired · 1 odd · 5 not recorded" in text
+        assert "▶ overlap" in text
+        assert "crosses at 40.000 µs" in text
+        assert "\x1b" not in text
+        await pilot.press("enter")
+        assert screen.walk.selected == 1
+        await pilot.press("down")
+        await settled(pilot)
+        assert "▶ GPU work" in text_of(screen)
+        await pilot.press(*["down"] * 9)
+        assert "says no more" in screen.query_one(Status).message
+        await pilot.press("!")
+        assert not screen.details_open
+
+
+async def test_a_healthy_trace_gets_one_sentence() -> None:
+    shown = trace(cpu("a", 0, 50), format="chrome")
+    async with explorer(shown) as (screen, pilot):
+        await pilot.press("!")
+        await settled(pilot)
+        assert "Nothing was lost, nothing had to be mended, nothing is odd." in text_of(screen)
+
+
+async def test_what_was_lost_is_said_until_something_else_is(tmp_path: Path) -> None:
+    text = b'{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}, {"ph": "X", "na'
+    shown = assemble(read(Source("cut", io.BytesIO(text)), tmp_path), "cut")
+    async with explorer(shown) as (screen, pilot):
+        status = screen.query_one(Status)
+        await until(pilot, lambda: status.message.startswith("not all of this file could be read: cut short"))
+        await pilot.press("}")
+        assert "not all" not in status.message

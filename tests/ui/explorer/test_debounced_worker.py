@@ -1,0 +1,89 @@
+"""How long work waits for somebody to stand still: a moment, or as long as it last took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual.message import Message
+
+from torchprof_tui.ui.explorer import debounced_worker
+from torchprof_tui.ui.explorer.debounced_worker import SETTLE_AT_MOST, SETTLE_SECONDS, Reading
+
+
+class Timer:
+    def stop(self) -> None:
+        """Nothing runs by itself here."""
+
+
+class Screen:
+    """Waits when it is told to; its clock is what work says that it took."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+        self.posted: list[Message] = []
+        self._due: Callable[[], None] = lambda: None
+
+    def set_timer(self, delay: float, call: Callable[[], None]) -> Timer:
+        self.waits.append(delay)
+        self._due = call
+        return Timer()
+
+    def run_worker(self, work: Callable[[], None], **_: Any) -> None:
+        work()
+
+    def post_message(self, message: Message) -> None:
+        self.posted.append(message)
+
+    def stand_still(self) -> None:
+        self._due()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(debounced_worker, "perf_counter", lambda: now[0])
+    return now
+
+
+@pytest.mark.parametrize(
+    ("took", "answered", "waits"),
+    [
+        (0.001, True, SETTLE_SECONDS),
+        (0.1, True, 0.1),
+        (3.0, True, SETTLE_AT_MOST),
+        (0.1, False, 0.1),
+    ],
+)
+def test_work_waits_as_long_as_it_took(clock: list[float], took: float, answered: bool, waits: float) -> None:
+    screen = Screen()
+    asks = Reading(screen)  # type: ignore[arg-type]
+
+    def work() -> Message | None:
+        clock[0] += took
+        return Message() if answered else None
+
+    asks.ask("check", work)
+    screen.stand_still()
+    assert len(screen.posted) == answered
+    asks.ask("check", work)
+    asks.ask("another", work)
+    assert screen.waits == [SETTLE_SECONDS, waits, SETTLE_SECONDS]
+
+
+def test_work_given_up_early_says_nothing_of_how_long_it_takes(clock: list[float]) -> None:
+    screen = Screen()
+    asks = Reading(screen)  # type: ignore[arg-type]
+    answers: list[tuple[float, Message | None]] = [(0.2, Message()), (0.01, None), (0.03, Message())]
+
+    def work() -> Message | None:
+        took, message = answers.pop(0)
+        clock[0] += took
+        return message
+
+    for _ in range(3):
+        asks.ask("check", work)
+        screen.stand_still()
+    asks.ask("check", work)
+    assert screen.waits == [SETTLE_SECONDS, 0.2, 0.2, 0.03]

@@ -1,0 +1,338 @@
+"""Several ranks on the lanes: a line each until it is opened; what is told of a process is of the one looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.geometry import Offset
+
+from tests.helpers.explorer_app import explorer, settled, text_of, until
+from tests.helpers.paths import SNAPSHOTS
+from tests.helpers.rank_traces import late_rank
+from tests.trace.ranks.test_collective_matching import merged
+from torchprof_tui.app import TorchprofApp
+from torchprof_tui.trace.loading.resolve import named
+from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+from torchprof_tui.ui.explorer.lanes.screen_lines import Arrangement, Content, LaneLines, rank_rows
+from torchprof_tui.ui.table.table_screen import TableScreen
+from torchprof_tui.ui.tree.tree_screen import TreeScreen
+
+GOLDENS = SNAPSHOTS
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    """Three ranks, the second 3 ms late to the first collective of each of three steps."""
+    run = late_rank(3, late=1)
+    run.more[2] = [{"ph": "C", "name": "queue", "pid": 1002, "tid": 1002, "ts": 3000, "args": {"length": 3}}]
+    trace = merged(run.write(tmp_path_factory.mktemp("ranks")))
+    object.__setattr__(trace, "label", "three_ranks")
+    return trace
+
+
+def contents(screen: ExplorerScreen) -> list[tuple[Content, str]]:
+    """Each line of the lanes, with the label of its lane."""
+    return [(line.content, screen.trace.lanes[line.lane].label) for line in screen.walk.lanes.lines.body]
+
+
+async def test_a_line_each_until_opened(shown: Trace) -> None:
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        folded = [(Content.RANK, "rank 0"), (Content.RANK, "rank 1"), (Content.RANK, "rank 2")]
+        assert contents(screen) == folded
+        await pilot.press("space")
+        opened = contents(screen)
+        assert opened[0] == (Content.RANK, "rank 0")
+        assert opened[-2:] == folded[1:]
+        labels = [label for content, label in opened if content is Content.ROW]
+        assert labels[0].startswith("CPU 1000")
+        assert labels[-1] == "stream 20"
+        await pilot.press("down", "up", "space")
+        assert contents(screen) == folded
+        assert "▸ rank 1" in text_of(screen)
+
+
+async def test_walking_from_rank_to_rank(shown: Trace) -> None:
+    """↓ goes to the kernel nearest to the cursor on the next rank, and everything told is of that rank."""
+    assert shown.ranks is not None
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await settled(pilot)
+        assert "rank 0: " in text_of(screen)
+        for number in range(3):
+            await pilot.press("down")
+            event = screen.trace.event(screen.walk.selected)
+            assert event.lane.rank == number
+            assert event.lane.role is Role.STREAM
+            assert screen.walk.rank() is shown.ranks.all[number]
+            assert screen.walk.lanes.lines.place(int(shown.lane[screen.walk.selected]), 0) == number
+        await settled(pilot)
+        assert "rank 2: " in text_of(screen)
+        assert "rank 2 whole trace" in screen._inspection.cheatsheet.text()
+        assert screen._view.ruler._steps is shown.ranks.all[2].steps
+        await pilot.press("}")
+        step = screen.trace.event(screen.walk.selected)
+        assert (step.name[:12], step.lane.rank) == ("ProfilerStep", 2)
+        await pilot.press("g", *"#0", "enter")
+        assert screen.trace.event(screen.walk.selected).lane.rank == 2
+        await pilot.press("down")
+        assert screen.walk.rank() is shown.ranks.all[2]
+        before = screen.walk.selected
+        await pilot.press("right")
+        assert screen.trace.event(screen.walk.selected).lane.rank == 2
+        assert screen.walk.selected != before
+
+
+async def test_an_event_in_a_folded_rank_is_drawn_in_its_line(shown: Trace) -> None:
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await pilot.press("/", *"c10d", "enter")
+        event = screen.walk.selected
+        assert screen.trace.event(event).name == "c10d::allreduce_"
+        rank = screen.trace.event(event).lane.rank
+        assert screen._view.timeline.lines_of([event]) == [rank]
+        await pilot.pause()
+        line = text_of(screen).splitlines()[screen._view.timeline.region.y + int(rank or 0)]
+        assert "◆" in line
+        await pilot.press("space")  # its rank opens, and it lies on its own lane
+        assert (Content.ROW, screen.trace.event(event).lane.label) in contents(screen)
+        assert len(screen._view.timeline.lines_of([event])) == 1
+
+
+async def test_a_click_opens_a_rank_and_picks_an_event(shown: Trace) -> None:
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await pilot.click(screen._view.gutter, offset=Offset(3, 1))
+        assert (Content.RANK, "rank 1") in contents(screen)
+        assert any(content is Content.ROW for content, _ in contents(screen))
+        await pilot.click(screen._view.gutter, offset=Offset(3, 1))
+        assert len(contents(screen)) == 3
+        drawn = screen._view.timeline
+        place = next(x for x in range(drawn.size.width) if drawn.event_at(x, 2) >= 0)
+        await pilot.click(drawn, offset=Offset(place, 2))
+        assert screen.trace.event(screen.walk.selected).lane.rank == 2
+
+
+async def test_a_rank_that_recorded_nothing(tmp_path: Path) -> None:
+    run = late_rank(3)
+    for step in run.steps:
+        for one in step:
+            one.arrive = [one.arrive[0], None, one.arrive[2]]
+    paths = run.write(tmp_path)
+    told = json.loads(paths[1].read_text())
+    paths[1].write_text(json.dumps({**told, "traceEvents": told["traceEvents"][:1]}))
+    shown = merged(paths)
+    assert shown.ranks is not None
+    assert [len(rank.trace) for rank in shown.ranks.all] == [21, 0, 21]
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await settled(pilot)
+        lines = text_of(screen).splitlines()
+        line = next(line for line in lines if "rank 1" in line)
+        assert line.split("│")[1].strip() == ""
+        for key in ("down", "down", "down", "up", "space", "right", "t", "escape", "T", "escape", "c", "x", "}", "G"):
+            await pilot.press(key)
+            await settled(pilot)
+        assert screen.app.is_running
+
+
+async def test_hidden_and_shown_again(shown: Trace) -> None:
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await pilot.press("down", "down", "h")
+        assert [label for _, label in contents(screen)] == ["rank 0", "rank 2"]
+        assert shown.ranks is not None
+        screen.walk.select(shown.ranks.all[1].first)  # what is shown by name comes back
+        assert [label for _, label in contents(screen)] == ["rank 0", "rank 1", "rank 2"]
+        await pilot.press("up", "h", "H")
+        assert len(contents(screen)) == 3
+
+
+async def test_the_table_is_of_the_rank_looked_at(shown: Trace) -> None:
+    assert shown.ranks is not None
+    async with explorer(shown, (160, 40)) as (screen, pilot):
+        await pilot.press("down", "down", "t")
+        table = screen.app.screen
+        assert isinstance(table, TableScreen)
+        await until(pilot, lambda: table._made is not None)
+        await settled(pilot)
+        assert table.trace is shown.ranks.all[1].trace
+        assert "rank 1, whole trace" in table._status._message
+        await pilot.press("shift+tab", "shift+tab")
+        await until(pilot, lambda: table._made is not None and table._made.sheet.title == "Arrivals")
+        await settled(pilot)
+        assert len(table._listing.order) == 6
+        assert table._made is not None
+        sheet = table._made.sheet
+        first = table._listing.order[0]
+        assert sheet.columns["last_rank"][first] == 1
+        await pilot.press("enter")
+        await pilot.pause()
+        assert screen.app.screen is screen
+        chosen = screen.trace.event(screen.walk.selected)
+        assert chosen.name.startswith("nccl")
+        assert chosen.lane.rank in (0, 2)
+
+
+async def test_a_row_of_a_rank_leads_to_its_own_event(shown: Trace) -> None:
+    async with explorer(shown, (160, 40)) as (screen, pilot):
+        await pilot.press("down", "down", "down", "t")
+        table = screen.app.screen
+        assert isinstance(table, TableScreen)
+        await until(pilot, lambda: table._made is not None)
+        await settled(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert screen.trace.event(screen.walk.selected).lane.rank == 2
+        await pilot.press("T")
+        tree = screen.app.screen
+        assert isinstance(tree, TreeScreen)
+        await until(pilot, lambda: tree.nodes is not None)
+        await pilot.press("down", "enter")
+        await pilot.pause()
+        assert screen.trace.event(screen.walk.selected).lane.rank == 2
+
+
+async def test_the_app_opens_a_folder(tmp_path: Path) -> None:
+    late_rank(3).write(tmp_path)
+    opening = named([str(tmp_path)]).opening()
+    opening.start()
+    app = TorchprofApp(opening)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await app.explored.wait()
+        screen = app.screen
+        assert isinstance(screen, ExplorerScreen)
+        assert screen.trace.ranks is not None
+        assert len(screen.trace.ranks) == 3
+        assert "clocks by shared base time ±0 ns" in text_of(screen)
+        await pilot.press("q")
+
+
+async def test_the_app_says_what_it_will_not_merge(tmp_path: Path) -> None:
+    paths = late_rank(2).write(tmp_path)
+    paths[1].write_bytes(paths[0].read_bytes())
+    app = TorchprofApp()
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        app._open(str(tmp_path))
+        await until(pilot, lambda: len(app._notifications) > 0)
+        assert "both of rank 0" in next(iter(app._notifications)).message
+
+
+@given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)), st.lists(st.integers(0, 30), unique=True))
+def test_every_event_has_a_line_unless_it_is_hidden(folded: set[int], hidden: set[int], pinned: list[int]) -> None:
+    shown = _few()
+    assert shown.ranks is not None
+    lanes = len(shown.lanes)
+    arrangement = Arrangement(
+        frozenset(k for k in folded if k < lanes),
+        frozenset(k for k in hidden if k < lanes),
+        tuple(k for k in pinned if k < lanes),
+    )
+    lines = LaneLines.build(shown, arrangement)
+    for number, lane in enumerate(shown.lanes):
+        rank = shown.ranks.of_lane(number)
+        for row in range(lane.rows):
+            place = lines.place(number, row)
+            if number in arrangement.pinned and number not in arrangement.hidden:
+                assert place is not None
+                assert place < 0
+                continue
+            inside = rank.own_lane in arrangement.folded and number != rank.own_lane
+            own_hidden = rank.own_lane in arrangement.hidden
+            if own_hidden or (number in arrangement.hidden and not inside):
+                assert place is None
+                continue
+            assert place is not None
+            line = (lines.body if place >= 0 else lines.pinned)[place]
+            if inside:
+                assert (line.content, line.lane) == (Content.RANK, rank.own_lane)
+            else:
+                assert line.lane == number
+    for rank in shown.ranks.all:
+        rows = rank_rows(shown, rank.own_lane)
+        streams = [lane for lane in shown.lanes if lane.rank == rank.number and lane.role is Role.STREAM]
+        assert rows == [row for lane in streams for row in range(lane.row_base, lane.row_base + lane.rows)]
+
+
+def one_cut(tmp_path: Path) -> Trace:
+    """Three ranks, of which the second has no GPU work, and a file that ends before its text does."""
+    run = late_rank(3)
+    for step in run.steps:
+        for one in step:
+            one.arrive = [one.arrive[0], None, one.arrive[2]]
+    run.more[1] = [{"ph": "X", "cat": "cpu_op", "name": f"op {k}", "pid": 1001, "tid": 1001, "ts": 1000 + k, "dur": 1}
+                   for k in range(400)]  # fmt: skip
+    paths = run.write(tmp_path)
+    paths[1].write_bytes(paths[1].read_bytes()[:-2000])
+    trace = merged(paths)
+    object.__setattr__(trace, "label", "mix")
+    return trace
+
+
+async def test_a_rank_that_was_cut_before_its_gpu_work(tmp_path: Path) -> None:
+    """Its line says so, and shows nothing that could be taken for the GPU work of the others."""
+    shown = one_cut(tmp_path)
+    assert shown.ranks is not None
+    assert [rank.partial for rank in shown.ranks.all] == [False, True, False]
+    async with explorer(shown, (160, 40)) as (screen, pilot):
+        await settled(pilot)
+        lines = text_of(screen).splitlines()
+        assert "clocks by shared base time ±0 ns (rank 1: not measured)" in lines[0]
+        line = next(line for line in lines if "▸ rank 1" in line)
+        label, _, cells = line.partition("│")
+        assert label.split() == ["▸", "rank", "1", "cut"]
+        assert cells.strip() == "no GPU work recorded"
+        assert "not all of this run could be read: cut short ·" in lines[-1]
+        screen.walk.select(shown.ranks.all[1].first + 3)
+        screen._show()
+        await settled(pilot)
+        line = next(line for line in text_of(screen).splitlines() if "rank 1" in line and "│" in line)
+        assert "◆" in line.partition("│")[2]  # what is selected is seen all the same
+
+
+async def test_without_any_gpu_a_rank_shows_its_threads(tmp_path: Path) -> None:
+    run = late_rank(2)
+    for step in run.steps:
+        step.clear()
+    run.more = {
+        rank: [{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 1000, "dur": 900}]
+        for rank in (0, 1)
+    }
+    shown = merged(run.write(tmp_path))
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await settled(pilot)
+        text = text_of(screen)
+        assert "no GPU work recorded" not in text
+        for line in (line for line in text.splitlines() if "▸ rank" in line):
+            assert line.partition("│")[2].strip()
+
+
+_FEW: list[Trace] = []
+
+
+def _few() -> Trace:
+    if not _FEW:
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            _FEW.append(merged(late_rank(3).write(Path(folder))))
+    return _FEW[0]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [("ranks", ()), ("ranks-open", ("down", "down", "space")), ("arrivals", ("down", "t", "shift+tab", "shift+tab"))],
+)
+async def test_goldens(name: str, keys: tuple[str, ...], size: tuple[int, int], shown: Trace) -> None:
+    async with explorer(shown, size) as (screen, pilot):
+        await settled(pilot)
+        for key in keys:
+            await pilot.press(key)
+            await settled(pilot)
+        strips = screen.app.screen._compositor.render_strips()
+        drawn = "".join(f"{strip.text.rstrip()}\n" for strip in strips)
+    golden = GOLDENS / f"{name}-{size[0]}x{size[1]}.txt"
+    if os.environ.get("UPDATE_GOLDENS"):
+        golden.write_text(drawn, encoding="utf-8")
+    assert drawn == golden.read_text(encoding="utf-8")

@@ -1,0 +1,62 @@
+"""`e`: the marked range as a trace of its own, from the screen."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from tests.helpers.explorer_app import explorer, until
+from tests.helpers.paths import SAMPLES
+from torchprof_tui.trace.loading.load import load
+from torchprof_tui.ui.common.status_line import Status
+from torchprof_tui.ui.explorer.slice_export import suggested
+
+
+async def test_a_marked_range_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    trace = load(str(SAMPLES / "matmul_add_64_cold_eager.pt.trace.json.gz"), cache=False)
+    async with explorer(trace) as (screen, pilot):
+        await pilot.press("right_curly_bracket", "m", "m", "e")
+        await pilot.pause()
+        shown = screen.query_one("#prompt Input", Input).value
+        mark = screen.walk.mark
+        assert mark is not None
+        assert shown == suggested(trace, mark.start, mark.end)
+        assert shown.startswith("matmul_add_64_cold_eager_")
+        await pilot.press("enter")
+        status = screen.query_one(Status)
+        await until(pilot, lambda: status.message.startswith("wrote "))
+        found = json.loads(gzip.decompress((tmp_path / shown).read_bytes()))
+        assert found["torchprof_tui_slice"]["range_ns"] == [mark.start, mark.end]
+        assert "ProfilerStep#2" in {entry["name"] for entry in found["traceEvents"]}
+
+        before = (tmp_path / shown).read_bytes()
+        await pilot.press("e", "enter")
+        await until(pilot, lambda: "nothing was overwritten" in status.message)
+        assert (tmp_path / shown).read_bytes() == before
+
+        await pilot.press("e", "x", "enter")
+        await until(pilot, lambda: "ends in .json or .json.gz" in status.message)
+        assert [each.name for each in tmp_path.iterdir()] == [shown]
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("runs/a.pt.trace.json.gz", "a_1-20us.json.gz"),
+        ("box:runs/b.json", "b_1-20us.json.gz"),
+        ("stdin", "stdin_1-20us.json.gz"),
+        ("https://host/x y?z.json.zst", "x_y_z_1-20us.json.gz"),
+        ("/", "trace_1-20us.json.gz"),
+    ],
+)
+def test_the_name_says_which_part_of_which_trace(label: str, name: str) -> None:
+    class Labelled:
+        def __init__(self) -> None:
+            self.label = label
+
+    assert suggested(Labelled(), 1000, 20_000) == name  # type: ignore[arg-type]

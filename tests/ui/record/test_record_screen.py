@@ -1,0 +1,326 @@
+"""The Run screens in the real app: what is asked for, what is shown meanwhile, what happens at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input, OptionList, Static
+
+from tests.helpers.paths import ROOT
+from torchprof_samples import find
+from torchprof_tui.app import TorchprofApp
+from torchprof_tui.runs import recording_request
+from torchprof_tui.runs.history import remember
+from torchprof_tui.runs.recording_request import WORKLOADS, Request
+from torchprof_tui.trace.loading.open_trace import Opening
+from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+from torchprof_tui.ui.record.console_view import Console
+from torchprof_tui.ui.record.record_screen import RunScreen
+from torchprof_tui.ui.record.recording_screen import RunningScreen, elapsed
+from torchprof_tui.ui.record.terminal_emulation import _SLACK, LIMIT
+from torchprof_tui.ui.start.recent_traces import recent
+from torchprof_tui.ui.start.start_screen import RECORD, StartScreen
+
+SIZE = (120, 40)
+FAKE = ROOT / "tests/helpers/fake_harness.py"
+SAMPLE = find("matmul_add_64_cold_eager").path
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to stand in, no recent traces, and a harness that needs no torch."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(recording_request, "HARNESS", FAKE)
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
+    for _ in range(6_000):
+        if holds():
+            return
+        await pilot.pause(0.01)
+    raise AssertionError(f"it never came:\n{[shown(pilot.app, each) for each in ('#running-phase', '#running-end')]}")
+
+
+def shown(app: object, selector: str) -> str:
+    return str(app.screen.query_one(selector, Static).content)  # type: ignore[attr-defined]
+
+
+def output(app: TorchprofApp) -> str:
+    return app.screen.query_one(Console).shown.text
+
+
+def options(app: TorchprofApp) -> list[str]:
+    return [str(option.prompt) for option in app.screen.query_one("#run-list", OptionList).options]
+
+
+async def form(pilot: Pilot[None]) -> None:
+    await pilot.press("R")
+    await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+    await pilot.pause()
+
+
+async def ask(pilot: Pilot[None], script: str, name: str = "script.py") -> None:
+    """Ask for a run of the script, through the form."""
+    Path(name).write_text(script)
+    await form(pilot)
+    pilot.app.screen.query_one(Input).value = name
+    await pilot.press("ctrl+r")
+
+
+async def started(pilot: Pilot[None], script: str, name: str = "script.py") -> RunningScreen:
+    """The run of a script that does not end on the lanes at once."""
+    await ask(pilot, script, name)
+    await until(pilot, lambda: isinstance(pilot.app.screen, RunningScreen))
+    assert isinstance(pilot.app.screen, RunningScreen)
+    return pilot.app.screen
+
+
+async def test_the_start_screen_leads_there_and_esc_back() -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        assert isinstance(app.screen, StartScreen)
+        await until(pilot, lambda: app.screen.query_one(OptionList).highlighted is not None)
+        assert app.screen.query_one(OptionList).highlighted_option.id != RECORD  # enter opens a trace
+        await pilot.press("home", "enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await pilot.pause()
+        assert [any(name in line for line in options(app)) for name in WORKLOADS] == [True] * len(WORKLOADS)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, StartScreen))
+        assert any("Record a run" in command.title for command in app.get_system_commands(app.screen))
+
+
+async def test_the_form_is_a_command_line() -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        await form(pilot)
+        await pilot.press("down", "enter", *" --size", "space", "8")
+        assert shown(app, "#run-equivalent") == "$ torchprof-tui run linear --size 8"
+        await pilot.press("tab", "tab", "down", "down", "x", "1", "2", "backspace", "0")  # --active takes no x
+        await pilot.press("down", "down", *"a:b")
+        assert "MODULE:FUNCTION" in shown(app, "#run-hint")
+        await pilot.press("down", *"1.5", "down", "down", "space", "space", "down", "space", "R", "q")
+        line = "$ torchprof-tui run --active 10 --step a:b --after 1.5 --then finish --record-shapes linear --size 8"
+        assert shown(app, "#run-equivalent") == line
+        await pilot.press("up", "space", "up", "up", "delete", "tab", "end", "'")
+        assert "cannot be read: no closing quotation" in shown(app, "#run-hint")
+        await pilot.press("backspace")
+        line = "$ torchprof-tui run --active 10 --step a:b --record-shapes linear --size 8"
+        assert shown(app, "#run-equivalent") == line
+
+
+async def test_what_cannot_be_run_is_said_before_anything_starts() -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        await form(pilot)
+        await pilot.press("ctrl+r")
+        assert "nothing to run" in shown(app, "#run-hint")
+        await pilot.press(*"nonesuch", "enter")
+        assert "neither a workload" in shown(app, "#run-hint")
+        assert isinstance(app.screen, RunScreen)
+
+
+async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(pilot, "print('hello')")
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        (first,) = (alone / "torchprof_runs").iterdir()
+        assert "hello\n" in (first / "output.txt").read_text()
+        await pilot.press("r")
+        await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-1" in app._shown.spec)
+        assert len(app.screen_stack) == 2
+        assert [note.message for note in app._notifications] == [
+            "the trace before this one is kept: o lists it, below this one"
+        ]
+        await pilot.press("R")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and len(app.screen._past) == 2)
+        await until(pilot, lambda: [Path(each.spec).parent.name for each in recent()] == ["script-1", "script-0"])
+        await pilot.press("escape", "o")
+        await until(
+            pilot, lambda: isinstance(app.screen, StartScreen) and app.screen.query_one(OptionList).option_count > 3
+        )
+        rows = [str(option.prompt).split()[0] for option in app.screen.query_one(OptionList).options if option.id]
+        assert rows[1:3] == ["script-1", "script-0"]
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-0" in app._shown.spec)
+    words = json.loads((first / "words.json").read_text())
+    assert words == ["--output", "torchprof_runs", "script.py"]
+
+
+async def test_the_environment_is_the_users_and_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the explorer has it for itself
+        await started(pilot, "import os\nprint(os.environ.get('OPENBLAS_NUM_THREADS'))\nTRACES = 0")
+        await until(pilot, lambda: not app.screen.busy)
+        assert output(app).startswith("None\n")
+
+
+async def test_a_past_run_is_taken_with_all_that_was_set(alone: Path) -> None:
+    folder = alone / "torchprof_runs" / "train-1"
+    folder.mkdir(parents=True)
+    remember(str(folder), Request(("python", "train.py", "--lr", "1 2"), ("--active", "5", "--with-stack"), "py"))
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        await form(pilot)
+        await until(pilot, lambda: any("train.py" in line for line in options(app)))
+        await pilot.press("end", "enter")
+        line = "$ torchprof-tui run --active 5 --with-stack --python py -- python train.py --lr '1 2'"
+        assert shown(app, "#run-equivalent") == line
+
+
+async def test_a_failed_run_stays_on_screen_and_its_trace_is_one_key_away() -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await started(pilot, "print('\\x1b[31mred\\x1b[0m', flush=True)\nraise ValueError('the reason')")
+        await until(pilot, lambda: not screen.busy)
+        assert "ValueError: the reason" in output(app)
+        assert "failed with exit status 1" in shown(app, "#running-end")
+        assert "enter open the trace" in shown(app, "#running-keys")
+        (style,) = (style for text, style in screen.query_one(Console).shown.lines[0].runs() if text == "red")
+        assert style.color is not None
+        assert style.color.number == 1
+        await pilot.press("R")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        assert app.screen.query_one(Input).value == "script.py"
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunningScreen) and not app.screen.busy)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+
+
+async def test_without_a_trace_it_says_what_to_do_and_esc_leaves() -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await started(pilot, "", "refuse.py")
+        await until(pilot, lambda: not screen.busy)
+        assert "name another with --python" in output(app)
+        assert "before anything could be recorded" in shown(app, "#running-end")
+        assert "R change it" in shown(app, "#running-keys")
+        await pilot.press("enter", "escape")
+        await until(pilot, lambda: isinstance(app.screen, StartScreen))
+
+
+async def test_ctrl_c_keeps_what_was_recorded_and_opens_it() -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await started(pilot, "import time\nprint('ready', flush=True)\ntime.sleep(600)")
+        await until(pilot, lambda: "ready" in output(app))
+        await until(pilot, lambda: "recording, step 2 of 3" in shown(app, "#running-phase"))
+        for key in ("o", "R", "r", "escape", "enter"):  # nothing leaves a run by the way
+            await pilot.press(key)
+        assert app.screen is screen
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        assert screen.result is not None
+        assert screen.result.ended == "interrupted"
+
+
+async def test_several_ranks_open_as_one(alone: Path) -> None:
+    """The first trace of each, which are of the same time."""
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(pilot, "TRACES, RANKS = 0, 3")
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        (made,) = (alone / "torchprof_runs").iterdir()
+        assert len(list(made.glob("*.json.gz"))) == 6
+        explorer = app.screen
+        assert isinstance(explorer, ExplorerScreen)
+        ranks = explorer.trace.ranks
+        assert ranks is not None
+        assert [(rank.number, Path(rank.file).name) for rank in ranks.all] == [
+            (number, f"fake.rank{number}.pt.trace.json.gz") for number in range(3)
+        ]
+        await pilot.press("r")  # and the run can be repeated from there
+        await until(pilot, lambda: app.screen is not explorer and app.screen.TITLE == "explorer")
+
+
+async def test_quitting_ends_the_run_and_it_saves(alone: Path) -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        await started(pilot, "import time\nprint('ready', flush=True)\ntime.sleep(600)")
+        await until(pilot, lambda: "ready" in output(app))
+        await pilot.press("q")
+    (folder,) = (alone / "torchprof_runs").iterdir()
+    assert json.loads((folder / "manifest.json").read_text())["ended"] == "interrupted"
+    assert (folder / "request.json").exists()
+
+
+async def test_a_flood_leaves_the_app_quick_and_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    fed: list[float] = []
+    feed = Console.feed
+
+    def counted(self: Console, data: bytes, dropped: int = 0) -> None:
+        fed.append(time.monotonic())
+        assert len(data) <= 200_000
+        feed(self, data, dropped)
+
+    monkeypatch.setattr(Console, "feed", counted)
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        script = "for number in range(100_000):\n    print('line', number, '-' * 60)\nTRACES = 0"
+        screen = await started(pilot, script)
+        await until(pilot, lambda: not screen.busy)
+        console = screen.query_one(Console)
+        assert len(console.shown.lines) <= LIMIT + _SLACK
+        assert console.shown.cut + len(console.shown.lines) == 100_001
+        await pilot.pause()
+        assert "line 99999 " in console.render_line(console.size.height - 2).text
+        assert "100,001 lines" in shown(app, "#running-phase")
+        assert len(fed) <= screen._recording.seconds * 20 + 3  # however much was printed
+        at_end = console.scroll_offset.y
+        await pilot.press("pageup")
+        await until(pilot, lambda: console.scroll_offset.y == at_end - console.size.height + 1)
+        await pilot.press("home")
+        await until(pilot, lambda: console.scroll_offset.y == 0)
+
+
+async def test_its_terminal_is_as_large_as_what_shows_it() -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        script = (
+            "import os, signal, time\n"
+            "signal.signal(signal.SIGWINCH, lambda *_: print('now', *os.get_terminal_size(), flush=True))\n"
+            "print('first', *os.get_terminal_size(), flush=True)\ntime.sleep(600)"
+        )
+        screen = await started(pilot, script)
+        console = screen.query_one(Console)
+        await until(pilot, lambda: f"first {console.columns} {console.size.height}\n" in output(app))
+        await pilot.resize_terminal(100, 30)
+        await until(pilot, lambda: f"now {console.columns} {console.size.height}\n" in output(app))
+
+
+async def test_r_on_a_trace_from_elsewhere_is_said(alone: Path) -> None:
+    shutil.copy(SAMPLE, alone / "mine.json.gz")
+    opening = Opening(str(alone / "mine.json.gz"))
+    opening.start()
+    app = TorchprofApp(opening)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        await pilot.press("r")
+        await until(pilot, lambda: len(app._notifications) > 0)
+        assert "how this trace was recorded" in next(iter(app._notifications)).message
+        await pilot.press("T")
+        await pilot.pause()
+        await pilot.press("R", "r")  # letters filter the tree
+        assert type(app.screen).__name__ == "TreeScreen"
+
+
+def test_elapsed_in_words() -> None:
+    assert [elapsed(each) for each in (0, 59.94, 65, 3665)] == ["0.0 s", "59.9 s", "1:05", "1:01:05"]

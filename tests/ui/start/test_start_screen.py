@@ -1,0 +1,292 @@
+"""The start and loading screens, in the real app: what is offered, what is opened, what happens when it fails."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from textual.pilot import Pilot
+from textual.widgets import Input, OptionList, Static
+
+from tests.helpers.rank_traces import late_rank
+from torchprof_samples import SAMPLES, find
+from torchprof_tui.app import TorchprofApp
+from torchprof_tui.trace.loading.load import Progress
+from torchprof_tui.trace.loading.open_trace import Opening
+from torchprof_tui.trace.storage import disk_cache
+from torchprof_tui.ui.start import local_traces, recent_traces
+from torchprof_tui.ui.start.beginner_guide import GUIDE
+from torchprof_tui.ui.start.loading_screen import LoadingScreen, bar, numbers
+from torchprof_tui.ui.start.path_input import completions
+from torchprof_tui.ui.start.start_screen import StartScreen, ago
+
+SAMPLE = find("matmul_add_64_cold_eager").path
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to stand in, and no recent traces."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
+    for _ in range(12_000):
+        if holds():
+            return
+        await pilot.pause(0.01)
+    raise AssertionError("it never came")
+
+
+def options(app: TorchprofApp) -> list[str]:
+    return [str(option.prompt) for option in app.screen.query_one(OptionList).options]
+
+
+def explored(app: TorchprofApp) -> bool:
+    return type(app.screen).__name__ == "ExplorerScreen"
+
+
+def shown(app: TorchprofApp, selector: str) -> str:
+    return str(app.screen.query_one(selector, Static).content)
+
+
+async def test_the_samples_are_offered_with_a_word_on_each() -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=(160, 48)) as pilot:
+        assert isinstance(app.screen, StartScreen)
+        await until(pilot, lambda: len(options(app)) > len(SAMPLES))
+        for sample in SAMPLES:
+            assert any(sample.name in line and sample.ran[:20] in line for line in options(app))
+        await until(pilot, lambda: shown(app, "#start-hint") == SAMPLES[0].look)
+
+
+async def test_enter_opens_the_first_sample_and_it_is_remembered() -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: len(options(app)) > len(SAMPLES))
+        await pilot.press("enter")
+        await until(pilot, lambda: explored(app))
+        await until(pilot, lambda: [entry.spec for entry in recent_traces.recent()] == [str(SAMPLE)])
+        await pilot.press("o")
+        await until(pilot, lambda: isinstance(app.screen, StartScreen))
+        await until(pilot, lambda: any("opened just now" in line for line in options(app)))
+        await pilot.press("escape")
+        await until(pilot, lambda: explored(app))
+
+
+async def test_another_trace_replaces_the_one_before() -> None:
+    before = set(disk_cache._held)
+    app = TorchprofApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        for name in ("matmul_add_64_cold_eager", "attention_flash"):
+            app.post_message(StartScreen.Chosen(f"sample:{name}"))
+            await until(pilot, lambda: explored(app) and name in app.screen.trace.label)  # noqa: B023
+            assert len(app.screen_stack) == 2
+    assert all(place.ready for place in disk_cache._held - before)
+
+
+async def test_traces_in_the_folder_are_found(alone: Path) -> None:
+    shutil.copy(SAMPLE, alone / "mine.pt.trace.json.gz")
+    (alone / "config.json").write_text(json.dumps({"lr": 0.1}))
+    app = TorchprofApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: any("mine.pt.trace.json.gz" in line for line in options(app)))
+        assert not any("config.json" in line for line in options(app))
+
+
+async def test_the_ranks_in_the_folder_open_as_one(alone: Path) -> None:
+    (alone / "ddp").mkdir()
+    late_rank(3).write(alone / "ddp")
+    shutil.copy(SAMPLE, alone / "other.json.gz")
+    app = TorchprofApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: any("all 3 ranks" in line for line in options(app)))
+        row = next(k for k, line in enumerate(options(app)) if "all 3 ranks" in line)
+        assert options(app)[row].split()[0] == "ddp/rank*.json"
+        app.screen.query_one(OptionList).highlighted = row
+        await pilot.press("enter")
+        await until(pilot, lambda: explored(app))
+        assert [rank.number for rank in app.screen.trace.ranks.all] == [0, 1, 2]
+
+
+async def test_a_path_is_typed_and_completed(alone: Path) -> None:
+    (alone / "runs").mkdir()
+    shutil.copy(SAMPLE, alone / "runs" / "trace_a.json.gz")
+    app = TorchprofApp()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("o", "r", "u")
+        field = app.screen.query_one(Input)
+        assert field.has_focus
+        await pilot.press("tab")
+        await until(pilot, lambda: field.value == "runs/")
+        await pilot.press("tab")
+        await until(pilot, lambda: field.value == "runs/trace_a.json.gz")
+        await pilot.press("enter")
+        await until(pilot, lambda: explored(app))
+
+
+async def test_a_path_begins_by_typing_it_and_esc_gives_it_up() -> None:
+    app = TorchprofApp()
+    async with app.run_test() as pilot:
+        await pilot.press("slash", "x")
+        assert app.screen.query_one(Input).value == "/x"
+        await pilot.press("escape")
+        assert app.screen.query_one(OptionList).has_focus
+        await pilot.press("q")
+    assert app.return_code == 0
+
+
+async def test_a_wrong_path_is_said_and_nothing_else_happens() -> None:
+    app = TorchprofApp()
+    async with app.run_test(notifications=True) as pilot:
+        app.post_message(StartScreen.Chosen("missing[b].json"))
+        await until(pilot, lambda: len(app._notifications) > 0)
+        assert [notice.message for notice in app._notifications] == ["missing[b].json: no such file"]
+        assert isinstance(app.screen, StartScreen)
+
+
+async def test_a_file_that_is_no_trace_says_what_to_do_next(alone: Path) -> None:
+    (alone / "prose.json").write_text("hello, world")
+    opening = Opening("prose.json")
+    opening.start()
+    app = TorchprofApp(opening)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.failure is not None)
+        assert "prose.json" in shown(app, "#loading-bar")
+        assert "o open another" in shown(app, "#loading-keys")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, StartScreen))
+        assert app.failure is None
+
+
+async def test_loading_can_be_given_up(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    opening = Opening("-", "a slow pipe", stdin=read)
+    opening.start()
+    app = TorchprofApp(opening)
+    async with app.run_test() as pilot:
+        assert isinstance(app.screen, LoadingScreen)
+        assert "a slow pipe" in shown(app, "#loading-name")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, StartScreen))
+        await until(pilot, lambda: list((tmp_path / "cache").iterdir()) == [])
+    os.close(read)
+    os.close(write)
+
+
+def test_progress_in_words() -> None:
+    half = Progress("reading", 50_000_000, 100_000_000, 1234)
+    assert str(bar(half)) == "█" * 20 + "░" * 20 + "   50%"
+    assert str(numbers(half, 2.0)) == "50.0 of 100.0 MB · 1,234 events · 2.0 s left"
+    assert str(numbers(half, 0.1)) == "50.0 of 100.0 MB · 1,234 events"
+    assert "unknown" in str(bar(Progress("reading", 50)))
+    assert str(bar(Progress("storing", 1, 1, 7))).startswith("█" * 40)
+    assert "1,234 events" in str(numbers(Progress("arranging", 1, 1, 1234), 3.0))
+
+
+def test_ages_in_words() -> None:
+    minute, hour, day = 60, 3600, 86400
+    said = [ago(age) for age in (0, 80, 3 * minute, 5 * hour, 3 * day, 400 * day)]
+    assert said == ["just now", "just now", "3 minutes ago", "5 hours ago", "3 days ago", "13 months ago"]
+
+
+def test_completion_offers_folders_and_traces_before_other_files(alone: Path) -> None:
+    for name in ("a.txt", "a.json", ".hidden"):
+        (alone / name).touch()
+    (alone / "a_folder").mkdir()
+    assert completions("a") == ["a.json", "a_folder/", "a.txt"]
+    assert completions(f"{alone}/.h") == [f"{alone}/.hidden"]
+    assert completions("") == ["a.json", "a_folder/", "a.txt"]
+    assert completions("nowhere/") == []
+
+
+def test_what_looks_like_a_trace_and_what_does_not(alone: Path) -> None:
+    (alone / "bare.json").write_text('[{"name": "a", "ph": "X"}]')
+    (alone / "list.json").write_text("[1, 2, 3]")
+    (alone / "broken.json.gz").write_bytes(b"\x1f\x8bnot gzip")
+    (alone / "notes.txt").write_text('{"traceEvents": []}')
+    (alone / "deep" / "er").mkdir(parents=True)
+    shutil.copy(SAMPLE, alone / "deep" / "er" / "trace.json.gz")
+    (alone / "deep" / "er" / "too").mkdir()
+    shutil.copy(SAMPLE, alone / "deep" / "er" / "too" / "far.json.gz")
+    (alone / "loop").symlink_to(alone)
+    found = local_traces.find_traces(alone)
+    assert {each.path.relative_to(alone).as_posix() for each in found} == {"bare.json", "deep/er/trace.json.gz"}
+    assert local_traces.find_traces(alone / "missing") == []
+
+
+def test_the_search_gives_up_in_time(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        (alone / f"{number}.json").write_text('{"traceEvents": []}')
+    monkeypatch.setattr(local_traces, "ENTRIES", 7)
+    assert len(local_traces.find_traces(alone)) == 7
+    monkeypatch.setattr(local_traces, "SECONDS", -1)
+    assert local_traces.find_traces(alone) == []
+
+
+def test_recent_traces_are_newest_first_without_doubles_or_ghosts(alone: Path) -> None:
+    for name in ("a.json", "b.json"):
+        (alone / name).write_text("[]")
+    for spec in ("a.json", "b.json", "-", "host:a.json", str(alone / "a.json")):
+        recent_traces.remember(spec)
+    assert [entry.spec for entry in recent_traces.recent()] == [
+        str(alone / "a.json"),
+        "host:a.json",
+        str(alone / "b.json"),
+    ]
+    (alone / "b.json").unlink()
+    newest, remote = recent_traces.recent()
+    assert (newest.size, remote.size) == (2, None)
+    assert time.time() - newest.opened < 600
+
+
+@pytest.mark.parametrize("stored", ["", "null", "[[1]]", '{"a": 1}', '[["x", "y"]]'])
+def test_a_damaged_list_is_an_empty_one(stored: str) -> None:
+    path = recent_traces.state_file()
+    path.parent.mkdir(parents=True)
+    path.write_text(stored)
+    assert recent_traces.recent() == []
+    recent_traces.remember("host:a.json")
+    assert [entry.spec for entry in recent_traces.recent()] == ["host:a.json"]
+
+
+def test_the_guides_lines_fit_beside_the_list_and_its_code_is_python() -> None:
+    lines = GUIDE.plain.split("\n")
+    assert max(map(cell_len, lines)) <= 60
+    begin = lines.index("Record a trace of your own: R, or in your own code") + 1
+    code = lines[begin : lines.index("Without this screen") - 1]
+    ast.parse(textwrap.dedent("\n".join(code)))
+
+
+async def test_on_a_narrow_screen_the_guide_is_one_key_away() -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: len(options(app)) > len(SAMPLES))
+
+        def text() -> str:
+            return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+        assert "? guide" in text()
+        assert "What this does" not in text()
+        await pilot.press("?")
+        await until(pilot, lambda: "What this does" in text())
+        for _ in range(20):
+            await pilot.press("down")
+        await until(pilot, lambda: "Without this screen" in text())
+        await pilot.press("escape")
+        await until(pilot, lambda: "What this does" not in text())
+        before = app.screen.query_one(OptionList).highlighted
+        await pilot.press("down")
+        assert app.screen.query_one(OptionList).highlighted != before  # the list has its arrows back

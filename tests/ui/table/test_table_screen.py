@@ -1,0 +1,245 @@
+"""The table screen by its keys: what it lists, how it is sorted and restricted, and the way to the lanes and back."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from textual.pilot import Pilot
+
+from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, until
+from tests.helpers.paths import SAMPLES
+from torchprof_tui.analysis.table.gpu_time_shares import shares
+from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.model.event_kind import GPU_WORK
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.painted_widget import Painted
+from torchprof_tui.ui.common.terminal_info import palette_for
+from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+from torchprof_tui.ui.table.sheet_rows import layout
+from torchprof_tui.ui.table.table_screen import TableScreen
+
+
+def text(screen: TableScreen) -> str:
+    return "\n".join(strip.text.rstrip() for strip in screen._compositor.render_strips())
+
+
+def listed(screen: TableScreen) -> list[str]:
+    assert screen._made is not None
+    return [str(screen._made.sheet.columns["name"][row]) for row in screen._listing.order.tolist()]
+
+
+async def opened(screen: ExplorerScreen, pilot: Pilot[None]) -> TableScreen:
+    await settled(pilot)
+    await pilot.press("t")
+    table = screen.app.screen
+    assert isinstance(table, TableScreen)
+    await until(pilot, lambda: table._made is not None)
+    await settled(pilot)
+    return table
+
+
+async def test_it_sums_up_and_sorts_by_any_column() -> None:
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        assert listed(table)[0] == "gemm" or "gemm" in listed(table)[:3]
+        said = text(table)
+        assert "[profiler table]" in said
+        assert "Self CPU time total" in said
+        names = {field.key for field in table._made.sheet.fields}  # type: ignore[union-attr]
+        for _ in names:
+            key = table._listing.key
+            column = [table._made.sheet.columns[key][row] for row in table._listing.order.tolist()]  # type: ignore[union-attr]
+            if key not in ("name", "device"):
+                known = [value for value in column if value == value]
+                assert known == sorted(known, reverse=True), key
+            await pilot.press("right")
+        await pilot.press("r")
+        await settled(pilot)
+        key = table._listing.key
+        values = [float(table._made.sheet.columns[key][row]) for row in table._listing.order.tolist()]  # type: ignore[union-attr]
+        known = [value for value in values if value == value]
+        assert known == sorted(known)
+
+
+async def test_filtering_as_one_types() -> None:
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        everything = len(listed(table))
+        await pilot.press("/", *"aten")
+        await until(pilot, lambda: listed(table) == [name for name in listed(table) if "aten" in name])
+        assert 0 < len(listed(table)) < everything
+        await pilot.press("enter")
+        assert "filter 'aten'" in text(table)
+        await pilot.press("/")
+        table._prompt._input.value = "/^work|(/"
+        await pilot.press("enter")
+        assert "regular expression" in text(table)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(listed(table)) == everything)
+
+
+async def test_from_an_event_to_its_row_and_from_an_instance_to_the_lanes() -> None:
+    shown = two_steps()
+    async with explorer(shown, (160, 40)) as (screen, pilot):
+        screen.walk.select(event_of(shown, "aten::mm"))
+        table = await opened(screen, pilot)
+        await until(pilot, lambda: listed(table)[table.rows.cursor] == "aten::mm")
+        await until(pilot, lambda: "2 instances" in text(table))
+        assert "40.0 µs at 20" in text(table)
+        await pilot.press("n", "enter")
+        assert screen.app.screen is screen
+        assert screen.walk.selected == event_of(shown, "aten::mm", 1)
+
+
+async def test_scopes_groups_and_tabs() -> None:
+    shown = two_steps()
+    async with explorer(shown, (160, 40)) as (screen, pilot):
+        await pilot.press("right", "f")
+        table = await opened(screen, pilot)
+        labels = [scope.label for scope in table._scopes]
+        assert labels[0] == "whole trace"
+        assert "ProfilerStep#1" in labels
+        calls = dict(zip(listed(table), _calls(table), strict=True))
+        assert calls["aten::mm"] == 2
+        for _ in range(labels.index("ProfilerStep#1")):
+            await pilot.press("v")
+            await settled(pilot)
+        assert "ProfilerStep#1" in text(table)
+        assert dict(zip(listed(table), _calls(table), strict=True))["aten::mm"] == 1
+        await pilot.press("tab")
+        await settled(pilot)
+        assert "[kernels]" in text(table)
+        assert set(listed(table)) <= {"gemm", "add"}
+        await pilot.press("shift+tab", "escape")
+        assert screen.app.screen is screen
+
+
+def _calls(table: TableScreen) -> list[int]:
+    assert table._made is not None
+    return [int(table._made.sheet.columns["calls"][row]) for row in table._listing.order.tolist()]
+
+
+async def test_what_was_not_recorded_says_how_to_record_it() -> None:
+    shown = load(str(SAMPLES / "matmul_add_64_cold_eager.pt.trace.json.gz"), cache=False)
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        await pilot.press("b")
+        await until(pilot, lambda: "no input shapes in this trace (they are recorded with" in text(table))
+        await pilot.press("B")
+        await until(pilot, lambda: len(listed(table)) > 5)
+
+
+async def test_writing_and_copying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    copied: list[str] = []
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        table.app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+
+        async def write(name: str) -> None:
+            await pilot.press("e")
+            table._prompt._input.value = name
+            await pilot.press("enter")
+            await settled(pilot)
+
+        await write("a.csv")
+        rows = list(csv.DictReader((tmp_path / "a.csv").open()))
+        assert [row["name"] for row in rows] == listed(table)
+        await write("a.json")
+        assert [row["name"] for row in json.loads((tmp_path / "a.json").read_text())] == listed(table)
+        await write("a.csv")
+        assert "nothing was overwritten" in text(table)
+        await write("a.xlsx")
+        assert ".csv, .json or .md" in text(table)
+        await write("no/such/folder.md")
+        assert "No such file" in text(table)
+        await pilot.press("y")
+        assert copied
+        assert copied[0].startswith("| name |")
+
+
+SIZES = [(80, 24), (160, 48), (240, 60)]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_every_tab_and_group_of_a_real_trace(size: tuple[int, int]) -> None:
+    shown: Trace = load(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
+    async with explorer(shown, size) as (screen, pilot):
+        table = await opened(screen, pilot)
+        seen: list[str] = []
+
+        async def look() -> None:
+            await settled(pilot)
+            seen.append(text(table))
+
+        for key in ("b",) * 6 + ("tab",) * 5:
+            await pilot.press(key)
+            await look()
+        lines = [line for said in seen for line in said.split("\n")]
+        assert all(len(line) <= size[0] for line in lines)
+        assert "Block_1" in "".join(seen) or size[1] < 40  # further down on a small screen
+        for part in ("by shape", "by class", "[memory]", "[copies]", "peak"):
+            assert any(part in said for said in seen), part
+
+
+async def test_pictures_of_where_gpu_time_goes() -> None:
+    shown = load(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
+    async with explorer(shown, (120, 44)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        await pilot.press("shift+tab")
+        await until(pilot, lambda: "GPU time by kernel class" in text(table))
+        said = text(table)
+        assert "elementwise" in said
+        assert "ProfilerStep#3" in said
+        shares = [float(line.split("%")[0].split()[-1]) for line in said.split("\n")[2:12]]
+        assert shares == sorted(shares, reverse=True)
+        await pilot.press("J", "down", "left", "r", "enter", "e", "y")
+        assert table.app.screen is table
+        await pilot.press("tab")
+        await until(pilot, lambda: "[profiler table]" in text(table) and len(listed(table)) > 100)
+
+
+def test_the_shares_add_up() -> None:
+    shown = load(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
+    found = shares(Profile(shown))
+    work = np.isin(shown.kind, [int(kind) for kind in GPU_WORK])
+    whole = int(shown.duration[work].sum())
+    assert sum(each.time for each in found.classes) == whole
+    assert sum(each.share for each in found.classes) == pytest.approx(1)
+    assert sum(each.time for each in found.modules) == whole
+    assert int(found.of_step.sum()) <= whole
+    for place, each in enumerate(shown.steps):
+        launched = [
+            int(shown.duration[event])
+            for event in np.flatnonzero(work).tolist()
+            if each.start <= int(shown.start[shown.links.launch_of[event]]) < each.start + each.duration
+        ]
+        assert int(found.of_step[place].sum()) == sum(launched)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+async def test_no_share_stands_without_the_column_that_it_is_of(width: int) -> None:
+    async with explorer(two_steps(), (width, 30)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        assert table._made is not None
+        for sort in ("self_gpu", "calls", "gpu"):
+            kept = [field.key for field in layout(table._made.sheet, width, sort).fields]
+            assert sort in kept
+            assert [key for key in kept if key.endswith("_share") and key.removesuffix("_share") not in kept] == []
+
+
+async def test_another_theme_reaches_the_table_and_the_tree() -> None:
+    for key in "tT":
+        async with explorer(two_steps(), (120, 40)) as (screen, pilot):
+            await settled(pilot)
+            await pilot.press(key)
+            shown = screen.app.screen
+            assert shown is not screen
+            screen.app.theme = "textual-light"
+            await pilot.pause()
+            assert {widget.palette for widget in shown.query(Painted)} == {palette_for(screen.app)}

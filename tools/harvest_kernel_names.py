@@ -1,0 +1,76 @@
+"""Collect the names of all GPU work in a folder of traces, as the fixture of tests/analysis/kernel/test_names.py.
+
+    python tools/harvest_kernel_names.py TRACES > tests/fixtures/kernel_names.tsv
+
+One line for each distinct name: its GPU time in µs over our own traces (those outside of `public/`) and over the
+public ones, how many there are, what the decoder says of it today, and the name. The decoder's words are there to be
+read by a person when they change (`git diff`), and for the test to notice that they did.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from torchprof_tui.analysis.kernel.names import decode
+from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.model.event_kind import GPU_WORK
+from torchprof_tui.trace.sources.source import TraceError
+
+COLUMNS = ("own_us", "public_us", "count", "kernel_class", "dtype", "tensor_core", "tile", "name")
+TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst")
+
+
+def traces(folder: Path) -> list[Path]:
+    files = (path for path in folder.rglob("*") if path.name.endswith(TRACE_SUFFIXES))
+    return sorted(path for path in files if ".key_averages." not in path.name)
+
+
+def harvest(paths: Iterable[Path], folder: Path) -> dict[str, list[float]]:
+    """By name: [own µs, public µs, count]."""
+    found: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
+    work = [int(kind) for kind in GPU_WORK]
+    for path in paths:
+        try:
+            trace = load(str(path), cache=False)
+        except TraceError as error:
+            print(error, file=sys.stderr)
+            continue
+        rows = np.flatnonzero(np.isin(trace.kind, work))
+        names, inverse = np.unique(trace.name[rows], return_inverse=True)
+        times = np.bincount(inverse, weights=trace.duration[rows], minlength=len(names)) / 1000
+        counts = np.bincount(inverse, minlength=len(names))
+        public = int("public" in path.relative_to(folder).parts)
+        for name, time, count in zip(names.tolist(), times.tolist(), counts.tolist(), strict=True):
+            entry = found[trace.names[name]]
+            entry[public] += time
+            entry[2] += count
+    return found
+
+
+def said(name: str) -> tuple[str, str, str, str]:
+    """What the decoder says: class, first data type, whether on tensor cores, tile."""
+    found = decode(name)
+    return (
+        found.kernel_class.label if found.known else "UNKNOWN",
+        found.dtypes[0] if found.dtypes else "",
+        {True: "yes", False: "no", None: ""}[found.tensor_core],
+        "x".join(map(str, found.tile or ())),
+    )
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    found = harvest(traces(folder), folder)
+    print(*COLUMNS, sep="\t")
+    for name, (own, public, count) in sorted(found.items()):
+        if "\t" not in name and "\n" not in name:
+            print(f"{own:.1f}", f"{public:.1f}", int(count), *said(name), name, sep="\t")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Record the sample traces on this machine: ``python -m tools.record_samples [-o FOLDER] [NAME…]``
+
+Each is a built-in workload under the harness, with the options below. Beside every trace go torch's own table and its
+aggregates, which the viewer's table is checked against. Meant for a GPU, two for the last; without one it records the
+CPU's side of those that do without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+HARNESS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness.py")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One trace: the harness's options, and the workload with its own.
+
+    What is `rehearsed` runs once before: else the measurements by which Inductor chooses its code, kept on disk from
+    then on, fill the trace with thousands of kernels.
+    """
+
+    name: str
+    options: str
+    command: str
+    rehearsed: bool = False
+
+
+RECORDINGS = (
+    Recording("matmul_add_64_cold_eager", "", "matmul_add --size 64"),
+    Recording("matmul_add_64_sched0_active3", "--wait 0 --warmup 0", "matmul_add --size 64"),
+    Recording("matmul_add_64_bmm8", "", "matmul_add --size 64 --batch 8 --warmup 10"),
+    Recording("matmul_add_4096_warm_eager", "", "matmul_add --size 4096 --warmup 10"),
+    Recording("matmul_add_4096_warm_compile", "", "matmul_add --size 4096 --warmup 10 --compile"),
+    Recording("linear_eager", "", "linear"),
+    Recording("geglu_mlp_eager", "", "mlp"),
+    Recording("geglu_mlp_compile", "", "mlp --compile"),
+    Recording("attention_naive", "", "attention --backend naive"),
+    Recording("attention_flash", "", "attention --backend flash"),
+    Recording("attention_cudnn", "", "attention --backend cudnn"),
+    Recording("compile_recompiles", "", "recompiles", rehearsed=True),
+    Recording("multi_stream_overlap", "", "streams"),
+    Recording("cuda_graph_replay", "", "graph_replay --active 5"),
+    Recording("train_gpt_starved", "", "train_gpt --starve"),
+    Recording("train_gpt_stack_memory", "--with-stack --profile-memory --record-shapes", "train_gpt --item --active 2"),
+    Recording("train_gpt_2ranks", "--nproc 2", "train_gpt --late-rank 1 --layers 2 --active 2"),
+)
+"""In the order in which they teach; `sample_traces` says what to look at in each."""
+
+_SUFFIXES = {"trace": "pt.trace.json.gz", "table": "table.txt", "key_averages": "key_averages.json"}
+
+
+def record(recording: Recording, folder: str) -> str:
+    """Record one into `folder`; a line that says what it is. Raises RuntimeError where the run did not work out.
+
+    Several ranks get a folder of their own, and files that are named by rank.
+    """
+    with tempfile.TemporaryDirectory() as folder_before, tempfile.TemporaryDirectory() as runs:
+        words = [*recording.options.split(), *recording.command.split()]
+        if recording.rehearsed:
+            subprocess.run([sys.executable, HARNESS, "-o", folder_before, *words], capture_output=True, check=False)
+        argv = [sys.executable, HARNESS, "-o", runs, *words]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        (made,) = os.listdir(runs) or [""]
+        try:
+            manifests = _manifests(os.path.join(runs, made))
+            for rank, manifest in manifests:
+                _keep(manifest, os.path.join(runs, made), os.path.join(folder, recording.name), rank)
+        except (OSError, ValueError, KeyError) as error:
+            raise RuntimeError(f"{recording.name}: exit status {done.returncode}: {done.stderr.strip()}") from error
+    manifest = manifests[0][1]
+    kept, environment = manifest["kept"][0], manifest["environment"]
+    device = ", ".join(device["name"] for device in environment["devices"]) or "CPU"
+    return (
+        f"{recording.name}: {recording.command} {recording.options}".rstrip()
+        + f" · {kept['events']} events, {kept['gpu_events']} on the GPU, {kept['bytes']} bytes"
+        + f" · {device}, torch {environment['torch']}, Python {environment['python']}"
+    )
+
+
+def _manifests(made: str) -> list[tuple[int | None, dict[str, Any]]]:
+    """(rank, manifest) of each process that recorded; the rank is None where there was one alone."""
+
+    def read(name: str) -> dict[str, Any]:
+        with open(os.path.join(made, name), encoding="utf-8") as file:
+            manifest: dict[str, Any] = json.load(file)
+            return manifest
+
+    whole = read("manifest.json")
+    if "ranks" not in whole:
+        return [(None, whole)]
+    return [(entry["rank"], read(f"manifest.rank{entry['rank']}.json")) for entry in whole["ranks"]]
+
+
+def _keep(manifest: dict[str, Any], made: str, path: str, rank: int | None) -> None:
+    """Copy what was recorded, and torch's answers about it, to `path` and its suffixes; a rank's into folder `path`."""
+    (kept,) = manifest["kept"]
+    if rank is not None:
+        os.makedirs(path, exist_ok=True)
+        path = os.path.join(path, f"rank{rank}")
+    for key, suffix in _SUFFIXES.items():
+        if kept[key]:
+            shutil.copy(os.path.join(made, kept[key]), f"{path}.{suffix}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", default="recorded_samples", help="folder to write into")
+    parser.add_argument("names", nargs="*", help="which; all of them if none is named")
+    args = parser.parse_args()
+    unknown = set(args.names) - {recording.name for recording in RECORDINGS}
+    if unknown:
+        parser.error(f"no sample {', '.join(sorted(unknown))}: {', '.join(recording.name for recording in RECORDINGS)}")
+    os.makedirs(args.output, exist_ok=True)
+    failed = 0
+    for recording in RECORDINGS:
+        if not args.names or recording.name in args.names:
+            try:
+                print(record(recording, args.output), flush=True)
+            except RuntimeError as error:
+                print(error, file=sys.stderr, flush=True)
+                failed += 1
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

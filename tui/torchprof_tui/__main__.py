@@ -1,0 +1,7 @@
+"""`python -m tui` is `torchprof-tui`."""
+
+import sys
+
+from torchprof_tui.cli import main
+
+sys.exit(main())

@@ -1,0 +1,91 @@
+"""Where one event stands: inside its parent, and among all events of the same name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from torchprof_tui.trace.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The event among its parent's children (at the top of a lane: among the lane's outermost events)."""
+
+    nth: int  # from 1
+    of: int
+    offset: int  # ns after the parent's start; after the trace's first event at the top
+    share: float | None  # of the parent's duration; None at the top or where the parent has none
+
+
+@dataclass(frozen=True, slots=True)
+class Namesakes:
+    """The event among those of the same name and category, in time order; durations in ns."""
+
+    nth: int  # from 1
+    of: int
+    shortest: int
+    median: float
+    longest: int
+    total: int
+
+
+def place(trace: Trace, event: int) -> Place:
+    """Costs one pass over the parent's descendants (at the top: over the lane)."""
+    lane = trace.lanes[trace.lane[event]]
+    parent = int(trace.parent[event])
+    first, last = lane.first, lane.last
+    if parent >= 0:
+        end = int(trace.start[parent]) + max(int(trace.duration[parent]), 1)
+        first = parent + 1
+        last = first + int(np.searchsorted(trace.start[first:last], end))
+    siblings = np.flatnonzero(trace.parent[first:last] == parent) + first
+    nth = int(np.searchsorted(siblings, event)) + 1
+    start = int(trace.start[event])
+    if parent < 0:
+        return Place(nth, len(siblings), start, None)
+    whole = int(trace.duration[parent])
+    share = int(trace.duration[event]) / whole if whole else None
+    return Place(nth, len(siblings), start - int(trace.start[parent]), share)
+
+
+def namesakes(trace: Trace, event: int) -> Namesakes:
+    """Costs one pass over all events."""
+    same = np.flatnonzero((trace.name == trace.name[event]) & (trace.category == trace.category[event]))
+    durations = trace.duration[same]
+    starts = trace.start[same]
+    start = trace.start[event]
+    earlier = int(np.count_nonzero(starts < start)) + int(np.count_nonzero(starts[same < event] == start))
+    return Namesakes(
+        nth=earlier + 1,
+        of=len(same),
+        shortest=int(durations.min()),
+        median=float(np.median(durations)),
+        longest=int(durations.max()),
+        total=int(durations.sum()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that is known of one event beyond its columns. `args` as the file has them, or `missing` says why not."""
+
+    place: Place
+    namesakes: Namesakes
+    args: dict[str, Any]
+    missing: str = ""
+
+
+def facts(trace: Trace, event: int) -> Facts:
+    """Looks into the file for the args; what goes wrong there is said in `missing`, in one line."""
+    args: dict[str, Any] = {}
+    missing = ""
+    try:
+        args = trace.event(event).args()
+    except OSError as error:
+        missing = f"the trace file cannot be read any more: {error.strerror or error}"
+    except LookupError as error:
+        missing = str(error.args[0]) if error.args else "not in the trace file any more"
+    return Facts(place(trace, event), namesakes(trace, event), args, missing)

@@ -1,0 +1,159 @@
+"""What is valid and still not as one expects: each counted, with an event that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from torchprof_tui.analysis.doctor.remark import Remark, Section
+from torchprof_tui.analysis.time.gpu_time import work_mask
+from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.trace.core.arrays import I32, I64, Array
+from torchprof_tui.trace.core.problems import excerpt
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.trace.query.time_axis import format_duration, format_time
+
+FAR_SHARE = 0.5
+"""A stretch without any event that takes more than this of the trace: most of the screen would be empty."""
+
+
+_NESTS, _ONE_BY_ONE = 1, 2
+_OVERLAPPING = {Role.THREAD: _NESTS, Role.GPU_ANNOTATIONS: _NESTS, Role.STREAM: _ONE_BY_ONE}
+"""Lanes on which an overlap is odd: what is asynchronous, or waits, overlaps by its nature."""
+
+
+def odd_though_valid(trace: Trace) -> Iterator[Remark]:
+    if not len(trace):
+        return
+    yield from _spilled(trace)
+    yield from _early_kernels(trace)
+    yield from _without_launch(trace)
+    yield from _without_work(trace)
+    yield from _without_duration(trace)
+    yield from _overhead(trace)
+    yield from _empty_stretch(trace)
+
+
+def _remark(kind: str, trace: Trace, events: Array, meaning: str, action: str = "", more: str = "") -> Iterator[Remark]:
+    if len(events):
+        event = int(events[0])
+        whose = f"{trace.ranks.of_event(event).label}: " if trace.ranks is not None else ""
+        example = f"{whose}{excerpt(trace.event(event).name)} at {format_time(int(trace.start[event]))}{more}"
+        yield Remark(Section.ODD, kind, len(events), meaning, example, action, event)
+
+
+def _spilled(trace: Trace) -> Iterator[Remark]:
+    """An event that is not in the row below its parent found that row taken by one that overlaps it."""
+    parent = trace.parent
+    inside = parent >= 0
+    expected = np.where(inside, trace.row[np.maximum(parent, 0)] + 1, 0)
+    spilled = np.flatnonzero(trace.row != expected)
+    odd = [0 if lane.further else _OVERLAPPING.get(lane.role, 0) for lane in trace.lanes]  # 0 also: we overlapped them
+    role = np.array(odd, np.int8)[trace.lane[spilled]]
+    yield from _remark(
+        "overlap",
+        trace,
+        spilled[role == _NESTS],
+        "events that overlap a neighbour without lying inside it, drawn in a further row",
+        "usual for steps that cross Python frames, and in traces whose times are rounded",
+    )
+    yield from _remark(
+        "kernels at once",
+        trace,
+        spilled[role == _ONE_BY_ONE],
+        "GPU work of one stream that overlaps other work of it, drawn in a further row",
+        "usual in CUDA graphs and for programmatic dependent launches",
+    )
+
+
+def _early_kernels(trace: Trace) -> Iterator[Remark]:
+    launch_of: I32 = trace.links.launch_of
+    work = np.flatnonzero(launch_of >= 0)
+    ahead = trace.start[launch_of[work]] - trace.start[work]
+    early = work[ahead > 0]
+    more = ""
+    if len(early):
+        early = early[np.argsort(-ahead[ahead > 0], kind="stable")]
+        more = f", {format_duration(int(ahead.max()))} before its launch"
+    yield from _remark(
+        "kernel before its launch",
+        trace,
+        early,
+        "GPU work that begins before the call that launched it does: the two clocks are not quite aligned",
+        "do not read queue delays as short as this",
+        more,
+    )
+
+
+def _without_launch(trace: Trace) -> Iterator[Remark]:
+    orphans = np.flatnonzero(work_mask(trace.kind) & (trace.links.launch_of < 0))
+    yield from _remark(
+        "GPU work without launch",
+        trace,
+        orphans,
+        "no runtime call has its correlation: launched before the window, or runtime calls were not recorded",
+        "a warm-up step before the active ones keeps such work out",
+    )
+
+
+def _without_work(trace: Trace) -> Iterator[Remark]:
+    """Which calls launch is not told by a list of names, but by what calls of that name did elsewhere in the trace."""
+    links = trace.links
+    has_work = np.diff(links.work_first) > 0
+    launching = np.unique(trace.name[has_work])
+    calls: I64 = np.flatnonzero((trace.kind == Kind.RUNTIME) & ~has_work & (trace.correlation > 0))
+    idle = calls[np.isin(trace.name[calls], launching)]
+    yield from _remark(
+        "launch without GPU work",
+        trace,
+        idle,
+        "calls that launch elsewhere in this trace, and started nothing that was recorded",
+        "usual at the window's end: the GPU got there after the profiler had stopped",
+    )
+
+
+def _without_duration(trace: Trace) -> Iterator[Remark]:
+    none = np.flatnonzero(work_mask(trace.kind) & (trace.duration == 0))
+    yield from _remark(
+        "GPU work of 0 ns",
+        trace,
+        none,
+        "kernels or copies that took no time at all: their end was not recorded, or clamped by the writer",
+    )
+
+
+def _overhead(trace: Trace) -> Iterator[Remark]:
+    own = np.flatnonzero(trace.kind == Kind.OVERHEAD)
+    own = own[np.argsort(-trace.duration[own], kind="stable")]
+    covered = union(trace.start[own], trace.start[own] + trace.duration[own]).total
+    longest = f", {format_duration(int(trace.duration[own[0]]))}" if len(own) else ""
+    yield from _remark(
+        "profiler overhead",
+        trace,
+        own,
+        f"{format_duration(covered)} in all that the profiler itself took: your program alone does not take it",
+        "leave it out when you compare; warm-up steps take most of it before the window",
+        longest,
+    )
+
+
+def _empty_stretch(trace: Trace) -> Iterator[Remark]:
+    """The longest time in which nothing at all is recorded."""
+    low, high = trace.span
+    order = np.argsort(trace.start, kind="stable")
+    start = trace.start[order]
+    reached = np.maximum.accumulate(trace.start[order] + trace.duration[order])
+    gaps = start[1:] - reached[:-1]
+    if not len(gaps) or high <= low:
+        return
+    widest = int(gaps.argmax())
+    if gaps[widest] > FAR_SHARE * (high - low):
+        yield from _remark(
+            "empty stretch",
+            trace,
+            order[widest + 1 : widest + 2],
+            f"{format_duration(int(gaps[widest]))} without a single event, most of the trace",
+            "f fits what is selected; g goes to a time",
+        )

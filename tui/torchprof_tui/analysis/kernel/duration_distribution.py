@@ -1,0 +1,100 @@
+"""All runs of one kernel: how their durations spread, and where the looked-at one stands, so that no mean misleads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool
+from torchprof_tui.trace.model.event_kind import GPU_WORK
+from torchprof_tui.trace.model.trace import Role, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Of k durations in ns. Percentiles interpolate linearly, as numpy does."""
+
+    count: int
+    mean: float
+    median: float
+    p5: float
+    p95: float
+    shortest: int
+    longest: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """All GPU work of one name, in time order. k rows; `selected` is the row of the event asked about.
+
+    `same_shape` marks those with the same grid and block: runs of one kernel on other sizes are no variation of it.
+    """
+
+    events: I32
+    start: I64
+    duration: I64
+    same_shape: Bool
+    selected: int
+    all: Spread
+    alike: Spread
+
+
+def instances(trace: Trace, event: int) -> Instances:
+    """Every GPU event named like this one, on any stream and device. Costs one pass over the GPU's lanes.
+
+    Raises ValueError for an event that is no GPU work.
+    """
+    if trace.event(event).kind not in GPU_WORK:
+        raise ValueError("not GPU work")
+    kinds = np.array(sorted(GPU_WORK), dtype=trace.kind.dtype)
+    found = []
+    for lane in trace.lanes:
+        if lane.role is Role.STREAM:
+            rows = slice(lane.first, lane.last)
+            same = np.flatnonzero(trace.name[rows] == trace.name[event])
+            found.append((same[np.isin(trace.kind[rows][same], kinds)] + lane.first).astype(np.int32))
+    events = np.concatenate(found) if found else np.array([event], np.int32)
+    events = events[np.argsort(trace.start[events], kind="stable")]
+    shapes = np.hstack([_shapes(trace, "grid", events), _shapes(trace, "block", events)])
+    selected = int(np.flatnonzero(events == event)[0])
+    same_shape = (shapes == shapes[selected]).all(axis=1)
+    duration = np.asarray(trace.duration[events])
+    return Instances(
+        events=events,
+        start=np.asarray(trace.start[events]),
+        duration=duration,
+        same_shape=same_shape,
+        selected=selected,
+        all=spread(duration),
+        alike=spread(duration[same_shape]),
+    )
+
+
+def spread(durations: I64) -> Spread:
+    """Statistics of at least one duration."""
+    low, middle, high = np.percentile(durations, (5, 50, 95))
+    return Spread(
+        count=len(durations),
+        mean=float(durations.mean()),
+        median=float(middle),
+        p5=float(low),
+        p95=float(high),
+        shortest=int(durations.min()),
+        longest=int(durations.max()),
+        total=int(durations.sum()),
+    )
+
+
+def _shapes(trace: Trace, column: str, events: I32) -> Array:
+    """int64[k, 3]: the column's value of each event, else of the call that launched it, else -1."""
+    out = np.full((len(events), 3), -1, np.int64)
+    sparse = trace.args.get(column)
+    if sparse is None or not len(sparse.events):
+        return out
+    for owners in (trace.links.launch_of[events], events):  # the kernel's own wins
+        place = np.minimum(np.searchsorted(sparse.events, owners), len(sparse.events) - 1)
+        hit = sparse.events[place] == owners
+        out[hit] = sparse.values[place[hit]]
+    return out

@@ -1,0 +1,263 @@
+"""What a kernel takes of the GPU, and how well it fills it: everything the footprint panel and `chain --json` show.
+
+The launch's shape comes from the sparse columns, what only one looked-at event needs from its args in the file. On
+ROCm, kernels carry at most grid and block; the rest stands on the launching call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from torchprof_tui.analysis.kernel.footprint_notes import notes_of
+from torchprof_tui.analysis.kernel.names import KernelName, decode
+from torchprof_tui.analysis.kernel.occupancy import (
+    LIMITS,
+    Change,
+    Device,
+    Launch,
+    Occupancy,
+    device_of,
+    occupancy,
+    what_if,
+)
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+
+KERNELS = (Kind.KERNEL, Kind.COLLECTIVE)
+
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What Kineto itself wrote about a kernel. None where it wrote nothing."""
+
+    occupancy: float | None = None  # `est. achieved occupancy %`, 0..100
+    blocks_per_sm: float | None = None  # grid / SMs; inf in traces of devices that report no SMs
+    active_blocks: int | None = None  # of the `occupancy` block, since 2026
+    limits: Mapping[str, int] | None = None
+    limited_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """One kernel's. `occupancy` is None where not even the block's size is known."""
+
+    event: int
+    kernel: KernelName
+    duration: int  # ns
+    device: Device | None
+    grid: Shape | None  # in blocks, also on ROCm
+    block: Shape | None
+    registers: int | None  # of a thread
+    shared_memory: int | None  # bytes of a block, static and dynamic
+    dynamic_shared_memory: int | None  # where the trace has only this part (ROCm)
+    occupancy: Occupancy | None
+    reported: Reported
+    changes: tuple[Change, ...]
+    launched_by: str | None  # the runtime or driver call's name
+    notes: tuple[str, ...] = ()
+
+    @property
+    def threads(self) -> int | None:
+        return prod(self.block) if self.block else None
+
+    @property
+    def blocks(self) -> int | None:
+        return prod(self.grid) if self.grid else None
+
+    @property
+    def blocks_per_sm(self) -> float | None:
+        """Of the grid, on average over all SMs."""
+        sms = self.device.sms if self.device else None
+        return self.blocks / sms if self.blocks is not None and sms else None
+
+    @property
+    def warps_per_sm(self) -> float | None:
+        if self.blocks_per_sm is None or self.occupancy is None:
+            return None
+        return self.blocks_per_sm * self.occupancy.warps_per_block
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether Kineto's own `occupancy` block says the same active blocks; None without one."""
+        if self.reported.active_blocks is None or self.occupancy is None or self.occupancy.active_blocks is None:
+            return None
+        return self.reported.active_blocks == self.occupancy.active_blocks
+
+    def as_dict(self) -> dict[str, Any]:
+        """`footprint` of `chain --json`. Occupancies in percent, as traces write them."""
+        found = self.occupancy
+        percent = None if found is None or found.occupancy is None else round(100 * found.occupancy, 3)
+        return {
+            "grid": list(self.grid) if self.grid else None,
+            "block": list(self.block) if self.block else None,
+            "threads_per_block": self.threads,
+            "registers_per_thread": self.registers,
+            "shared_memory_bytes": self.shared_memory,
+            "dynamic_shared_memory_bytes": self.dynamic_shared_memory,
+            "blocks_per_sm_limit": dict(found.limits) if found else dict.fromkeys(LIMITS),
+            "active_blocks_per_sm": found.active_blocks if found else None,
+            "active_warps_per_sm": found.active_warps if found else None,
+            "theoretical_occupancy": percent,
+            "limited_by": list(found.limited_by) if found else [],
+            "reported_occupancy": self.reported.occupancy,
+            "reported_active_blocks_per_sm": self.reported.active_blocks,
+            "waves": found.waves if found else None,
+            "tail_waste": found.tail_waste if found else None,
+            "idle_sms": found.idle_sms if found else None,
+            "what_if": [
+                {
+                    "change": change.what,
+                    "from": change.before,
+                    "to": change.after,
+                    "active_blocks_per_sm": change.active_blocks,
+                    "theoretical_occupancy": round(100 * change.occupancy, 3),
+                }
+                for change in self.changes
+            ],
+            "kernel_class": self.kernel.kernel_class.label,
+            "decoded": self.kernel.as_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def footprint(trace: Trace, event: int) -> Footprint | None:
+    """The footprint of a kernel (collectives too); None for any other event.
+
+    Reads the event's args from the file for what Kineto reported; without the file, that part is missing and the
+    rest is there. Raises IndexError outside the trace.
+    """
+    view = trace.event(event)
+    if view.kind not in KERNELS:
+        return None
+    kernel = decode(view.name)
+    call = int(trace.links.launch_of[event])
+    launched_by = trace.event(call).name if call >= 0 else None
+    device = device_at(trace, event)
+    block = _shape(trace, "block", event, call)
+    grid = grid_in_blocks(_shape(trace, "grid", event, call), block, launched_by)
+    registers = _column(trace, "registers", event)
+    shared = _column(trace, "shared_memory", event)
+    dynamic = _column(trace, "shared_memory", call) if shared is None and call >= 0 else None
+    reported = reported_of(_args(trace, event))
+    found: Occupancy | None = None
+    changes: tuple[Change, ...] = ()
+    if block is not None and device is not None and prod(block) > 0:
+        launch = Launch(prod(block), registers, shared, prod(grid) if grid else None, dynamic)
+        found = occupancy(device, launch)
+        changes = what_if(device, launch)
+    result = Footprint(
+        event=event,
+        kernel=kernel,
+        duration=view.duration,
+        device=device,
+        grid=grid,
+        block=block,
+        registers=registers,
+        shared_memory=shared,
+        dynamic_shared_memory=dynamic,
+        occupancy=found,
+        reported=reported,
+        changes=changes,
+        launched_by=launched_by,
+    )
+    return _with_notes(result)
+
+
+def device_at(trace: Trace, event: int) -> Device | None:
+    """The GPU that an event ran on, from `deviceProperties`; None where the trace does not describe it."""
+    number = _column(trace, "device", event)
+    if number is None:
+        number = trace.event(event).lane.device
+    devices = trace.devices_at(event)
+    for place, properties in enumerate(devices):
+        if properties.get("id", place) == number:
+            return device_of(properties)
+    # One kind of GPU in a node is the rule: one description serves where an id is missing.
+    names = {str(properties.get("name")) for properties in devices}
+    return device_of(devices[0]) if len(names) == 1 and number is None else None
+
+
+def grid_in_blocks(grid: Shape | None, block: Shape | None, launched_by: str | None) -> Shape | None:
+    """The grid in blocks. `hipExtModuleLaunchKernel` takes the grid in threads, and ROCm's traces write it so.
+
+    HIP API: "globalWorkSizeX: X grid dimension specified in work-items". MIOpen and Tensile kernels go that way.
+    """
+    if grid is None or launched_by is None or "ExtModuleLaunch" not in launched_by:
+        return grid
+    if block is None or any(size <= 0 for size in block):
+        return None
+    x, y, z = (-(-threads // size) for threads, size in zip(grid, block, strict=True))
+    return x, y, z
+
+
+def reported_of(args: Mapping[str, Any]) -> Reported:
+    """Kineto's own words in a kernel's args."""
+    block = args.get("occupancy")
+    block = block if isinstance(block, Mapping) else {}
+    words = {"WARPS": "warps", "REGS": "registers", "SMEM": "shared_memory", "BLOCKS": "blocks", "BARRIERS": "barriers"}
+    keys = {
+        "warps": "blockLimitWarps",
+        "registers": "blockLimitRegs",
+        "shared_memory": "blockLimitSharedMem",
+        "blocks": "blockLimitBlocks",
+        "barriers": "blockLimitBarriers",
+    }
+    limits = {ours: value for ours, key in keys.items() if (value := _integer(block.get(key))) is not None}
+    factors = str(block.get("limitingFactors") or "").split("|")
+    return Reported(
+        occupancy=_number(args.get("est. achieved occupancy %")),
+        blocks_per_sm=_number(args.get("blocks per SM")),
+        active_blocks=_integer(block.get("activeBlocksPerMultiprocessor")),
+        limits=limits or None,
+        limited_by=tuple(words[factor] for factor in factors if factor in words),
+    )
+
+
+def _with_notes(found: Footprint) -> Footprint:
+    return replace(found, notes=notes_of(found))
+
+
+def _args(trace: Trace, event: int) -> dict[str, Any]:
+    try:
+        return trace.event(event).args()
+    except (OSError, LookupError):
+        return {}
+
+
+def _shape(trace: Trace, column: str, event: int, call: int) -> Shape | None:
+    """Grid or block of the kernel itself, else of the call that launched it."""
+    sparse = trace.args.get(column)
+    if sparse is None:
+        return None
+    for place in (event, call):
+        values = sparse.get(place) if place >= 0 else None
+        if values is not None and len(values) == 3:
+            x, y, z = (int(value) for value in values)
+            return x, y, z
+    return None
+
+
+def _column(trace: Trace, column: str, event: int) -> int | None:
+    sparse = trace.args.get(column)
+    value = sparse.get(event) if sparse is not None else None
+    return None if value is None or int(value) < 0 else int(value)
+
+
+def _number(value: Any) -> float | None:
+    """Numbers, and the "inf" and "NaN" that Kineto writes as text."""
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _integer(value: Any) -> int | None:
+    found = _number(value)
+    return None if found is None or found != found or abs(found) == float("inf") else int(found)

@@ -1,0 +1,152 @@
+"""Memory copies and fills: what was moved, how fast, and how fast it could have been where that is known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from torchprof_tui.analysis.kernel.footprint import device_at
+from torchprof_tui.analysis.kernel.names import decode
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+
+_MEMORY = (
+    (r"V100S", 1134),
+    (r"V100", 900),
+    (r"P100-PCIE-12GB", 549),
+    (r"P100", 732),
+    (r"\bT4\b", 320),
+    (r"A100.*80GB PCIe", 1935),
+    (r"A100.*80GB", 2039),
+    (r"A100.*40GB", 1555),
+    (r"\bA10G?\b", 600),
+    (r"\bA30\b", 933),
+    (r"\bA40\b", 696),
+    (r"\bA6000\b", 768),
+    (r"RTX 6000 Ada", 960),
+    (r"\bL4\b", 300),
+    (r"\bL40S?\b", 864),
+    (r"H100 NVL", 3938),
+    (r"H100 PCIe", 2039),
+    (r"H100.*HBM3", 3352),
+    (r"H200", 4800),
+    (r"\bB200\b", 8000),
+    (r"RTX 2080 Ti", 616),
+    (r"RTX 3060(?! Ti)", 360),
+    (r"RTX 3070(?! Ti)", 448),
+    (r"RTX 3090 Ti", 1008),
+    (r"RTX 3090", 936),
+    (r"RTX 4070(?! Ti| SUPER)", 504),
+    (r"RTX 4080(?! SUPER)", 717),
+    (r"RTX 4090(?! D)", 1008),
+    (r"RTX 5080", 960),
+    (r"RTX 5090", 1792),
+    (r"MI210", 1638),
+    (r"MI250", 1638),  # of one of its two dies, which is what a trace calls a device
+    (r"MI300X", 5300),
+    (r"MI325X", 6000),
+)
+"""Device memory bandwidth in GB/s (10^9 bytes), by device name: the vendors' data sheets. First hit wins."""
+
+_HOST = (
+    (r"V100|P100|\bT4\b|RTX 20", 3),
+    (r"A100|\bA10G?\b|\bA[34]0\b|A6000|\bL4\b|L40|RTX (6000 Ada|30|40)|MI2[15]0", 4),
+    (r"H100|H200|RTX 50|MI3\d\d", 5),
+)
+"""PCI Express generation of the card's x16 interface: the same data sheets. The slot may offer less."""
+
+_PCIE = {3: 15.75, 4: 31.5, 5: 63.0}
+"""GB/s a direction over 16 lanes, after line coding: 8, 16, 32 GT/s x 16 x 128/130 / 8 (PCI-SIG)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A copy or fill. Bandwidths in GB/s (10^9 bytes a second); None for what is not known."""
+
+    event: int
+    source: str | None  # "host", "device", "peer device"; None for a fill
+    target: str | None
+    bytes: int | None
+    duration: int  # ns
+    bandwidth: float | None  # bytes / duration
+    reported_bandwidth: float | None
+    pinned: bool | None  # the host's side; None where no host memory is involved, or it is not said
+    peak: float | None
+    peak_of: str | None  # what the peak is of
+    share: float | None  # of the peak, counting a copy inside the device twice: it is read and written
+    between: tuple[int, int] | None = None  # devices of a peer copy
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "target": self.target,
+            "bytes": self.bytes,
+            "bandwidth_gb_s": self.bandwidth,
+            "reported_bandwidth_gb_s": self.reported_bandwidth,
+            "pinned": self.pinned,
+            "peak_gb_s": self.peak,
+            "peak_of": self.peak_of,
+            "share_of_peak": self.share,
+        }
+
+
+def transfer(trace: Trace, event: int) -> Transfer | None:
+    """A copy's or fill's figures; None for any other event. Raises IndexError outside the trace."""
+    view = trace.event(event)
+    if view.kind not in (Kind.COPY, Kind.MEMSET):
+        return None
+    name = decode(view.name)
+    source, _, target = (name.direction or "").partition(" to ")
+    try:
+        args = view.args()
+    except (OSError, LookupError):
+        args = {}
+    column = trace.args.get("bytes")
+    size = column.get(event) if column is not None else None
+    size = None if size is None or size < 0 else int(size)
+    bandwidth = size / view.duration if size is not None and view.duration > 0 else None
+    device = device_at(trace, event)
+    peak, peak_of = _peak(device.name if device else "", source, target)
+    traffic = 2 if source == target == "device" else 1
+    host = dict(name.details).get("host memory")
+    return Transfer(
+        event=event,
+        source=source or None,
+        target=target or ("device" if view.kind is Kind.MEMSET else None),
+        bytes=size,
+        duration=view.duration,
+        bandwidth=bandwidth,
+        reported_bandwidth=_number(args.get("memory bandwidth (GB/s)")),
+        pinned=None if host is None else host == "pinned",
+        peak=peak,
+        peak_of=peak_of,
+        share=traffic * bandwidth / peak if bandwidth is not None and peak else None,
+        between=_between(args),
+    )
+
+
+def _peak(device: str, source: str, target: str) -> tuple[float | None, str | None]:
+    """GB/s that this copy cannot exceed, and what limits it. A peer copy's link is not in the trace."""
+    if "peer" in source or "peer" in target:
+        return None, None
+    if "host" in (source, target):
+        generation = _lookup(_HOST, device)
+        if generation is None:
+            return None, None
+        return _PCIE[generation], f"PCIe {generation}.0 x16, one direction"
+    bandwidth = _lookup(_MEMORY, device)
+    return (None, None) if bandwidth is None else (float(bandwidth), "device memory")
+
+
+def _lookup(table: tuple[tuple[str, int], ...], device: str) -> int | None:
+    return next((value for pattern, value in table if re.search(pattern, device)), None)
+
+
+def _between(args: dict[str, Any]) -> tuple[int, int] | None:
+    source, target = args.get("fromDevice"), args.get("toDevice")
+    return (source, target) if isinstance(source, int) and isinstance(target, int) else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -1,0 +1,69 @@
+"""Matrix products of AMD's libraries: Tensile's (rocBLAS, hipBLASLt), and MIOpen's and Composable Kernel's.
+
+`Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x224x64_MI16x16x1_SN_…_ISA942_…_WG64_4_1`: the indices say which
+operand is transposed (`Alik`: summed index first, so A is), the first letters the data types, MT the macro tile,
+MI the matrix instruction (MFMA), ISA the gfx number, WG the threads of a workgroup.
+"""
+
+from __future__ import annotations
+
+import re
+
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence, times
+from torchprof_tui.analysis.kernel.names.syntax import Name
+
+_TENSILE = re.compile(r"Cijk_(?P<a>A[il][il]k)_(?P<b>B[lj][lj]k)_(?P<types>[A-Za-z0-9]+)_")
+_LETTERS = {
+    "F8": "fp8 e4m3",
+    "B8": "fp8 e5m2",
+    "I8": "int8",
+    "4xi8": "int8",
+    "B": "bf16",
+    "H": "fp16",
+    "S": "fp32",
+    "D": "fp64",
+    "C": "complex64",
+    "Z": "complex128",
+}
+
+
+def decode(name: str, parsed: Name) -> KernelName | None:
+    """A Tensile GEMM, or None."""
+    del parsed
+    found = _TENSILE.match(name)
+    if not found:
+        return None
+    layout = ("t" if found["a"] == "Alik" else "n") + ("n" if found["b"] == "Bljk" else "t")
+    types = found["types"]
+    letter = next((letter for letter in _LETTERS if types.startswith(letter)), None)
+    dtypes = (_LETTERS[letter],) if letter else ()
+    tile = re.search(r"_MT(\d+)x(\d+)x(\d+)", name)
+    sizes = tuple(map(int, tile.groups())) if tile else None
+    instruction = re.search(r"_MI(\d+(?:x\d+)+)_", name)
+    isa = re.search(r"_ISA([0-9a-f]+)_", name)
+    arch = f"gfx{isa[1]}" if isa else None
+    matrix = instruction is not None
+    details = [("types", types)]
+    if instruction:
+        details.append(("instruction", f"MFMA {instruction[1].replace('x', '×')}"))
+    return KernelName(
+        name,
+        KernelClass.GEMM,
+        known=True,
+        family="Tensile",
+        library="rocBLAS / hipBLASLt",
+        arch=arch,
+        dtypes=dtypes,
+        tensor_core=matrix or None,
+        tile=sizes,
+        layout=layout,
+        display=" ".join(("gemm", *dtypes, *([times(sizes[:2])] if sizes else ()))),
+        summary=sentence(
+            f"rocBLAS or hipBLASLt matrix product{f' for {arch}' if arch else ''}"
+            + (" on matrix cores" if matrix else ""),
+            *dtypes,
+            f"tile {times(sizes)}" if sizes else None,
+            f"layout {layout}",
+        ),
+        details=tuple(details),
+    )

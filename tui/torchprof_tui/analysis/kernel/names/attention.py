@@ -1,0 +1,218 @@
+"""Attention kernels: flash attention 2 and 3, memory-efficient (xFormers), cuDNN, AOTriton, and serving engines'.
+
+void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, …, cutlass::bfloat16_t, …>, …>
+fmha_cutlassF_bf16_aligned_64x64_rf_sm80
+cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_cga1x1x1_kernel0_0
+attn_fwd, paged_attention_ll4mi_QKV_mfma16_kernel, kernel_unified_attention_2d
+"""
+
+from __future__ import annotations
+
+import re
+
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence, times
+from torchprof_tui.analysis.kernel.names.syntax import Name, dtype, dtypes_of, number, qualified
+from torchprof_tui.analysis.kernel.names.xmma import ELEMENTS, sm
+
+FORWARD, BACKWARD = "forward", "backward"
+
+_EFFICIENT = re.compile(
+    r"fmha_cutlass(?P<way>[FB])_(?P<type>bf16|f16|f32)_(?P<alignment>aligned|notaligned)_(?P<m>\d+)x(?P<n>\d+)_"
+    r"(?P<rest>\w*?)_?(?P<arch>sm\d+)$"
+)
+_CUDNN = re.compile(
+    r"cudnn_generated_fort_native_sdpa_(?P<arch>sm\d+[a-z]?)_(?P<kind>flash|\w+?)_(?P<way>fprop|bprop)_"
+    r"(?P<mma>wgmma|wmma|mma|umma)?_?(?P<type>bf16|f16|f8)?.*?_knob_(?P<knob>\d+)_(?P<tile>\d+x\d+x\d+)"
+)
+_TRITON = {
+    "attn_fwd": ("AOTriton", FORWARD),
+    "attn_bwd_preprocess": ("AOTriton", BACKWARD),
+    "bwd_preprocess": ("AOTriton", BACKWARD),
+    "bwd_kernel_dk_dv": ("AOTriton", BACKWARD),
+    "bwd_kernel_dq": ("AOTriton", BACKWARD),
+    "bwd_kernel_fuse": ("AOTriton", BACKWARD),
+    "kernel_unified_attention_2d": ("vLLM", None),
+    "kernel_unified_attention_3d": ("vLLM", None),
+    "_attn_fwd": ("Triton", FORWARD),
+    "_attn_bwd": ("Triton", BACKWARD),
+}
+_CUDNN_STEPS = {
+    "fmha_reduce_head": "sums over heads after cuDNN's attention backward",
+    "compute_dot_do_o_specialized": "the dO · O sums that start cuDNN's attention backward",
+    "compute_dot_do_o": "the dO · O sums that start cuDNN's attention backward",
+    "convert_dq_to_16bits": "converts the gradient of the queries after cuDNN's attention backward",
+}
+
+
+_LABELS = {
+    "memory-efficient attention": "mem-eff attention",
+    "cuDNN attention": "cuDNN attention",
+    "paged attention": "paged attention",
+}
+
+
+def decode(name: str, parsed: Name) -> KernelName | None:
+    """An attention kernel, or None."""
+    for reader in (_efficient, _cudnn, _flash, _paged, _named):
+        found = reader(name, parsed)
+        if found:
+            return found
+    return None
+
+
+def _efficient(name: str, parsed: Name) -> KernelName | None:
+    found = _EFFICIENT.match(parsed.base)
+    if not found:
+        return None
+    return _attention(
+        name,
+        "memory-efficient attention",
+        "PyTorch (xFormers, CUTLASS)",
+        direction=FORWARD if found["way"] == "F" else BACKWARD,
+        dtypes=(ELEMENTS[found["type"]],),
+        tile=(int(found["m"]), int(found["n"])),
+        arch=sm(found["arch"]),
+        # Before Ampere, fp32 attention runs on CUDA cores: tensor cores take fp32 as TF32 only since then.
+        tensor_core=found["type"] != "f32" or int(found["arch"][2:]) >= 80,
+        fused=("dropout",) if "dropout" in found["rest"] else (),
+    )
+
+
+def _cudnn(name: str, parsed: Name) -> KernelName | None:
+    found = _CUDNN.match(parsed.base)
+    if found:
+        # "f16" stands in the names of bf16 kernels as well: it is 16 bits that the name tells, not which.
+        details = [("knob", found["knob"])]
+        if found["mma"]:
+            details.insert(0, ("instruction", f"{found['mma']} {found['type'] or ''}".strip()))
+        return _attention(
+            name,
+            "cuDNN attention",
+            "cuDNN",
+            direction=FORWARD if found["way"] == "fprop" else BACKWARD,
+            tile=tuple(map(int, found["tile"].split("x"))),
+            arch=sm(found["arch"]),
+            tensor_core=True if found["mma"] else None,
+            details=tuple(details),
+        )
+    step = _CUDNN_STEPS.get(parsed.base) if parsed.root == "cudnn" else None
+    if not step:
+        return None
+    return KernelName(
+        name,
+        KernelClass.ATTENTION,
+        known=True,
+        family="cuDNN attention",
+        library="cuDNN",
+        direction=BACKWARD,
+        display="attention bwd step",
+        summary=step,
+    )
+
+
+def _flash(name: str, parsed: Name) -> KernelName | None:
+    """Flash attention 2's traits are <head size, block M, block N, warps, …, element type, …>."""
+    base = parsed.base
+    if base == "device_kernel" and "FlashAttn" in name:
+        return _flash3(name, parsed)
+    if not re.match(r"flash_(fwd|bwd)_", base):
+        return None
+    traits = qualified(parsed.argument(0))
+    sizes = [number(argument) for argument in traits.arguments[:3]]
+    head, m, n = sizes if len(sizes) == 3 and all(sizes) else (None, None, None)
+    split = "splitkv" in base
+    details = [("head size", str(head))] if head else []
+    if split:
+        details.append(("split", "keys and values"))
+    step = re.search(r"(preprocess|dot_do_o|convert_dq|convert_dkv|combine)", base)
+    return _attention(
+        name,
+        "flash attention 2",
+        "PyTorch" if parsed.root == "pytorch_flash" else "flash-attention",
+        direction=FORWARD if base.startswith("flash_fwd") else BACKWARD,
+        dtypes=dtypes_of(traits.arguments),
+        tile=(m, n) if m and n else None,
+        tensor_core=None if step else True,
+        step=step[1].replace("_", " ") if step else None,
+        details=tuple(details),
+    )
+
+
+def _flash3(name: str, parsed: Name) -> KernelName:
+    way = re.search(r"FlashAttn(Fwd|Bwd)", name)
+    arch = re.search(r"Sm(\d+)", name)
+    types = re.findall(r"cutlass::(?:bfloat16_t|half_t|float_e4m3_t)", parsed.argument(0))
+    return _attention(
+        name,
+        "flash attention 3",
+        "flash-attention",
+        direction=(FORWARD if way[1] == "Fwd" else BACKWARD) if way else None,
+        dtypes=tuple(dict.fromkeys(d for d in map(dtype, types[:1]) if d)),
+        arch=f"sm_{arch[1]}" if arch else None,
+        tensor_core=None if "Combine" in name or "Preprocess" in name else True,
+        step="combine" if "Combine" in name else "preprocess" if "Preprocess" in name else None,
+    )
+
+
+def _paged(name: str, parsed: Name) -> KernelName | None:
+    """Attention over a paged key-value cache, as serving engines do when they decode."""
+    base = parsed.base
+    flashinfer = re.match(r"(Batch|Single)(Prefill|Decode)With", base)
+    if not re.match(r"paged_attention_", base) and not flashinfer:
+        return None
+    library = "FlashInfer" if flashinfer else "vLLM" if "vllm" in name else "ROCm" if "ll4mi" in base else None
+    return _attention(
+        name,
+        "paged attention",
+        library,
+        dtypes=dtypes_of(parsed.arguments[:2]) if not flashinfer else (),
+        tensor_core=True if "mfma" in base else None,
+        direction=FORWARD,
+        step="reduce" if base.endswith("reduce_kernel") else None,
+    )
+
+
+def _named(name: str, parsed: Name) -> KernelName | None:
+    library, way = _TRITON.get(parsed.base, (None, None))
+    if library is None:
+        return None
+    return _attention(name, "Triton attention", library, direction=way)
+
+
+def _attention(
+    name: str,
+    family: str,
+    library: str | None,
+    direction: str | None = None,
+    dtypes: tuple[str, ...] = (),
+    tile: tuple[int, ...] | None = None,
+    arch: str | None = None,
+    tensor_core: bool | None = None,
+    fused: tuple[str, ...] = (),
+    step: str | None = None,
+    details: tuple[tuple[str, str], ...] = (),
+) -> KernelName:
+    way = {FORWARD: "fwd", BACKWARD: "bwd", None: ""}[direction]
+    label = _LABELS.get(family, "flash attention" if family.startswith("flash") else "attention")
+    return KernelName(
+        name,
+        KernelClass.ATTENTION,
+        known=True,
+        family=family,
+        library=library,
+        arch=arch,
+        dtypes=dtypes,
+        tensor_core=tensor_core,
+        tile=tile,
+        fused=fused,
+        direction=direction,
+        display=" ".join(word for word in (label, way, *dtypes[:1], step or "") if word),
+        summary=sentence(
+            f"{family}{f', {direction}' if direction else ''}: "
+            + (f"its {step} step" if step else "the whole softmax(Q·Kᵀ)·V in one kernel"),
+            *dtypes[:1],
+            f"tile {times(tile)}" if tile else None,
+            *(f"with {one}" for one in fused),
+        ),
+        details=details,
+    )

@@ -1,0 +1,99 @@
+"""Kernels of communication libraries: NCCL, RCCL, and the one-shot reductions of serving engines."""
+
+from __future__ import annotations
+
+import re
+
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence
+from torchprof_tui.analysis.kernel.names.syntax import Name, dtypes_of
+from torchprof_tui.analysis.kernel.names.xmma import ELEMENTS
+
+_COLLECTIVES = {
+    "AllReduce": "all-reduce",
+    "AllGather": "all-gather",
+    "ReduceScatter": "reduce-scatter",
+    "Broadcast": "broadcast",
+    "Reduce": "reduce",
+    "SendRecv": "send and receive",
+    "AllToAll": "all-to-all",
+    "AllToAllPivot": "all-to-all",
+    "Gather": "gather",
+    "Scatter": "scatter",
+}
+_OPERATIONS = {
+    "Sum": "sum",
+    "Prod": "product",
+    "Max": "max",
+    "Min": "min",
+    "MinMax": "min or max",
+    "PreMulSum": "scaled sum",
+}
+_ALGORITHMS = {"RING": "ring", "TREE": "tree", "NVLS": "NVLink SHARP", "PAT": "PAT", "COLLNET": "CollNet"}
+_PROTOCOLS = {"LL": "LL (low latency)", "LL128": "LL128", "SIMPLE": "Simple"}
+_TYPES = {
+    "float": "fp32",
+    "half": "fp16",
+    "double": "fp64",
+    "u8": "uint8",
+    "i32": "int32",
+    "i64": "int64",
+    "u32": "uint32",
+}
+_CROSS_DEVICE = re.compile(
+    r"(cross_device_reduce_(\d)stage|one_shot_all_reduce|two_shot_all_reduce|multimem_all_reduce)"
+)
+
+
+def decode(name: str, parsed: Name) -> KernelName | None:
+    """A collective, or None."""
+    base = parsed.base
+    if re.match(r"(nccl|rccl)\w*(Kernel|kernel|Symk)", base) or base == "rccl_main_kernel":
+        return _nccl(name, base)
+    found = _CROSS_DEVICE.search(base)
+    if found:
+        stage = f", {found[2]} stage" if found[2] else ""
+        return KernelName(
+            name,
+            KernelClass.COLLECTIVE,
+            known=True,
+            family="custom all-reduce",
+            library="vLLM" if "vllm" in name else None,
+            dtypes=dtypes_of(parsed.arguments[:1]),
+            display="all-reduce",
+            summary=f"all-reduce over peer memory, without NCCL{stage}",
+        )
+    return None
+
+
+def _nccl(name: str, base: str) -> KernelName:
+    words = base.split("_")
+    known = {word: table[word] for word in words for table in (_COLLECTIVES, _OPERATIONS) if word in table}
+    collective = next((known[word] for word in words if word in _COLLECTIVES), None)
+    operation = next((known[word] for word in words if word in _OPERATIONS), None)
+    algorithm = next((_ALGORITHMS[word] for word in words if word in _ALGORITHMS), None)
+    protocol = next((_PROTOCOLS[word] for word in words if word in _PROTOCOLS), None)
+    dtype = next((ELEMENTS.get(word) or _TYPES.get(word) for word in words if word in ELEMENTS or word in _TYPES), None)
+    if "int8_t" in base:
+        dtype = "int8"
+    library = "RCCL" if base.startswith("rccl") else "NCCL"
+    # A sum is named in every NCCL 2.x send and gather up to 2.18, where nothing is summed.
+    reduces = collective is not None and "reduce" in collective
+    details = [(label, value) for label, value in (("algorithm", algorithm), ("protocol", protocol)) if value]
+    return KernelName(
+        name,
+        KernelClass.COLLECTIVE,
+        known=True,
+        family=library,
+        library=library,
+        dtypes=(dtype,) if dtype else (),
+        fused=(),
+        display=" ".join(word for word in (library, collective or "collective", dtype) if word),
+        summary=sentence(
+            f"{library} {collective or 'collective that the name leaves open'}",
+            operation if reduces else None,
+            dtype,
+            algorithm,
+            f"{protocol} protocol" if protocol else None,
+        ),
+        details=tuple(details),
+    )

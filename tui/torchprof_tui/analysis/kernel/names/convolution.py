@@ -1,0 +1,249 @@
+"""Convolutions of cuDNN, MIOpen and Composable Kernel, with the small kernels that prepare and finish them."""
+
+from __future__ import annotations
+
+import re
+
+from torchprof_tui.analysis.kernel.names import xmma
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence, times
+from torchprof_tui.analysis.kernel.names.nvidia_gemm import ARCHITECTURES
+from torchprof_tui.analysis.kernel.names.syntax import Name, dtypes_of
+
+FORWARD, DATA, WEIGHTS = "forward", "backward, data", "backward, weights"
+_DIRECTIONS = {
+    "fprop": FORWARD,
+    "dgrad": DATA,
+    "wgrad": WEIGHTS,
+    "fwd": FORWARD,
+    "bwd": DATA,
+    "wrw": WEIGHTS,
+}
+_LAYOUT = re.compile(r"_(nhwc|nchw|ndhwc|ncdhw|nhwckrsc|nchwkcrs)(?=_|$)")
+
+_CUTLASS = re.compile(
+    r"cutlass_tensorop_(?:(?P<input>bf16|f16|tf32)_)?[shi](?P<shape>\d{3,6})(?P<direction>fprop|dgrad|wgrad)"
+    r"_\w+?_(?:(?P<output>bf16|f16|f32|tf32)_)?(?P<m>\d+)x(?P<n>\d+)_(?P<k>\d+)x(?P<stages>\d+)_(?P<layout>nhwc|nchw)"
+)
+_SCUDNN = re.compile(r"(?:cudnn_)?(?P<arch>[a-z]+)_(?P<letters>[sh])cudnn_(?P<rest>.*)")
+_IGEMM = re.compile(
+    r"igemm_(?P<direction>fwd|bwd|wrw)_gtc(?P<x>x\d?)?_(?P<layout>nhwc|nchw)_(?P<type>bf16|fp16|fp32|int8)_"
+    r".*?bt(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)"
+)
+_HELPERS = {
+    "computeOffsetsKernel": "computes offsets for a cuDNN convolution",
+    "computeBOffsetsKernel": "computes offsets for a cuDNN convolution",
+    "computeWgradSplitKOffsetsKernel": "computes offsets for a cuDNN weight gradient",
+    "computeWgradBOffsetsKernel": "computes offsets for a cuDNN weight gradient",
+    "init_device_workspace_kernel": "prepares the workspace of a cuDNN convolution",
+    "generateWinogradTilesKernel": "transforms filters for a Winograd convolution",
+    "im2col4d_kernel": "unfolds images into columns for a convolution as a matrix product",
+    "Im2d2Col_v2": "unfolds images into columns for a convolution as a matrix product",
+}
+
+
+def decode(name: str, parsed: Name) -> KernelName | None:
+    """A convolution or a part of one, or None."""
+    if "_xmma_" in name and "implicit_gemm" in name and parsed.scope == "":
+        return _xmma(name)
+    for reader in (_cutlass, _scudnn, _igemm, _engine, _composable, _helper):
+        found = reader(name, parsed)
+        if found:
+            return found
+    return None
+
+
+def _xmma(name: str) -> KernelName:
+    found = xmma.fields(name)
+    word = re.search(r"_(fprop|dgrad|wgrad)_", name)
+    layout = re.search(r"_(nhwc|nchw)(?:krsc|kcrs)_", name)
+    return _convolution(
+        name,
+        "xmma",
+        "cuDNN" if "cudnn" in name else None,
+        direction=_DIRECTIONS[word[1]] if word else None,
+        dtypes=found.dtypes,
+        tile=found.tile,
+        stages=found.stages,
+        layout=layout[1] if layout else None,
+        arch=found.arch,
+        tensor_core=found.tensor_core,
+        algorithm="implicit GEMM",
+        details=found.details,
+    )
+
+
+def _cutlass(name: str, parsed: Name) -> KernelName | None:
+    """CUTLASS inside cuDNN, by its short name or as a mangled or demangled type."""
+    if not parsed.scope.startswith("cutlass") and not parsed.base.startswith("cutlass_tensorop"):
+        return None
+    found = _CUTLASS.search(name)
+    if found:
+        # fp32 operands reach tensor cores as TF32; the name leaves their type out then.
+        types = [xmma.ELEMENTS[word] for word in (found["input"], found["output"]) if word] or ["tf32"]
+        return _convolution(
+            name,
+            "cutlass",
+            "cuDNN" if "cudnn" in name else "CUTLASS",
+            direction=_DIRECTIONS[found["direction"]],
+            dtypes=tuple(dict.fromkeys(types)),
+            tile=(int(found["m"]), int(found["n"]), int(found["k"])),
+            stages=int(found["stages"]),
+            layout=found["layout"],
+            tensor_core=True,
+            algorithm="implicit GEMM",
+        )
+    if "ReduceSplitK" in name:
+        return _part(name, "cuDNN", "adds up the partial results of a split-K convolution", "split-K sum")
+    if "ImplicitGemmConvolution" not in name:
+        return None
+    way = re.search(r"Conv2d(Fprop|Dgrad|Wgrad)", name)
+    tile = re.search(r"GemmShapeILi(\d+)ELi(\d+)ELi(\d+)E", name) or re.search(r"GemmShape<(\d+), (\d+), (\d+)>", name)
+    tf32 = "tfloat32_t" in name
+    return _convolution(
+        name,
+        "cutlass",
+        "cuDNN" if "cudnn" in name else "CUTLASS",
+        direction=_DIRECTIONS[way[1].lower()] if way else None,
+        dtypes=("tf32",) if tf32 else (),
+        tile=tuple(map(int, tile.groups())) if tile else None,
+        tensor_core=True if "TensorOp" in name else None,
+        algorithm="implicit GEMM",
+    )
+
+
+def _scudnn(name: str, parsed: Name) -> KernelName | None:
+    """`cudnn_volta_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1`: fp32 on CUDA cores."""
+    found = _SCUDNN.fullmatch(parsed.base)
+    if not found or found["arch"] not in ARCHITECTURES:
+        return None
+    words = found["rest"].split("_")
+    sizes = [word for word in words if re.fullmatch(r"\d+x\d+", word)]
+    letters = next((word for word in words if re.fullmatch(r"[nt]{2}", word)), None)
+    details = [("layout", letters)] if letters else []
+    if "splitK" in words:
+        details.append(("split-K", "yes"))
+    # The word relu is in every name of this family that can do it, whether it is used or not: no claim is made.
+    return _convolution(
+        name,
+        "scudnn",
+        "cuDNN",
+        dtypes=("fp32" if found["letters"] == "s" else "fp16",),
+        tile=tuple(map(int, sizes[0].split("x"))) if sizes else None,
+        arch=ARCHITECTURES[found["arch"]],
+        layout="nhwc" if "nhwc" in words else None,
+        tensor_core=False,
+        algorithm="Winograd" if "winograd" in words else "implicit GEMM",
+        details=tuple(details),
+    )
+
+
+def _igemm(name: str, parsed: Name) -> KernelName | None:
+    """`igemm_fwd_gtcx2_nhwc_bf16_…_bt128x128x32_…`: MIOpen's assembly implicit GEMM; x: with matrix instructions."""
+    del parsed
+    found = _IGEMM.match(name)
+    if not found:
+        return None
+    return _convolution(
+        name,
+        "igemm",
+        "MIOpen",
+        direction=_DIRECTIONS[found["direction"]],
+        dtypes=(xmma.ELEMENTS.get(found["type"], found["type"]),),
+        tile=(int(found["m"]), int(found["n"]), int(found["k"])),
+        layout=found["layout"],
+        tensor_core=True if found["x"] else None,
+        algorithm="implicit GEMM",
+    )
+
+
+def _engine(name: str, parsed: Name) -> KernelName | None:
+    """cuDNN's templates: dgrad_engine, wgrad_alg0_engine, implicit_convolve_sgemm, the winograd_nonfused steps."""
+    base = parsed.base
+    dtypes = dtypes_of(parsed.arguments[:2])[:1]
+    if "winograd_nonfused" in parsed.path:
+        way = WEIGHTS if "Wgrad" in base else FORWARD
+        step = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", base.removeprefix("winograd")).lower()
+        return _part(name, "cuDNN", f"a step of a Winograd convolution: {step}", "winograd step", dtypes, way)
+    if base.endswith("_engine") and base.startswith(("dgrad", "wgrad")):
+        return _convolution(name, "cuDNN engine", "cuDNN", _DIRECTIONS[base[:5]], dtypes)
+    if base in ("implicit_convolve_sgemm", "explicit_convolve_sgemm"):
+        kind = "implicit GEMM" if base.startswith("implicit") else "explicit GEMM"
+        return _convolution(name, "cuDNN engine", "cuDNN", FORWARD, dtypes, tensor_core=False, algorithm=kind)
+    return None
+
+
+def _composable(name: str, parsed: Name) -> KernelName | None:
+    """Composable Kernel: `ck::…::kernel_grouped_conv_fwd_xdl_cshuffle_v3`; xdl: with matrix instructions."""
+    found = re.search(r"_conv_(fwd|bwd_data|bwd_weight)_", parsed.base)
+    if not found or parsed.root not in ("ck", "ck_tile"):
+        return None
+    way = {"fwd": FORWARD, "bwd_data": DATA, "bwd_weight": WEIGHTS}[found[1]]
+    matrix = True if "_xdl_" in parsed.base else None
+    return _convolution(name, "Composable Kernel", "Composable Kernel", way, (), tensor_core=matrix)
+
+
+def _helper(name: str, parsed: Name) -> KernelName | None:
+    what = _HELPERS.get(parsed.base)
+    if not what:
+        return None
+    return _part(name, "MIOpen" if parsed.base == "Im2d2Col_v2" else "cuDNN", what, "conv setup")
+
+
+def _part(
+    name: str, library: str, what: str, display: str, dtypes: tuple[str, ...] = (), direction: str | None = None
+) -> KernelName:
+    return KernelName(
+        name,
+        KernelClass.CONV,
+        known=True,
+        family="convolution step",
+        library=library,
+        dtypes=dtypes,
+        direction=direction,
+        display=" ".join((display, *dtypes)),
+        summary=sentence(what, *dtypes),
+    )
+
+
+def _convolution(
+    name: str,
+    family: str,
+    library: str | None,
+    direction: str | None = None,
+    dtypes: tuple[str, ...] = (),
+    tile: tuple[int, ...] | None = None,
+    stages: int | None = None,
+    layout: str | None = None,
+    arch: str | None = None,
+    tensor_core: bool | None = None,
+    algorithm: str | None = None,
+    details: tuple[tuple[str, str], ...] = (),
+) -> KernelName:
+    short = {FORWARD: "fwd", DATA: "bwd data", WEIGHTS: "bwd weights", None: ""}[direction]
+    return KernelName(
+        name,
+        KernelClass.CONV,
+        known=True,
+        family=family,
+        library=library,
+        arch=arch,
+        dtypes=dtypes,
+        tensor_core=tensor_core,
+        tile=tile,
+        stages=stages,
+        layout=layout,
+        direction=direction,
+        display=" ".join(word for word in ("conv", short, *dtypes[:1], times(tile[:2]) if tile else "") if word),
+        summary=sentence(
+            (f"{library} " if library else "")
+            + "convolution"
+            + (f" ({direction})" if direction else "")
+            + xmma.unit(tensor_core),
+            f"as {algorithm}" if algorithm else None,
+            *dtypes[:1],
+            layout,
+            f"tile {times(tile)}" if tile else None,
+            f"{stages} stages" if stages else None,
+        ),
+        details=details,
+    )

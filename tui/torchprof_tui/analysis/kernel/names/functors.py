@@ -1,0 +1,83 @@
+"""What an elementwise or reduction functor of PyTorch computes, from its C++ type.
+
+A functor is a struct (`at::native::CUDAFunctor_add<float>`), a struct around another (`BinaryFunctor<float, float,
+float, MulFunctor<float>>`), or a lambda inside the function that launches it
+(`at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#2}::operator()() const::
+{lambda()#4}::operator()() const::{lambda(c10::BFloat16)#1}`). The operation is the identifier without the words that
+only say "kernel"; the data type is the template argument or the innermost lambda's parameter.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from torchprof_tui.analysis.kernel.names.syntax import dtype, dtypes_of, lambda_dtypes, qualified
+
+_WRAPPERS = {
+    "BinaryFunctor": "",
+    "AUnaryFunctor": " scalar",
+    "BUnaryFunctor": " scalar",
+    "UnaryOpFunctor": "",
+    "BinaryOpScalarFunctor": " scalar",
+    "BinaryOpScalarListFunctor": " scalar",
+    "BinaryOpListAlphaFunctor": "",
+    "TernaryOpScalarFunctor": "",
+    "TernaryOpListFunctor": "",
+    "func_wrapper_t": "",
+}
+_NOISE = re.compile(
+    r"(_?cuda_kernel|_?kernel_cuda|_?kernel_impl|_?cuda_out|_kernel_gpu|_gpu|CUDAKernelImpl|KernelImplInternal|KernelImpl"
+    r"|CUDAKernel|_kernel|_cuda|Functor|_functor|Ops|Op|_struct)$"
+)
+_PREFIX = re.compile(r"^(CUDAFunctorOnSelf_|CUDAFunctorOnOther_|CUDAFunctor_|launch_|cuda_)")
+_STD = {"multiplies": "mul", "divides": "div", "plus": "add", "minus": "sub", "less": "less", "greater": "greater"}
+_ACRONYM = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_TRAILING_BACKWARD = re.compile(r"_(backward|grad)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Functor:
+    operation: str  # "gelu", "mul scalar", "" where it cannot be told
+    dtypes: tuple[str, ...]
+    backward: bool
+
+
+def read(text: str) -> Functor:
+    """The operation of a functor's type."""
+    name = qualified(text)
+    place = next((i for i, part in enumerate(name.path) if part.startswith("{lambda")), None)
+    if place is not None:
+        # A lambda: named by the function around it; operator() is named by its struct.
+        place = next((i for i in range(place - 1, -1, -1) if not name.path[i].startswith(("operator", "{"))), 0)
+        dtypes = lambda_dtypes(text) or dtypes_of(_own_arguments(name.components[place]))
+        return _functor(name.path[place], "", dtypes)
+    base = name.base
+    if base in _WRAPPERS and name.arguments:
+        inner = next((one for one in reversed(name.arguments) if dtype(one) is None and not one.isdigit()), "")
+        found = read(inner) if inner else Functor("", (), False)
+        return Functor(
+            found.operation + _WRAPPERS[base] if found.operation else "",
+            dtypes_of(name.arguments) or found.dtypes,
+            found.backward,
+        )
+    suffix = " scalar" if base.startswith(("CUDAFunctorOnSelf", "CUDAFunctorOnOther")) else ""
+    return _functor(base, suffix, dtypes_of(name.arguments))
+
+
+def operation(identifier: str) -> str:
+    """`pow_tensor_scalar_kernel_impl` → "pow_tensor_scalar", `GeluCUDAKernelImpl` → "gelu", "" for nothing left."""
+    text = _PREFIX.sub("", identifier.strip("_"))
+    while (shorter := _NOISE.sub("", text)) != text and shorter:
+        text = shorter
+    text = _ACRONYM.sub("_", text).lower().strip("_")
+    return _STD.get(text, text)
+
+
+def _functor(identifier: str, suffix: str, dtypes: tuple[str, ...]) -> Functor:
+    word = operation(identifier)
+    return Functor(word + suffix if word else "", dtypes, bool(_TRAILING_BACKWARD.search(word)))
+
+
+def _own_arguments(component: str) -> tuple[str, ...]:
+    return qualified(component).arguments

@@ -1,0 +1,145 @@
+"""Other libraries' kernels that their own words name: CUB, rocPRIM, FBGEMM, cuDNN's norms, serving engines.
+
+A rule is a pattern over the function with its namespaces, and what those words say. Nothing is read into a name here
+that does not stand in it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence
+from torchprof_tui.analysis.kernel.names.syntax import Name, dtypes_of
+
+_Rule = tuple[re.Pattern[str], KernelClass, str, str, "str | None"]
+
+
+def _rules(*rules: tuple[str, KernelClass, str, str, str | None]) -> tuple[_Rule, ...]:
+    return tuple((re.compile(pattern), kind, library, word, way) for pattern, kind, library, word, way in rules)
+
+
+_K = KernelClass
+_FWD, _BWD = "forward", "backward"
+
+_RULES = _rules(
+    # sorting, scanning, selecting
+    (r"cub::(?:\w+::)*Device(Segmented)?RadixSort", _K.SORT, "CUB", "radix sort", None),
+    (r"cub::(?:\w+::)*DeviceMergeSort", _K.SORT, "CUB", "merge sort", None),
+    (r"cub::(?:\w+::)*DeviceScan", _K.SORT, "CUB", "scan", None),
+    (r"cub::(?:\w+::)*DeviceReduceByKey", _K.SORT, "CUB", "reduce by key", None),
+    (r"cub::(?:\w+::)*Device(Select|Compact|Partition|UniqueByKey|RunLength)", _K.SORT, "CUB", "select", None),
+    (r"cub::(?:\w+::)*Device(Segmented)?Reduce", _K.REDUCTION, "CUB", "reduce", None),
+    (r"cub::(?:\w+::)*DeviceHistogram", _K.REDUCTION, "CUB", "histogram", None),
+    (r"rocprim::.*(init_)?lookback_scan_state", _K.SORT, "rocPRIM", "scan setup", None),
+    (r"thrust::.*sort", _K.SORT, "Thrust", "sort", None),
+    # normalisation
+    (r"cudnn::bn_fw", _K.NORM, "cuDNN", "batch norm", _FWD),
+    (r"cudnn::bn_bw", _K.NORM, "cuDNN", "batch norm", _BWD),
+    (r"MIOpenBatchNormFwd", _K.NORM, "MIOpen", "batch norm", _FWD),
+    (r"MIOpenBatchNormBwd", _K.NORM, "MIOpen", "batch norm", _BWD),
+    (r"groupnorm_kernel_dispatch", _K.NORM, "", "group norm", None),
+    (r"(?i)(rms_?norm)\w*?_?(bwd|backward)", _K.NORM, "", "RMS norm", _BWD),
+    (r"(?i)rms_?norm", _K.NORM, "", "RMS norm", None),
+    (r"(?i)layer_?norm\w*?_?(bwd|backward)", _K.NORM, "", "layer norm", _BWD),
+    (r"(?i)layer_?norm", _K.NORM, "", "layer norm", None),
+    # data layout
+    (r"(nchwToNhwcKernel|nhwcToNchwKernel|foldedNhwcToNchw)", _K.COPY, "cuDNN", "layout change", None),
+    (r"^batched_transpose_", _K.COPY, "MIOpen", "transpose", None),
+    (r"scalePackedTensor_kernel", _K.ELEMENTWISE, "cuDNN", "scale tensor", None),
+    (r"SubTensorOpWith(Scalar|CastTensor)", _K.ELEMENTWISE, "MIOpen", "tensor op", None),
+    (r"fft\dd_[rc]2[rc]", _K.OTHER, "cuDNN", "FFT", None),
+    # embeddings and recommendation models
+    (r"split_embedding\w*_backward", _K.GATHER, "FBGEMM", "table-batched embedding", _BWD),
+    (r"split_embedding\w*_(codegen_)?forward", _K.GATHER, "FBGEMM", "table-batched embedding", _FWD),
+    (r"split_embedding\w*grad_indice_weights", _K.GATHER, "FBGEMM", "embedding weight gradients", _BWD),
+    (r"dense_embedding\w*_forward", _K.GATHER, "FBGEMM", "embedding", _FWD),
+    (r"(fbgemm_gpu::permute_|permute_pooled_embs|recat_copy_async)", _K.GATHER, "FBGEMM", "permute", None),
+    (r"fbgemm_gpu::.*(quantize|FP8|hfp8|_to_float)", _K.ELEMENTWISE, "FBGEMM", "quantize", None),
+    (r"fbgemm_gpu::_offsets_range", _K.GATHER, "FBGEMM", "offsets range", None),
+    (r"(bounds_check_indices|linearize_index)", _K.GATHER, "FBGEMM", "index preparation", None),
+    (r"to_dense_representation", _K.GATHER, "FBGEMM", "jagged to dense", None),
+    # transformer serving
+    (r"rotary_embedding", _K.ELEMENTWISE, "", "rotary embedding", None),
+    (r"reshape_and_cache|store_kvcache|concat_and_cache", _K.COPY, "", "key-value cache write", None),
+    (r"kv_indices", _K.GATHER, "", "key-value indices", None),
+    (r"act_and_mul", _K.ELEMENTWISE, "", "activation and multiply", None),
+    (r"(moe_align_block_size|moe_sum)", _K.GATHER, "", "mixture-of-experts routing", None),
+    (r"^fused_moe_kernel", _K.GEMM, "", "mixture-of-experts product", None),
+    (r"(?i)(top_?k\w*gating|_?topk_(forward|softmax))", _K.SORT, "", "top-k", None),
+    (r"clamp_position", _K.ELEMENTWISE, "", "clamp positions", None),
+    (r"(?i)(dynamic|static|per_token|scaled)\w*_quant|quantize", _K.ELEMENTWISE, "", "quantize", None),
+    (r"(?i)\b(marlin|awq::gemm|gptq)", _K.GEMM, "", "quantized gemm", None),
+    (r"(?i)softmax\w*?_?(bwd|backward)", _K.SOFTMAX, "", "softmax", _BWD),
+    (r"(?i)softmax", _K.SOFTMAX, "", "softmax", None),
+    (r"(?i)cross_?entropy\w*?_?(bwd|backward)", _K.REDUCTION, "", "cross entropy", _BWD),
+    (r"(?i)cross_?entropy", _K.REDUCTION, "", "cross entropy", None),
+)
+"""First hit wins."""
+
+_ROCPRIM = (
+    ("radix_sort", _K.SORT, "radix sort"),
+    ("merge_sort", _K.SORT, "merge sort"),
+    ("partition", _K.SORT, "partition"),
+    ("scan", _K.SORT, "scan"),
+    ("reduce", _K.REDUCTION, "reduce"),
+    ("transform", _K.ELEMENTWISE, "transform"),
+)
+_LIBRARY_OF_SCOPE = {
+    "vllm": "vLLM",
+    "sgl_hip": "SGLang",
+    "flashinfer": "FlashInfer",
+    "aiter": "AITER",
+    "ck_tile": "Composable Kernel",
+    "ck": "Composable Kernel",
+    "fbgemm_gpu": "FBGEMM",
+    "deep_gemm": "DeepGEMM",
+    "apex": "apex",
+}
+
+
+def decode(name: str, parsed: Name) -> KernelName | None:
+    """A kernel that a rule names, or None."""
+    text = "::".join(part for part in parsed.path if part)
+    if parsed.path[:1] == ("rocprim",) and parsed.base == "trampoline_kernel":
+        return _rocprim(name, parsed)
+    if parsed.path[:1] == ("ck_tile",):
+        text = "::".join(parsed.components[:3])  # ck_tile::kentry<…, Rmsnorm2dFwd<…>>: the class behind the entry
+    for pattern, kind, library, word, way in _RULES:
+        if pattern.search(text):
+            return _found(name, parsed, kind, library or _library(parsed), word, way)
+    return None
+
+
+def _rocprim(name: str, parsed: Name) -> KernelName | None:
+    """`trampoline_kernel<…, reduce_config_selector<bool>, …>`: the selector names the algorithm."""
+    selectors = re.findall(r"\b([a-z_]+?)(?:_config_selector|_config|_impl)\b", ", ".join(parsed.arguments))
+    for selector in selectors:
+        for word, kind, shown in _ROCPRIM:
+            if word in selector:
+                return _found(name, parsed, kind, "rocPRIM", shown, None)
+    return None
+
+
+def _library(parsed: Name) -> str | None:
+    return _LIBRARY_OF_SCOPE.get(parsed.root) if len(parsed.path) > 1 else None
+
+
+def _found(
+    name: str, parsed: Name, kind: KernelClass, library: str | None, word: str, direction: str | None
+) -> KernelName:
+    dtypes = dtypes_of(parsed.arguments)[:1]
+    way = {_FWD: "fwd", _BWD: "bwd", None: ""}[direction]
+    extra = "silu" if word.startswith("activation") and "silu" in name else ""
+    label = f"{extra} and multiply" if extra else word
+    return KernelName(
+        name,
+        kind,
+        known=True,
+        family=f"{library} {word}" if library else word,
+        library=library,
+        dtypes=dtypes,
+        fused=(label,),
+        direction=direction,
+        display=" ".join(part for part in (label, way, *dtypes) if part),
+        summary=sentence(f"{library}: {label}" if library else label, direction, *dtypes),
+    )

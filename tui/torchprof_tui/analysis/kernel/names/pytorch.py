@@ -1,0 +1,317 @@
+"""PyTorch's own kernels: templates of `at::native`, demangled down to the operation in them.
+
+Also what was taken over from, or written beside them: apex's multi-tensor kernels, the THC-era `cunn_…`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from torchprof_tui.analysis.kernel.names.functors import Functor, operation, read
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence
+from torchprof_tui.analysis.kernel.names.syntax import (
+    Name,
+    dtype,
+    dtypes_of,
+    floats_of,
+    number,
+    qualified,
+    template_arguments,
+)
+
+_ELEMENTWISE = {
+    "vectorized_elementwise_kernel": ("vectorized elementwise", 1),
+    "vectorized_templated_elementwise_kernel": ("vectorized elementwise, mixed types", 1),
+    "unrolled_elementwise_kernel": ("unrolled elementwise", 0),
+    "unrolled_elementwise_kernel_for_multi_outputs": ("unrolled elementwise, several outputs", 1),
+    "elementwise_kernel": ("strided elementwise", 2),
+    "elementwise_kernel_manual_unroll": ("strided elementwise", 2),
+    "legacy_elementwise_kernel": ("strided elementwise", 2),
+    "elementwise_kernel_with_index": ("elementwise by index", 1),
+}
+"""Template → how it walks over its elements, and which template argument is the functor."""
+
+_COPIES = ("copy", "direct_copy", "copy_device_to_device", "bfloat16_copy", "bfloat16tofloat32_copy", "float16_copy")
+_CAST = {
+    "bfloat16_copy": ("fp32", "bf16"),
+    "bfloat16tofloat32_copy": ("bf16", "fp32"),
+    "float16_copy": ("fp32", "fp16"),
+}
+_REDUCTIONS = {
+    "sum": "sum",
+    "mean": "mean",
+    "welford": "variance",
+    "arg_max": "argmax",
+    "arg_min": "argmin",
+    "max": "max",
+    "min": "min",
+    "max_nan": "max",
+    "min_nan": "min",
+    "norm_two": "L2 norm",
+    "norm_one": "L1 norm",
+    "norm": "norm",
+    "abs_max": "largest magnitude",
+    "and": "all",
+    "or": "any",
+    "prod": "product",
+    "nan_sum": "nansum",
+}
+_FORWARD, _BACKWARD = "forward", "backward"
+_NORM = "norm"
+
+_K = KernelClass
+_RULES: tuple[tuple[re.Pattern[str], KernelClass, str, str | None], ...] = tuple(
+    (re.compile(pattern), kind, word, way)
+    for pattern, kind, word, way in (
+        (r"(vectorized_layer_norm|LayerNormForwardCUDAKernel|cuApplyLayerNorm)", _K.NORM, "layer norm", _FORWARD),
+        (r"layer_norm_grad_input_kernel", _K.NORM, "layer norm", _BACKWARD),
+        (r"(GammaBetaBackward|cuCompute(Part)?GradGammaBeta)", _K.NORM, "norm weight gradients", _BACKWARD),
+        (r"cuComputeGradInput", _K.NORM, "norm", _BACKWARD),
+        (r"RowwiseMomentsCUDAKernel", _K.NORM, "norm statistics", _FORWARD),
+        (r"Compute(InternalGradients|BackwardFusedParams)CUDAKernel", _K.NORM, "group norm", _BACKWARD),
+        (r"ComputeFusedParamsCUDAKernel", _K.NORM, "group norm", _FORWARD),
+        (r"batch_norm_backward", _K.NORM, "batch norm", _BACKWARD),
+        (r"batch_norm_(collect_statistics|transform_input|reduce_statistics)", _K.NORM, "batch norm", _FORWARD),
+        (r"(rms_?norm|RMSNorm)\w*backward", _K.NORM, "RMS norm", _BACKWARD),
+        (r"(rms_?norm|RMSNorm)", _K.NORM, "RMS norm", None),
+        (r"(indexSelect(Large|Small)Index|vectorized_gather_kernel)", _K.GATHER, "index select", None),
+        (r"(embedding_backward|krn_partials_per_segment|compute_grad_weight)", _K.GATHER, "embedding", _BACKWARD),
+        (r"indexing_backward", _K.GATHER, "index", _BACKWARD),
+        (r"indexFunc(Large|Small)Index", _K.GATHER, "index add", None),
+        (r"(embedding_bag|EmbeddingBag)", _K.GATHER, "embedding bag", None),
+        (r"renorm_kernel", _K.GATHER, "embedding renorm", None),
+        (r"fused_dropout_kernel", _K.RANDOM, "dropout", _FORWARD),
+        (r"(max_pool|avg_pool|average_pool|MaxPool|AvgPool|adaptivemaxpool|adaptiveaveragepool)\w*(backward|grad)",
+         _K.POOLING, "pooling", _BACKWARD),
+        (r"(max_pool|avg_pool|average_pool|MaxPool|AvgPool|adaptivemaxpool|adaptiveaveragepool)",
+         _K.POOLING, "pooling", _FORWARD),
+        (r"upsample_\w*backward", _K.POOLING, "upsample", _BACKWARD),
+        (r"upsample_", _K.POOLING, "upsample", _FORWARD),
+        (r"(nll_loss_backward|ClassNLLCriterion_updateGradInput)", _K.REDUCTION, "nll loss", _BACKWARD),
+        (r"(nll_loss_forward|ClassNLLCriterion_updateOutput)", _K.REDUCTION, "nll loss", _FORWARD),
+        (r"triu_tril_kernel", _K.ELEMENTWISE, "triu / tril", None),
+        (r"(searchsorted_cuda_kernel|radixSortKVInPlace|bitonicSortKVInPlace|gatherTopK|sbtopk|mbtopk|computeBlockwise"
+         r"|radixFindKthValues|gatherKthValue|gatherMedian|tensor_kernel_scan|sort_postprocess|fill_index_and_segment"
+         r"|write_indices|flag_kernel|computeDigitCumSum)", _K.SORT, "", None),
+        (r"(CatArrayBatchedCopy|chunk_cat_cuda_kernel|HIP_CatArrayBatchedCopy)", _K.COPY, "concatenate", None),
+        (r"split_with_sizes_copy", _K.COPY, "split", None),
+        (r"conv_depthwise", _K.CONV, "depthwise conv", None),
+        (r"(im2col|col2im)", _K.CONV, "", None),
+        (r"lstm_cell|gru_cell", _K.ELEMENTWISE, "", None),
+        (r"(reflection_pad|replication_pad)", _K.COPY, "pad", None),
+        (r"(index_put|index_copy|scatter|gather)", _K.GATHER, "", None),
+        (r"spin_kernel", _K.OTHER, "sleep", None),
+        (r"unpack_cudnn", _K.RANDOM, "philox state", None),
+        (r"compute_cuda_kernel", _K.GATHER, "repeat interleave", None),
+        (r"(bincount|histogram)", _K.REDUCTION, "histogram", None),
+    )
+)  # fmt: skip
+"""Named kernels: what their own words say. First hit wins; "" keeps the kernel's own word."""
+
+
+def decode(name: str, parsed: Name) -> KernelName | None:
+    """A kernel of PyTorch itself, or None."""
+    base = parsed.base
+    if base in _ELEMENTWISE:
+        return _elementwise(name, parsed)
+    if base == "reduce_kernel" and len(parsed.arguments) > 2:
+        return _reduce(name, parsed)
+    if base == "multi_tensor_apply_kernel":
+        return _multi_tensor(name, parsed)
+    if base.startswith(("softmax_warp_", "cunn_SoftMax", "cunn_SpatialSoftMax")):
+        return _softmax(name, parsed)
+    if base in ("index_elementwise_kernel", "_scatter_gather_elementwise_kernel"):
+        return _indexed(name, parsed)
+    if base == "distribution_elementwise_grid_stride_kernel":
+        return _random(name, parsed)
+    if parsed.root == "at" or base.startswith(
+        ("cunn_", "krn_", "indexing_backward", "compute_cuda_kernel", "cuCompute")
+    ):
+        return _named(name, parsed)
+    return None
+
+
+def _elementwise(name: str, parsed: Name) -> KernelName | None:
+    walk, place = _ELEMENTWISE[parsed.base]
+    functor = read(_innermost(parsed.argument(place)))
+    if not functor.operation:
+        return None
+    width = number(parsed.argument(0)) if parsed.base.startswith("vectorized") else None
+    details = (("elements per load", str(width)),) if width else ()
+    dtypes = functor.dtypes
+    if parsed.base == "vectorized_templated_elementwise_kernel":
+        dtypes = dtypes_of(parsed.arguments[-3:]) or dtypes  # result first, then the operands as stored
+    if functor.operation in _COPIES:
+        return _copy(name, functor, walk, cast="WithCast" in name, details=details)
+    way = _BACKWARD if functor.backward else None
+    word = functor.operation.removesuffix("_backward") if way else functor.operation
+    # Masks come along with where() and dropout: the type worth a bar's few characters is the data's.
+    shown = [one for one in dtypes if one != "bool"] or list(dtypes)
+    kind = KernelClass.NORM if re.search(r"(batch|group|layer)_norm", functor.operation) else KernelClass.ELEMENTWISE
+    return KernelName(
+        name,
+        kind,
+        known=True,
+        family=f"PyTorch {walk}",
+        library="PyTorch",
+        dtypes=dtypes,
+        fused=(functor.operation,),
+        direction=way,
+        display=" ".join((word, *(["bwd"] if way else []), *shown[:1])),
+        summary=sentence(
+            f"PyTorch {walk}: {functor.operation}", *dtypes[:2], *([f"{width} elements per load"] if width else [])
+        ),
+        details=details,
+    )
+
+
+def _innermost(text: str) -> str:
+    """The functor inside `gpu_kernel_impl<F>(…)::{lambda(int)#1}` and its relatives; other functors as they are."""
+    for component in qualified(text).components:
+        if component.startswith(("gpu_kernel_impl", "gpu_kernel_with", "apply<", "opmath_")) and "<" in component:
+            return template_arguments(component)[0]
+    return text
+
+
+def _copy(name: str, functor: Functor, walk: str, cast: bool, details: tuple[tuple[str, str], ...]) -> KernelName:
+    dtypes = _CAST.get(functor.operation, functor.dtypes)
+    if len(dtypes) == 2:
+        what, display = f"converts {dtypes[0]} to {dtypes[1]}", f"cast {dtypes[0]}→{dtypes[1]}"
+    elif cast:
+        what, display = "copies and converts the data type", " ".join(("cast", *dtypes))
+    else:
+        what, display = "copies, as .contiguous() and .clone() do", " ".join(("copy", *dtypes))
+    return KernelName(
+        name,
+        KernelClass.COPY,
+        known=True,
+        family=f"PyTorch {walk}",
+        library="PyTorch",
+        dtypes=dtypes,
+        fused=(functor.operation,),
+        display=display,
+        summary=sentence(f"PyTorch {walk}: {what}", *(dtypes if len(dtypes) == 1 else ())),
+        details=details,
+    )
+
+
+def _reduce(name: str, parsed: Name) -> KernelName | None:
+    """reduce_kernel<512, 1, ReduceOp<float, func_wrapper_t<float, sum_functor<…>::operator()…>, …>>"""
+    outer = qualified(parsed.argument(2))
+    if outer.base != "ReduceOp" or len(outer.arguments) < 2:
+        return None
+    operator = outer.arguments[1]
+    functor = read(operator)
+    word = _REDUCTIONS.get(functor.operation, functor.operation)
+    if not word:
+        return None
+    dtypes = dtypes_of(outer.arguments[:1])
+    return _plain(name, KernelClass.REDUCTION, "PyTorch reduction", word, dtypes, fused=(word,))
+
+
+def _multi_tensor(name: str, parsed: Name) -> KernelName | None:
+    """One launch over a list of tensors: `torch._foreach_…`, and fused and multi-tensor optimizers."""
+    functor = qualified(parsed.argument(1))
+    dtypes = dtypes_of(functor.arguments)
+    # The arithmetic stands behind the functor (std::plus<float>, Sqrt<float>, LerpFunctor<float>) where it is generic.
+    inner = [qualified(argument) for argument in parsed.arguments[2:] if dtype(argument) is None and "<" in argument]
+    own = operation(functor.base)
+    word = operation(inner[0].base) if inner else own
+    point = {"mul": "addcmul", "div": "addcdiv"}.get(word) if functor.base.startswith("PointwiseOp") else None
+    if inner and not functor.base.startswith("Fused"):
+        word = point or word
+        kind = KernelClass.COPY if word == "copy" else KernelClass.OPTIMIZER
+        what = f"foreach {word} over a list of tensors"
+        return _plain(name, kind, "PyTorch foreach", f"foreach {word}", dtypes, fused=(word,), summary=what)
+    word = own.removeprefix("fused_").removesuffix("_math").replace("_", " ")
+    if functor.base.startswith("LpNorm") or "norm" in own:
+        return _plain(name, KernelClass.OPTIMIZER, "PyTorch foreach", f"foreach {word}", dtypes, fused=(word,))
+    if not word:
+        return None
+    library = "PyTorch" if parsed.root == "at" else "apex"
+    what = f"fused optimizer step, {word}, over a list of tensors"
+    return _plain(
+        name, KernelClass.OPTIMIZER, f"{library} fused optimizer", f"fused {word}", dtypes, (word,), None, what, library
+    )
+
+
+def _softmax(name: str, parsed: Name) -> KernelName:
+    """`softmax_warp_forward<in, out, acc, log2(elements), is_log, is_masked>`, `cunn_SoftMaxForward<…, Epilogue>`."""
+    way = _BACKWARD if "backward" in parsed.base.lower() else _FORWARD
+    is_log = "LogSoftMax" in name or (parsed.base.startswith("softmax_warp") and parsed.argument(4) == "true")
+    word = "log softmax" if is_log else "softmax"
+    details = []
+    if parsed.base.startswith("softmax_warp"):
+        power = number(parsed.argument(3))
+        if power is not None:
+            details.append(("row of at most", f"{2**power} elements"))
+    return _plain(
+        name,
+        KernelClass.SOFTMAX,
+        "PyTorch softmax",
+        word,
+        dtypes_of(parsed.arguments)[:1],
+        fused=(word,),
+        direction=way,
+        details=tuple(details),
+    )
+
+
+def _indexed(name: str, parsed: Name) -> KernelName:
+    words = re.findall(
+        r"(index_put|index_copy|index_fill|index_kernel|scatter_gather|masked_scatter|take|put|flip|roll)", name
+    )
+    word = words[0].removesuffix("_kernel") if words else "index"
+    size = re.search(r"OpaqueType<(\d+)>", name)
+    dtypes = (f"{size[1]}-byte",) if size else ()
+    if word == "scatter_gather":
+        # The first template argument of the internal kernel says which: is_scatter_like.
+        inner = re.search(r"_cuda_scatter_gather_internal_kernel<(true|false)", name)
+        word = {"true": "scatter", "false": "gather"}[inner[1]] if inner else "scatter / gather"
+        if "ReduceAdd" in name:
+            word = f"{word} add"
+    return _plain(name, KernelClass.GATHER, "PyTorch indexing", word, dtypes, fused=(word,))
+
+
+def _random(name: str, parsed: Name) -> KernelName:
+    found = re.search(r"cuda::(\w+?)(?:_and_transform|_kernel)\b", name)
+    word = found[1].replace("_", " ") if found else "random numbers"
+    return _plain(name, KernelClass.RANDOM, "PyTorch random", word, floats_of(parsed.arguments[:1]), fused=(word,))
+
+
+def _named(name: str, parsed: Name) -> KernelName | None:
+    for pattern, kind, word, way in _RULES:
+        if not pattern.search(parsed.base):
+            continue
+        own = word or operation(parsed.base).replace("_", " ")
+        direction = way or (_BACKWARD if "backward" in parsed.base.lower() else None)
+        return _plain(name, kind, "PyTorch", own, dtypes_of(parsed.arguments)[:1], fused=(own,), direction=direction)
+    return None
+
+
+def _plain(
+    name: str,
+    kind: KernelClass,
+    family: str,
+    word: str,
+    dtypes: tuple[str, ...],
+    fused: tuple[str, ...] = (),
+    direction: str | None = None,
+    summary: str | None = None,
+    library: str = "PyTorch",
+    details: tuple[tuple[str, str], ...] = (),
+) -> KernelName:
+    way = {_FORWARD: "fwd", _BACKWARD: "bwd", None: ""}[direction]
+    return KernelName(
+        name,
+        kind,
+        known=True,
+        family=family,
+        library=library,
+        dtypes=dtypes,
+        fused=fused,
+        direction=direction,
+        display=" ".join(part for part in (word, way, *dtypes[:1]) if part),
+        summary=sentence(f"{library}: {summary or word}", direction, *dtypes),
+        details=details,
+    )

@@ -1,0 +1,91 @@
+"""The tables that patterns are decided from: columns of chosen events. No objects, one row per event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.kernel.names import KernelClass
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """k events: `row` ascending (so by lane, then start) unless said otherwise."""
+
+    row: I64
+    start: I64
+    end: I64
+    name: I32
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def where(self, keep: Bool | I64) -> Rows:
+        return Rows(self.row[keep], self.start[keep], self.end[keep], self.name[keep])
+
+    @property
+    def duration(self) -> I64:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """All GPU work by start, over all streams. `launch` -1 for none; `kernel_class` a `KernelClass`."""
+
+    rows: Rows
+    kind: U8
+    lane: I32
+    device: I32
+    launch: I32
+    kernel_class: U8
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, keep: Bool | I64) -> Work:
+        return Work(
+            self.rows.where(keep),
+            self.kind[keep],
+            self.lane[keep],
+            self.device[keep],
+            self.launch[keep],
+            self.kernel_class[keep],
+        )
+
+    def is_class(self, *classes: KernelClass) -> Bool:
+        return np.isin(self.kernel_class, [int(one) for one in classes])
+
+    def is_kind(self, *kinds: Kind) -> Bool:
+        return np.isin(self.kind, [int(kind) for kind in kinds])
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of the thread that has most of them, in time order; `number` is N of ProfilerStep#N."""
+
+    row: I64
+    start: I64
+    end: I64
+    number: I64
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def of(self, times: I64) -> I64:
+        """int64[k]: which step each time lies in, -1 for none."""
+        if not len(self):
+            return np.full(len(times), -1, dtype=np.int64)
+        place = self.start.searchsorted(times, side="right") - 1
+        inside = (place >= 0) & (times < self.end[np.maximum(place, 0)])
+        return np.where(inside, place, -1)
+
+
+def rows_of(trace: Trace, events: I64 | I32) -> Rows:
+    """The table of these events, in their order."""
+    row = np.asarray(events, dtype=np.int64)
+    start = np.asarray(trace.start[row])
+    return Rows(row, start, start + trace.duration[row], np.asarray(trace.name[row]))

@@ -1,0 +1,97 @@
+"""Every number that a pattern or the verdict decides by, with its reason. Times in ns."""
+
+from __future__ import annotations
+
+from torchprof_tui.analysis.patterns.engine.pattern import Threshold
+
+_US = 1000
+_MS = 1000 * _US
+
+
+def _t(name: str, value: float, unit: str, reason: str) -> Threshold:
+    return Threshold(name, value, unit, reason)
+
+
+GPU_BUSY_LOW = _t(
+    "GPU busy, low", 0.30, "share", "below a third the GPU mostly waits, whatever it runs is not what is slow"
+)
+GPU_BUSY_HIGH = _t("GPU busy, high", 0.85, "share", "above it, filling all remaining gaps wins less than a fifth")
+OVERHEAD_OF_IDLE = _t(
+    "idle due to the CPU", 0.50, "share", "most of what the GPU waited for must be dispatch or host code"
+)
+BOUND_SHARE = _t(
+    "bound by input or communication", 0.25, "share", "a quarter of the time, the largest single thing to win"
+)
+COMPUTE_OF_BUSY = _t("kernels in busy time", 0.50, "share", "a GPU that mostly copies is busy, but not computing")
+HOTSPOT = _t("share of GPU time", 0.40, "share", "halving this one kernel then saves a fifth of all GPU time")
+CALLS_PER_STEP = _t(
+    "calls in a step", 100, "calls", "a model has dozens of layers: below that, a call per layer is normal"
+)
+CALLS_SHARE = _t("self time of all calls", 0.10, "share", "less than a tenth of the scope is not worth a rewrite")
+CALLS_MEAN = _t("mean self time of a call", 20 * _US, "ns", "longer calls are dear each: their number is not the point")
+CHILDREN_RATIO = _t("total over self", 5, "times", "four fifths of the time lie below the row")
+CHILDREN_TOP = _t("rows looked at", 5, "rows", "who sorts by total looks at the first few")
+FIRST_STEP = _t(
+    "first step over the others' median", 1.5, "times", "steps of one run rarely differ by half; a cold start does"
+)
+OTHERS = _t("others to compare with", 2, "steps", "with one other step nothing says which of the two is normal")
+DEAD_RATIO = _t(
+    "gap over the others' median", 5, "times", "Python between two ops varies by two or three times, not five"
+)
+DEAD_MIN = _t("shortest gap", 20 * _US, "ns", "below it lies the usual cost of entering a range and an op")
+HIDDEN_COPY_SHARE = _t(
+    "hidden copies' share of the time",
+    0.01,
+    "share",
+    "every training step has some: next to nothing is won by avoiding copies that take less, or that an idle GPU makes",
+)
+ONE_OFF_RATIO = _t("gap over the others' median", 5, "times", "the same launches vary by two or three times, not five")
+ONE_OFF_MIN = _t("shortest gap", 10 * _US, "ns", "a launch takes about that long: shorter gaps are its jitter")
+VARIANCE = _t("(p95 − p5) / median", 0.15, "share", "clocks that step down once move a kernel by a tenth; more is news")
+VARIANCE_RUNS = _t("runs of a kernel", 3, "runs", "a spread needs more than two values")
+VARIANCE_SPREAD = _t("p95 − p5", 1 * _US, "ns", "timestamps tick in 32 ns: a kernel of 1 µs always seems to vary")
+VARIANCE_SHARE = _t("share of GPU time", 0.01, "share", "a kernel that takes less changes nothing, however it varies")
+TENSOR_CORE_SHARE = _t("share of GPU time", 0.05, "share", "a small FP32 matmul can be on purpose, and wins nothing")
+INPUT_SHARE = _t(
+    "idle in the input pipeline", 0.10, "share", "a tenth of the time is what workers could win back at least"
+)
+INPUT_UNNAMED = _t(
+    "no op at a step's start",
+    500 * _US,
+    "ns",
+    "no recorded loader says so: shorter pauses are Python between two steps",
+)
+IDLE_MIN = _t(
+    "shortest gap", 10 * _US, "ns", "a launch takes about that long: shorter gaps cannot be closed by the CPU"
+)
+IDLE_SHARE = _t("idle in such gaps", 0.10, "share", "less than a tenth is what every program has")
+IDLE_TIMES = _t("gaps", 3, "gaps", "once or twice is an accident; three times recurs")
+IDLE_STEPS = _t("steps with such gaps", 0.5, "share", "what only a few steps have is no habit of the program")
+LAUNCH_LATENCY = _t(
+    "from launch to start", 5 * _US, "ns", "a launched kernel starts within about 5 µs on an idle stream"
+)
+TINY_KERNEL = _t("median kernel", 5 * _US, "ns", "about what one launch costs the CPU: shorter kernels cannot keep up")
+TINY_COUNT = _t("kernels of one op", 24, "kernels", "two dozen launches where one would do")
+PAGEABLE_MIN = _t(
+    "bytes of a copy", 64 * 1024, "bytes", "CUDA stages pageable copies up to 64 KB at once: pinning would not show"
+)
+EXPOSED_SHARE = _t(
+    "exposed communication", 0.10, "share", "a tenth of the time is what overlap could win back at least"
+)
+STRAGGLER_SHARE = _t(
+    "waiting for the last rank", 0.10, "share", "ranks never arrive together; a tenth of the time is too much"
+)
+STRAGGLER_MIN = _t("spread of starts", 100 * _US, "ns", "clocks of several GPUs agree to some tens of µs")
+WAITING_OF_EXPOSED = _t(
+    "waiting in exposed communication", 0.50, "share", "above half, the late rank is more to win than all overlap"
+)
+STRAGGLER_OF_WAITING = _t(
+    "waiting that is for one rank", 0.50, "share", "below half, another one is late as often: no one rank is to blame"
+)
+WRAPPER_SHARE = _t(
+    "wrappers' share of the steps", 0.20, "share", "a fifth of the CPU's time goes into guards and wrappers"
+)
+LOST_SHARE = _t(
+    "entries that were lost", 0.01, "share", "so few, if they are counted, cannot make a busy GPU look idle"
+)
+ADVICE_IDLE = _t("idle worth a word", 0.15, "share", "what the verdict names first must win back at least that")

@@ -1,0 +1,91 @@
+"""A sheet as text for other programs: JSON, CSV, Markdown. Times in µs, shares 0..1 (Markdown: percent)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
+
+Clean = Callable[[str], str]
+
+_PER_LINE = " < "
+"""Between the frames of a stack, where a cell is one line."""
+
+
+def key_of(field: Field) -> str:
+    """The name of a column in a file."""
+    return f"{field.key}_us" if field.unit is Unit.NS else field.key
+
+
+def rows(sheet: Sheet, order: Iterable[int]) -> list[dict[str, Any]]:
+    """One object a row, in this order; None for "not known"; a stack is a list of frames, innermost first."""
+    return [{key_of(field): _value(sheet, field, row) for field in sheet.fields} for row in order]
+
+
+def to_json(sheet: Sheet, order: Iterable[int]) -> str:
+    return json.dumps(rows(sheet, order))
+
+
+def to_csv(sheet: Sheet, order: Iterable[int], clean: Clean) -> str:
+    """With a header line; what is not known is empty. `clean` makes one line of a text."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([key_of(field) for field in sheet.fields])
+    for row in order:
+        values = (_value(sheet, field, row) for field in sheet.fields)
+        writer.writerow(["" if value is None else _line(value, clean) for value in values])
+    return out.getvalue()
+
+
+def to_markdown(sheet: Sheet, order: Iterable[int], clean: Clean) -> str:
+    """A table, numbers to the right, and the totals below it."""
+    titles = [_markdown_title(field) for field in sheet.fields]
+    sides = [":--" if field.unit is Unit.TEXT else "--:" for field in sheet.fields]
+    lines = [titles, sides]
+    lines += [[_markdown_cell(sheet, field, row, clean) for field in sheet.fields] for row in order]
+    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([text, "", *(f"{total}  " for total in sheet.totals)]).rstrip() + "\n"
+
+
+def _value(sheet: Sheet, field: Field, row: int) -> Any:
+    value: Any = sheet.columns[field.key][row]
+    if field.unit is Unit.TEXT:
+        return str(value).split("\n") if field.key == "stack" and value else value
+    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, float) and math.isnan(number):
+        return None
+    return number / 1000 if field.unit is Unit.NS else number
+
+
+def _line(value: Any, clean: Clean) -> Any:
+    if isinstance(value, list):
+        value = _PER_LINE.join(value)
+    return clean(value) if isinstance(value, str) else value
+
+
+def _markdown_title(field: Field) -> str:
+    units = {Unit.NS: " µs", Unit.BYTES: " (bytes)", Unit.FLOPS: " (10⁹)"}
+    return "share" if field.title == "%" else f"{field.title}{units.get(field.unit, '')}"
+
+
+def _markdown_cell(sheet: Sheet, field: Field, row: int, clean: Clean) -> str:
+    value = _value(sheet, field, row)
+    if value is None:
+        return ""
+    if field.unit is Unit.TEXT:
+        text = str(_line(value, clean))
+        return "".join(f"\\{letter}" if letter in "\\`*_[]<>|" else letter for letter in text)
+    if field.unit is Unit.SHARE:
+        return f"{value:.2%}"
+    if field.unit is Unit.NS:
+        return f"{value:.3f}"
+    if field.unit is Unit.FLOPS:
+        return f"{value / 1e9:.3f}"
+    return str(value) if isinstance(value, int) else f"{value:.1f}"

@@ -1,0 +1,148 @@
+"""What the GPU did, as sheets: kernels, copies and fills, collectives."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from torchprof_tui.analysis.kernel.duration_distribution import spread
+from torchprof_tui.analysis.kernel.names import decode
+from torchprof_tui.analysis.table.sheets import CALLS, NAME, Field, Sheet, Unit, extremes, grouped, ratio
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.query.read_entries import Tell, entries
+
+_TIMES = (
+    Field("total", "total", Unit.NS),
+    Field("share", "%", Unit.SHARE),
+    Field("avg", "avg", Unit.NS),
+    Field("median", "median", Unit.NS),
+    Field("min", "min", Unit.NS),
+    Field("max", "max", Unit.NS),
+)
+_BYTES = (
+    Field("bytes", "bytes", Unit.BYTES),
+    Field("gb_s", "GB/s", Unit.GB_S),
+    Field("max_gb_s", "best", Unit.GB_S),
+)
+
+ELEMENT_BYTES = {
+    "Byte": 1,
+    "Char": 1,
+    "Bool": 1,
+    "Short": 2,
+    "Half": 2,
+    "BFloat16": 2,
+    "Int": 4,
+    "Float": 4,
+    "Long": 8,
+    "Double": 8,
+    "Float8_e4m3fn": 1,
+    "Float8_e5m2": 1,
+}
+"""`dtype` of a collective (c10/core/ScalarType.h) -> bytes of an element; messages are counted in elements."""
+
+
+def kernels(trace: Trace, only: Bool | None = None) -> Sheet:
+    """Kernels and collectives by name, with their class. `only` bool[n] restricts, as for all of these."""
+    events = _chosen(trace, (Kind.KERNEL, Kind.COLLECTIVE), only)
+    codes, row = np.unique(trace.name[events], return_inverse=True)
+    names = [trace.names[code] for code in codes.tolist()]
+    decoded = [decode(name) for name in names]
+    texts = {"name": names, "class": [each.kernel_class.label for each in decoded]}
+    return _sheet("Kernels", trace, events, row, texts, (NAME, Field("class", "class", Unit.TEXT)))
+
+
+def copies(trace: Trace, only: Bool | None = None) -> Sheet:
+    """Copies and fills by name, with bytes and GB/s: all bytes over all time, and of the fastest single one."""
+    events = _chosen(trace, (Kind.COPY, Kind.MEMSET), only)
+    codes, row = np.unique(trace.name[events], return_inverse=True)
+    size = trace.args.get("bytes")
+    moved = np.zeros(len(events), np.int64) if size is None else np.maximum(size.of(events, 0).astype(np.int64), 0)
+    texts = {"name": [trace.names[code] for code in codes.tolist()]}
+    return _sheet("Copies", trace, events, row, texts, (NAME,), moved)
+
+
+def collectives(trace: Trace, only: Bool | None = None, tell: Tell | None = None) -> Sheet:
+    """Collectives by operation, type and group where recorded, else by kernel: bytes of the larger message, GB/s.
+
+    That is bytes over time as the kernel ran, waiting for other ranks included. Their args lie in the file: raises
+    OSError, LookupError where it is gone or changed.
+    """
+    events = _chosen(trace, (Kind.COLLECTIVE,), only)
+    moved = np.zeros(len(events), np.int64)
+    keys: dict[tuple[str, str, str], int] = {}
+    row = np.zeros(len(events), np.int64)
+    for place, entry in entries(trace, events, tell):
+        args = entry.get("args")
+        told = args if isinstance(args, dict) else {}
+        name = str(told.get("Collective name") or trace.names[trace.name[events[place]]])
+        key = (name, str(told.get("dtype") or ""), _group(told))
+        row[place] = keys.setdefault(key, len(keys))
+        moved[place] = _message(told)
+    fields = (NAME, Field("dtype", "type", Unit.TEXT), Field("group", "group", Unit.TEXT))
+    texts = {field.key: [key[k] for key in keys] for k, field in enumerate(fields)}
+    return _sheet("Collectives", trace, events, row, texts, fields, moved)
+
+
+def _group(args: dict[str, Any]) -> str:
+    name = str(args.get("Process Group Description") or args.get("Process Group Name") or "")
+    size = args.get("Group size")
+    return f"{name} × {size}" if name and isinstance(size, int) else name or (str(size) if size is not None else "")
+
+
+def _message(args: dict[str, Any]) -> int:
+    """Bytes of the larger of what goes in and what comes out; 0 where it is not told."""
+    counts = [args.get(key) for key in ("In msg nelems", "Out msg nelems")]
+    elements = max((count for count in counts if isinstance(count, int)), default=0)
+    return elements * ELEMENT_BYTES.get(str(args.get("dtype")), 0)
+
+
+def _chosen(trace: Trace, kinds: tuple[Kind, ...], only: Bool | None) -> I32:
+    wanted = np.zeros(256, np.bool_)
+    wanted[[int(kind) for kind in kinds]] = True
+    mask = wanted[trace.kind]
+    return np.flatnonzero(mask if only is None else mask & only).astype(np.int32)
+
+
+def _sheet(
+    title: str,
+    trace: Trace,
+    events: I32,
+    row: I64,
+    texts: dict[str, list[str]],
+    fields: tuple[Field, ...],
+    moved: I64 | None = None,
+) -> Sheet:
+    size = len(texts["name"])
+    duration = np.asarray(trace.duration[events])
+    members, first, sums = grouped(row, size, events)
+    total = sums(duration)
+    least, greatest = extremes(row, size, duration)
+    medians = [spread(trace.duration[members[a:b]]).median for a, b in pairwise(first.tolist())]
+    columns: dict[str, list[str] | I64 | F64] = {
+        **texts,
+        "calls": np.diff(first),
+        "total": total,
+        "share": ratio(total, int(total.sum())),
+        "avg": ratio(total, np.diff(first)),
+        "median": np.array(medians, np.float64),
+        "min": least,
+        "max": greatest,
+    }
+    fields = (*fields, CALLS, *_TIMES)
+    if moved is not None:
+        told = moved > 0
+        best = np.zeros(size)
+        np.maximum.at(best, row[told], np.nan_to_num(ratio(moved[told], duration[told])))
+        all_bytes, their_time = sums(moved), sums(np.where(told, duration, 0))
+        fields = (*fields, *_BYTES)
+        columns |= {
+            "bytes": np.where(all_bytes > 0, all_bytes, np.nan),
+            "gb_s": ratio(all_bytes, their_time),  # bytes a ns are GB a second
+            "max_gb_s": np.where(best > 0, best, np.nan),
+        }
+    return Sheet(title, fields, dict(columns), members, first)

@@ -1,0 +1,119 @@
+"""The other tables of a trace, each a sheet of columns: kernels, copies, collectives, memory by operator.
+
+A sheet is what a widget shows and a file is written from, the profiler's table among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+
+from torchprof_tui.analysis.name_search import BadPattern
+from torchprof_tui.analysis.table.text_columns import Texts, matching
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
+
+
+class Unit(str, Enum):
+    """What a column counts; decides how it is shown."""
+
+    TEXT = "text"
+    COUNT = "count"
+    NS = "ns"
+    SHARE = "share"  # 0..1
+    BYTES = "bytes"
+    GB_S = "GB/s"  # 10^9 bytes
+    FLOPS = "FLOP"
+    TFLOPS = "TFLOP/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of a sheet. `key` is its name in options and files; those of times end in _us there, and are µs."""
+
+    key: str
+    title: str
+    unit: Unit
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """k rows. `columns` by key: text as lists, numbers as int64 or float64 [k]; NaN is "not known".
+
+    `members_of(row)` are events (rows of the trace); `totals` are lines for the foot.
+    """
+
+    title: str
+    fields: tuple[Field, ...]
+    columns: dict[str, Sequence[str] | I64 | F64]
+    members: I32
+    first: I64
+    totals: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+    def members_of(self, row: int) -> I32:
+        """int32[c]: the events of one row."""
+        return self.members[self.first[row] : self.first[row + 1]]
+
+    def field(self, key: str) -> Field:
+        """Raises KeyError for a column that there is none of."""
+        for each in self.fields:
+            if each.key == key:
+                return each
+        raise KeyError(key)
+
+    def order(self, key: str, descending: bool | None = None) -> I64:
+        """int64[k]: rows sorted by a column: numbers largest first, text first to last unless told; unknown ones last.
+
+        Ties stay as they were. Raises KeyError.
+        """
+        column = self.columns[self.field(key).key]
+        if not isinstance(column, np.ndarray):
+            column = self._texts[key].ranks
+            descending = bool(descending)
+        return np.argsort(column if descending is False else -column, kind="stable").astype(np.int64)
+
+    def matching(self, text: str) -> Bool | BadPattern:
+        """bool[k]: rows in which a text holds `text`; `/text/` is a regular expression. All rows for ""."""
+        return matching(list(self._texts.values()), len(self), text)
+
+    @cached_property
+    def _texts(self) -> dict[str, Texts]:
+        return {key: Texts(column) for key, column in self.columns.items() if not isinstance(column, np.ndarray)}
+
+
+NAME = Field("name", "name", Unit.TEXT)
+CALLS = Field("calls", "calls", Unit.COUNT)
+
+
+def grouped(row: I32 | I64, size: int, events: I32) -> tuple[I32, I64, Callable[[I64 | F64], I64]]:
+    """(events by row, bounds, a function that sums a column by row): `row` int64[k] of each event, 0..size-1."""
+    order = np.argsort(row, kind="stable")
+    count = np.bincount(row, minlength=size)
+
+    def sums(values: I64 | F64) -> I64:
+        # float64 sums are exact up to 2**53: a hundred days of ns, nine petabytes.
+        return np.bincount(row, weights=values, minlength=size).astype(np.int64)
+
+    return events[order].astype(np.int32), np.concatenate([[0], np.cumsum(count)]).astype(np.int64), sums
+
+
+def extremes(row: I32 | I64, size: int, values: I64) -> tuple[I64, I64]:
+    """(least, greatest) of each row, int64[size]; 0 for a row without any."""
+    least, greatest = np.full(size, np.iinfo(np.int64).max), np.zeros(size, np.int64)
+    np.minimum.at(least, row, values)
+    np.maximum.at(greatest, row, values)
+    least[np.bincount(row, minlength=size) == 0] = 0
+    return least, greatest
+
+
+def ratio(part: I64 | F64, whole: I64 | F64 | int) -> F64:
+    """float64[k]: part / whole, NaN where the whole is 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: F64 = np.where(np.asarray(whole) > 0, np.asarray(part, np.float64) / whole, np.nan)
+    return found

@@ -1,0 +1,139 @@
+"""The command line: which command, with what; every command's own work lies in `commands/`.
+
+Nothing but the standard library is imported until it is known what will be done: `--version` answers at once, and a
+trace is being read by another process before the screen's library is even loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from torchprof_tui import __version__
+from torchprof_tui.commands import UsageError
+
+PROGRAM = "torchprof-tui"
+
+COMMANDS = {
+    "run": "profile a built-in workload or your own command, then open what it recorded",
+    "info": "what a trace holds, as a table or as JSON",
+    "table": "what takes the most: the profiler's table, as prof.key_averages() has it",
+    "check": "what is slow and why: the cheatsheet's patterns, as a list or as JSON",
+    "chain": "what led to an event: steps, ops, the launch, the kernel and what it takes of the GPU",
+    "slice": "a range of a trace as a small trace of its own, links kept whole",
+    "snapshot": "what the screen shows after some keys, as SVG or text",
+    "cache": "what is kept of opened traces, and how to remove it",
+}
+"""Each is a module of `torchprof_tui.commands` with `add_arguments(parser)` and `run(options) -> exit status`."""
+
+UNPACKING = frozenset(("open", "info", "table", "check", "chain", "slice", "snapshot"))
+"""Commands that read a trace."""
+
+EPILOG = f"""\
+commands:
+{chr(10).join(f"  {name:<10} {does}   ({PROGRAM} {name} --help)" for name, does in COMMANDS.items())}
+
+examples:
+  {PROGRAM}                                  the start screen: recent traces, samples, this folder's
+  {PROGRAM} sample:matmul_add_64_cold_eager  a first trace to learn on
+  {PROGRAM} trace.json.gz                    any trace that torch.profiler exported
+  {PROGRAM} run -- python train.py --lr 1e-4   profile your own program, unchanged
+  {PROGRAM} runs/ddp/                        the ranks of one run, a file each, as one
+  {PROGRAM} gpu-box:runs/trace.json.gz       a trace on another host, over your own ssh
+  zcat trace.json.gz | {PROGRAM} -           from a pipe
+  {PROGRAM} ./info                           a trace whose file is called like a command
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with errors of one line that begin with the program's name whatever the command."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see: {self.prog} --help)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit status: 0 done, 1 the answer is no, 2 wrong call or input, 130 Ctrl-C."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    try:
+        status = _run(words)
+        sys.stdout.flush()
+        return status
+    except UsageError as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if debug:
+            raise
+        from torchprof_tui.trace.loading.load import describe
+
+        return _fail(describe(error))
+
+
+def _run(words: list[str]) -> int:
+    if words and words[0] in COMMANDS:
+        name, *rest = words
+    else:
+        name, rest = "open", words
+    if words[:1] == ["--version"]:  # what scripts ask, answered before a parser is built
+        print(f"{PROGRAM} {__version__}")
+        return 0
+    if name == "open":
+        _no_stray_command(rest)
+    # By name, so that a command's imports are paid for when it is asked for.
+    command = importlib.import_module(f"torchprof_tui.commands.{name}.main")
+    parser = _parser(name)
+    command.add_arguments(parser)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    if name in UNPACKING:
+        parser.add_argument("--unpack-all", action="store_true", help="also what unpacks to over 200 times its size")
+    options = parser.parse_args(rest)
+    if getattr(options, "unpack_all", False):
+        os.environ["TORCHPROF_TUI_UNPACK_ALL"] = "1"  # for the process that decodes, too
+    if name == "open":
+        _no_stray_command(options.trace)  # behind options, where the first look could not tell
+    status: int = command.run(options)
+    return status
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    if name != "open":
+        return _Parser(prog=f"{PROGRAM} {name}", description=COMMANDS[name], allow_abbrev=False)
+    parser = _Parser(
+        prog=PROGRAM,
+        description="Read a torch.profiler trace in the terminal where it was made.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    return parser
+
+
+def _no_stray_command(words: list[str]) -> None:
+    """A first word that is neither a command nor a file was most likely meant as a command."""
+    if not words:
+        return
+    first = words[0]
+    if first in COMMANDS:
+        raise UsageError(f"options come after the command: {PROGRAM} {first} … (for a file of that name: ./{first})")
+    if first.isidentifier() and not os.path.exists(first):
+        known = ", ".join(map(repr, COMMANDS))
+        raise UsageError(f"invalid choice: {first!r} (no file of that name, and the commands are {known})")
+
+
+def _fail(line: str) -> int:
+    # A file's name, or what stands in it, may hold what a terminal would act on.
+    shown = "".join(c if c.isprintable() else "·" for c in " ".join(line.split()))
+    print(f"{PROGRAM}: {shown}", file=sys.stderr)
+    return 2

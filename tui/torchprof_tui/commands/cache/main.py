@@ -1,0 +1,35 @@
+"""`torchprof-tui cache`: where the columns of opened traces lie, how much they take, and how to be rid of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from torchprof_tui.trace.storage import disk_cache
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--clear", action="store_true", help="remove what is kept, except what is open right now")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    folder = disk_cache.cache_folder()
+    removed = freed = 0
+    if options.clear:
+        removed, freed = disk_cache.clear()
+    traces, size = disk_cache.usage()
+    if options.json:
+        answer = {"folder": str(folder), "traces": traces, "bytes": size, "limit_bytes": disk_cache.LIMIT}
+        if options.clear:
+            answer |= {"removed": removed, "freed_bytes": freed}
+        print(json.dumps(answer))
+        return 0
+    if options.clear:
+        print(f"removed {_traces(removed)}, {freed / 1e6:.1f} MB")
+    print(f"{folder}: {_traces(traces)}, {size / 1e6:.1f} MB of at most {disk_cache.LIMIT / 1e9:.1f} GB")
+    return 0
+
+
+def _traces(number: int) -> str:
+    return f"{number} trace" if number == 1 else f"{number} traces"

@@ -1,0 +1,223 @@
+"""A chain and a footprint as a person reads them: who called whom, what it cost, what the kernel takes of the GPU."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from torchprof_tui.analysis.dispatch.chain import Chain, Hop, Role
+from torchprof_tui.analysis.kernel.footprint import Footprint, footprint
+from torchprof_tui.analysis.kernel.memory_transfer import Transfer, transfer
+from torchprof_tui.analysis.kernel.names import decode
+from torchprof_tui.analysis.kernel.occupancy import LIMITS, Change
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.query.time_axis import format_duration
+from torchprof_tui.ui.common.name_display import clean, cut, short
+from torchprof_tui.ui.common.number_format import format_share, format_value
+
+PIECES = 8
+"""Pieces of GPU work that are listed where the event led to more than one."""
+
+NAME_CELLS = 76
+DEEPEST_INDENT = 24
+"""Python stacks are dozens of frames deep: from here on they stand below each other."""
+
+_LIMIT = {
+    "warps": "warps",
+    "registers": "registers",
+    "shared_memory": "shared memory",
+    "blocks": "blocks per SM",
+    "barriers": "barriers",
+}
+_BAR = 20
+
+
+def show(trace: Trace, found: Chain, nth: int, of: int) -> None:
+    """Print it on stdout: with colour and at the terminal's width there, plain into a pipe."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = 120
+    parts: list[RenderableType] = [_title(trace, found, nth, of), Text(), _hops(found), *_timing(trace, found)]
+    if len(found.work) > 1:
+        heading = f"All GPU work beneath it: {len(found.work):,} pieces, {format_duration(found.work.total)}"
+        parts += [Text(), Text(heading, style="bold"), _pieces(trace, found)]
+    if found.work:
+        work = found.work[0].event
+        resources, moved = footprint(trace, work), transfer(trace, work)
+        if resources is not None:
+            parts += [Text(), *_footprint(resources)]
+        if moved is not None:
+            parts += [Text(), *_transfer(moved)]
+    console.print(Group(*parts))
+
+
+def _title(trace: Trace, found: Chain, nth: int, of: int) -> Text:
+    event = trace.event(found.event)
+    title = Text(cut(clean(event.name), NAME_CELLS), style="bold")
+    title.append(f"  --nth {nth} of {of:,}" if of > 1 else "  the only one of this name", style="default")
+    title.append(f", at {format_duration(event.start)}")
+    return title
+
+
+def _grid(*sides: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for side in sides:
+        heading, _, justify = side.partition(":")
+        table.add_column(heading, justify="right" if justify else "left", no_wrap=True)
+    return table
+
+
+def _hops(found: Chain) -> Table:
+    table = _grid("", "", "total:r", "self:r", "starts after:r")
+    for depth, hop in enumerate(found.hops):
+        table.add_row(
+            Text(hop.role.value, style="dim"),
+            _hop(hop, depth, hop.event == found.event),
+            format_duration(hop.duration),
+            format_duration(hop.self_duration),
+            f"+{format_duration(hop.offset)}" if depth else "",
+        )
+    return table
+
+
+def _hop(hop: Hop, depth: int, selected: bool) -> Text:
+    indent = min(2 * depth, DEEPEST_INDENT)
+    name = clean(hop.name)
+    room = NAME_CELLS - indent - 2
+    name = name if len(name) <= room else cut(short(name), room)
+    line = Text(" " * indent)
+    line.append("⇢ " if hop.role is Role.GPU and depth else "└ " if depth else "", style="dim")
+    return line.append(name, style="bold" if selected else "default")
+
+
+def _timing(trace: Trace, found: Chain) -> list[Text]:
+    """What lies between the launch and the GPU, the other half of a training step, and what is missing."""
+    lines = []
+    if found.launch_latency is not None and found.queue_delay is not None:
+        latency, delay = format_duration(found.launch_latency), format_duration(found.queue_delay)
+        lines.append(f"launch latency {latency}: from the start of the call until the GPU began")
+        if found.queue_delay < 0:
+            lines.append(f"queue delay {delay}: the GPU began before the call had returned")
+        else:
+            lines.append(f"queue delay {delay}: from the end of the call until the GPU began; {_held_up(trace, found)}")
+    if trace.event(found.event).kind not in (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON):  # they hold many of each
+        if found.forward >= 0:
+            lines.append(f"it runs in the backward of {_name(trace, found.forward)}")
+        if found.backward >= 0:
+            lines.append(f"its backward is {_name(trace, found.backward)}")
+    if found.note:
+        lines.append(found.note)
+    return [Text(), *map(Text, lines)] if lines else []
+
+
+def _held_up(trace: Trace, found: Chain) -> str:
+    if not found.held_up:
+        return "the stream was idle meanwhile"
+    share = format_share(found.held_up / found.queue_delay) if found.queue_delay else "0 %"
+    return f"{share} of it the stream was busy, at last with {_name(trace, found.held_up_by)}"
+
+
+def _name(trace: Trace, event: int) -> str:
+    return cut(short(clean(trace.event(event).name)), 48)
+
+
+def _pieces(trace: Trace, found: Chain) -> Table:
+    work = found.work
+    table = _grid("", "GPU time:r", "share:r")
+    for piece in work[:PIECES]:
+        known = decode(trace.event(piece.event).name)
+        name = known.display if known.known else short(clean(known.name))
+        table.add_row(cut(clean(name), NAME_CELLS), format_duration(piece.duration), format_share(piece.share))
+    if len(work) > PIECES:
+        rest = int(work.durations[PIECES:].sum())
+        share = format_share(rest / work.total) if work.total else ""
+        table.add_row(Text(f"and {len(work) - PIECES:,} more", style="dim"), format_duration(rest), share)
+    return table
+
+
+def _footprint(found: Footprint) -> list[RenderableType]:
+    title = Text("Footprint of ", style="bold")
+    title.append(cut(clean(found.kernel.display or found.kernel.name), NAME_CELLS))
+    parts: list[RenderableType] = [title]
+    if found.kernel.known:
+        parts.append(Text(clean(found.kernel.summary), style="dim"))
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for label, value in _facts(found):
+        table.add_row(label, value)
+    parts += [table, *(Text(f"• {note}") for note in found.notes)]
+    return parts
+
+
+def _facts(found: Footprint) -> list[tuple[str, str]]:
+    facts = []
+    if found.device is not None and found.device.name:
+        facts.append(("device", clean(found.device.name)))
+    if found.grid and found.block:
+        blocks, threads = found.blocks, found.threads
+        grid, block = "×".join(map(str, found.grid)), "×".join(map(str, found.block))
+        facts.append(("grid", f"{grid} = {blocks:,} blocks of {block} = {threads:,} threads"))
+    if found.registers is not None:
+        facts.append(("registers", f"{found.registers} a thread"))
+    if found.shared_memory is not None:
+        facts.append(("shared memory", f"{format_value(found.shared_memory, 'bytes')} a block"))
+    elif found.dynamic_shared_memory is not None:
+        facts.append(
+            ("shared memory", f"{format_value(found.dynamic_shared_memory, 'bytes')} a block, its dynamic part")
+        )
+    theory = found.occupancy
+    if theory is None:
+        return facts
+    if theory.occupancy is not None:
+        share = theory.occupancy
+        bar = "█" * round(_BAR * share) + "░" * (_BAR - round(_BAR * share))
+        warps = f"{theory.active_warps} of {theory.max_warps} warps an SM"
+        facts.append(("occupancy", f"{bar} {format_share(share)}: {warps}, in {_blocks(theory.active_blocks or 0)}"))
+        facts.append(("limited by", " and ".join(_LIMIT[name] for name in theory.limited_by)))
+    limits = [f"{_LIMIT[name]} {theory.limits[name]}" for name in LIMITS if theory.limits.get(name) is not None]
+    if limits:
+        facts.append(("blocks that fit", ", ".join(limits)))
+    if theory.waves is not None:
+        tail = f", the last one {format_share(1 - (theory.tail_waste or 0))} full" if theory.waves > 1 else ""
+        waves = f"{theory.waves:.2f}" if theory.waves < 100 else f"{theory.waves:,.0f}"
+        facts.append(("waves", f"{waves}{tail if ceil(theory.waves) < 100 else ''}"))
+    if found.reported.occupancy is not None:
+        facts.append(("the trace says", f"{found.reported.occupancy:g} % (est. achieved occupancy)"))
+    facts += [("what would help" if not k else "", _change(change)) for k, change in enumerate(found.changes)]
+    return facts
+
+
+def _change(change: Change) -> str:
+    what = {
+        "registers": f"{change.after} registers a thread instead of {change.before}",
+        "shared_memory": f"{format_value(change.after, 'bytes')} of shared memory a block "
+        f"instead of {format_value(change.before, 'bytes')}",
+        "block": f"blocks of {change.after} threads instead of {change.before}",
+    }[change.what]
+    return f"{what}: {_blocks(change.active_blocks)}, {format_share(change.occupancy)}"
+
+
+def _blocks(count: int) -> str:
+    return f"{count} block" if count == 1 else f"{count} blocks"
+
+
+def _transfer(found: Transfer) -> list[RenderableType]:
+    """A copy or fill: what was moved, how fast, and how fast it could have been."""
+    between = " to ".join(part for part in (found.source, found.target) if part)
+    title = Text("Transfer", style="bold").append(f" {between}" if found.source else f", a fill of the {between}")
+    lines = [title]
+    if found.bytes is not None:
+        line = f"{format_value(found.bytes, 'bytes')} in {format_duration(found.duration)}"
+        lines.append(Text(line + (f": {found.bandwidth:,.2f} GB/s" if found.bandwidth is not None else "")))
+    if found.share is not None and found.peak is not None:
+        lines.append(Text(f"{format_share(found.share)} of {found.peak:,.4g} GB/s, the peak of {found.peak_of}"))
+    if found.pinned is False:
+        lines.append(
+            Text("• The host's memory is pageable: pinned memory (pin_memory=True) copies faster, and beside the CPU.")
+        )
+    return list(lines)

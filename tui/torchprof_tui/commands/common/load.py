@@ -1,0 +1,122 @@
+"""Loading what a command without a screen was given: one trace, or the ranks of a run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torchprof_tui.commands import UsageError
+from torchprof_tui.commands.common.partial_input import tell_partial
+from torchprof_tui.trace.loading.resolve import Named, named
+
+if TYPE_CHECKING:
+    from torchprof_tui.trace.loading.load import Loaded, Report
+    from torchprof_tui.trace.model.ranks import Rank
+    from torchprof_tui.trace.model.trace import Trace
+    from torchprof_tui.trace.sources.source import FolderError
+
+RANKS_HELP = "several files, a folder or a pattern: the ranks of one run"
+
+
+def add_trace(parser: argparse.ArgumentParser, what: str = "a trace, sample:NAME, or - for stdin") -> None:
+    """TRACE…, --no-cache."""
+    parser.add_argument("trace", nargs="+", metavar="TRACE", help=f"{what}; {RANKS_HELP}")
+    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
+
+
+def add_rank(parser: argparse.ArgumentParser) -> None:
+    """--rank, for what is told of one process."""
+    parser.add_argument("--rank", metavar="N", type=int, help="of several ranks: this one (the first)")
+
+
+def load(specs: Sequence[str], cache: bool, listing: bool = False) -> Loaded:
+    """Decoded now or mapped from the cache, with a line of progress; ranks that could not be opened are told on stderr.
+
+    A folder elsewhere that holds the ranks of one run is that run; with `listing` it is FolderError, as every other
+    folder there. Raises TraceError.
+    """
+    meant = named(specs)
+    from torchprof_tui.commands.common.progress_line import ProgressLine
+    from torchprof_tui.trace.loading.load import load_place
+    from torchprof_tui.trace.sources.source import FolderError
+    from torchprof_tui.trace.storage import disk_cache as kept
+
+    told = ProgressLine(sys.stderr)
+    try:
+        several = meant.files or meant.names
+        loaded = _watched(meant, told, cache) if several else load_place(meant.path, told, cache)
+    except FolderError as folder:
+        run = None if listing else _one_run(folder)
+        if run is None:
+            raise
+        told.clear()
+        return load(run, cache)
+    finally:
+        told.clear()
+    _tell_of_ranks(loaded.trace)
+    if not listing:  # `info` has room for all of it
+        tell_partial(loaded.trace)
+    if not loaded.cached:
+        kept.prune()
+    return loaded
+
+
+def _one_run(folder: FolderError) -> list[str] | None:
+    """What opens the run whose ranks are all that is in a folder elsewhere."""
+    from torchprof_tui.trace.specs.rank_groups import runs_in
+
+    runs = runs_in(folder.found)
+    return runs[0].specs if len(runs) == 1 and len(runs[0].traces) == len(folder.found) else None
+
+
+def _tell_of_ranks(trace: Trace) -> None:
+    """Those that are missing, and those that may be of another run."""
+    if trace.ranks is None:
+        return
+    from torchprof_tui.trace.core.problems import UNRELATED
+    from torchprof_tui.ui.common.name_display import clean
+
+    for lost in trace.ranks.lost:
+        print(f"torchprof-tui: left out, {clean(str(lost))}", file=sys.stderr)
+    for problem in trace.problems:
+        if problem.kind == UNRELATED:
+            print(f"torchprof-tui: {problem.kind} {clean(problem.example)}", file=sys.stderr)
+
+
+def _watched(meant: Named, told: Report, cache: bool) -> Loaded:
+    """Loaded by other processes, which an event loop watches."""
+    import asyncio
+    import time
+
+    from torchprof_tui.trace.loading.load import Loaded
+    from torchprof_tui.trace.loading.worker_process import LoadError
+    from torchprof_tui.trace.sources.source import TraceError
+
+    began = time.perf_counter()
+    opening = meant.opening(cache, ask=sys.stderr.isatty())
+    try:
+        opening.start()
+        trace = asyncio.run(opening.trace(told))
+    except LoadError as error:
+        raise TraceError(str(error)) from error
+    except BaseException:  # Ctrl-C may come before the event loop does, which else lets go of all
+        opening.cancel()
+        raise
+    return Loaded(trace, None, opening.cached, time.perf_counter() - began)
+
+
+def one_rank(trace: Trace, number: int | None) -> tuple[Trace, Rank | None]:
+    """The trace of one rank, where there are several: `number`, else the first. Raises UsageError."""
+    ranks = trace.ranks
+    if ranks is None:
+        if number is not None and number != trace.rank:
+            known = "one trace, which does not say its rank" if trace.rank is None else f"rank {trace.rank} alone"
+            raise UsageError(f"--rank {number}: this is {known}")
+        return trace, None
+    rank = ranks.all[0] if number is None else ranks.numbered(number)
+    if rank is None:
+        known = ", ".join(str(each.number) for each in ranks.all)
+        raise UsageError(f"--rank {number}: there are ranks {known}")
+    return rank.trace, rank

@@ -1,0 +1,40 @@
+"""One line on stderr that says how far a headless load is, and is gone when it is done."""
+
+from __future__ import annotations
+
+import time
+from typing import TextIO
+
+from torchprof_tui.trace.loading.load import Progress, RanksProgress
+
+PATIENCE_SECONDS = 0.5
+"""A load that is over before this needs no progress."""
+
+REDRAW_SECONDS = 0.1
+
+
+class ProgressLine:
+    """Call it with each Progress. Silent where nobody sits in front of the stream."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._heard = out.isatty()
+        self._next = time.monotonic() + PATIENCE_SECONDS
+        self._shown = False
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if not self._heard or now < self._next or progress.phase == "connecting":
+            return
+        self._next = now + REDRAW_SECONDS
+        self._shown = True
+        share = f"{progress.bytes / progress.total:4.0%}" if progress.total else f"{progress.bytes / 1e6:,.0f} MB"
+        ranks = f", {progress.whole} of {len(progress.shares)} ranks" if isinstance(progress, RanksProgress) else ""
+        self._out.write(f"\r{progress.phase} {share}, {progress.events:,} events{ranks}\x1b[K")
+        self._out.flush()
+
+    def clear(self) -> None:
+        """The load is over, well or not: the line goes."""
+        if self._shown:
+            self._out.write("\r\x1b[K")
+            self._out.flush()

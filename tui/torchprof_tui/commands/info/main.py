@@ -1,0 +1,153 @@
+"""`torchprof-tui info TRACE`: what a trace holds, for a person or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from torchprof_tui.commands.common.load import add_trace, load
+
+if TYPE_CHECKING:
+    from torchprof_tui.trace.loading.load import Loaded
+    from torchprof_tui.trace.model.ranks import Ranks
+    from torchprof_tui.trace.model.trace import Trace
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_trace(parser, "a trace, host:path, a URL, sample:NAME, - for stdin; or host:folder/ for the traces in it")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    from torchprof_tui.trace.sources.source import FolderError
+
+    try:
+        loaded = load(options.trace, cache=not options.no_cache, listing=True)
+    except FolderError as folder:
+        if not folder.found:
+            raise
+        from torchprof_tui.commands.info.remote_folder import show_folder
+
+        show_folder(folder, options.json)
+        return 0
+    answer = summary(loaded)
+    if options.json:
+        print(json.dumps(answer))
+        return 0
+    from torchprof_tui.commands.info.text import show
+
+    show(loaded.trace.label, answer)
+    return 0
+
+
+def summary(loaded: Loaded) -> dict[str, Any]:
+    """What `info --json` prints; times in ns from the first event of the trace, or of the earliest rank."""
+    from torchprof_tui.analysis.doctor.examination import examined
+    from torchprof_tui.trace.model.trace import Role
+
+    trace = loaded.trace
+    counts = trace.counts
+    first, last = trace.span
+    answer: dict[str, Any] = {
+        "format": trace.format,
+        "bytes": trace.size,
+        "events": counts.events,
+        "drawn": counts.drawn,
+        "metadata": counts.metadata,
+        "flows": counts.flows,
+        "not_drawn": counts.not_drawn,
+        "by_category": counts.by_category,
+        "duration_ns": last - first,
+        "steps": _steps(trace),
+        "lanes": [
+            {
+                "kind": lane.kind,
+                "role": lane.role.value,
+                "pid": lane.pid,
+                "tid": lane.tid,
+                "label": lane.label,
+                "group": lane.group,
+                "events": len(lane),
+                "rows": lane.rows,
+                **({} if lane.rank is None else {"rank": lane.rank}),
+            }
+            for lane in trace.lanes
+            if lane.role is not Role.RANK
+        ],
+        "devices": [{"id": device.get("id"), "name": device.get("name", "")} for device in trace.devices],
+        "gpu_busy_ns": _busy(trace),
+        "rank": trace.rank,
+        "world_size": trace.world_size,
+        "links": {
+            "launches": trace.links.launches,
+            "gpu_events": trace.links.gpu_events,
+            "linked_gpu_events": trace.links.linked_gpu_events,
+        },
+        "problems": [
+            {"kind": problem.kind, "count": problem.count, "example": problem.example} for problem in trace.problems
+        ],
+        "doctor": [
+            {
+                "section": remark.section.value,
+                "kind": remark.kind,
+                "count": remark.count,
+                "meaning": remark.meaning,
+                "example": remark.example,
+                "action": remark.action,
+            }
+            for remark in examined(trace).remarks
+        ],
+        "seconds": round(loaded.seconds, 4),
+        "cached": loaded.cached,
+    }
+    if trace.ranks is not None:
+        answer |= _ranks(trace.ranks)
+    return answer
+
+
+def _steps(trace: Trace) -> list[dict[str, Any]]:
+    """Of several ranks all, each with its rank."""
+    if trace.ranks is None:
+        return [{"name": step.name, "start_ns": step.start, "duration_ns": step.duration} for step in trace.steps]
+    return [{**step, "rank": rank.number} for rank in trace.ranks.all for step in _steps(rank.trace)]
+
+
+def _busy(trace: Trace) -> dict[str, int]:
+    """By device; of several ranks by `RANK:DEVICE`, because each may call its own 0."""
+    from torchprof_tui.analysis.time.gpu_time import busy_ns_by_device
+
+    if trace.ranks is None:
+        return {str(device): busy for device, busy in busy_ns_by_device(trace).items()}
+    return {f"{rank.number}:{device}": busy for rank in trace.ranks.all for device, busy in _busy(rank.trace).items()}
+
+
+def _ranks(ranks: Ranks) -> dict[str, Any]:
+    """Which ranks there are, how their clocks were brought together, and which collectives were joined."""
+    meetings = ranks.meetings
+    return {
+        "ranks": [
+            {
+                "rank": rank.number,
+                "file": rank.file,
+                "events": rank.trace.counts.events,
+                "drawn": rank.trace.counts.drawn,
+                "start_ns": rank.trace.span[0],
+                "duration_ns": rank.trace.span[1] - rank.trace.span[0],
+                "shift_ns": rank.clock.shift,
+                "partial": rank.partial,
+                "aligned_by": rank.clock.how.value,
+                "error_ns": rank.clock.error,
+                "aligned_collectives": rank.clock.by,
+                "collectives_alone": int(meetings.alone[place]),
+                "collectives_before": int(meetings.before[place]),
+            }
+            for place, rank in enumerate(ranks.all)
+        ],
+        "lost_ranks": [{"rank": lost.number, "file": lost.file, "why": lost.why} for lost in ranks.lost],
+        "collectives": {
+            "joined": len(meetings),
+            "incomplete": int((meetings.lacking > 0).sum()),
+            "differing": int(meetings.differ.sum()),
+        },
+    }

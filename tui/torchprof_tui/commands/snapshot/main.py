@@ -1,0 +1,112 @@
+"""`torchprof-tui snapshot TRACE -o OUT`: the real app, driven without a terminal; what is on its screen, as a file."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchprof_tui.commands import UsageError
+from torchprof_tui.trace.loading.resolve import named
+
+if TYPE_CHECKING:
+    from torchprof_tui.app import TorchprofApp
+
+SETTLE_SECONDS = 0.1
+"""Details and statistics are read a moment after the last key; the picture waits for them."""
+
+SIZE = re.compile(r"(\d{1,3})x(\d{1,3})")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "trace",
+        nargs="*",
+        metavar="TRACE",
+        help="a trace, sample:NAME, or the ranks of one run; none: the start screen",
+    )
+    parser.add_argument("--size", default="160x48", metavar="WxH", help="columns and lines (160x48)")
+    parser.add_argument("--keys", default="", help="Textual's names of keys, with commas: w,w,right,c")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="OUT.svg or OUT.txt")
+    parser.add_argument("--theme", choices=("dark", "light"), default="dark")
+    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
+
+
+def run(options: argparse.Namespace) -> int:
+    size = SIZE.fullmatch(options.size)
+    if size is None:
+        raise UsageError(f"--size: {options.size!r} is not like 160x48")
+    output = Path(options.output)
+    if output.suffix not in (".svg", ".txt"):
+        raise UsageError(f"-o: {options.output!r} ends in neither .svg nor .txt")
+    if "-" in options.trace:
+        raise UsageError("-: a snapshot needs a file")
+    os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"  # whatever terminal this is called from
+    keys = [key for key in options.keys.split(",") if key]
+    for key in keys:
+        if not is_key(key):
+            raise UsageError(f"--keys: no key is called {key!r}; letters and names such as right, enter, space, slash")
+    picture = asyncio.run(_taken(options, (int(size[1]), int(size[2])), keys, output.suffix == ".svg"))
+    try:
+        output.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"-o: {options.output}: {error.strerror}") from error
+    return 0
+
+
+def is_key(key: str) -> bool:
+    """Whether Textual knows a key by this name, modifiers before it or not: `w`, `right`, `ctrl+p`, `full_stop`."""
+    from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
+
+    name = key.rpartition("+")[2]
+    named = {*Keys, *KEY_NAME_REPLACEMENTS.values()}
+    return len(name) == 1 or name in named or key_to_character(name) is not None
+
+
+async def _taken(options: argparse.Namespace, size: tuple[int, int], keys: list[str], svg: bool) -> str:
+    from torchprof_tui.app import TorchprofApp
+
+    opening = None
+    if options.trace:
+        opening = named(options.trace).opening(cache=not options.no_cache)
+        opening.start()
+    app = TorchprofApp(opening, theme=options.theme, cache=not options.no_cache)
+    try:
+        async with app.run_test(size=size) as pilot:
+            if opening is not None:
+                await app.explored.wait()
+            if app.failure is None:
+                await pilot.pause()
+                await pilot.press(*keys)
+                await pilot.pause(SETTLE_SECONDS)
+                await app.workers.wait_for_complete()
+                await pilot.pause()
+                return as_svg(app) if svg else as_text(app)
+    finally:
+        if opening is not None:
+            opening.cancel()
+    raise UsageError(app.failure)
+
+
+def as_svg(app: TorchprofApp) -> str:
+    """The screen as an SVG that needs nothing from anywhere: rich's asks a font server for its font.
+
+    Where the app leaves a cell to the terminal, the terminal drawn is one of the theme's own colours.
+    """
+    from rich.terminal_theme import SVG_EXPORT_THEME
+
+    svg = app.export_screenshot(title=app.title, simplify=True)
+    svg = re.sub(r"\s*@font-face\s*{[^}]*}", "", svg)
+    theme = app.current_theme
+    svg = svg.replace(SVG_EXPORT_THEME.background_color.hex, theme.background or "")
+    svg = svg.replace(SVG_EXPORT_THEME.foreground_color.hex, theme.foreground or "")
+    return svg.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace")
+
+
+def as_text(app: TorchprofApp) -> str:
+    """The screen as lines of text, without colours and without blanks at their ends."""
+    strips = app.screen._compositor.render_strips()
+    return "".join(f"{strip.text.rstrip()}\n" for strip in strips)

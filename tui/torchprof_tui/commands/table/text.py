@@ -1,0 +1,90 @@
+"""A sheet as a person reads it on a terminal: coloured heads there, plain into a pipe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
+from torchprof_tui.commands.common.tables import stdout
+from torchprof_tui.trace.query.time_axis import format_duration
+from torchprof_tui.ui.common.name_display import clean, cut
+from torchprof_tui.ui.common.number_format import format_share, format_value
+
+NAME_CELLS = 60
+NARROW_NAME_CELLS = 24
+
+_DROPPED = (
+    ("cpu_share", "gpu_share"),
+    ("self_cpu_share", "peak_share"),
+    ("cpu_avg", "gpu_avg", "min", "median"),
+    ("self_gpu_share", "device", "max_gb_s"),
+    ("cpu", "flops", "class"),
+)
+"""Columns that a narrow terminal goes without, the first first; `--json` and a pipe have all."""
+
+
+def show(sheet: Sheet, order: Sequence[int], rows: int) -> None:
+    """Print some rows of a sheet on stdout, what was left out, and the totals."""
+    console = stdout()
+    if not len(sheet):
+        console.print(f"{sheet.title}: nothing of that kind in this trace.")
+        return
+    cells = {field.key: [_cell(sheet, field, row) for row in order] for field in sheet.fields}
+    fields, width = _fitting(sheet.fields, cells, console.width)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for field in fields:
+        table.add_column(field.title, justify="left" if field.unit is Unit.TEXT else "right", no_wrap=True)
+    for place in range(len(order)):
+        table.add_row(*(Text(_fit(field, cells[field.key][place], width)) for field in fields))
+    console.print(table)
+    if rows > len(order):
+        console.print(Text(f"and {rows - len(order):,} more rows (--limit 0 shows all)", style="dim"))
+    for total in sheet.totals:
+        console.print(total)
+
+
+def _fitting(fields: Sequence[Field], cells: dict[str, list[str]], width: int) -> tuple[list[Field], int]:
+    """(the columns that have room, cells for each text): texts give way first, then columns."""
+    kept = list(fields)
+    for dropped in ((), *_DROPPED):
+        kept = [field for field in kept if field.key not in dropped]
+        texts = [field for field in kept if field.unit is Unit.TEXT]
+        used = sum(max(len(field.title), *map(len, cells[field.key]), 0) + 1 for field in kept if field not in texts)
+        room = (width - used) // max(len(texts), 1) - 1
+        if room >= NARROW_NAME_CELLS:
+            break
+    return kept, min(max(room, NARROW_NAME_CELLS), max(NAME_CELLS, room // 2))
+
+
+def _fit(field: Field, cell: str, width: int) -> str:
+    return cut(cell, width) if field.unit is Unit.TEXT else cell
+
+
+def _cell(sheet: Sheet, field: Field, row: int) -> str:
+    value = sheet.columns[field.key][row]
+    if isinstance(value, str):
+        return clean(value.replace("\n", " < "))
+    number = float(value)
+    if math.isnan(number):
+        return "–"
+    if field.unit is Unit.NS:
+        return format_duration(number)
+    if field.unit is Unit.SHARE:
+        return format_share(number)
+    if field.unit is Unit.BYTES:
+        return format_value(number, "bytes")
+    if field.unit is Unit.FLOPS:
+        return _metric(number)
+    return f"{number:,.0f}" if field.unit is Unit.COUNT else f"{number:,.1f}"
+
+
+def _metric(number: float) -> str:
+    """1.2e12 as "1.20 T"."""
+    for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if number >= size:
+            return f"{number / size:.2f} {letter}"
+    return f"{number:,.0f}"

@@ -1,0 +1,84 @@
+"""Runs of before: what was asked for lies beside what was recorded, so that it can be asked for again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from torchprof_tui.runs.recording_request import DEFAULT_OUTPUT, Request
+from torchprof_tui.runs.run_result import MANIFEST, Result, read_result
+
+ASKED = "request.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """One run: what was asked for, in which folder; when it `began` (Unix seconds), and what it left."""
+
+    request: Request
+    cwd: str
+    began: float
+    result: Result
+
+
+def remember(folder: str, request: Request, cwd: str | None = None) -> None:
+    """Leave `request`, made in `cwd` (None: here), in the run's folder. One that cannot be written costs the repeating
+    of this run alone.
+    """
+    cwd = cwd or os.getcwd()
+    with contextlib.suppress(OSError), open(os.path.join(folder, ASKED), "w", encoding="utf-8") as file:
+        json.dump({**asdict(request), "output": os.path.join(cwd, request.output), "cwd": cwd}, file, indent=1)
+
+
+def asked_for(trace: str) -> tuple[Request, str] | None:
+    """The request that led to the trace at this path, and the folder it was made in; None where it was not one."""
+    facts = _read(os.path.join(os.path.dirname(os.path.abspath(trace)), ASKED))
+    try:
+        request = Request(
+            tuple(map(str, facts["command"])), tuple(map(str, facts["options"])), facts["python"], str(facts["output"])
+        )
+        return request, str(facts["cwd"])
+    except (KeyError, TypeError):
+        return None
+
+
+def past_runs(output: str = DEFAULT_OUTPUT, limit: int = 50) -> list[Past]:
+    """The runs in this folder that can be repeated, newest first."""
+    found = []
+    try:
+        folders = [os.path.join(output, name) for name in os.listdir(output)]
+    except OSError:
+        return []
+    for folder in folders:
+        asked = asked_for(os.path.join(folder, ASKED))
+        facts = _read(os.path.join(folder, MANIFEST))
+        if asked is not None:
+            status = facts.get("exit_status")
+            result = read_result(
+                os.path.abspath(folder),
+                status if isinstance(status, int) else 0,
+                facts.get("seconds") or 0.0,
+                asked[0].command,
+            )
+            found.append(Past(*asked, _began(facts, folder), result))
+    return sorted(found, key=lambda past: -past.began)[:limit]
+
+
+def _began(facts: dict[str, Any], folder: str) -> float:
+    try:
+        return datetime.fromisoformat(facts["started"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return os.path.getmtime(folder)
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            facts = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}

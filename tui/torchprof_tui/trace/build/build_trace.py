@@ -1,0 +1,303 @@
+"""Raw columns → a Trace: which entries are drawn, on which lane, in which order, nested and linked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from torchprof_tui.trace.build import counters, lane_overflow, metadata, launch_links, nesting, lane_layout
+from torchprof_tui.trace.core import problems
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, nonzero32, taken
+from torchprof_tui.trace.core.background import aside
+from torchprof_tui.trace.core.column_file import Room, anywhere
+from torchprof_tui.trace.build.lane_overflow import Standing
+from torchprof_tui.trace.core.factorize import counted
+from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind, kind_of_category, refine
+from torchprof_tui.trace.build.lane_order import Declared
+from torchprof_tui.trace.build.lane_assignment import Place, given, place_events
+from torchprof_tui.trace.build.event_order import lane_order, settle_times
+from torchprof_tui.trace.build.event_phases import Drawing, Ledger, choose
+from torchprof_tui.trace.model.raw_events import Decoded, RawEvents, SparseArg
+from torchprof_tui.trace.model.row_index import RowIndex
+from torchprof_tui.trace.model.trace import Links, Memory, Role, Sparse, Trace
+
+_FLAT = (Role.STREAM, Role.SYNC, Role.ASYNC)
+"""Lanes on which events overlap without belonging to each other."""
+
+_PROFILER_PIDS = ("Spans", "Traces", "")
+_PROFILER_MARKS = ("Iteration Start", "Record Window End")
+
+
+def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
+    """Everything that the file says, as a Trace.
+
+    Consumes `decoded.events`: its columns are changed on the way and gone afterwards. Never fails for what a
+    file holds; what cannot be drawn is counted (`Trace.counts`), what was mended is told (`Trace.problems`). What
+    `room` raises is raised here: it says where the longer columns are to lie.
+    """
+    events = decoded.events
+    ledger = Ledger(decoded.problems)
+    declared = Declared.read(events.metadata)
+    drawing = choose(events, ledger)
+    ordinals = nonzero32(drawing.drawn)
+    kind = _kinds(events, ordinals, drawing, declared)
+    origin = settle_times(events, ordinals, kind, drawing, ledger)
+    series, points, beyond = counters.counter_series(events, declared.process)
+    ledger.skip("counter without a number", drawing.points - points - beyond)
+    ledger.skip("counter beyond the 10,000th", beyond)
+    drawing.entries += points
+
+    standing, launch = _lane_of_each(events, ordinals, kind, drawing, declared)
+    places, lane = standing.places, standing.lane
+    time = taken(events.time, ordinals)
+    order = lane_order(lane, time, events.duration, ordinals)
+    del time
+    size = len(order)
+
+    def picked(name: str, column: npt.NDArray[Any], which: I32 | I64) -> npt.NDArray[Any]:
+        return taken(column, which, room(name, size, column.dtype))
+
+    lane, ordinal = picked("lane", lane, order), picked("ordinal", ordinals, order)
+    start, duration = picked("start", events.time, ordinal), picked("duration", events.duration, ordinal)
+    _let_go(events, "duration")
+    first = np.searchsorted(lane, np.arange(int(standing.first[-1]) + 1, dtype=lane.dtype)).astype(np.int64)
+    flat = np.repeat(np.array([place.role in _FLAT for place in places], np.bool_), np.diff(standing.first))
+    row, parent = room("row", size, np.int32), room("parent", size, np.int32)
+    nest = aside(
+        partial(nesting.nest, first, flat, start, duration, row, parent)
+    )  # as soon as can be: it takes longest
+    kind = picked("kind", kind, order)
+    launch = _reordered(launch, order, room("links.launch_of", size, np.int32))
+    del order, ordinals
+    event_of = _numbered(ordinal, len(events))
+    if standing.further:  # nested and linked where the file has them, and then drawn together
+        nested = nest()
+        forward, backward = launch_links.forward_backward(
+            events, event_of, lane, first, start, duration, lambda: nested.parent
+        )
+        order, lane[:], row[:] = lane_overflow.put_together(standing, lane, start, duration, nested.row)
+        nested = lane_overflow.in_order(nested, order, row)
+        parent[:] = nested.parent
+        for column in (kind, ordinal, start, duration):
+            column[:] = column[order]
+        launch[:] = _reordered(launch, order)
+        number = _numbered(order, len(order))
+        forward, backward = number[forward], number[backward]
+        event_of = _numbered(ordinal, len(events))
+        first = first[standing.first]
+        ledger.note(problems.TOO_MANY_LANES, *lane_overflow.told(standing))
+        del order, number
+    own_times = room("self_duration", size, np.int64)
+    spend = aside(lambda: nesting.self_durations(nested if standing.further else nest(), start, duration, own_times))
+    memory = _memory(events, drawing, places)
+    series += counters.memory_series(memory) if memory is not None else []
+    args = _sparse(events, event_of, drawing, size, room)
+    name, category = picked("name", events.name, ordinal), picked("category", events.category, ordinal)
+    correlation = picked("correlation", events.correlation, ordinal)
+    _let_go(events, "name", "correlation")
+    work_order, work_first = launch_links.by_launch(launch, room)
+    counts = ledger.counts(decoded, drawing, metadata.by_category(events, drawing))
+    del drawing
+    if not standing.further:
+        forward, backward = launch_links.forward_backward(
+            events, event_of, lane, first, start, duration, lambda: nest().parent
+        )
+        nested = nest()
+    _let_go(events, "phase", "category", "time", "track", "id")
+    del event_of
+
+    devices = metadata.devices(decoded.header)
+    device_names = {d["id"]: str(d.get("name") or "") for d in devices if isinstance(d.get("id"), int)}
+    lanes, drawn_counters = lane_layout.lanes_of(
+        places, declared, decoded.format == "kineto", device_names, first, row, series
+    )
+    own = int(first[lane_layout.profiler_first(places)])
+    lane[own:] += len(series)  # the profiler's lanes stand behind the counters'
+    row_order, row_first = lane_layout.row_order(lanes, row, room)
+    rank, world_size = metadata.distributed(decoded.header)
+    return Trace(
+        label=label,
+        format=decoded.format,
+        size=decoded.size,
+        header=decoded.header,
+        start=start,
+        duration=duration,
+        name=name,
+        category=category,
+        kind=kind,
+        lane=lane,
+        row=row,
+        parent=parent,
+        self_duration=spend(),
+        correlation=correlation,
+        ordinal=ordinal,
+        names=events.names,
+        categories=events.categories,
+        lanes=lanes,
+        counters=drawn_counters,
+        steps=metadata.steps(events.names, name, kind, start, duration),
+        span=lane_layout.span(start, duration, own, drawn_counters),
+        links=Links(
+            launch_of=launch,
+            work_order=work_order,
+            work_first=work_first,
+            forward=forward,
+            backward=backward,
+            launches=int(np.count_nonzero(np.diff(work_first))),
+            gpu_events=int(np.count_nonzero(_is_work(kind))),
+            linked_gpu_events=len(work_order),
+        ),
+        args=args,
+        counts=counts,
+        row_order=row_order,
+        row_first=row_first,
+        text=decoded.text,
+        memory=memory,
+        problems=ledger.problems,
+        devices=devices,
+        rank=rank,
+        world_size=world_size,
+        origin=origin,
+        large=decoded.large if decoded.large is not None and (decoded.large.spans or decoded.large.left_out) else None,
+    )
+
+
+def with_index(trace: Trace, room: Room) -> Trace:
+    """The same with what drawing searches, which lies where `room` says."""
+    return replace(trace, stored_index=RowIndex.build(trace, room))
+
+
+def _kinds(events: RawEvents, ordinals: I32, drawing: Drawing, declared: Declared) -> U8:
+    """The kind of each drawn event, uint8[d]."""
+    of_category = np.array([int(kind_of_category(category)) for category in events.categories] or [0], np.uint8)
+    kind = taken(of_category, taken(events.category, ordinals))
+
+    def on(tracks: Bool, mask: Bool) -> I32:
+        """Those of the mask that lie on such tracks."""
+        some = nonzero32(mask)
+        found: I32 = some[tracks[events.track[ordinals[some]]]]
+        return found
+
+    for base in (Kind.ANNOTATION, Kind.OP, Kind.KERNEL):
+        mine = nonzero32(kind == base)
+        kind[mine] = _by_name(events.names, events.name[ordinals[mine]], partial(refine, base))
+    accelerator = np.array([declared.is_accelerator(pid) for pid, _ in events.tracks], np.bool_)
+    if accelerator.any():
+        kind[on(accelerator, kind == Kind.OTHER)] = Kind.KERNEL
+    pseudo = np.array([pid in _PROFILER_PIDS for pid, _ in events.tracks], np.bool_)
+    kind[on(~pseudo, kind == Kind.PROFILER)] = Kind.OTHER
+    waits = taken(drawing.waits, ordinals)
+    mark = taken(drawing.mark, ordinals) & ~waits
+    kind[mark] = Kind.INSTANT
+    mine = on(pseudo, mark)
+    kind[mine] = _by_name(
+        events.names,
+        events.name[ordinals[mine]],
+        lambda text: Kind.PROFILER if text.startswith(_PROFILER_MARKS) else Kind.INSTANT,
+    )
+    kind[waits] = Kind.ASYNC
+    return kind
+
+
+def _by_name(names: list[str], name: I32, decide: Callable[[str], Kind]) -> U8:
+    """A kind for each name, uint8[k]: decided once for every name that occurs."""
+    used = np.flatnonzero(counted(name, len(names)))
+    decided = np.zeros(len(names), np.uint8)
+    decided[used] = [decide(names[k]) for k in used.tolist()]
+    return taken(decided, name)
+
+
+def _numbered(order: I32 | I64, count: int) -> I32:
+    """int32[count]: the place of each number in `order`, -1 for those that are not there."""
+    number = np.full(count, -1, np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    return number
+
+
+def _is_work(kind: U8) -> Bool:
+    return np.isin(kind, list(GPU_WORK))
+
+
+def _sparse(events: RawEvents, event_of: I32, drawing: Drawing, drawn: int, room: Room) -> dict[str, Sparse]:
+    """The sparse args of the `drawn` events, by event instead of by entry; and where the ends of pairs stand."""
+    given = dict(events.args)
+    if len(drawing.begin):
+        given["end_ordinal"] = SparseArg(drawing.begin.astype(np.int32), drawing.end)
+    found = {}
+    place = np.full(drawn + 1, -1, np.int32)  # of each event in an arg; of all that is not drawn, the last
+    for name, arg in given.items():
+        event = taken(event_of, arg.entries)
+        place[event] = np.arange(len(event), dtype=np.int32)
+        has = place[:drawn] >= 0
+        count = int(np.count_nonzero(has))
+        if count:
+            rows = nonzero32(has, room(f"args.{name}.events", count, np.int32))
+            values = room(f"args.{name}.values", (count, *arg.values.shape[1:]), np.int64)
+            found[name] = Sparse(rows, _values(arg, taken(place, rows), values))
+        place[event] = -1
+        events.args.pop(name, None)
+    return found
+
+
+def _values(arg: SparseArg, which: I32, into: I64) -> I64:
+    if arg.values.ndim == 1:
+        return taken(arg.values, which, into)
+    into[:] = arg.values[which]
+    return into
+
+
+def _memory(events: RawEvents, drawing: Drawing, places: list[Place]) -> Memory | None:
+    """The `[memory]` instants, each with the lane of the thread that allocated."""
+    if not len(drawing.memory):
+        return None
+    lane_of_track = np.full(len(events.tracks), -1, np.int32)
+    for number, place in enumerate(places):
+        if place.role is Role.THREAD and place.track >= 0:
+            lane_of_track[place.track] = number
+    at = drawing.memory.astype(np.int32)
+    return counters.memory_table(at, events.time[at], events.args, lane_of_track[events.track[at]])
+
+
+def _let_go(events: RawEvents, *columns: str) -> None:
+    """Drop raw columns: from here on the trace has its own, and what follows needs the room."""
+    for name in columns:
+        setattr(events, name, getattr(events, name)[:0].copy())
+
+
+def _lane_of_each(
+    events: RawEvents, ordinals: I32, kind: U8, drawing: Drawing, declared: Declared
+) -> tuple[Standing, I32]:
+    """The lanes in the order they stand, with the place of each drawn event; and its launch (or -1)."""
+    category = taken(events.category, ordinals)
+    slot, found = place_events(
+        events.tracks,
+        events.categories,
+        taken(events.track, ordinals),
+        category,
+        kind,
+        taken(drawing.mark, ordinals),
+        lambda where: given(events.args.get("device"), ordinals[where]),
+        lambda where: given(events.args.get("stream"), ordinals[where]),
+        {pid for pid, _ in events.tracks if declared.is_accelerator(pid)},
+    )
+    is_driver = np.array([name.lower().endswith("_driver") for name in events.categories] or [False])
+    launch = launch_links.launches(events.correlation, ordinals, kind == Kind.RUNTIME, is_driver[category], _is_work(kind))
+    launched = np.zeros(len(slot), np.bool_)
+    launched[launch[launch >= 0]] = True
+    launches = np.bincount(slot[launched], minlength=len(found))
+    has_step = np.bincount(slot[kind == Kind.STEP], minlength=len(found)) > 0
+    return lane_overflow.stand(slot, found, launches, has_step, declared), launch
+
+
+def _reordered(launch: I32, order: I64, into: I32 | None = None) -> I32:
+    """The same links when events are renumbered: new event k is old event `order[k]`. `into`: where they are to lie."""
+    number = _numbered(order, len(order))
+    launch = taken(launch, order, into)
+    linked = np.flatnonzero(launch >= 0)
+    launch[linked] = number[launch[linked]]
+    return launch

@@ -1,0 +1,316 @@
+"""Decoded entries into columns, chunk by chunk: what a reader keeps when it lets go of a chunk's dicts.
+
+All per-entry work runs in C loops (`map`, `itemgetter`, `fromiter`, one comprehension a column); Python looks at an
+entry by itself only where a value is not of the usual type. Phase, category, pid and tid are interned together (their
+`shape`), because one look-up of all four costs as much as one of each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import compress
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import orjson
+
+from torchprof_tui.trace.core.arrays import I32, I64, Array, taken
+from torchprof_tui.trace.core.growable_array import Fill, Grown
+from torchprof_tui.trace.core.problems import NOT_AN_OBJECT, TOO_MANY_CATEGORIES, Tally, excerpt
+from torchprof_tui.trace.decode.arg_columns import (
+    OP_ARGS,
+    PYTHON_ARGS,
+    TRIPLES,
+    Args,
+    ChunkArgs,
+    only_objects,
+)
+from torchprof_tui.trace.decode.id_table import IdPart, Ids
+from torchprof_tui.trace.decode.interning import (
+    COUNTER,
+    METADATA,
+    MOST_CATEGORIES,
+    NONE,
+    OP,
+    OTHER,
+    PYTHON,
+    Shapes,
+    Texts,
+    text_of,
+    track_of,
+)
+from torchprof_tui.trace.decode.timestamps import durations, times
+from torchprof_tui.trace.model.raw_events import RawEvents, SparseArg
+
+Entry = dict[str, Any]
+
+_MOST_GROUPS = 24
+"""Categories in a chunk that are looked at one by one: entries of one category have the same args. Beyond, together."""
+
+_CORE = itemgetter("ph", "cat", "pid", "tid")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What n entries hold, as columns. `ids`, `args`: (places, ascending; values), int64[k], args also [k, 3]."""
+
+    time: I64
+    duration: I64
+    ids: tuple[I64, I64]
+    correlation: I64
+    args: dict[str, tuple[I64, Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`count` entries of one part of a file, without their columns, which are `Columns.arrays`; with numbers of their
+    own: `shapes` and `names` by those, as they were looked up. `args`: how many entries have one, and how many values.
+    """
+
+    count: int
+    shapes: list[tuple[Any, Any, Any, Any]]
+    names: list[Any]
+    ids: IdPart
+    args: dict[str, tuple[int, int]]
+    metadata: list[tuple[str, str, str, Any]]
+    counters: list[tuple[int, str, float]]
+    not_objects: int
+
+
+class Columns:
+    """Takes chunks of entries and grows the columns of a `RawEvents`. What is odd goes to the tally.
+
+    `not_objects`: entries so far that are null, numbers, lists, …; they have no row.
+    """
+
+    def __init__(self, tally: Tally) -> None:
+        self.not_objects = 0
+        self._tally = tally
+        self._count = 0
+        self._shapes = Shapes()
+        self._names = Texts()
+        self._ids = Ids()
+        self._shape = Grown(np.int32)
+        self._name = Grown(np.int32)
+        self._time = Grown(np.int64)
+        self._duration = Grown(np.int64)
+        self._correlation = Grown(np.int64)
+        self._args: dict[str, tuple[Grown, Grown]] = {}
+        self._metadata: list[tuple[str, str, str, Any]] = []
+        self._counters: list[tuple[int, str, float]] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, entries: list[Any], text: bytes) -> None:
+        """The next entries of the file, and the text that they were decoded from."""
+        try:
+            shape = np.fromiter(map(self._shapes.__getitem__, map(_CORE, entries)), np.int32, len(entries))
+        except (KeyError, TypeError):
+            entries = self._objects(entries)
+            shape = np.fromiter(map(self._shapes.__getitem__, map(_core, entries)), np.int32, len(entries))
+        if not entries:
+            return
+        self._shape.extend(shape)
+        self._name.extend(self._named(entries))
+        self._time.extend(times(_column(entries, "ts"), text, self._tally))
+        self._duration.extend(durations([entry.get("dur") for entry in entries], self._tally))
+        self._add_ids(entries, shape)
+        self._add_args(entries, self._shapes.groups(shape))
+        self._count += len(entries)
+
+    def intern(self, entry: Entry) -> tuple[int, int]:
+        """The shape and the name of an entry, as `put` takes them, numbered in the order of these calls."""
+        return self._shapes[_core(entry)], self._names[entry["name"]]
+
+    def put(self, shape: I32, name: I32, found: Found) -> None:
+        """The next n entries of the file, read already."""
+        self._shape.extend(shape)
+        self._name.extend(name)
+        self._time.extend(found.time)
+        self._duration.extend(found.duration)
+        places, values = found.ids
+        self._ids.put(places + self._count, values)
+        self._put_args(found.correlation, found.args)
+        self._count += len(shape)
+
+    def _objects(self, entries: list[Any]) -> list[Entry]:
+        objects = [entry for entry in entries if type(entry) is dict]
+        missing = len(entries) - len(objects)
+        if missing:
+            self.not_objects += missing
+            example = next(entry for entry in entries if type(entry) is not dict)
+            self._tally.add(NOT_AN_OBJECT, excerpt(orjson.dumps(example)), missing)
+        return objects
+
+    def _named(self, entries: list[Entry]) -> I32:
+        names = _column(entries, "name")
+        try:
+            return np.fromiter(map(self._names.__getitem__, names), np.int32, len(names))
+        except TypeError:  # a list or an object
+            return np.fromiter(map(self._names.__getitem__, map(text_of, names)), np.int32, len(names))
+
+    def _add_ids(self, entries: list[Entry], shape: I32) -> None:
+        places, keys = [], []
+        for place in np.flatnonzero(self._shapes.with_id(shape)).tolist():
+            entry = entries[place]
+            value = entry.get("id")
+            if value is None:
+                value = entry.get("id2")
+            if value is not None:
+                places.append(self._count + place)
+                keys.append(self._ids.key(value))
+        self._ids.add(np.array(places, np.int64), np.array(keys, np.int64))
+
+    def _add_args(self, entries: list[Entry], groups: I32) -> None:
+        chunk = ChunkArgs(len(entries))
+        if groups.max() > OTHER and len(np.unique(groups)) > _MOST_GROUPS:
+            groups = np.minimum(groups, OTHER)
+        for group in np.flatnonzero(np.bincount(groups)).tolist():
+            if group == NONE:
+                continue
+            mask = groups == group
+            picked = list(compress(entries, mask.tobytes()))
+            if group == METADATA:
+                self._add_metadata(picked)
+                continue
+            args, places = _column(picked, "args"), np.flatnonzero(mask)
+            try:
+                self._add_group(group, args, places, chunk)
+            except (AttributeError, TypeError):  # an entry without args, or with something else under that name
+                self._add_group(group, *only_objects(args, places), chunk)
+        self._put_args(chunk.correlation(), chunk.sparse())
+
+    def _put_args(self, correlation: I64, sparse: Mapping[str, tuple[Array, Array]]) -> None:
+        self._correlation.extend(correlation)
+        for name, (places, values) in sparse.items():
+            column, numbers = self._arg(name)
+            column.extend(places + np.int64(self._count))
+            numbers.extend(values.ravel())
+
+    def _arg(self, name: str) -> tuple[Grown, Grown]:
+        """The columns of an arg: entries, and values."""
+        columns = self._args.get(name)
+        if columns is None:
+            columns = self._args[name] = (Grown(np.int32), Grown(np.int64))
+        return columns
+
+    def _add_group(self, group: int, args: list[Args], places: I64, chunk: ChunkArgs) -> None:
+        if group == COUNTER:
+            self._add_counters(*only_objects(args, places))
+        elif group == OP:
+            chunk.take(OP_ARGS, args, places)
+        elif group == PYTHON:
+            chunk.take(PYTHON_ARGS, args, places)
+        else:
+            chunk.take_present(args, places)
+
+    def _add_metadata(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            args = entry.get("args")
+            value = next(iter(args.values())) if isinstance(args, dict) and len(args) == 1 else args
+            pid, tid = track_of(entry.get("pid"), entry.get("tid"))
+            self._metadata.append((text_of(entry.get("name")), pid, tid, value))
+
+    def _add_counters(self, args: list[Args], places: I64) -> None:
+        for place, series in zip(places.tolist(), args, strict=True):
+            for name, value in series.items():
+                if type(value) is int or (type(value) is float and math.isfinite(value)):
+                    self._counters.append((self._count + place, name, float(value)))
+
+    def part(self) -> Part:
+        """What was taken so far, for `join`; nothing can be added any more."""
+        return Part(
+            self._count,
+            list(self._shapes),
+            list(self._names),
+            self._ids.part(),
+            {name: (len(entries), len(values)) for name, (entries, values) in self._args.items()},
+            self._metadata,
+            self._counters,
+            self.not_objects,
+        )
+
+    def arrays(self) -> Iterator[Array]:
+        """The columns of a part, each gone from here when the next one is asked for: what `join` fills in."""
+        for column in (self._shape, self._name, self._time, self._duration, self._correlation):
+            yield column.finish()
+        yield from self._ids.arrays()
+        for entries, values in self._args.values():
+            yield entries.finish()
+            yield values.finish()
+
+    def join(self, part: Part, fill: Fill) -> None:
+        """The entries behind those of this one, read by another. What is new in them gets the numbers that it would
+        have got here."""
+        for column, table, keys in (
+            (self._shape, self._shapes, part.shapes),
+            (self._name, self._names, part.names),
+        ):
+            number = np.array([*map(table.__getitem__, keys)], np.int32)
+            room = column.room(part.count)
+            fill(room)
+            taken(number, room, room)
+        for column in (self._time, self._duration, self._correlation):
+            fill(column.room(part.count))
+        self._ids.join(part.ids, fill, self._count)
+        for name, counts in part.args.items():
+            entries, values = (column.room(count) for column, count in zip(self._arg(name), counts, strict=True))
+            fill(entries)
+            entries += self._count
+            fill(values)
+        self._metadata += part.metadata
+        self._counters += [(ordinal + self._count, name, value) for ordinal, name, value in part.counters]
+        self.not_objects += part.not_objects
+        self._count += part.count
+
+    def finish(self) -> RawEvents:
+        """The columns; nothing can be added any more."""
+        shapes = self._shapes
+        phase, category, track, crowded = shapes.columns(self._shape.finish())
+        if crowded:
+            self._tally.add(TOO_MANY_CATEGORIES, f"more than {MOST_CATEGORIES} of them", crowded)
+        name, names = self._names.finish(self._name.finish())
+        identity, ids = self._ids.finish(self._count)
+        args = {}
+        for arg, (entries, values) in self._args.items():
+            column = values.finish()
+            args[arg] = SparseArg(entries.finish(), column.reshape(-1, 3) if arg in TRIPLES else column)
+        return RawEvents(
+            phase=phase,
+            time=self._time.finish(),
+            duration=self._duration.finish(),
+            name=name,
+            category=category,
+            track=track,
+            correlation=self._correlation.finish(),
+            id=identity,
+            names=names,
+            categories=list(shapes.categories),
+            tracks=list(shapes.tracks),
+            ids=ids,
+            args=args,
+            metadata=self._metadata,
+            counters=self._counters,
+        )
+
+
+def _column(entries: list[Entry], key: str) -> list[Any]:
+    """One value an entry, None where it has none."""
+    try:
+        return list(map(itemgetter(key), entries))
+    except KeyError:
+        return [entry.get(key) for entry in entries]
+
+
+def _core(entry: Entry) -> tuple[Any, Any, Any, Any]:
+    """What `_CORE` takes, where something is missing or cannot be a key of a dict."""
+    core = (entry.get("ph"), entry.get("cat"), entry.get("pid"), entry.get("tid"))
+    try:
+        hash(core)
+    except TypeError:
+        return (text_of(core[0]), text_of(core[1]), text_of(core[2]), text_of(core[3]))
+    return core

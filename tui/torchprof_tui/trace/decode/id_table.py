@@ -1,0 +1,114 @@
+"""What flows, async events, objects and counters are called: two that are called the same belong together.
+
+Few entries have an id, and a file has as many as it has launches, almost all of them whole numbers. Those are kept as
+they are, and get numbers from 0 on all at once in the end; only what is no such number is looked up one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+
+from torchprof_tui.trace.core.arrays import I32, I64, Array
+from torchprof_tui.trace.core.factorize import dense
+from torchprof_tui.trace.core.growable_array import Fill, Grown
+from torchprof_tui.trace.decode.interning import text_of
+
+_DIGITS = 18
+_MOST = 10**_DIGITS
+"""Whole numbers from 0 up to here are their own key; a text's is negative."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdPart:
+    """Those of one part of a file: how many, and the text of the key -1 - k. The rest is in `Ids.arrays`."""
+
+    count: int
+    texts: list[str]
+
+
+class Ids:
+    """Takes those of more and more entries, in the order of the file."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, int] = {}
+        self._entries = Grown(np.int32)
+        self._keys = Grown(np.int64)
+
+    def key(self, value: Any) -> int:
+        """The same for the same id, 12, 12.0 and "12" being the same."""
+        if type(value) is int and 0 <= value < _MOST:
+            return value
+        text = text_of(value)
+        if len(text) <= _DIGITS and text.isascii() and text.isdigit() and str(int(text)) == text:
+            return int(text)
+        return -1 - self._texts.setdefault(text, len(self._texts))
+
+    def add(self, entries: I64, keys: I64) -> None:
+        """The next entries that have one."""
+        self._entries.extend(entries)
+        self._keys.extend(keys)
+
+    def put(self, entries: I64, values: I64) -> None:
+        """The next entries that have one, which is a whole number of up to 64 bits."""
+        other = np.flatnonzero((values < 0) | (values >= _MOST))
+        if len(other):
+            values = values.copy()
+            values[other] = [self.key(value) for value in values[other].tolist()]
+        self.add(entries, values)
+
+    def part(self) -> IdPart:
+        """What was taken so far, for `join`; nothing can be added any more."""
+        return IdPart(len(self._keys), list(self._texts))
+
+    def arrays(self) -> Iterator[Array]:
+        """What `join` fills in: the entries within the part, and their keys."""
+        yield self._entries.finish()
+        yield self._keys.finish()
+
+    def join(self, part: IdPart, fill: Fill, before: int) -> None:
+        """Those of a part that another has read, with so many entries before it."""
+        entries, keys = self._entries.room(part.count), self._keys.room(part.count)
+        fill(entries)
+        entries += before
+        fill(keys)
+        if part.texts:
+            known = np.array([self.key(text) for text in part.texts], np.int64)
+            other = np.flatnonzero(keys < 0)
+            keys[other] = known[-1 - keys[other]]
+
+    def finish(self, count: int) -> tuple[I32, Sequence[str]]:
+        """int32[count]: a number for the id of each entry, -1 for none; and what these numbers stand for."""
+        places, known = dense(self._keys.finish())
+        column = np.full(count, -1, np.int32)
+        column[self._entries.finish()] = places
+        return column, IdTexts(known, list(self._texts))
+
+
+class IdTexts(Sequence[str]):
+    """Ids as text, each made when it is asked for: almost nobody does. `keys` int64[k], ascending."""
+
+    def __init__(self, keys: I64, texts: list[str]) -> None:
+        self._keys = keys
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self[k] for k in range(*place.indices(len(self)))]
+        key = int(self._keys[place])
+        return str(key) if key >= 0 else self._texts[-1 - key]
+
+    def __repr__(self) -> str:
+        return repr(list(self))

@@ -1,0 +1,135 @@
+"""`ts` and `dur`, microseconds in the file, as exact integer nanoseconds.
+
+A double holds three decimals of a microsecond below 2^43 (101 days; Kineto's base time is at most three months ago).
+Above that, as in traces that count from the epoch, the digits themselves are read again from the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from torchprof_tui.trace.core.arrays import F64, I64, Bool
+from torchprof_tui.trace.core.problems import BAD_DURATION, BAD_TIME, ROUNDED_TIME, Tally, excerpt
+from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
+
+_EXACT_MICROSECONDS = 2.0**43
+"""Below, doubles are at most 2^-10 apart: rounding to thousandths finds the digits that were written."""
+
+_ABSURD_MICROSECONDS = 2.0**62 / 1000
+"""146 years. Beyond, sums of times would leave int64."""
+
+_DIGITS = re.compile(rb'"ts"\s*:\s*"?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)')
+_THREE_DECIMALS = re.compile(rb"(?:-?\d+\.\d{3} )*\Z")
+
+
+def nanoseconds(microseconds: F64) -> I64:
+    """Rounded to the nearest; whole and fraction apart, because a product with 1000 would lose the last digit."""
+    whole = np.floor(microseconds)
+    result: I64 = whole.astype(np.int64)
+    result *= 1000
+    result += np.rint((microseconds - whole) * 1000).astype(np.int64)
+    return result
+
+
+def times(values: Sequence[Any], text: bytes, tally: Tally) -> I64:
+    """int64[n] of the `ts` of n entries, None where an entry has none; `text` is where they stand, in that order."""
+    micro = _numbers(values)
+    result = _checked(values, micro, NO_TIME, BAD_TIME, tally)
+    if _is_far(micro).any() and any(type(value) is not int for value in values):
+        _read_digits(values, micro, text, result, tally)
+    return result
+
+
+def durations(values: Sequence[Any], tally: Tally) -> I64:
+    """int64[n] of the `dur` of n entries, None where an entry has none."""
+    return _checked(values, _numbers(values), NO_DURATION, BAD_DURATION, tally)
+
+
+def _numbers(values: Sequence[Any]) -> F64:
+    """None and what is no number as NaN; numbers in strings count."""
+    try:
+        return np.fromiter(values, np.float64, len(values))
+    except (TypeError, ValueError):
+        return np.fromiter(map(_number, values), np.float64, len(values))
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
+
+
+def _checked(values: Sequence[Any], micro: F64, missing: int, kind: str, tally: Tally) -> I64:
+    """Nanoseconds; `missing`, counted, where there is no number or an absurd one. Sets those to 0 in `micro`."""
+    bad = ~(np.abs(micro) < _ABSURD_MICROSECONDS)
+    count = int(np.count_nonzero(bad))
+    if not count:
+        return nanoseconds(micro)
+    wrong = count - values.count(None)
+    if wrong:
+        example = next(
+            value for value, is_bad in zip(values, bad.tolist(), strict=True) if is_bad and value is not None
+        )
+        tally.add(kind, excerpt(repr(example)), wrong)
+    micro[bad] = 0
+    result = nanoseconds(micro)
+    result[bad] = missing
+    return result
+
+
+def _read_digits(values: Sequence[Any], micro: F64, text: bytes, result: I64, tally: Tally) -> None:
+    """Replace what doubles had to round by what was written; nothing else, or it would depend on its neighbours."""
+    rows = np.flatnonzero(result != NO_TIME)
+    digits: list[bytes] = _DIGITS.findall(text)
+    if len(digits) != len(rows) or not np.array_equal(_floats(digits), micro[rows]):
+        # Args may hold a "ts" as well, and mended entries may have theirs in other words.
+        rounded = _not_whole(values, rows[_is_far(micro[rows])])
+        rows, digits = _matched(rows, micro[rows], digits)
+        lost = rounded - _not_whole(values, rows[_is_far(micro[rows])])
+        if lost:
+            tally.add(ROUNDED_TIME, f"{lost} in one chunk of the file", lost)
+    far = _is_far(micro[rows])
+    rows, digits = rows[far], list(compress(digits, far.tolist()))
+    joined = b" ".join([*digits, b""])
+    if _THREE_DECIMALS.match(joined):
+        result[rows] = np.fromiter(map(int, joined.replace(b".", b"").split()), np.int64, len(rows))
+    else:
+        result[rows] = np.fromiter(map(_exact, digits), np.int64, len(rows))
+
+
+def _is_far(micro: F64) -> Bool:
+    return np.abs(micro) >= _EXACT_MICROSECONDS
+
+
+def _not_whole(values: Sequence[Any], rows: I64) -> int:
+    return sum(type(values[row]) is not int for row in rows.tolist())
+
+
+def _floats(digits: Sequence[bytes]) -> F64:
+    return np.fromiter(map(float, digits), np.float64, len(digits))
+
+
+def _matched(rows: I64, micro: F64, digits: list[bytes]) -> tuple[I64, list[bytes]]:
+    """The rows whose value stands among the digits, in the same order, and the digits of each."""
+    written = _floats(digits).tolist()
+    place = 0
+    found: list[tuple[int, bytes]] = []
+    for row, value in zip(rows.tolist(), micro.tolist(), strict=True):
+        try:
+            at = written.index(value, place)
+        except ValueError:
+            continue
+        found.append((row, digits[at]))
+        place = at + 1
+    return np.fromiter((row for row, _ in found), np.int64, len(found)), [text for _, text in found]
+
+
+def _exact(digits: bytes) -> int:
+    return int((Decimal(digits.decode()) * 1000).to_integral_value())

@@ -1,0 +1,172 @@
+"""The loader in a process of its own, seen from the program: start it, watch it, stop it.
+
+Started before textual is imported, so that decoding and importing overlap; watched from the event loop without
+ever blocking it; stopped by a signal, at once, wherever it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from torchprof_tui.trace.loading.load import ASK, LATE, LOOK, TAKE_APART, Built, Progress
+from torchprof_tui.trace.specs.address import Listed
+
+if TYPE_CHECKING:
+    from torchprof_tui.trace.sources.listing import Looked
+
+# The user's folder may hold a `random.py` or a `tui/`: isolated mode keeps it off the path, and ours is handed over.
+_START = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "from torchprof_tui.trace.loading.load import main; main()"
+)
+
+LINE_BYTES = 8 << 20
+"""Of an answer, at the most: thousands of names."""
+
+TERMINATE_SECONDS = 2.0
+"""A child that does not end at SIGTERM within this time is killed."""
+
+
+class LoadError(Exception):
+    """The load failed. `str()` is one line for the user, `detail` a traceback or what the child printed.
+
+    `found`: it is a folder elsewhere, and these traces are in it.
+    """
+
+    def __init__(self, line: str, detail: str = "", found: list[Listed] | None = None) -> None:
+        super().__init__(line)
+        self.detail = detail
+        self.found = found
+
+
+class LoaderProcess:
+    """`loading.load` as a program, running. `stdin` is a pipe to read the trace from, for `-`.
+
+    `ask`: ssh may ask on the terminal, which nobody draws on yet. `built`: what it made, when `progress` has ended.
+
+    `look`: SPEC is a JSON list of names, and `looked` what these mean, when `progress` has ended. `late`: leave to
+    another one what can be done when the trace is there, which is that with `take_apart`; it tells nothing.
+    """
+
+    def __init__(
+        self,
+        spec: str,
+        folder: Path,
+        stdin: int | None = None,
+        ask: bool = False,
+        *,
+        late: bool = False,
+        look: bool = False,
+        take_apart: bool = False,
+    ) -> None:
+        self.spec = spec
+        self.folder = folder
+        self.built = Built()
+        self.looked: list[Looked] = []
+        self._stdin = stdin
+        wanted = {ASK: ask, LATE: late, LOOK: look, TAKE_APART: take_apart}
+        self._options = [option for option, is_wanted in wanted.items() if is_wanted]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+
+    def start(self) -> None:
+        """Start reading. Raises OSError where no process can be started."""
+        self._errors = tempfile.TemporaryFile(prefix="torchprof-tui-")  # noqa: SIM115  (open as long as the child runs)
+        arguments = [json.dumps(sys.path), self.spec, os.fspath(self.folder), *self._options]
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _START, *arguments],
+            stdin=subprocess.DEVNULL if self._stdin is None else self._stdin,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            # One thread of BLAS is plenty for a program that multiplies nothing, and 64 cost memory.
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )
+
+    def wait_for_word(self) -> None:
+        """Block until it has something to tell, or has ended: what is asked on the terminal is answered by then."""
+        assert self._process is not None, "start() comes first"
+        if self._process.stdout is not None:
+            select.select([self._process.stdout], [], [])
+
+    async def progress(self) -> AsyncIterator[Progress]:
+        """How far it is, until the folder is filled. Raises LoadError where it will not be."""
+        import asyncio  # whose import takes as long as starting the child does, so that comes first
+
+        process = self._process
+        assert process is not None, "start() comes first"
+        assert process.stdout is not None
+        reader = asyncio.StreamReader(LINE_BYTES)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
+        try:
+            async for line in reader:
+                message = json.loads(line)
+                if "looked" in message:
+                    from torchprof_tui.trace.sources.listing import (
+                        from_json,  # of names elsewhere, which most traces do not have
+                    )
+
+                    self.looked = [from_json(each) for each in message["looked"]]
+                    return
+                if "done" in message:
+                    self.built = Built(message["identity"], message["kept"])
+                    return
+                if "error" in message:
+                    found = message.get("found")
+                    listed = None if found is None else [Listed(**each) for each in found]
+                    raise LoadError(message["error"], message.get("detail", ""), listed)
+                yield Progress(**message)
+        finally:
+            transport.close()
+        raise await asyncio.to_thread(self._died, process)
+
+    def wait(self) -> None:
+        """Block until it has ended."""
+        process = self._process
+        if process is not None:
+            process.wait()
+
+    def cancel(self) -> None:
+        """Stop it, if it still runs, and wait until it has gone: its folder is then nobody's. Blocks briefly."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(TERMINATE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        if self._errors is not None:
+            self._errors.close()
+
+    def _died(self, process: subprocess.Popen[bytes]) -> LoadError:
+        """What to say of a child that ended without a word."""
+        assert self._errors is not None
+        status = process.wait()
+        self._errors.seek(0)
+        printed = self._errors.read().decode(errors="replace")
+        if status == -signal.SIGKILL:
+            return LoadError("the loader was killed, most likely because the machine ran out of memory", printed)
+        if status == -signal.SIGBUS:  # some file systems take back the room that was set aside
+            return LoadError("the loader was stopped, most likely because the disk is full", printed)
+        if status < 0:
+            name = str(-status)
+            with contextlib.suppress(ValueError):
+                name = signal.Signals(-status).name
+            return LoadError(f"the loader was stopped by {name}", printed)
+        last = printed.strip().splitlines()[-1:] or [f"exit status {status}"]
+        return LoadError(f"the loader stopped without a result ({last[0][:200]})", printed)

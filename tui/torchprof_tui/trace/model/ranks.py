@@ -1,0 +1,142 @@
+"""Several ranks' traces as one: which events and lanes are whose, and how their clocks were brought together."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from torchprof_tui.trace.core.problems import STREAM_ENDS
+
+if TYPE_CHECKING:
+    from torchprof_tui.trace.model.trace import Step, Trace
+    from torchprof_tui.trace.ranks.collective_matching import Meetings
+
+
+class Aligned(str, Enum):
+    """What a rank's clock was set by."""
+
+    BASE = "shared base time"  # all count from the same `baseTimeNanoseconds`, or from the same epoch
+    COLLECTIVES = "collectives"  # which end on all ranks at once
+    WALL = "wall clock"  # each counts from a base of its own; nobody can say how well these agree
+    NONE = "not aligned"  # each begins at time 0
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """`shift`: ns added to a rank's own times. `error`: nine of ten collectives end within so many ns of when they do
+    on the other ranks; None where there is nothing to measure by. `by`: collectives that were measured."""
+
+    shift: int
+    how: Aligned
+    error: int | None = None
+    by: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Rank:
+    """One rank. `trace` is its own, with events and names numbered as in its file, on the common clock.
+
+    Its event i is event `first + i` of the whole, and its lane k is lane `first_lane + k`; the line that stands for
+    the whole rank is `first_lane - 1`.
+    """
+
+    number: int
+    file: str  # as the user named it
+    trace: Trace
+    first: int
+    first_lane: int
+    clock: Clock
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.trace)
+
+    @property
+    def own_lane(self) -> int:
+        return self.first_lane - 1
+
+    @property
+    def last_lane(self) -> int:
+        return self.first_lane + len(self.trace.lanes)
+
+    @property
+    def label(self) -> str:
+        return f"rank {self.number}"
+
+    @cached_property
+    def partial(self) -> bool:
+        """Whether its file or the connection to it ended early: it did more than is here."""
+        return any(problem.kind in STREAM_ENDS for problem in self.trace.problems)
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """Its steps, with events numbered as in the whole."""
+        return [replace(step, event=step.event + self.first) for step in self.trace.steps]
+
+
+@dataclass(frozen=True, slots=True)
+class LostRank:
+    """One that could not be opened: its `file` as the user named it, its `number` where its name says it, and `why` in
+    a line that names the file."""
+
+    number: int | None
+    file: str
+    why: str
+
+    def __str__(self) -> str:
+        return self.why if self.number is None else f"rank {self.number}: {self.why}"
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """All ranks that could be opened, by number, and where they met; and those that could not."""
+
+    all: tuple[Rank, ...]
+    meetings: Meetings
+    lost: tuple[LostRank, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def place_of_event(self, event: int) -> int:
+        """Which of `all` an event belongs to."""
+        return bisect_right(self._first_events, event) - 1
+
+    def place_of_lane(self, lane: int) -> int:
+        return bisect_right(self._first_lanes, lane) - 1
+
+    def of_event(self, event: int) -> Rank:
+        return self.all[self.place_of_event(event)]
+
+    def of_lane(self, lane: int) -> Rank:
+        return self.all[self.place_of_lane(lane)]
+
+    def steps_of(self, event: int) -> list[Step]:
+        return self.of_event(event).steps
+
+    @cached_property
+    def any_gpu(self) -> bool:
+        """Whether any rank recorded GPU work: then a rank's line is about that, also where it has none."""
+        return any(rank.trace.links.gpu_events for rank in self.all)
+
+    @property
+    def unmeasured(self) -> list[Rank]:
+        """Ranks whose clock no collective could be held against, where it could for others."""
+        if all(rank.clock.error is None for rank in self.all):
+            return []
+        return [rank for rank in self.all if rank.clock.error is None and len(rank.trace)]
+
+    def numbered(self, number: int) -> Rank | None:
+        """The rank of this number."""
+        return next((rank for rank in self.all if rank.number == number), None)
+
+    @cached_property
+    def _first_events(self) -> list[int]:
+        return [rank.first for rank in self.all]
+
+    @cached_property
+    def _first_lanes(self) -> list[int]:
+        return [rank.own_lane for rank in self.all]

@@ -1,0 +1,120 @@
+"""What a reader hands over: the entries of `traceEvents` as columns, in file order, nothing decided yet.
+
+Every reader (the general one in `kineto.py`; the faster one for Kineto's own layout in `byte_scan.py`) fills this and
+nothing else. `assemble.py` turns it into a `Trace`. That seam is what lets readers be compared column
+by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Array
+from torchprof_tui.trace.text.large_values import LargeKeys
+from torchprof_tui.trace.text.text_index import TextIndex
+
+NO_TIME = np.iinfo(np.int64).min
+"""`ts` of an entry that has none, or none that can be read."""
+
+NO_DURATION = -(2**63) + 1
+"""`duration` of an entry that has none. (A negative duration in the file is kept: the assembler counts it.)"""
+
+
+@dataclass(slots=True)
+class SparseArg:
+    """One arg of the few entries that have it.
+
+    `entries` int32[k] ascending (the entries' ordinals), `values` [k] or [k, m], k << n.
+    """
+
+    entries: I32
+    values: Array
+
+
+@dataclass(slots=True)
+class RawEvents:
+    """One row per readable entry of `traceEvents`, in file order. n rows.
+
+    Times are integer nanoseconds on the file's own clock (`ts` x 1000, exact).
+    The row number is the entry's *ordinal*: unreadable entries have none, they are in `unreadable`.
+    """
+
+    phase: U8  # ord() of `ph`; 0 where it is missing or longer than one character
+    time: I64  # NO_TIME where missing
+    duration: I64  # NO_DURATION where missing
+    name: I32  # index into `names`
+    category: U16  # index into `categories`; "" where missing
+    track: I32  # index into `tracks`
+    correlation: I64  # args.correlation, -1 where missing
+    id: I32  # index into `ids`, for flows and async events; -1 where missing
+    names: list[str]
+    categories: list[str]
+    tracks: list[tuple[str, str]]  # (pid, tid) as text: 25738 and "25738" are one track
+    ids: Sequence[str]
+    args: dict[str, SparseArg] = field(default_factory=dict)
+    """Args that analysis needs over all events (`docs: ARGS below`), by our own short name."""
+    metadata: list[tuple[str, str, str, Any]] = field(default_factory=list)
+    """`M` entries: (name, pid, tid, args' value), e.g. ("thread_name", "12", "12", "python3")."""
+    counters: list[tuple[int, str, float]] = field(default_factory=list)
+    """`C` entries' series: (ordinal, series name, value); one entry may have several."""
+
+    def __len__(self) -> int:
+        return len(self.phase)
+
+
+ARGS: dict[str, tuple[str, ...]] = {
+    # our name          where it is found in args, first hit wins
+    "device": ("device",),
+    "stream": ("stream",),
+    "grid": ("grid",),  # int64[k, 3]
+    "block": ("block",),  # int64[k, 3]
+    "registers": ("registers per thread",),
+    "shared_memory": ("shared memory",),  # bytes
+    "bytes": ("bytes", "Bytes"),
+    "external_id": ("External id", "external id"),
+    "sequence": ("Sequence number",),
+    "forward_thread": ("Fwd thread id",),
+    "allocated": ("Total Allocated",),
+    "reserved": ("Total Reserved",),
+    "device_type": ("Device Type",),
+    "device_id": ("Device Id",),
+    "address": ("Addr",),
+    "python_id": ("Python id",),
+    "python_parent": ("Python parent id",),
+}
+"""int64 values; strings that hold an integer count (ROCm writes `bytes` as text). -1 is a value like any other.
+
+`device`, `stream`, `grid`, `block`, `registers`, `shared_memory`, `bytes` are kept for every event that is
+not a cpu_op (ROCm has grid and shared memory on the launch); the memory ones for instants.
+"""
+
+
+@dataclass(slots=True)
+class Problem:
+    """Something repaired, dropped or odd, counted, with one example that a reader of the file can find.
+
+    `example` holds the file's own text with everything that is not printable ASCII or Unicode escaped.
+    """
+
+    kind: str  # a short stable word; the readers' own are in problems.py
+    count: int
+    example: str
+
+
+@dataclass(slots=True)
+class Decoded:
+    """A whole file, decoded: its entries, its other top-level keys, where its text lies, what was wrong."""
+
+    events: RawEvents
+    header: dict[str, Any]  # top-level keys other than traceEvents, those below 64 KB of text in full
+    text: TextIndex
+    format: str  # "kineto" | "chrome"
+    size: int  # bytes of decompressed text
+    unreadable: int = 0  # entries of traceEvents that no repair could read
+    not_objects: int = 0  # entries of traceEvents that are not objects (null, numbers, …)
+    problems: list[Problem] = field(default_factory=list)
+    large: LargeKeys | None = None  # larger top-level keys

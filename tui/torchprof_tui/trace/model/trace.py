@@ -1,0 +1,327 @@
+"""What a trace is, once it is read: columns over all drawn events, lanes, names. No screen, no file handles.
+
+Structure of arrays; one row per drawn event (bars and marks on lanes; counter points have arrays of their
+own), sorted by lane, then start, then longest first, then file order. An event is its row number. `Event`
+is a view on one row, made when somebody looks at it and thrown away.
+
+All times are int64 nanoseconds from the trace's first event; microseconds exist only where text is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, U16, Array
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.ranks import Ranks
+from torchprof_tui.trace.model.raw_events import Problem
+from torchprof_tui.trace.model.row_index import RowIndex
+from torchprof_tui.trace.text.large_values import LargeKeys
+from torchprof_tui.trace.text.text_index import RankTexts, TextIndex
+
+
+class Role(str, Enum):
+    """What a lane is for. Its value is stored and shown by `info`; `kind` (below) is the contract's coarser word."""
+
+    THREAD = "thread"
+    STREAM = "stream"
+    GPU_ANNOTATIONS = "gpu annotations"
+    SYNC = "sync"
+    ASYNC = "async"
+    COUNTER = "counter"
+    PROFILER = "profiler"
+    RANK = "rank"
+
+
+LANE_KIND = {
+    Role.THREAD: "cpu",
+    Role.STREAM: "gpu",
+    Role.GPU_ANNOTATIONS: "gpu",
+    Role.SYNC: "gpu",
+    Role.ASYNC: "async",
+    Role.COUNTER: "counter",
+    Role.PROFILER: "profiler",
+    Role.RANK: "rank",
+}
+"""`kind` of `info --json`. The line of a rank over its lanes has no events of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A thread, a stream, a counter. Its events are rows `first:last` of the columns (empty for counters)."""
+
+    role: Role
+    pid: str
+    tid: str
+    label: str  # "CPU 431 python3", "stream 7"; escaped only when drawn
+    group: str  # the heading above it: "CPU", "GPU 0 NVIDIA H200", process name
+    first: int
+    last: int
+    rows: int  # nested rows, at least 1
+    row_base: int  # number of its first row over all lanes: `row_base + row[event]` is a row of the whole trace
+    device: int | None = None  # for GPU lanes
+    rank: int | None = None
+    further: int = 0  # so many lanes of the file in one, because it has too many: their events, on rows that are free
+
+    @property
+    def kind(self) -> str:
+        return LANE_KIND[self.role]
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A value over time: `times` int64[k] ascending, `values` float64[k]; holds until the next point."""
+
+    lane: int
+    name: str
+    unit: str  # "bytes" or ""
+    times: I64
+    values: F64
+
+
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """A column for the few events that have a value: `events` int32[k] ascending, `values` [k] or [k, m]."""
+
+    events: I32
+    values: Array
+
+    def get(self, event: int) -> Any | None:
+        """The value at one event (a scalar, or an array of m), None where it has none."""
+        place = int(np.searchsorted(self.events, event))
+        if place == len(self.events) or self.events[place] != event:
+            return None
+        value = self.values[place]
+        return value if value.ndim else value.item()
+
+    def of(self, events: I32 | I64, missing: int = -1) -> Array:
+        """[len(events)] or [len(events), m]: the value at each event, `missing` where it has none."""
+        out = np.full((len(events), *self.values.shape[1:]), missing, dtype=self.values.dtype)
+        if len(self.events):
+            place = np.minimum(self.events.searchsorted(events), len(self.events) - 1)
+            hit = self.events[place] == events
+            out[hit] = self.values[place[hit]]
+        return out
+
+    def dense(self, size: int, missing: int = -1) -> Array:
+        """[size] or [size, m] with `missing` where there is no value."""
+        out = np.full((size, *self.values.shape[1:]), missing, dtype=self.values.dtype)
+        out[self.events] = self.values
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One `ProfilerStep#N` on a CPU thread."""
+
+    name: str
+    number: int
+    event: int
+    start: int
+    duration: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """`[memory]` instants, by time. k rows. An allocation (bytes > 0) or a free (bytes < 0)."""
+
+    time: I64
+    lane: I32  # the thread that allocated; -1 where it has no lane of its own
+    device_type: I64  # 0 CPU, 1 CUDA and ROCm
+    device_id: I64
+    bytes: I64
+    allocated: I64  # -1 where not recorded
+    reserved: I64
+    address: I64
+    ordinal: I32
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Who launched what. `launch_of` int32[n]: for GPU work, its runtime call, -1 for none or no GPU work.
+
+    `work_order`, `work_first`: the GPU work of launch event i is
+    `work_order[work_first[i] : work_first[i + 1]]` (a graph launch has many) -- see `work_of`.
+    `forward`, `backward` int32[f]: pairs of events joined by `fwdbwd` flows.
+    """
+
+    launch_of: I32
+    work_order: I32
+    work_first: I32
+    forward: I32
+    backward: I32
+    launches: int
+    gpu_events: int
+    linked_gpu_events: int
+
+    def work_of(self, launch: int) -> I32:
+        return self.work_order[self.work_first[launch] : self.work_first[launch + 1]]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Every entry of the file, accounted for: `events == drawn + metadata + flows + sum(not_drawn)`."""
+
+    events: int
+    drawn: int
+    metadata: int
+    flows: int
+    not_drawn: dict[str, int]
+    by_category: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """See the module. All columns have n rows and may be memory-mapped: never write to them."""
+
+    label: str  # what the user called it: a path, "stdin"
+    format: str  # "kineto" | "chrome"
+    size: int  # bytes of decompressed text
+    header: dict[str, Any]
+    start: I64
+    duration: I64  # >= 0
+    name: I32
+    category: U16
+    kind: U8
+    lane: I32
+    row: I32
+    parent: I32  # -1 at the top of a lane
+    self_duration: I64
+    correlation: I64  # -1 for none
+    ordinal: I32  # which entry of the file it is (the B of a pair)
+    names: list[str]
+    categories: list[str]
+    lanes: list[Lane]
+    counters: list[Counter]
+    steps: list[Step]
+    span: tuple[int, int]  # start and end of what is drawn, the profiler's own lanes left out
+    links: Links
+    args: dict[str, Sparse]  # the columns of raw.ARGS, rows are events; plus "end_ordinal" for B/E pairs
+    counts: Counts
+    row_order: I32  # events by (row of the whole trace, start): see viewport.py
+    row_first: I64  # int64[rows + 1]: bounds of each row of the whole trace in row_order
+    text: TextIndex | RankTexts
+    memory: Memory | None = None
+    problems: list[Problem] = field(default_factory=list)
+    devices: list[dict[str, Any]] = field(default_factory=list)  # deviceProperties
+    rank: int | None = None
+    world_size: int | None = None
+    origin: int = 0  # ns on the file's own clock (without `baseTimeNanoseconds`) of this trace's time 0
+    ranks: Ranks | None = None  # where it is several ranks' traces as one
+    large: LargeKeys | None = None  # top-level keys beside `header`, too large to be held; None where there are none
+    stored_index: RowIndex | None = None  # as `store.py` maps it; ask for `row_index`
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def event(self, index: int) -> Event:
+        """A view on one row; raises IndexError outside 0..n-1."""
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return Event(self, index)
+
+    def steps_at(self, event: int) -> list[Step]:
+        """The steps of the process that an event belongs to: of several ranks, its own."""
+        return self.steps if self.ranks is None else self.ranks.steps_of(event)
+
+    def devices_at(self, event: int) -> list[dict[str, Any]]:
+        """`deviceProperties` as the process that an event belongs to has them."""
+        return self.devices if self.ranks is None else self.ranks.of_event(event).trace.devices
+
+    @cached_property
+    def total_rows(self) -> int:
+        return len(self.row_first) - 1
+
+    @cached_property
+    def row_index(self) -> RowIndex:
+        """What drawing searches; mapped where the trace was, else built now (60 ms for a million events)."""
+        return self.stored_index or RowIndex.build(self)
+
+    @cached_property
+    def end(self) -> I64:
+        """int64[n] ends; computed once (8 bytes an event), so ask only where many are needed."""
+        return self.start + self.duration
+
+    def entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]] | None = None) -> dict[str, Any]:
+        """The file's own entry, parsed now. Raises OSError, LookupError."""
+        if parse is None:
+            from torchprof_tui.trace.decode.decoder import parse_chunk
+
+            parse = parse_chunk
+        return self.text.entry(ordinal, parse)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event, looked at."""
+
+    trace: Trace
+    index: int
+
+    @property
+    def name(self) -> str:
+        return self.trace.names[int(self.trace.name[self.index])]
+
+    @property
+    def category(self) -> str:
+        return self.trace.categories[int(self.trace.category[self.index])]
+
+    @property
+    def kind(self) -> Kind:
+        return Kind(int(self.trace.kind[self.index]))
+
+    @property
+    def start(self) -> int:
+        return int(self.trace.start[self.index])
+
+    @property
+    def duration(self) -> int:
+        return int(self.trace.duration[self.index])
+
+    @property
+    def end(self) -> int:
+        return self.start + self.duration
+
+    @property
+    def self_duration(self) -> int:
+        return int(self.trace.self_duration[self.index])
+
+    @property
+    def lane(self) -> Lane:
+        return self.trace.lanes[int(self.trace.lane[self.index])]
+
+    @property
+    def row(self) -> int:
+        return int(self.trace.row[self.index])
+
+    @property
+    def parent(self) -> Event | None:
+        parent = int(self.trace.parent[self.index])
+        return None if parent < 0 else Event(self.trace, parent)
+
+    def args(self) -> dict[str, Any]:
+        """All args, parsed now from the file; those of the closing E of a pair are merged in."""
+        trace = self.trace
+        found = dict(_args_of(trace.entry(int(trace.ordinal[self.index]))))
+        ends = trace.args.get("end_ordinal")
+        end = ends.get(self.index) if ends is not None else None
+        if end is not None:
+            found.update(_args_of(trace.entry(int(end))))
+        return found
+
+
+def _args_of(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry's args; what is no object there, and there are writers of that, stands under `args`."""
+    args = entry.get("args")
+    if isinstance(args, dict):
+        return args
+    return {"args": args} if args else {}

@@ -1,0 +1,59 @@
+"""Many entries of the file at once: each chunk of its text is read and parsed once, for whichever entries it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.model.ranks import Ranks
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.text.text_index import TextIndex
+
+Tell = Callable[[int, int], None]
+"""Is told how many of how many chunks are done; may raise to stop."""
+
+
+def entries(trace: Trace, events: I32 | I64, tell: Tell | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(place in `events`, the entry as it stands in the file) of each event, in the file's order.
+
+    About as slow as parsing all chunks that hold one of them. Raises OSError where the file is gone, LookupError where
+    it has changed.
+    """
+    from torchprof_tui.trace.decode.decoder import parse_chunk
+
+    if trace.ranks is not None:
+        yield from _of_ranks(trace.ranks, events, tell)
+        return
+    index = trace.text
+    assert isinstance(index, TextIndex)
+    ordinal = trace.ordinal[events]
+    order = np.argsort(ordinal, kind="stable")
+    chunk = np.searchsorted(index.first, ordinal[order], side="right") - 1
+    if len(chunk) and chunk[0] < 0:
+        raise LookupError(f"no entry {ordinal[order[0]]}")
+    bounds = np.append(np.flatnonzero(np.diff(chunk, prepend=-1)), len(chunk)).tolist()
+    if not len(chunk):
+        return
+    texts = index.texts(chunk[bounds[:-1]].tolist())
+    for done, ((begin, end), (number, text)) in enumerate(zip(pairwise(bounds), texts, strict=True)):
+        parsed = parse_chunk(text)
+        first = int(index.first[number])
+        for place in order[begin:end].tolist():
+            within = int(ordinal[place]) - first
+            if within >= len(parsed):
+                raise LookupError("the trace file has changed since it was opened")
+            yield place, parsed[within]
+        if tell is not None:
+            tell(done + 1, len(bounds) - 1)
+
+
+def _of_ranks(ranks: Ranks, events: I32 | I64, tell: Tell | None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """From one rank's file after the other."""
+    for rank in ranks.all:
+        mine = np.flatnonzero((events >= rank.first) & (events < rank.last))
+        for place, entry in entries(rank.trace, events[mine] - rank.first, tell):
+            yield int(mine[place]), entry

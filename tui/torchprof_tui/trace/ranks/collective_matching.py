@@ -1,0 +1,268 @@
+"""Which collective of one rank is which of another: by process group and by order within it.
+
+The order is that of their launches. Steps cut it where they were recorded, so that ranks whose recordings begin at
+another step meet all the same, and one that lacks a collective is out of step with the others for that step alone.
+Within a step (or without steps) equal sequences of operations are joined one by one. Where one is shorter, the place
+of what it lacks is looked for: of all places that leave the same operations joined, the one at which the ends differ
+most evenly, because a collective ends on all ranks at once whatever their clocks say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.ranks.collective_records import Collectives
+
+_TRIED = 500
+"""Places for what a sequence lacks, tried one by one at the most."""
+
+_FURTHEST = 1000
+"""By so many places two sequences may be apart that do not otherwise agree."""
+
+_SIZE_BITS = 40
+"""Of a sign, which is an operation and a size: a million million elements are more than any message has."""
+
+_SAME_SIZE = ("allreduce", "allgather", "reducescatter", "broadcast", "barrier")
+"""Operations in which all ranks bring equally much. In an all-to-all with splits they do not."""
+
+_TOGETHER = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "sendrecv")
+"""Operations that no rank leaves before the last one has come: each needs something of every other. NCCL's kernel of
+an all-to-all is called SendRecv."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """m collectives that at least two ranks came to, by group, step and order. r ranks.
+
+    `events` int32[m, r]: each rank's event, numbered as in its own trace, -1 for a rank that has none. `group`,
+    `operation`, `dtype`: places in `texts`. `elements`: of the larger message, 0 where not told. `step`: the number
+    of the step that it was launched in, -1 for none. `together`: whether none leaves before all have come.
+    `differ`: whether ranks say another type or size, where that should be equal. `lacking`: how many ranks of the
+    group do not have it. `alone` int64[r]: collectives of each rank that no other one has; `before` int64[r]: those
+    that are left out because they were launched before its recording.
+    """
+
+    events: I32
+    group: I32
+    operation: I32
+    dtype: I32
+    elements: I64
+    step: I64
+    together: Bool
+    differ: Bool
+    lacking: I64
+    alone: I64
+    before: I64
+    texts: list[str]
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+
+def meet(traces: Sequence[Trace], recorded: Sequence[Collectives]) -> Meetings:
+    """Join the collectives of all ranks."""
+    texts: dict[str, int] = {}
+    tables = [_table(trace, found, texts) for trace, found in zip(traces, recorded, strict=True)]
+    words = list(texts)
+    plain = [word.lower().replace("_", "") for word in words]
+    sized = np.array([any(name in word for name in _SAME_SIZE) for word in plain] or [False])
+    if any(len(table.step) and not table.stepped for table in tables):
+        for table in tables:
+            table.step[:] = -1  # one that recorded no steps has one sequence alone; so then have all
+    parts = [
+        part
+        for group in sorted({int(code) for table in tables for code in np.unique(table.group)})
+        for part in _of_group(tables, group, sized)
+    ]
+    places = np.concatenate(parts, axis=1).T if parts else np.zeros((0, len(tables)), np.int64)
+    kept = places[(places >= 0).sum(axis=1) > 1]
+    return _described(tables, kept, words, plain, sized, [found.before for found in recorded])
+
+
+@dataclass(slots=True)
+class _Table:
+    """One rank's collectives with its texts numbered as everywhere; `segment` ascends with `step`, see `_segments`."""
+
+    events: I32
+    group: I32
+    operation: I32
+    dtype: I32
+    received: I64
+    sent: I64
+    segment: I64
+    step: I64
+    end: I64
+    stepped: bool
+
+
+def _table(trace: Trace, found: Collectives, texts: dict[str, int]) -> _Table:
+    number = np.array([texts.setdefault(word, len(texts)) for word in found.texts] or [0], np.int32)
+    launch = trace.links.launch_of[found.events]
+    begun = trace.start[np.where(launch >= 0, launch, found.events)]
+    segment, step = _segments(trace, np.asarray(begun))
+    return _Table(
+        found.events,
+        number[found.group],
+        number[found.operation],
+        number[found.dtype],
+        found.received,
+        found.sent,
+        segment,
+        step,
+        np.asarray(trace.start[found.events] + trace.duration[found.events]),
+        bool(trace.steps),
+    )
+
+
+def _segments(trace: Trace, begun: I64) -> tuple[I64, I64]:
+    """(a number that all ranks give to one stretch of the program, the step or -1), int64[k] each."""
+    if not trace.steps:
+        return np.full(len(begun), -1, np.int64), np.full(len(begun), -1, np.int64)
+    starts = np.array([step.start for step in trace.steps], np.int64)
+    ends = starts + np.array([step.duration for step in trace.steps], np.int64)
+    numbers = np.array([step.number for step in trace.steps], np.int64)
+    place = np.searchsorted(starts, begun, side="right") - 1
+    at = np.maximum(place, 0)
+    inside = (place >= 0) & (begun < ends[at])
+    return np.where(place < 0, -1, numbers[at] * 2 + ~inside), np.where(inside, numbers[at], -1)
+
+
+def _of_group(tables: Sequence[_Table], group: int, sized: Bool) -> list[I64]:
+    """int64[r, k] for each stretch of the program: each rank's place in its table, -1 where it has none."""
+    mine = [np.flatnonzero(table.group == group) for table in tables]
+    stepped = all(table.stepped for table, rows in zip(tables, mine, strict=True) if len(rows))
+    segments = [table.segment[rows] if stepped else np.zeros(len(rows), np.int64) for table, rows in _zip(tables, mine)]
+    found = []
+    for segment in np.unique(np.concatenate(segments)).tolist():
+        rows = [each[its == segment] for each, its in zip(mine, segments, strict=True)]
+        signs = [_signs(table, each, sized) for table, each in _zip(tables, rows)]
+        first = max(range(len(rows)), key=lambda k: len(rows[k]))
+        joined = np.full((len(rows), len(rows[first])), -1, np.int64)
+        ends = [table.end[each] for table, each in _zip(tables, rows)]
+        for rank, each in enumerate(rows):
+            place = pair(signs[first], signs[rank], ends[first], ends[rank])
+            joined[rank, place[place >= 0]] = each[place >= 0]
+        found.append(joined)
+    return found
+
+
+def _zip(tables: Sequence[_Table], rows: Sequence[I64]) -> list[tuple[_Table, I64]]:
+    return list(zip(tables, rows, strict=True))
+
+
+def _signs(table: _Table, rows: I64, sized: Bool) -> I64:
+    """int64[k]: equal for what may be one collective: the same operation, of the same size where sizes are equal."""
+    operation = table.operation[rows].astype(np.int64)
+    size = table.received[rows] & ((1 << _SIZE_BITS) - 1)
+    return operation << _SIZE_BITS | np.where(sized[operation], size, 0)
+
+
+def pair(signs: I64, others: I64, ends: I64, their_ends: I64) -> I64:
+    """int64[len(others)]: which of `signs` each of `others` is, ascending, -1 for none. `ends` in ns on any clock."""
+    if len(signs) == len(others) and np.array_equal(signs, others):
+        return np.arange(len(others), dtype=np.int64)
+    if len(signs) < len(others):
+        back = pair(others, signs, their_ends, ends)
+        place = np.full(len(others), -1, np.int64)
+        place[back[back >= 0]] = np.flatnonzero(back >= 0)
+        return place
+    if not len(others):
+        return np.zeros(0, np.int64)
+    found = _lacking(signs, others, ends, their_ends)
+    return _shifted(signs, others, ends, their_ends) if found is None else found
+
+
+def _lacking(signs: I64, others: I64, ends: I64, their_ends: I64) -> I64 | None:
+    """`others` is `signs` without one stretch of it: where that is; None where it is not so."""
+    short, more = len(others), len(signs) - len(others)
+    front = np.concatenate([[True], np.logical_and.accumulate(signs[:short] == others)])
+    back = np.concatenate([np.logical_and.accumulate((signs[more:] == others)[::-1])[::-1], [True]])
+    possible = np.flatnonzero(front & back)
+    if not len(possible):
+        return None
+    if len(possible) > _TRIED:
+        possible = possible[np.linspace(0, len(possible) - 1, _TRIED).astype(np.int64)]
+    ahead, behind = their_ends - ends[:short], their_ends - ends[more:]
+    unevenness = [_unevenness(np.concatenate([ahead[:cut], behind[cut:]])) for cut in possible.tolist()]
+    cut = int(possible[int(np.argmin(unevenness))])
+    place = np.arange(short, dtype=np.int64)
+    place[cut:] += more
+    return place
+
+
+def _shifted(signs: I64, others: I64, ends: I64, their_ends: I64) -> I64:
+    """The offset at which most agree. What is there another operation is left out; what only is of another size is not:
+    that the ranks say so is told of it."""
+    best, place = (0, 0, 0.0), np.full(len(others), -1, np.int64)
+    at = np.arange(len(others))
+    for offset in range(max(1 - len(others), -_FURTHEST), min(len(signs), _FURTHEST)):
+        target = at + offset
+        inside = np.flatnonzero((target >= 0) & (target < len(signs)))
+        sized = int(np.count_nonzero(signs[target[inside]] == others[inside]))
+        same = inside[signs[target[inside]] >> _SIZE_BITS == others[inside] >> _SIZE_BITS]
+        if not len(same) or (sized, len(same)) < best[:2]:
+            continue
+        score = (sized, len(same), -_unevenness(their_ends[same] - ends[same + offset]))
+        if score > best or best[1] == 0:
+            best = score
+            place = np.full(len(others), -1, np.int64)
+            place[same] = same + offset
+    return place
+
+
+def _unevenness(differences: I64) -> float:
+    return float(np.abs(differences - np.median(differences)).sum())
+
+
+def _described(
+    tables: Sequence[_Table], places: I64, words: list[str], plain: list[str], sized: Bool, before: list[int]
+) -> Meetings:
+    """`places` int64[m, r] in the tables."""
+    present = places >= 0
+    if not len(places):
+        nothing = np.zeros(0, np.int64)
+        small = nothing.astype(np.int32)
+        no = nothing.astype(np.bool_)
+        alone = np.array([len(table.events) for table in tables], np.int64)
+        events = np.zeros((0, len(tables)), np.int32)
+        counts = np.array(before, np.int64)
+        return Meetings(events, small, small, small, nothing, nothing, no, no, nothing, alone, counts, words)
+
+    def column(name: str, missing: int = -1) -> I64:
+        out = np.full(places.shape, missing, np.int64)
+        for rank, table in enumerate(tables):
+            mine = present[:, rank]
+            out[mine, rank] = getattr(table, name)[places[mine, rank]]
+        return out
+
+    first = present.argmax(axis=1)
+    row = np.arange(len(places))
+
+    def of_first(values: I64) -> I64:
+        found: I64 = values[row, first]
+        return found
+
+    group, operation, dtype = column("group"), column("operation"), column("dtype")
+    elements = np.maximum(column("received"), column("sent"))
+    kind = of_first(operation)
+    unlike = present & ((dtype != of_first(dtype)[:, None]) | (elements != of_first(elements)[:, None]))
+    members = {int(code): sum(bool((table.group == code).any()) for table in tables) for code in np.unique(group)}
+    return Meetings(
+        events=column("events").astype(np.int32),
+        group=of_first(group).astype(np.int32),
+        operation=kind.astype(np.int32),
+        dtype=of_first(dtype).astype(np.int32),
+        elements=elements.max(axis=1),
+        step=of_first(column("step")),
+        together=np.array([any(name in word for name in _TOGETHER) for word in plain])[kind],
+        differ=unlike.any(axis=1) & sized[kind],
+        lacking=np.array([members[int(code)] for code in of_first(group)], np.int64) - present.sum(axis=1),
+        alone=np.array([len(table.events) for table in tables], np.int64) - present.sum(axis=0),
+        before=np.array(before, np.int64),
+        texts=words,
+    )

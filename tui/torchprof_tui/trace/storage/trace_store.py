@@ -1,0 +1,278 @@
+"""A trace on disk: one file of columns, one of everything else. Opening maps the first and reads the second.
+
+    columns   every array, one after the other, each at a multiple of 64 bytes at least
+    meta.json where they lie (offset, dtype, shape), lanes, steps, counts, header, …
+
+Written into a folder of its own, which may be moved as a whole: the text of the entries, where it lies in the same
+folder, is named relative to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from torchprof_tui.trace.core.arrays import U8, Array
+from torchprof_tui.trace.core.column_file import ColumnFile, Shape
+from torchprof_tui.trace.model.raw_events import Problem
+from torchprof_tui.trace.model.row_index import RowIndex
+from torchprof_tui.trace.model.trace import Counter, Counts, Lane, Links, Memory, Role, Sparse, Step, Trace
+from torchprof_tui.trace.text.gzip_text import WholeText
+from torchprof_tui.trace.text.large_values import LargeKeys
+from torchprof_tui.trace.text.text_index import TextIndex
+
+VERSION = 5
+"""Of both files. Raise it whenever what is written, or what its numbers mean (`Kind`), changes."""
+
+COLUMNS = "columns"
+META = "meta.json"
+
+_EVENT_COLUMNS = (
+    "start",
+    "duration",
+    "name",
+    "category",
+    "kind",
+    "lane",
+    "row",
+    "parent",
+    "self_duration",
+    "correlation",
+    "ordinal",
+    "row_order",
+    "row_first",
+)
+_LINK_COLUMNS = ("launch_of", "work_order", "work_first", "forward", "backward")
+_MEMORY_COLUMNS = (
+    "time",
+    "lane",
+    "device_type",
+    "device_id",
+    "bytes",
+    "allocated",
+    "reserved",
+    "address",
+    "ordinal",
+)
+_INDEX_COLUMNS = ("starts", "sums", "masks", "best")
+
+
+class StoreError(Exception):
+    """What lies in the folder is not a trace that this program wrote: of another version, or damaged."""
+
+
+class Storing:
+    """A trace on its way into an existing folder: long columns are worked out where they are to lie.
+
+    All methods raise OSError where something could not be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = ColumnFile(folder / COLUMNS)
+        self._given: dict[str, Array] = {}
+
+    def __enter__(self) -> Storing:
+        return self
+
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        with contextlib.nullcontext() if raised is None else contextlib.suppress(OSError):
+            self._file.close()
+
+    def room(self, name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """As `column_file.Room` has it: the trace must have this column in the end."""
+        assert name not in self._given, name
+        given = self._given[name] = self._file.room(name, shape, dtype)
+        return given
+
+    def finish(self, trace: Trace) -> None:
+        """All else of the trace. `meta.json` comes last: without it there is no trace."""
+        for name, array in arrays_of(trace):
+            assert self._given.get(name, array) is array, name
+            if name not in self._file.arrays:
+                self._file.add(name, array)
+        self._file.close()
+        meta = _meta(trace, self._file, self._folder)
+        # The standard library's: headers hold NaN, and names may hold lone surrogates, which orjson refuses.
+        (self._folder / META).write_text(json.dumps(meta), encoding="ascii")
+
+
+def save(trace: Trace, folder: Path) -> None:
+    """Write a trace into an existing folder. Raises OSError."""
+    with Storing(folder) as storing:
+        storing.finish(trace)
+
+
+def arrays_of(trace: Trace) -> Iterator[tuple[str, Array]]:
+    """All arrays of a trace, each with its name in the file."""
+    assert isinstance(trace.text, TextIndex), "several ranks as one are kept rank by rank"
+    for name in _EVENT_COLUMNS:
+        yield name, getattr(trace, name)
+    for name in _LINK_COLUMNS:
+        yield f"links.{name}", getattr(trace.links, name)
+    for name in _INDEX_COLUMNS:
+        yield f"index.{name}", getattr(trace.row_index, name)
+    for name, arg in trace.args.items():
+        yield f"args.{name}.events", arg.events
+        yield f"args.{name}.values", arg.values
+    for k, counter in enumerate(trace.counters):
+        yield f"counter.{k}.times", counter.times
+        yield f"counter.{k}.values", counter.values
+    if trace.memory is not None:
+        for name in _MEMORY_COLUMNS:
+            yield f"memory.{name}", getattr(trace.memory, name)
+    for name in ("first", "offset", "length"):
+        yield f"text.{name}", getattr(trace.text, name)
+    blob, ends = _pack(trace.names)
+    yield "names.text", blob
+    yield "names.ends", ends
+
+
+def _meta(trace: Trace, file: ColumnFile, folder: Path) -> dict[str, Any]:
+    assert isinstance(trace.text, TextIndex)
+    whole = trace.text.whole
+    return {
+        "version": VERSION,
+        "arrays": file.arrays,
+        "bytes": file.size,
+        "label": trace.label,
+        "format": trace.format,
+        "size": trace.size,
+        "header": trace.header,
+        "categories": trace.categories,
+        "lanes": [list(_lane_fields(lane)) for lane in trace.lanes],
+        "counters": [[counter.lane, counter.name, counter.unit] for counter in trace.counters],
+        "steps": [[step.name, step.number, step.event, step.start, step.duration] for step in trace.steps],
+        "span": trace.span,
+        "links": [trace.links.launches, trace.links.gpu_events, trace.links.linked_gpu_events],
+        "args": list(trace.args),
+        "counts": asdict(trace.counts),
+        "memory": trace.memory is not None,
+        "problems": [[problem.kind, problem.count, problem.example] for problem in trace.problems],
+        "devices": trace.devices,
+        "rank": trace.rank,
+        "world_size": trace.world_size,
+        "origin": trace.origin,
+        "large": None if trace.large is None else [_relative(trace.large.path, folder), *_large_fields(trace.large)],
+        "text": [_relative(trace.text.path, folder), trace.text.compressed],
+        "whole": None if whole is None else [str(whole.path), *whole.known],
+    }
+
+
+def open_trace(folder: Path) -> Trace:
+    """Map the trace that `save` wrote there. Copies no column. Raises StoreError, OSError."""
+    try:
+        meta = json.loads((folder / META).read_text(encoding="ascii"))
+    except ValueError as error:
+        raise StoreError(f"{folder / META} is damaged: {error}") from error
+    if not isinstance(meta, dict) or meta.get("version") != VERSION:
+        raise StoreError(f"{folder} was written by another version of this program")
+    columns = _Mapped(folder / COLUMNS, meta["arrays"], meta["bytes"])
+    event_columns: dict[str, Any] = {name: columns[name] for name in _EVENT_COLUMNS}
+    links: dict[str, Any] = {name: columns[f"links.{name}"] for name in _LINK_COLUMNS}
+    launches, gpu_events, linked_gpu_events = meta["links"]
+    memory: dict[str, Any] = {name: columns[f"memory.{name}"] for name in _MEMORY_COLUMNS} if meta["memory"] else {}
+    index: dict[str, Any] = {name: columns[f"index.{name}"] for name in _INDEX_COLUMNS}
+    text: dict[str, Any] = {name: columns[f"text.{name}"] for name in ("first", "offset", "length")}
+    path, compressed = meta["text"]
+    whole = None if meta["whole"] is None else WholeText(Path(meta["whole"][0]), tuple(meta["whole"][1:]))
+    counters: list[Any] = [
+        [*described, columns[f"counter.{k}.times"], columns[f"counter.{k}.values"]]
+        for k, described in enumerate(meta["counters"])
+    ]
+    sparse: dict[str, list[Any]] = {
+        name: [columns[f"args.{name}.events"], columns[f"args.{name}.values"]] for name in meta["args"]
+    }
+    return Trace(
+        label=meta["label"],
+        format=meta["format"],
+        size=meta["size"],
+        header=meta["header"],
+        **event_columns,
+        names=_unpack(columns["names.text"], columns["names.ends"]),
+        categories=meta["categories"],
+        lanes=[Lane(Role(role), *rest) for role, *rest in meta["lanes"]],
+        counters=[Counter(*fields) for fields in counters],
+        steps=[Step(*fields) for fields in meta["steps"]],
+        span=(meta["span"][0], meta["span"][1]),
+        links=Links(**links, launches=launches, gpu_events=gpu_events, linked_gpu_events=linked_gpu_events),
+        args={name: Sparse(*fields) for name, fields in sparse.items()},
+        counts=Counts(**meta["counts"]),
+        text=TextIndex(path=folder / path, compressed=compressed, **text, whole=whole),
+        memory=Memory(**memory) if memory else None,
+        problems=[Problem(*fields) for fields in meta["problems"]],
+        devices=meta["devices"],
+        rank=meta["rank"],
+        world_size=meta["world_size"],
+        origin=meta["origin"],
+        large=None if meta["large"] is None else _large(folder, *meta["large"]),
+        stored_index=RowIndex(order=event_columns["row_order"], first=event_columns["row_first"], **index),
+    )
+
+
+class _Mapped:
+    """The arrays of a file, mapped: read-only views of it."""
+
+    def __init__(self, path: Path, arrays: dict[str, Any], size: int) -> None:
+        self._arrays = arrays
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size != size:
+                raise StoreError(f"{path} is cut short")
+            # Only a trace without a single array element has no bytes, and a map cannot be empty.
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+
+    def __getitem__(self, name: str) -> Array:
+        try:
+            offset, dtype, shape = self._arrays[name]
+        except KeyError:
+            raise StoreError(f"the column {name} is missing") from None
+        count = int(np.prod(shape, dtype=np.int64))
+        if not count:
+            return np.zeros(shape, dtype)
+        column: Array = np.frombuffer(self._map, dtype, count, offset).reshape(shape)
+        return column
+
+
+def _large_fields(large: LargeKeys) -> tuple[Any, ...]:
+    return large.compressed, large.spans, large.left_out
+
+
+def _large(folder: Path, path: str, compressed: bool, spans: dict[str, Any], left_out: dict[str, int]) -> LargeKeys:
+    return LargeKeys(
+        folder / path, compressed, {key: (offset, size) for key, (offset, size) in spans.items()}, left_out
+    )
+
+
+def _lane_fields(lane: Lane) -> tuple[Any, ...]:
+    """In the order of the dataclass."""
+    where = (lane.role.value, lane.pid, lane.tid, lane.label, lane.group)
+    return (*where, lane.first, lane.last, lane.rows, lane.row_base, lane.device, lane.rank, lane.further)
+
+
+def _pack(texts: list[str]) -> tuple[U8, Array]:
+    """All texts as one run of UTF-8, and where each ends in it."""
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    ends = np.cumsum(np.fromiter((len(text) for text in encoded), np.int64, len(encoded)))
+    return np.frombuffer(b"".join(encoded), np.uint8), ends
+
+
+def _unpack(blob: Array, ends: Array) -> list[str]:
+    text = blob.tobytes()
+    bounds = [0, *ends.tolist()]
+    pairs = itertools.pairwise(bounds)
+    return [text[begin:end].decode("utf-8", "surrogatepass") for begin, end in pairs]
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """The text's path; within the folder only its name."""
+    return path.name if path.parent == folder else str(path.absolute())

@@ -1,0 +1,211 @@
+"""Where the text of each entry lies, so that args can be parsed when an event is looked at, and not before.
+
+A reader decodes the file in chunks of a few hundred KB, each a run of whole entries. `TextIndex` remembers
+for each chunk its first ordinal and its bytes' place; an entry's text is found by parsing its chunk again
+(about 1 ms) and taking the k-th object. That costs 4 bytes an event and works for any layout.
+
+A plain file is read in place. The text of compressed files, pipes and remote ones lies in a file of our own
+beside the columns, one independently compressed block per chunk: one event's args never need the whole file. That of a
+local gzip file may be taken apart so when its lanes are on screen already.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.background import Behind
+from torchprof_tui.trace.text.gzip_text import WholeText
+
+
+@dataclass(slots=True)
+class TextIndex:
+    """Chunks of the file's text. c chunks, in file order; all arrays int64[c].
+
+    `first`: ordinal of the chunk's first readable entry (a chunk without any repeats the next one's).
+    `offset`, `length`: where its bytes lie in `path`; stored bytes are gzip members where `compressed`. Where the text
+    has not been taken apart yet, it is `whole`, and they are places in that; then `path` is where it will lie so.
+    `coming`: waits for who takes it apart.
+    """
+
+    path: Path
+    compressed: bool
+    first: I64
+    offset: I64
+    length: I64
+    whole: WholeText | None = None
+    coming: Callable[[], None] | None = field(default=None, init=False, repr=False, compare=False)
+    _apart: TextIndex | None = field(default=None, init=False, repr=False, compare=False)
+    _parsed: tuple[bytes, list[dict[str, Any]]] = field(default=(b"", []), init=False, repr=False, compare=False)
+    """The chunk read last, as stored and parsed: who asks about one event mostly asks about its neighbours next."""
+
+    def entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]]) -> dict[str, Any]:
+        """The entry as it stands in the file. `parse` is the reader's own chunk parser, repairs included.
+
+        Raises OSError where the file is gone, LookupError where it has changed and the entry is not there.
+        """
+        if (index := self._now) is not self:
+            return index.entry(ordinal, parse)
+        chunk = int(np.searchsorted(self.first, ordinal, side="right")) - 1
+        if chunk < 0:
+            raise LookupError(f"no entry {ordinal}")
+        ((_, stored),) = self._stored([chunk])
+        known, entries = self._parsed
+        if stored != known:  # read again each time, for a file that has changed must not be told from memory
+            entries = parse(self._text(stored))
+            self._parsed = stored, entries
+        place = ordinal - int(self.first[chunk])
+        if place >= len(entries):
+            raise LookupError("the trace file has changed since it was opened")
+        return entries[place]
+
+    def texts(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """(number, text) of these chunks, ascending. Raises OSError where the file is gone, LookupError where it has
+        changed."""
+        index = self._now
+        for number, stored in index._stored(chunks):
+            yield number, index._text(stored)
+
+    @property
+    def apart(self) -> TextIndex | None:
+        """The same by blocks, where `whole` has been taken apart."""
+        if self._apart is None and self.whole is not None and self._ends.exists():
+            ends = np.fromfile(self._ends, np.int64)
+            if len(ends) == len(self.first):
+                length = np.diff(ends, prepend=0)
+                self._apart = TextIndex(self.path, True, self.first, ends - length, length)
+        return self._apart
+
+    @property
+    def _now(self) -> TextIndex:
+        """What to read from: blocks that come in a moment are waited for, as several would be asked for."""
+        if self.apart is None and self.coming is not None:
+            self.coming()
+        return self.apart or self
+
+    def take_apart(self) -> None:
+        """Write the blocks of `whole`; whoever has this index open finds them. Raises OSError, LookupError."""
+        if self.whole is None or self.apart is not None:
+            return
+        drafts = [
+            path.with_name(f"{path.name}-{os.getpid()}") for path in (self.path, self._ends)
+        ]  # others may be at it
+        try:
+            writer = BlockWriter(drafts[0])
+            try:
+                for _, text in self.whole.pieces(self.offset, self.length, range(len(self.first))):
+                    writer.put(text)
+            finally:
+                writer.close()
+            np.cumsum(writer.lengths, dtype=np.int64).tofile(drafts[1])
+            self.whole.check()
+            drafts[0].replace(self.path)
+            drafts[1].replace(self._ends)  # comes last: without it there are no blocks
+        finally:
+            for draft in drafts:
+                draft.unlink(missing_ok=True)
+
+    @property
+    def _ends(self) -> Path:
+        """Where it says where each block ends, int64[c]."""
+        return self.path.with_suffix(".ends")
+
+    def _stored(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        if self.whole is not None:
+            yield from self.whole.pieces(self.offset, self.length, chunks)
+            return
+        with self.path.open("rb") as file:
+            for number in chunks:
+                file.seek(int(self.offset[number]))
+                yield number, file.read(int(self.length[number]))
+
+    def _text(self, stored: bytes) -> bytes:
+        return inflate(stored) if self.compressed and self.whole is None else stored
+
+
+@dataclass(slots=True)
+class RankTexts:
+    """The texts of several ranks' files, whose ordinals are counted on: `parts[k]` has those from `first[k]` on.
+
+    `first`: int64[ranks] ascending.
+    """
+
+    parts: list[TextIndex]
+    first: I64
+
+    def entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]]) -> dict[str, Any]:
+        """As `TextIndex.entry`."""
+        part = int(np.searchsorted(self.first, ordinal, side="right")) - 1
+        return self.parts[part].entry(ordinal - int(self.first[part]), parse)
+
+
+_WAITING = 16
+"""Chunks that wait to be written, at most: 4 MB, and what they are views of. The writer is faster than the decoder, so
+they rarely wait."""
+
+
+_COPIED = 1 << 20
+
+Text: TypeAlias = bytes | memoryview
+"""A chunk. Of a view nothing is copied; what it is a view of lives until it is written."""
+
+
+class BlockWriter:
+    """Writes chunks of text to `path`, each compressed by itself, in a thread: the compressor needs no interpreter.
+
+    `lengths`: stored bytes of each block, complete after `close`. All methods raise what went wrong with an earlier
+    block: OSError where it could not be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lengths: list[int] = []
+        self._file = path.open("wb")
+        self._behind: Behind[Text | tuple[Path, list[int]]] = Behind(self._keep, "text", _WAITING)
+
+    def put(self, text: Text) -> None:
+        self._behind.put(text)
+
+    def append(self, path: Path, lengths: list[int]) -> None:
+        """Take over the blocks of another writer, and their file."""
+        self._behind.put((path, lengths))
+
+    def close(self) -> None:
+        """Wait until all is written. May be called again."""
+        try:
+            self._behind.close()
+        finally:
+            self._file.close()
+
+    def _keep(self, item: Text | tuple[Path, list[int]]) -> None:
+        if isinstance(item, tuple):
+            self._take_over(*item)
+        else:
+            self._write(item)
+
+    def _write(self, text: Text) -> None:
+        from torchprof_tui.trace.sources import gzip_codec
+
+        block = gzip_codec.compress(text)
+        self._file.write(block)
+        self.lengths.append(len(block))
+
+    def _take_over(self, path: Path, lengths: list[int]) -> None:
+        with path.open("rb") as blocks:
+            shutil.copyfileobj(blocks, self._file, _COPIED)
+        path.unlink()
+        self.lengths += lengths
+
+
+def inflate(block: bytes) -> bytes:
+    """The text of one stored block."""
+    from torchprof_tui.trace.sources import gzip_codec
+
+    return gzip_codec.decompress(block)

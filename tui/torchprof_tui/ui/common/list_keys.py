@@ -1,0 +1,39 @@
+"""The keys of a screen that is one long list: the same on all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.binding import Binding
+from textual.screen import Screen
+
+from torchprof_tui.ui.common.row_list import RowList
+
+LIST_BINDINGS = [
+    Binding("up", "move(-1)", show=False),
+    Binding("down", "move(1)", show=False),
+    Binding("pageup", "page(-1)", show=False),
+    Binding("pagedown", "page(1)", show=False),
+    Binding("home", "edge(False)", show=False),
+    Binding("end", "edge(True)", show=False),
+]
+
+
+class ListScreen(Screen[Any]):
+    """`rows` is its list. Subclasses add `LIST_BINDINGS` to their own; `moved` tells them that the cursor has moved."""
+
+    rows: RowList
+
+    def moved(self) -> None:
+        """Another row is under the cursor."""
+
+    def action_move(self, distance: int) -> None:
+        self.rows.by(distance)
+        self.moved()
+
+    def action_page(self, pages: int) -> None:
+        self.action_move(pages * self.rows.page)
+
+    def action_edge(self, last: bool) -> None:
+        self.rows.to(self.rows.count if last else 0)
+        self.moved()

@@ -1,0 +1,135 @@
+"""A widget that paints its own lines: prebuilt styles, few segments, and only the lines that changed.
+
+Textual sends the whole of a dirty region, so what a frame costs is decided here: `repaint` names the lines that
+changed, the strips of all others are kept, and borders, padding and text selection, which would send every line
+through the style cache, are not to be had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.filter import ANSIToTruecolor
+from textual.geometry import Region, Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from torchprof_tui.ui.common.event_styles import Colors, Palette, Theme, build
+
+Run = tuple[str, Style]
+DEFAULT_PALETTE = build(Theme(), Colors.MANY)
+"""Until the screen has said which theme and how many colours there are."""
+
+
+class Painted(Widget):
+    """Subclasses implement `paint`; they call `repaint` when their data changes and may override `prepare`."""
+
+    ALLOW_SELECT: ClassVar[bool] = False
+    DEFAULT_CSS = "Painted { height: 1; }"
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (Textual's own name)
+        super().__init__(id=id, classes=classes)
+        self._palette = DEFAULT_PALETTE
+        self._strips: dict[int, Strip] = {}
+        self._stale = True
+
+    @property
+    def palette(self) -> Palette:
+        return self._palette
+
+    @palette.setter
+    def palette(self, palette: Palette) -> None:
+        self._palette = palette
+        self.repaint()
+
+    def prepare(self, size: Size) -> None:
+        """Work that all lines share, once before the first line of a frame after a full `repaint`."""
+
+    def paint(self, y: int, width: int) -> Strip:
+        """One line, exactly `width` cells."""
+        raise NotImplementedError
+
+    def paint_lines(self, ys: Sequence[int], size: Size) -> list[Strip]:
+        """Those lines of a frame that are not kept from the last one."""
+        return [self.paint(y, size.width) for y in ys]
+
+    def repaint(self, lines: Sequence[int] | None = None) -> None:
+        """Everything changed, or just these lines (those outside the widget are ignored)."""
+        if lines is None:
+            self._strips.clear()
+            self._stale = True
+            self.refresh()
+            return
+        height, width = self.size.height, self.size.width
+        changed = [line for line in lines if 0 <= line < height]
+        for line in changed:
+            self._strips.pop(line, None)
+        if changed:
+            self.refresh(*(Region(0, line, width, 1) for line in changed))
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._fill(range(crop.y, crop.bottom))
+        strips = [self._strips[y] for y in range(crop.y, crop.bottom)]
+        if crop.x == 0 and crop.width == self.size.width:
+            return strips
+        return [strip.crop(crop.x, crop.right) for strip in strips]
+
+    def render_line(self, y: int) -> Strip:
+        self._fill((y,))
+        return self._strips[y]
+
+    def notify_style_update(self) -> None:
+        self._strips.clear()
+        self._stale = True
+        super().notify_style_update()
+
+    def on_resize(self) -> None:
+        self._strips.clear()
+        self._stale = True
+
+    def _fill(self, ys: Iterable[int]) -> None:
+        """Paint what is missing."""
+        if self._stale:
+            self._strips.clear()
+            self._stale = False
+            self.prepare(self.size)
+        missing = [y for y in ys if y not in self._strips]
+        if not missing:
+            return
+        # Ours are real colours, or at 16 the terminal's own: nothing to translate.
+        filters = [each for each in self.get_line_filters() if not isinstance(each, ANSIToTruecolor)]
+        for y, strip in zip(missing, self.paint_lines(missing, self.size), strict=True):
+            for each in filters:
+                strip = strip.apply_filter(each, self.background_colors[1])
+            self._strips[y] = strip
+
+
+def line(runs: Sequence[Run], width: int, blank: Style) -> Strip:
+    """Styled pieces of text, cropped or filled up to exactly `width` cells; equal neighbours become one segment."""
+    segments: list[Segment] = []
+    used = 0
+    text, style = "", blank
+    for piece, piece_style in (*runs, ("", blank)):
+        size, room = cell_len(piece), width - used
+        if size > room:
+            piece, size = set_cell_size(piece, room), room
+        used += size
+        if piece and piece_style is not style:
+            if text:
+                segments.append(Segment(text, style))
+            text, style = piece, piece_style
+        else:
+            text += piece
+    if used < width:
+        if style is blank:
+            text += " " * (width - used)
+        else:
+            segments.append(Segment(text, style))
+            text, style = " " * (width - used), blank
+    if text:
+        segments.append(Segment(text, style))
+    return Strip(segments, width)

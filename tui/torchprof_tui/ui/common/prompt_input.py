@@ -1,0 +1,74 @@
+"""One line to type into: what to search for, where to go. Takes the status line's place while it is open."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.widgets import Input, Static
+
+from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted
+
+
+class Prompt(Horizontal):
+    """`ask` opens it. It reports what is typed, entered, or given up; the screen decides what that means."""
+
+    BINDINGS = [
+        Binding("escape", "close", "close", show=False),
+    ]
+    DEFAULT_CSS = """
+    Prompt { height: 1; display: none; }
+    Prompt.open { display: block; }
+    Prompt Static { width: auto; }
+    Prompt Input { width: 1fr; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._label = Static("", markup=False)
+        self._input = Input(compact=True, select_on_focus=False)
+        self._hint = Static("", markup=False)
+        self._purpose = ""
+
+    def compose(self) -> ComposeResult:
+        yield self._label
+        yield self._input
+        yield self._hint
+
+    @property
+    def is_open(self) -> bool:
+        return self.has_class("open")
+
+    def ask(self, purpose: str, hint: str, text: str = "") -> None:
+        """Open with a text to edit."""
+        self._purpose = purpose
+        self._label.update(f" {purpose}: ")
+        self._input.value = text
+        self._input.cursor_position = len(text)
+        self.hint(hint)
+        self.add_class("open")
+        self.screen.set_focus(self._input)  # now, not in its turn: what is typed next is its own
+
+    def hint(self, text: str) -> None:
+        """At the right end: how to type it, then what it found."""
+        self._hint.update(f" {text} " if text else "")
+
+    def type(self, text: str) -> None:
+        """What was typed before the input had the focus."""
+        self._input.insert_text_at_cursor(text)
+
+    def close(self) -> None:
+        self.remove_class("open")
+        self.screen.set_focus(None)
+
+    def action_close(self) -> None:
+        self.post_message(PromptClosed(self._purpose))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self.is_open:
+            self.post_message(PromptChanged(self._purpose, event.value))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.post_message(PromptSubmitted(self._purpose, event.value))

@@ -1,0 +1,105 @@
+"""A list of any number of rows with a cursor: only those on screen are ever asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+
+from torchprof_tui.ui.common.painted_widget import Painted, Run, line
+
+WHEEL_LINES = 3
+
+
+class RowPicked(Message):
+    """A click on a row; the second one on the same row opens it."""
+
+    def __init__(self, place: int, opened: bool) -> None:
+        super().__init__()
+        self.place = place
+        self.opened = opened
+
+
+class RowList(Painted):
+    """`row(place, width, chosen)` gives the runs of one row, `head(width)` those of the line above them.
+
+    Set `show` when the rows change; move with `to` and `by`.
+    """
+
+    DEFAULT_CSS = "RowList { height: 1fr; }"
+
+    def __init__(
+        self,
+        row: Callable[[int, int, bool], list[Run]],
+        head: Callable[[int], list[Run]],
+        *,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        super().__init__(id=id)
+        self._row = row
+        self._head = head
+        self._count = 0
+        self._top = 0
+        self.cursor = 0
+
+    @property
+    def page(self) -> int:
+        """How many rows fit on the screen."""
+        return max(self.size.height - 1, 1)
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return self._count
+
+    def show(self, count: int, cursor: int = 0) -> None:
+        """There are other rows now."""
+        self._count = count
+        self.cursor = min(max(cursor, 0), max(count - 1, 0))
+        self._keep_in_sight()
+        self.repaint()
+
+    def to(self, place: int) -> None:
+        """The cursor to a row, as near as there is one."""
+        self.show(self._count, place)
+
+    def by(self, rows: int) -> None:
+        self.to(self.cursor + rows)
+
+    def _keep_in_sight(self) -> None:
+        if self.cursor < self._top:
+            self._top = self.cursor
+        elif self.cursor >= self._top + self.page:
+            self._top = self.cursor - self.page + 1
+        self._top = min(self._top, max(0, self._count - self.page))
+
+    def prepare(self, size: Size) -> None:
+        self._keep_in_sight()
+
+    def paint(self, y: int, width: int) -> Strip:
+        blank = self.palette.text
+        if y == 0:
+            return line(self._head(width), width, self.palette.muted)
+        place = self._top + y - 1
+        if place >= self._count:
+            return line([], width, blank)
+        return line(self._row(place, width, place == self.cursor), width, blank)
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        place = self._top + event.y - 1
+        if event.y >= 1 and place < self._count:
+            again = place == self.cursor
+            self.to(place)
+            self.post_message(RowPicked(place, again))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.by(WHEEL_LINES)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.by(-WHEEL_LINES)

@@ -1,0 +1,37 @@
+"""The explorer's commands for the palette: everything that a key does, and what is too rare for a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from torchprof_tui.ui.explorer.keys import Key, sections
+
+RARE = (
+    Key("", "fold all lanes", "fold_all(True)"),
+    Key("", "unfold all lanes", "fold_all(False)"),
+)
+
+
+class ExplorerCommands(Provider):
+    """Made from the screen's own bindings, so that it cannot miss one."""
+
+    async def discover(self) -> Hits:
+        for text, keys, action in self._commands():
+            yield DiscoveryHit(text, partial(self.screen.run_action, action), help=keys)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for text, keys, action in self._commands():
+            score = matcher.match(text)
+            if score > 0:
+                yield Hit(score, matcher.highlight(text), partial(self.screen.run_action, action), help=keys)
+
+    def _commands(self) -> Iterator[tuple[str, str, str]]:
+        for title, keys in sections(self.screen.active_bindings.values()).items():
+            for key in keys:
+                yield f"{title}: {key.sentence}", f"key: {key.keys}", key.action
+        for key in RARE:
+            yield f"Lanes: {key.sentence}", "no key", key.action

@@ -1,0 +1,55 @@
+"""The panel about the GPU work at the end of the chain: its footprint, what limits it, its other runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.name_display import clean
+from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap
+from torchprof_tui.ui.explorer.panels.kernel_text import kernel_lines
+
+if TYPE_CHECKING:
+    from torchprof_tui.analysis.dispatch.chain import Chain
+    from torchprof_tui.analysis.kernel.kernel_summary import KernelFacts
+
+
+class KernelPanel(TextPanel):
+    """Set `show`, then `learn`."""
+
+    def __init__(self, trace: Trace, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._trace = trace
+        self._event = -1
+        self._kernel: KernelFacts | None = None
+        self._chain: Chain | None = None
+
+    def show(self, event: int) -> None:
+        """Another event is selected; -1 for none."""
+        if event != self._event:
+            self._event = event
+            self._kernel, self._chain = None, None
+            self.renew()
+
+    def learn(self, chain: Chain, kernel: KernelFacts | None) -> None:
+        """What stands at the end of the selected event's chain."""
+        self._chain, self._kernel = chain, kernel
+        self.renew(top=False)
+
+    def content(self, width: int) -> Lines:
+        palette = self.palette
+        if self._event < 0:
+            return wrap(
+                "No event is selected. Select a kernel, or an op to see its heaviest kernel.", width, palette.muted
+            )
+        if self._chain is None:
+            return [[("…", palette.muted)]]
+        if self._kernel is None:
+            name = clean(self._trace.event(self._event).name)
+            return wrap(f"{name} leads to no GPU work in this trace.", width, palette.muted)
+        head: Lines = []
+        if self._kernel.event != self._event and len(self._chain.work) > 1:
+            head = wrap(
+                f"the heaviest of {len(self._chain.work):,} pieces of GPU work beneath it:", width, palette.muted
+            )
+        return head + kernel_lines(self._kernel, palette, width)

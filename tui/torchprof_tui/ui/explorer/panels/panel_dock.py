@@ -1,0 +1,92 @@
+"""The panels under the lanes: one at a time, chosen by its tab."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.strip import Strip
+
+from torchprof_tui.ui.common.event_styles import Palette
+from torchprof_tui.ui.common.messages import PanelPicked
+from torchprof_tui.ui.common.painted_widget import Painted, Run, line
+from torchprof_tui.ui.common.text_panel import TextPanel
+
+
+class Tabs(Painted):
+    """The panels' titles; a click says which."""
+
+    def __init__(self, titles: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self._titles = titles
+        self._active = ""
+
+    def show(self, active: str) -> None:
+        if active != self._active:
+            self._active = active
+            self.repaint()
+
+    def paint(self, y: int, width: int) -> Strip:
+        palette = self.palette
+        runs: list[Run] = [("──", palette.line)]
+        for panel, title in self._titles:
+            active = panel == self._active
+            runs += [
+                (f"[{title}]" if active else f" {title} ", palette.active if active else palette.muted),
+                ("─", palette.line),
+            ]
+        return line([*runs, ("─" * width, palette.line)], width, palette.line)
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        at = 2
+        for panel, title in self._titles:
+            if at <= event.x < at + len(title) + 2:
+                self.post_message(PanelPicked(panel))
+                return
+            at += len(title) + 3
+
+
+class Dock(Vertical):
+    """Holds the panels; `show` one of them, `cycle` through them."""
+
+    DEFAULT_CSS = "Dock { height: 8; }"
+
+    def __init__(self, panels: Sequence[tuple[str, str, TextPanel]], *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._panels = {name: panel for name, _, panel in panels}
+        self._tabs = Tabs([(name, title) for name, title, _ in panels])
+        self._active = panels[0][0]
+
+    def compose(self) -> ComposeResult:
+        yield self._tabs
+        yield from self._panels.values()
+
+    def on_mount(self) -> None:
+        self.show(self._active)
+
+    @property
+    def active(self) -> str:
+        return self._active
+
+    @property
+    def panel(self) -> TextPanel:
+        return self._panels[self._active]
+
+    def show(self, name: str) -> None:
+        """Bring a panel to the front."""
+        self._active = name
+        for other, panel in self._panels.items():
+            panel.display = other == name
+        self._tabs.show(name)
+
+    def cycle(self, direction: int) -> None:
+        names = list(self._panels)
+        self.show(names[(names.index(self._active) + direction) % len(names)])
+
+    def paint_with(self, palette: Palette) -> None:
+        self._tabs.palette = palette
+        for panel in self._panels.values():
+            panel.palette = palette

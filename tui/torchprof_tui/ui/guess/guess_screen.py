@@ -1,0 +1,100 @@
+"""Guess, then look: covers the lanes, asks which kernels somebody expects, then shows that beside what was launched."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.widgets import Input
+
+from torchprof_tui.analysis.kernel.kernel_guess import Compared, Guess, compare, parse_guesses
+from torchprof_tui.analysis.kernel.names import KernelClass, decode
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.query.time_axis import format_duration, format_time
+from torchprof_tui.ui.common.name_display import clean, cut
+from torchprof_tui.ui.common.painted_widget import Painted, Run
+from torchprof_tui.ui.common.terminal_info import palette_for
+from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap
+
+EXAMPLE = "gemm 2, elementwise 3, flash"
+
+
+class GuessText(TextPanel):
+    """The question, then the answer."""
+
+    def __init__(self, trace: Trace, t0: int, t1: int, what: str) -> None:
+        super().__init__()
+        self._trace, self._range, self._what = trace, (t0, t1), what
+        self._rows: list[Compared] | None = None
+
+    def answer(self, rows: list[Compared]) -> None:
+        self._rows = rows
+        self.renew()
+
+    def content(self, width: int) -> Lines:
+        palette = self.palette
+        t0, t1 = self._range
+        title = f"{self._what}: {format_duration(t1 - t0)} from {format_time(t0)}"
+        lines: Lines = [[("Guess, then look", palette.heading)], *wrap(title, width, palette.strong), []]
+        if self._rows is None:
+            classes = ", ".join(each.label for each in KernelClass if each is not KernelClass.OTHER)
+            lines += wrap(
+                "Which kernels does the code in this range launch, and how many of each?", width, palette.text
+            )
+            lines += wrap(
+                "Classes, or parts of names, with or without a count, separated by commas.", width, palette.muted
+            )
+            return [*lines, [], *wrap(f"classes: {classes}", width, palette.muted)]
+        right = sum(row.right for row in self._rows)
+        if not self._rows:
+            return [*lines, *wrap("Nothing was launched in this range, and nothing was expected.", width, palette.text)]
+        lines += wrap(f"{right} of {len(self._rows)} as expected; what differs comes first.", width, palette.strong)
+        lines.append([(f"   {'what':<18}{'expected':>9}{'launched':>9}{'time':>11}  heaviest of them", palette.muted)])
+        lines += [self._row(row, width) for row in self._rows]
+        return [*lines, [], *wrap("enter: guess again · esc: back to the lanes", width, palette.muted)]
+
+    def _row(self, row: Compared, width: int) -> list[Run]:
+        palette = self.palette
+        guess = row.guessed
+        expected = "–" if guess is None else "some" if guess.count is None else str(guess.count)
+        name = decode(row.example).display or clean(row.example) if row.example else ""
+        term = cut(clean(row.term), 17)
+        numbers = f"{expected:>9}{row.actual:>9,}{format_duration(row.time) if row.actual else '':>11}  "
+        return [
+            (" ✓ " if row.right else " ✗ ", palette.accent if row.right else palette.warning),
+            (term + " " * (18 - cell_len(term)), palette.strong),
+            (numbers, palette.text),
+            (cut(clean(name), max(width - 50, 8)), palette.muted),
+        ]
+
+
+class GuessScreen(Screen[None]):
+    """One range of one trace. Enter answers, and enter again asks anew."""
+
+    CSS_PATH = "guess_screen.tcss"
+    BINDINGS = [Binding("escape", "leave", "back", show=False)]
+
+    def __init__(self, trace: Trace, t0: int, t1: int, what: str) -> None:
+        super().__init__()
+        self._trace, self._range = trace, (t0, t1)
+        self._text = GuessText(trace, t0, t1, clean(what))
+        self._input = Input(placeholder=EXAMPLE)
+
+    def compose(self) -> ComposeResult:
+        yield self._text
+        yield self._input
+
+    def on_mount(self) -> None:
+        palette = palette_for(self.app)
+        for widget in self.query(Painted):
+            widget.palette = palette
+        self._input.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        guesses: list[Guess] = parse_guesses(event.value)
+        self._text.answer(compare(self._trace, *self._range, guesses))
+
+    def action_leave(self) -> None:
+        self.dismiss(None)

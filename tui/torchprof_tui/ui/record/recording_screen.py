@@ -1,0 +1,234 @@
+"""A run while it goes on: what it prints, in which phase the profiler is, and what it left.
+
+The screen starts it and is the one that ends it: taken off the screen, for whatever reason, the run is told to stop.
+"""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import Static
+
+from torchprof_tui.runs.recording_process import Recording
+from torchprof_tui.runs.recording_request import Request, RequestError
+from torchprof_tui.runs.run_result import Result
+from torchprof_tui.ui.common.name_display import clean
+from torchprof_tui.ui.record.console_view import Console
+
+LOOK_SECONDS = 0.05
+"""20 times a second is as often as anybody can read."""
+
+LIVE_KEYS = "ctrl+c stop, and keep what was recorded   page up, down scroll   q stop and quit"
+STOPPING = (
+    "",
+    "stopping, and saving what was recorded; ctrl+c again gives that up",
+    "giving up; what still runs is killed in a moment, or with ctrl+c at once",
+    "killed",
+)
+GOING_ON = (
+    "",
+    "told to stop, then it saves what was recorded; where it goes on, ctrl+c again ends it",
+    "ending it, and saving what was recorded; ctrl+c again kills it",
+    "killed",
+)
+"""… where it does not save yet."""
+
+
+class RunningScreen(Screen[None]):
+    """`request` is started in the folder `cwd`, with `environment`, as soon as the size of its terminal is known."""
+
+    CSS_PATH = "recording_screen.tcss"
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "stop", "stop", id="run.stop", tooltip="stop, and keep what was recorded", priority=True),
+        Binding("enter", "show_trace", "open", id="run.open", tooltip="open the trace", show=False),
+        Binding("r", "again", "again", id="run.again", tooltip="run it again", show=False),
+        Binding("escape", "back", "back", id="run.back", tooltip="back", show=False),
+        Binding("pageup", "scroll_page(-1)", show=False),
+        Binding("pagedown", "scroll_page(1)", show=False),
+        Binding("up", "scroll_lines(-1)", show=False),
+        Binding("down", "scroll_lines(1)", show=False),
+        Binding("home", "scroll_to_end(False)", show=False),
+        Binding("end", "scroll_to_end(True)", show=False),
+    ]
+
+    @dataclass
+    class Recorded(Message):
+        """Open these: one trace, or the ranks of a run."""
+
+        traces: tuple[str, ...]
+
+    @dataclass
+    class Again(Message):
+        """Record the same once more."""
+
+        request: Request
+        cwd: str
+
+    class Left(Message):
+        """Esc, after its end."""
+
+    def __init__(self, request: Request, cwd: str, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self.request, self.cwd = request, cwd
+        self.result: Result | None = None
+        self._environment = environment
+        self._recording = Recording(request, cwd)
+        self._timer: Timer | None = None
+        self._failed = ""  # why it could not be started
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is a run that would be lost."""
+        return self.result is None and not self._failed
+
+    def compose(self) -> ComposeResult:
+        command = clean(shlex.join(self.request.command))
+        yield Static(Content.from_markup("[b]Recording[/b] $command", command=command), id="running-title")
+        yield Static(id="running-phase")
+        yield Console(id="running-output")
+        yield Static(id="running-end")
+        yield Static(LIVE_KEYS, id="running-keys")
+
+    def on_console_resized(self, message: Console.Resized) -> None:
+        if self._timer is None and not self._failed:
+            self._start(message.columns, message.lines)
+        else:
+            self._recording.resize(message.columns, message.lines)
+
+    def _start(self, columns: int, lines: int) -> None:
+        try:
+            self._recording.start(columns, lines, self._environment)
+        except (RequestError, OSError) as error:
+            self._failed = str(error)
+            self._show_end(f"This could not be started: {self._failed}", "R change it   esc back   q quit")
+            return
+        self._timer = self.set_interval(LOOK_SECONDS, self._look)
+        self._look()
+
+    def on_unmount(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+        self._recording.close()
+
+    # -- while it runs -------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        recording = self._recording
+        data, dropped = recording.look()
+        if data or dropped:
+            self.query_one(Console).feed(data, dropped)
+        self.query_one("#running-phase", Static).update(self._phase())
+        if recording.ended and self.result is None:
+            if self._timer is not None:
+                self._timer.stop()
+            self._conclude(recording.result())
+
+    def _phase(self) -> Content:
+        recording = self._recording
+        shown = self.query_one(Console).shown
+        phase = recording.phase.text if recording.phase is not None else "starting"
+        parts = [("ended" if recording.ended else phase), elapsed(recording.seconds)]
+        if shown.cut:
+            parts.append(f"{shown.cut + len(shown.lines):,} lines, the last {len(shown.lines):,} are kept")
+        if recording.interrupts and not recording.ended:
+            saves = recording.gave_up if recording.interrupts > 1 else recording.saving
+            parts.append((STOPPING if saves else GOING_ON)[min(recording.interrupts, 3)])
+        return Content.assemble(("○ " if recording.ended else "● ", "$accent"), clean(" · ".join(parts)))
+
+    def action_stop(self) -> None:
+        if self.busy:
+            self._recording.stop()
+            self._look()
+        else:
+            self.app.exit()
+
+    # -- its end -------------------------------------------------------------------------------------------
+
+    def _conclude(self, result: Result) -> None:
+        self.result = result
+        self._recording.keep_output(self.query_one(Console).shown.text)
+        stopped = self._recording.interrupts > 0
+        if result.traces and (result.exit_status == 0 or stopped):
+            self._show_end(
+                f"{len(result.traces)} kept in {result.folder}", "enter open it   r again   esc back   q quit"
+            )
+            self.action_show_trace()
+            return
+        self._show_end(verdict(result, stopped, self._recording.last_log), _keys(result))
+
+    def _show_end(self, text: str, keys: str) -> None:
+        self.add_class("ended")
+        self.set_class(self.result is None or not self.result.traces or self.result.exit_status != 0, "failed")
+        self.query_one("#running-end", Static).update(Content(clean(text)))
+        self.query_one("#running-keys", Static).update(keys)
+
+    def action_show_trace(self) -> None:
+        if self.result is not None and self.result.traces:
+            self.post_message(self.Recorded(self.result.opened))
+
+    def action_again(self) -> None:
+        if not self.busy:
+            self.post_message(self.Again(self.request, self.cwd))
+
+    def action_back(self) -> None:
+        if not self.busy:
+            self.post_message(self.Left())
+
+    # -- scrolling -----------------------------------------------------------------------------------------
+
+    def action_scroll_page(self, direction: int) -> None:
+        console = self.query_one(Console)
+        self.action_scroll_lines(direction * max(console.size.height - 1, 1))
+
+    def action_scroll_lines(self, lines: int) -> None:
+        self.query_one(Console).scroll_relative(y=lines, animate=False)
+
+    def action_scroll_to_end(self, end: bool) -> None:
+        console = self.query_one(Console)
+        (console.scroll_end if end else console.scroll_home)(animate=False)
+
+
+def elapsed(seconds: float) -> str:
+    """``3.2 s``, from a minute on ``1:05``, from an hour on ``1:01:05``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def verdict(result: Result, stopped: bool, last_log: str) -> str:
+    """What became of a run whose trace does not open by itself."""
+    after = f"after {elapsed(result.seconds)}"
+    if result.exit_status > 128:
+        how = f"It was ended by signal {result.exit_status - 128} {after}"
+    elif result.exit_status:
+        how = f"It failed with exit status {result.exit_status} {after}"
+    else:
+        how = f"It ended {after}"
+    if result.traces:
+        return f"{how}; what it recorded was kept. What it said is above, and in {result.folder}"
+    if stopped and result.exit_status == 128 + signal.SIGKILL:
+        return f"{how}, before it had saved what it recorded."
+    if stopped:
+        return f"{how}, stopped before anything was recorded."
+    if result.folder is None:
+        return f"{how}, before anything could be recorded: the reason is above."
+    said = f" The profiler's last word: {last_log}." if last_log else ""
+    return f"{how}, and there is no trace.{said} All it said is above, and in {result.folder}"
+
+
+def _keys(result: Result) -> str:
+    first = "enter open the trace   " if result.traces else ""
+    return f"{first}r again   R change it   esc back   page up, down scroll   q quit"

@@ -1,0 +1,36 @@
+"""Writing what a table lists as a file: which form a name asks for, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from torchprof_tui.analysis.table import export
+from torchprof_tui.analysis.table.sheets import Sheet
+from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.ui.common.name_display import clean
+
+
+def markdown(sheet: Sheet, order: I64) -> str:
+    return export.to_markdown(sheet, order.tolist(), clean)
+
+
+_FORMS: dict[str, Callable[[Sheet, I64], str]] = {
+    ".csv": lambda sheet, order: export.to_csv(sheet, order.tolist(), clean),
+    ".json": lambda sheet, order: export.to_json(sheet, order.tolist()),
+    ".md": markdown,
+}
+
+
+def write(sheet: Sheet, order: I64, path: Path) -> tuple[str, bool]:
+    """(a line that says what came of it, whether it was written). Never over a file that is there already."""
+    form = _FORMS.get(path.suffix.lower())
+    if form is None:
+        return f"{path.name}: write to a name that ends in .csv, .json or .md", False
+    if path.exists():
+        return f"{path} is there already; nothing was overwritten", False
+    try:
+        path.write_text(form(sheet, order), encoding="utf-8")
+    except OSError as error:
+        return f"{path}: {error.strerror}", False
+    return f"wrote {len(order):,} rows to {path}", True
