@@ -96,7 +96,7 @@ def _one_run(trace: Path) -> Stages:
         from torchprof_tui.trace.build.build_trace import assemble, with_index
         from torchprof_tui.trace.decode.decoder import read
         from torchprof_tui.trace.decode.parallel import parts_for
-        from torchprof_tui.trace.sources.source import open_source
+        from torchprof_tui.trace.sources.open import open_source
         from torchprof_tui.trace.storage.trace_store import Storing, open_trace
     read_once(trace)
     with clock.timed("read_bytes"):

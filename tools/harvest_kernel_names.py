@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names import decode
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.load import load
 from torchprof_tui.trace.model.event_kind import GPU_WORK
-from torchprof_tui.trace.sources.source import TraceError
 
 COLUMNS = ("own_us", "public_us", "count", "kernel_class", "dtype", "tensor_core", "tile", "name")
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst")

@@ -18,12 +18,14 @@ from torchprof_tui.analysis.slicing.slice_writer import SliceError, write_slice
 from torchprof_tui.commands.info.main import summary
 from torchprof_tui.commands.info.text import show
 from torchprof_tui.trace.build.build_trace import assemble
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode import json_document
-from torchprof_tui.trace.decode.decoder import parse_chunk, read
+from torchprof_tui.trace.decode.decoder import read
+from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.loading.load import Loaded
 from torchprof_tui.trace.model.raw_events import Decoded
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.sources.source import Source, TraceError
+from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.storage.disk_cache import Place
 from torchprof_tui.trace.storage.trace_store import open_trace, save
 

@@ -11,8 +11,8 @@ from tests.fuzz.__main__ import CORPUS, corpus, fault
 from tests.fuzz.mutate import mutated
 from torchprof_tui.trace.build import build_trace as assembling
 from torchprof_tui.trace.build import event_phases
-from torchprof_tui.trace.decode import decoder
 from torchprof_tui.trace.decode.column_builder import Columns
+from torchprof_tui.trace.json_text import salvage
 
 FILES = 240
 
@@ -73,7 +73,7 @@ def test_it_notices_readers_that_disagree(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_it_notices_text_that_is_stored_at_the_wrong_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    parse = decoder.parse_chunk
+    parse = salvage.parse_chunk
     monkeypatch.setattr("tests.fuzz.oracle.parse_chunk", lambda text: parse(text)[::-1])
     assert "its text says" in seen("gpt2_train_stack_memory.json")
 

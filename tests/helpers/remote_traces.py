@@ -7,10 +7,12 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from torchprof_tui.trace.loading.load import Progress
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.open_trace import Opening
+from torchprof_tui.trace.loading.progress import Progress
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.sources.source import Source, TraceError, open_source
+from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import Source
 
 
 def read(source: Source) -> bytes:

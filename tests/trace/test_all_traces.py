@@ -21,8 +21,9 @@ from torchprof_tui.analysis.kernel.footprint import footprint
 from torchprof_tui.trace.build.build_trace import assemble
 from torchprof_tui.trace.decode.decoder import read
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
-from torchprof_tui.trace.model.trace import Role, Trace
-from torchprof_tui.trace.sources.source import open_source
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.storage.trace_store import open_trace, save
 
 TRACES = SHARED_TRACES

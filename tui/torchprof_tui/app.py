@@ -120,7 +120,7 @@ class TorchprofApp(App[None]):
         try:
             opening = await asyncio.to_thread(self._started, specs)
         except (OSError, ValueError) as error:
-            from torchprof_tui.trace.loading.load import describe
+            from torchprof_tui.trace.core.errors import describe
 
             self.notify(describe(error), title="cannot be opened", severity="error", timeout=8, markup=False)
             return

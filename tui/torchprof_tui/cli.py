@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        from torchprof_tui.trace.loading.load import describe
+        from torchprof_tui.trace.core.errors import describe
 
         return _fail(describe(error))
 

@@ -14,7 +14,8 @@ from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.dispatch.call_tree import NO_LAUNCH, DispatchTree, dispatch_tree
 from torchprof_tui.trace.loading.load import load
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
-from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
 
 TRACES = SHARED_TRACES
 NAMES = sorted(path.name for path in TRACES.glob("*.json.gz"))[::4]

@@ -33,9 +33,9 @@ from torchprof_tui.analysis.doctor.read_problems import _LOST, _NOT_DRAWN, _ODD,
 from torchprof_tui.analysis.doctor.remark import Section
 from torchprof_tui.trace.build.build_trace import assemble
 from torchprof_tui.trace.core import problems
+from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.decode.decoder import read
 from torchprof_tui.trace.loading.load import load
-from torchprof_tui.trace.model.raw_events import Problem
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
 

@@ -22,7 +22,7 @@ from tests.helpers.trace_builder import (
 from torchprof_tui.analysis.time.gpu_time import busy_by_device
 from torchprof_tui.analysis.time.range_statistics import range_time
 from torchprof_tui.trace.model.event_kind import GPU_WORK
-from torchprof_tui.trace.model.trace import Role
+from torchprof_tui.trace.model.lanes import Role
 
 ENTRIES = st.lists(
     st.one_of(

@@ -19,7 +19,8 @@ from tests.helpers.trace_builder import (
     trace,
 )
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
 
 H200 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H200"}, {"id": 1, "name": ""}]}
 

@@ -24,11 +24,12 @@ from tests.helpers.trace_builder import (
 )
 from torchprof_tui.analysis.doctor.examination import examined
 from torchprof_tui.analysis.time.gpu_time import busy_ns_by_device
-from torchprof_tui.ui.explorer.lanes_area import cpu_time
 from torchprof_tui.trace.build import lane_overflow
 from torchprof_tui.trace.core import problems
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.storage.trace_store import open_trace, save
-from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.ui.explorer.lanes_area import cpu_time
 
 
 def crowded(*entries: Entry, most: int = 3) -> Trace:

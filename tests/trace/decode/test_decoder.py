@@ -28,9 +28,12 @@ from tests.helpers.decoder_reference import (
 )
 from tests.helpers.paths import SHARED_TRACES, find_shared_traces
 from torchprof_tui.trace.core import problems
-from torchprof_tui.trace.decode.decoder import parse_chunk, read
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.decode.decoder import read
+from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, Decoded
-from torchprof_tui.trace.sources.source import Source, TraceError, open_source
+from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text import large_values
 
 TRACES = SHARED_TRACES

@@ -24,12 +24,13 @@ from torchprof_tui.cli import main
 from torchprof_tui.trace.build import counters
 from torchprof_tui.trace.build.build_trace import assemble
 from torchprof_tui.trace.core import problems
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode import chunker, json_document
 from torchprof_tui.trace.decode.decoder import read
 from torchprof_tui.trace.decode.interning import Shapes
 from torchprof_tui.trace.json_text import repair, salvage, scan
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.sources.source import Source, TraceError
+from torchprof_tui.trace.sources.source import Source
 
 
 class Work:

@@ -23,12 +23,14 @@ from tests.helpers.column_equality import assert_alike
 from tests.trace.decode.template.test_template_decoder import BETWEEN, kineto_entries, one, plain
 from tests.trace.decode.test_decoder import ALL, TRACES
 from torchprof_tui.trace.core.arrays import Array
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode import parallel
 from torchprof_tui.trace.decode.column_builder import Columns
-from torchprof_tui.trace.decode.decoder import parse_chunk, read
+from torchprof_tui.trace.decode.decoder import read
 from torchprof_tui.trace.decode.parallel import Cut, UnprovenError, parts_for
+from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import Decoded
-from torchprof_tui.trace.sources.source import TraceError, open_source
+from torchprof_tui.trace.sources.open import open_source
 
 BIG = TRACES / "big_llama_train_stack.pt.trace.json.xz"
 

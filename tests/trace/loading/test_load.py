@@ -16,11 +16,12 @@ import pytest
 
 from tests.helpers.remote_traces import opened, same
 from torchprof_samples import find
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.load import load, load_place
 from torchprof_tui.trace.loading.open_trace import Opening
-from torchprof_tui.trace.loading.worker_process import LoaderProcess, LoadError
+from torchprof_tui.trace.loading.worker_process import LoaderProcess
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.sources.source import TraceError
 from torchprof_tui.trace.storage import disk_cache
 
 pytestmark = pytest.mark.usefixtures("cache_home")

@@ -13,11 +13,12 @@ import pytest
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.analysis.doctor.read_problems import lost_in_a_line
 from torchprof_tui.trace.loading import open_ranks
-from torchprof_tui.trace.loading.load import FAILED, Progress, RanksProgress, load
+from torchprof_tui.trace.loading.errors import LoadError
+from torchprof_tui.trace.loading.load import load
 from torchprof_tui.trace.loading.open_ranks import RanksOpening
+from torchprof_tui.trace.loading.progress import FAILED, Progress, RanksProgress
 from torchprof_tui.trace.loading.resolve import named
 from torchprof_tui.trace.loading.worker_pool import Crew
-from torchprof_tui.trace.loading.worker_process import LoadError
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.specs.rank_files import RankFile
 from torchprof_tui.trace.storage.disk_cache import cache_folder, usage

@@ -29,13 +29,13 @@ from torchprof_tui.app import TorchprofApp
 from torchprof_tui.cli import main
 from torchprof_tui.trace.core.problems import CUT_CONNECTION, LOST_RANK
 from torchprof_tui.trace.loading import open_ranks
-from torchprof_tui.trace.loading.load import FAILED, Progress, RanksProgress
+from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_remote import NAMELESS, ElsewhereOpening
+from torchprof_tui.trace.loading.progress import FAILED, Progress, RanksProgress
 from torchprof_tui.trace.loading.resolve import named
-from torchprof_tui.trace.loading.worker_process import LoadError
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.listing import look
-from torchprof_tui.trace.sources.source import open_source
+from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.storage.disk_cache import usage
 from torchprof_tui.ui.start.start_screen import StartScreen
 

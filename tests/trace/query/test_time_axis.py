@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trace.query.test_viewport import viewports
-from torchprof_tui.trace.query.time_axis import LABEL_GAP, format_duration, format_time, parse_time, ticks
+from torchprof_tui.trace.core.time_format import format_duration, format_time, parse_time
+from torchprof_tui.trace.query.time_axis import LABEL_GAP, ticks
 from torchprof_tui.trace.query.viewport import Viewport
 
 

@@ -10,7 +10,8 @@ import pytest
 from tests.helpers.rank_traces import late_rank
 from tests.trace.ranks.test_collective_matching import SETS, shared
 from torchprof_tui.trace.loading.load import load
-from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query import navigation
 from torchprof_tui.trace.query.level_of_detail import cells
 from torchprof_tui.trace.query.read_entries import entries

@@ -15,7 +15,8 @@ import pytest
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.cli import main
 from torchprof_tui.trace.loading.load import load_place
-from torchprof_tui.trace.sources.source import FolderError, open_source
+from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.specs.folder_error import FolderError
 
 s3fs = pytest.importorskip("s3fs")
 pytest.importorskip("flask")

@@ -22,11 +22,13 @@ import numpy as np
 import pytest
 import zstandard
 
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_SHORT, DAMAGED_COMPRESSION
 from torchprof_tui.trace.sources import gzip_codec
 from torchprof_tui.trace.sources import source as source_module
-from torchprof_tui.trace.sources.source import Source, TraceError, open_source
-from torchprof_tui.trace.text.text_index import BlockWriter
+from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.text.block_writer import BlockWriter
 
 TEXT = b"".join(b'{"ph": "X", "name": "op %d", "ts": %d},\n' % (k % 97, k * k) for k in range(40_000))
 

@@ -23,11 +23,13 @@ from tests.helpers.remote_traces import opened, read, refusal, same
 from tests.helpers.terminal import Terminal
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.cli import main
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_CONNECTION
+from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.load import load_place
 from torchprof_tui.trace.loading.open_trace import Opening
-from torchprof_tui.trace.loading.worker_process import LoadError
-from torchprof_tui.trace.sources.source import FolderError, TraceError, open_source
+from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.ui.start.start_screen import StartScreen
 
 pytestmark = [

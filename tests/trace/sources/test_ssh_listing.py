@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from torchprof_tui.trace.sources.source import TraceError
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.ssh_listing import look
 from torchprof_tui.trace.specs.address import remote
 

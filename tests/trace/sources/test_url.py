@@ -19,12 +19,14 @@ import pytest
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.remote_traces import opened, read, refusal
 from torchprof_tui.cli import main
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_CONNECTION
 from torchprof_tui.trace.loading import open_ranks
 from torchprof_tui.trace.loading.load import load_place
 from torchprof_tui.trace.loading.open_trace import Opening
 from torchprof_tui.trace.loading.resolve import check
-from torchprof_tui.trace.sources.source import FolderError, TraceError, open_source
+from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.specs.folder_error import FolderError
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")

@@ -11,11 +11,13 @@ import pytest
 
 from torchprof_tui.cli import main
 from torchprof_tui.commands.info.remote_folder import show_folder
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.resolve import check, resolve
 from torchprof_tui.trace.loading.resolve import named as meant
-from torchprof_tui.trace.sources.source import FolderError, TraceError, open_source
+from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.ssh_errors import connection_failure
 from torchprof_tui.trace.specs.address import Listed, Remote, elsewhere, is_pattern, is_url, remote
+from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.ui.start.recent_traces import recent, remember
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.rank_traces import late_rank
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.resolve import named
-from torchprof_tui.trace.sources.source import TraceError
 from torchprof_tui.trace.specs.rank_files import NotRanksError, expand, rank_of, ranks
 
 

@@ -20,7 +20,9 @@ from tests.helpers.remote_traces import same
 from tests.trace.decode.template.test_template_decoder import plain
 from tests.trace.decode.test_decoder import TRACES
 from torchprof_tui.analysis.slicing.entry_survey import chunks
-from torchprof_tui.trace.decode.decoder import parse_chunk, read
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.decode.decoder import read
+from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.loading import load as loader
 from torchprof_tui.trace.loading import worker_process
 from torchprof_tui.trace.loading.open_trace import Opening
@@ -28,9 +30,9 @@ from torchprof_tui.trace.loading.worker_process import LoaderProcess
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import entries
 from torchprof_tui.trace.sources import source
-from torchprof_tui.trace.sources.source import open_source
+from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.storage.trace_store import open_trace
-from torchprof_tui.trace.text import text_index
+from torchprof_tui.trace.text import block_writer, gzip_text
 from torchprof_tui.trace.text.gzip_text import WholeText
 from torchprof_tui.trace.text.text_index import TextIndex
 
@@ -127,13 +129,13 @@ def test_a_file_that_changes_meanwhile_is_not_taken_apart(
     tmp_path: Path, packed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = index_of(built(packed, tmp_path / "columns", late=True))
-    put = text_index.BlockWriter.put
+    put = block_writer.BlockWriter.put
 
-    def put_and_change(writer: text_index.BlockWriter, item: text_index.Text) -> None:
+    def put_and_change(writer: block_writer.BlockWriter, item: block_writer.Text) -> None:
         os.utime(packed, ns=(0, 0))
         put(writer, item)
 
-    monkeypatch.setattr(text_index.BlockWriter, "put", put_and_change)
+    monkeypatch.setattr(block_writer.BlockWriter, "put", put_and_change)
     with pytest.raises(LookupError, match="changed"):
         index.take_apart()
     assert {file.name for file in (tmp_path / "columns").iterdir()} == {"columns", "meta.json"}
@@ -236,7 +238,7 @@ def test_text_that_was_unpacked_once_is_unpacked_again(
     monkeypatch.setattr(source, "_BOMB_RATIO", 0)
     monkeypatch.setattr(source, "_BOMB_BYTES", 0)
     assert index.entry(7, parse_chunk) == json.loads(plain(COUNT))["traceEvents"][7]
-    with pytest.raises(source.TraceError, match="unpack"):
+    with pytest.raises(TraceError, match="unpack"):
         list(open_source(str(packed)).blocks())
 
 
@@ -244,10 +246,10 @@ def test_what_cannot_be_read_any_more_is_told_as_changed(
     tmp_path: Path, packed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(spec: str) -> source.Source:
-        raise source.TraceError(f"{spec}: no permission")
+        raise TraceError(f"{spec}: no permission")
 
     index = index_of(built(packed, tmp_path / "columns", late=True))
-    monkeypatch.setattr(source, "open_source", refuse)
+    monkeypatch.setattr(gzip_text, "open_source", refuse)
     with pytest.raises(LookupError, match="no permission"):
         index.entry(7, parse_chunk)
 

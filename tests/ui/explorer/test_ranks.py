@@ -17,7 +17,8 @@ from tests.helpers.rank_traces import late_rank
 from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.resolve import named
-from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.lanes.screen_lines import Arrangement, Content, LaneLines, rank_rows
 from torchprof_tui.ui.table.table_screen import TableScreen

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import cpu, kernel, trace
 from tests.trace.ranks.test_collective_matching import merged
-from torchprof_tui.trace.model.trace import Role
+from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.ui.explorer.goto_target import Moment, StepNumber, destination
 from torchprof_tui.ui.explorer.lanes.lane_view_state import LaneView
 from torchprof_tui.ui.explorer.range_mark import Mark

@@ -13,8 +13,8 @@ from textual.widgets import OptionList
 
 from tests.helpers.paths import SNAPSHOTS
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.trace.loading.load import FAILED, Progress, RanksProgress
 from torchprof_tui.trace.loading.open_trace import Opening
+from torchprof_tui.trace.loading.progress import FAILED, Progress, RanksProgress
 from torchprof_tui.trace.specs.address import Listed
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 from torchprof_tui.ui.start.start_screen import StartScreen

@@ -19,8 +19,8 @@ from textual.widgets import Input, OptionList, Static
 from tests.helpers.rank_traces import late_rank
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.trace.loading.load import Progress
 from torchprof_tui.trace.loading.open_trace import Opening
+from torchprof_tui.trace.loading.progress import Progress
 from torchprof_tui.trace.storage import disk_cache
 from torchprof_tui.ui.start import local_traces, recent_traces
 from torchprof_tui.ui.start.beginner_guide import GUIDE

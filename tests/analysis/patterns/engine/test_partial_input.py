@@ -25,10 +25,9 @@ from torchprof_tui.analysis.patterns.engine.multi_rank_check import RanksChecker
 from torchprof_tui.analysis.patterns.engine.verdict import Regime
 from torchprof_tui.analysis.slicing.slice_writer import write_slice
 from torchprof_tui.trace.build.build_trace import assemble
-from torchprof_tui.trace.core.problems import CUT_SHORT, UNREADABLE_ENTRY
+from torchprof_tui.trace.core.problems import CUT_SHORT, UNREADABLE_ENTRY, Problem
 from torchprof_tui.trace.decode.decoder import read
 from torchprof_tui.trace.loading.load import load
-from torchprof_tui.trace.model.raw_events import Problem
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
 

@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from tests.helpers.column_equality import assert_alike
 from tests.trace.decode.test_decoder import ALL, entries, kineto_layout
 from torchprof_tui.trace.core import problems
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import Tally
 from torchprof_tui.trace.decode.column_builder import Columns
-from torchprof_tui.trace.decode.decoder import parse_chunk, read
+from torchprof_tui.trace.decode.decoder import read
 from torchprof_tui.trace.decode.template.template_decoder import ByteScan
+from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import Decoded
-from torchprof_tui.trace.sources.source import Source, TraceError
+from torchprof_tui.trace.sources.source import Source
 
 BETWEEN = b',\n  {\n    "'
 

@@ -15,7 +15,8 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import depths, nearest_above
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
-from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
 
 NO_LAUNCH = "GPU work whose launch is not in this trace"
 

@@ -11,9 +11,10 @@ from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I32, I64, Array
 from torchprof_tui.trace.core.problems import excerpt
+from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.model.trace import Role, Trace
-from torchprof_tui.trace.query.time_axis import format_duration, format_time
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
 
 FAR_SHARE = 0.5
 """A stretch without any event that takes more than this of the trace: most of the screen would be empty."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from torchprof_tui.analysis.doctor.remark import Remark, Section
 from torchprof_tui.analysis.slicing.slice_metadata import slice_of
 from torchprof_tui.trace.core import problems
-from torchprof_tui.trace.model.raw_events import Problem
+from torchprof_tui.trace.core.problems import Problem
+from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.time_axis import format_time
 
 _LOST = {
     problems.LOST_RANK: (

@@ -8,7 +8,8 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK
-from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ import numpy as np
 from torchprof_tui.analysis.slicing.flow_entries import FLOW_PHASES, Flow, Flows, bound
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.core.problems import Tally
-from torchprof_tui.trace.decode.decoder import parse_chunk
 from torchprof_tui.trace.decode.interning import text_of, track_of
 from torchprof_tui.trace.decode.timestamps import times
+from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import NO_TIME
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.text.text_index import TextIndex

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
-from torchprof_tui.trace.model.trace import LANE_KIND, Trace
+from torchprof_tui.trace.model.lanes import LANE_KIND
+from torchprof_tui.trace.model.trace import Trace
 
 FLOW_PHASES = frozenset("stf")
 

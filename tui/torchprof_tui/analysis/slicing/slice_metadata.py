@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torchprof_tui.trace.core.problems import excerpt
-from torchprof_tui.trace.model.raw_events import Problem
+from torchprof_tui.trace.core.problems import Problem, excerpt
 from torchprof_tui.trace.model.trace import Trace
 
 KEY = "torchprof_tui_slice"

@@ -18,8 +18,8 @@ from torchprof_tui.analysis.slicing.entry_survey import Tell, chunks, one_text, 
 from torchprof_tui.analysis.slicing.event_selection import chosen
 from torchprof_tui.analysis.slicing.slice_metadata import KEY, marked
 from torchprof_tui.trace.core.arrays import Bool
-from torchprof_tui.trace.decode.decoder import parse_chunk
 from torchprof_tui.trace.json_text.repair import readable, repaired
+from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.json_text.scan import scan
 from torchprof_tui.trace.loading.load import collector_off
 from torchprof_tui.trace.model.trace import Trace

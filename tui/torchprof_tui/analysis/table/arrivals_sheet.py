@@ -10,7 +10,7 @@ from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.table.gpu_sheets import ELEMENT_BYTES
 from torchprof_tui.analysis.table.sheets import NAME, Field, Sheet, Unit
 from torchprof_tui.trace.core.arrays import I64
-from torchprof_tui.trace.query.time_axis import format_duration, format_time
+from torchprof_tui.trace.core.time_format import format_duration, format_time
 
 FIELDS = (
     NAME,

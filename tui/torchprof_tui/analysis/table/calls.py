@@ -30,7 +30,8 @@ from torchprof_tui.analysis.dispatch.ancestry import nearest, nearest_above, sub
 from torchprof_tui.analysis.table.containment import by_thread, folded, innermost_at, parents
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
-from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
 
 STEP_PREFIX = "ProfilerStep#"
 STEP_NAME = "ProfilerStep*"

@@ -11,7 +11,8 @@ import numpy as np
 from torchprof_tui.analysis.time.intervals import NOTHING, Intervals, union
 from torchprof_tui.trace.core.arrays import F64, U8, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK
-from torchprof_tui.trace.model.trace import Lane, Role, Trace
+from torchprof_tui.trace.model.lanes import Lane, Role
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.level_of_detail import cell_edges
 
 UNKNOWN_DEVICE = -1

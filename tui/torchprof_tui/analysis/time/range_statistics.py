@@ -13,7 +13,8 @@ import numpy as np
 from torchprof_tui.analysis.time.gpu_time import busy_by_device, work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64
-from torchprof_tui.trace.model.trace import Role, Step, Trace
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Step, Trace
 
 TOP_NAMES = 10
 

@@ -13,9 +13,9 @@ from torchprof_tui.analysis.kernel.footprint import Footprint, footprint
 from torchprof_tui.analysis.kernel.memory_transfer import Transfer, transfer
 from torchprof_tui.analysis.kernel.names import decode
 from torchprof_tui.analysis.kernel.occupancy import LIMITS, Change
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.time_axis import format_duration
 from torchprof_tui.ui.common.name_display import clean, cut, short
 from torchprof_tui.ui.common.number_format import format_share, format_value
 

@@ -12,10 +12,11 @@ from torchprof_tui.commands.common.partial_input import tell_partial
 from torchprof_tui.trace.loading.resolve import Named, named
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.loading.load import Loaded, Report
+    from torchprof_tui.trace.loading.load import Loaded
+    from torchprof_tui.trace.loading.progress import Report
     from torchprof_tui.trace.model.ranks import Rank
     from torchprof_tui.trace.model.trace import Trace
-    from torchprof_tui.trace.sources.source import FolderError
+    from torchprof_tui.trace.specs.folder_error import FolderError
 
 RANKS_HELP = "several files, a folder or a pattern: the ranks of one run"
 
@@ -40,7 +41,7 @@ def load(specs: Sequence[str], cache: bool, listing: bool = False) -> Loaded:
     meant = named(specs)
     from torchprof_tui.commands.common.progress_line import ProgressLine
     from torchprof_tui.trace.loading.load import load_place
-    from torchprof_tui.trace.sources.source import FolderError
+    from torchprof_tui.trace.specs.folder_error import FolderError
     from torchprof_tui.trace.storage import disk_cache as kept
 
     told = ProgressLine(sys.stderr)
@@ -90,9 +91,9 @@ def _watched(meant: Named, told: Report, cache: bool) -> Loaded:
     import asyncio
     import time
 
+    from torchprof_tui.trace.core.errors import TraceError
+    from torchprof_tui.trace.loading.errors import LoadError
     from torchprof_tui.trace.loading.load import Loaded
-    from torchprof_tui.trace.loading.worker_process import LoadError
-    from torchprof_tui.trace.sources.source import TraceError
 
     began = time.perf_counter()
     opening = meant.opening(cache, ask=sys.stderr.isatty())

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.model.raw_events import Problem
+    from torchprof_tui.trace.core.problems import Problem
     from torchprof_tui.trace.model.trace import Trace
 
 _LISTED = 4

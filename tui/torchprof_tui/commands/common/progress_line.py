@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TextIO
 
-from torchprof_tui.trace.loading.load import Progress, RanksProgress
+from torchprof_tui.trace.loading.progress import Progress, RanksProgress
 
 PATIENCE_SECONDS = 0.5
 """A load that is over before this needs no progress."""

@@ -9,7 +9,7 @@ HELP = "12.5ms:30ms; a bare number is µs"
 
 def times_of(text: str) -> tuple[int, int]:
     """ns of "T0:T1", from the trace's first event. Raises UsageError."""
-    from torchprof_tui.trace.query.time_axis import parse_time
+    from torchprof_tui.trace.core.time_format import parse_time
 
     first, colon, last = text.partition(":")
     try:

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from torchprof_tui.trace.sources.source import FolderError
+    from torchprof_tui.trace.specs.folder_error import FolderError
 
     try:
         loaded = load(options.trace, cache=not options.no_cache, listing=True)
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 def summary(loaded: Loaded) -> dict[str, Any]:
     """What `info --json` prints; times in ns from the first event of the trace, or of the earliest rank."""
     from torchprof_tui.analysis.doctor.examination import examined
-    from torchprof_tui.trace.model.trace import Role
+    from torchprof_tui.trace.model.lanes import Role
 
     trace = loaded.trace
     counts = trace.counts

@@ -13,7 +13,7 @@ from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.sources.source import FolderError
+    from torchprof_tui.trace.specs.folder_error import FolderError
 
 
 def show_folder(folder: FolderError, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torchprof_tui.commands.common.tables import Rows, stdout
-from torchprof_tui.trace.query.time_axis import format_duration
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
 from torchprof_tui.commands.common.tables import stdout
-from torchprof_tui.trace.query.time_axis import format_duration
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean, cut
 from torchprof_tui.ui.common.number_format import format_share, format_value
 

@@ -10,21 +10,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from torchprof_tui.trace.build import counters, lane_overflow, metadata, launch_links, nesting, lane_layout
+from torchprof_tui.trace.build import counters, lane_layout, lane_overflow, launch_links, metadata, nesting
+from torchprof_tui.trace.build.event_order import lane_order, settle_times
+from torchprof_tui.trace.build.event_phases import Drawing, Ledger, choose
+from torchprof_tui.trace.build.lane_assignment import Place, given, place_events
+from torchprof_tui.trace.build.lane_order import Declared
+from torchprof_tui.trace.build.lane_overflow import Standing
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, nonzero32, taken
 from torchprof_tui.trace.core.background import aside
 from torchprof_tui.trace.core.column_file import Room, anywhere
-from torchprof_tui.trace.build.lane_overflow import Standing
 from torchprof_tui.trace.core.factorize import counted
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind, kind_of_category, refine
-from torchprof_tui.trace.build.lane_order import Declared
-from torchprof_tui.trace.build.lane_assignment import Place, given, place_events
-from torchprof_tui.trace.build.event_order import lane_order, settle_times
-from torchprof_tui.trace.build.event_phases import Drawing, Ledger, choose
+from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.raw_events import Decoded, RawEvents, SparseArg
 from torchprof_tui.trace.model.row_index import RowIndex
-from torchprof_tui.trace.model.trace import Links, Memory, Role, Sparse, Trace
+from torchprof_tui.trace.model.trace import Links, Memory, Sparse, Trace
 
 _FLAT = (Role.STREAM, Role.SYNC, Role.ASYNC)
 """Lanes on which events overlap without belonging to each other."""
@@ -286,7 +287,9 @@ def _lane_of_each(
         {pid for pid, _ in events.tracks if declared.is_accelerator(pid)},
     )
     is_driver = np.array([name.lower().endswith("_driver") for name in events.categories] or [False])
-    launch = launch_links.launches(events.correlation, ordinals, kind == Kind.RUNTIME, is_driver[category], _is_work(kind))
+    launch = launch_links.launches(
+        events.correlation, ordinals, kind == Kind.RUNTIME, is_driver[category], _is_work(kind)
+    )
     launched = np.zeros(len(slot), np.bool_)
     launched[launch[launch >= 0]] = True
     launches = np.bincount(slot[launched], minlength=len(found))

@@ -9,8 +9,8 @@ import numpy as np
 from torchprof_tui.trace.build import begin_end_pairs
 from torchprof_tui.trace.core.arrays import I64, Array, Bool
 from torchprof_tui.trace.core.factorize import counted
-from torchprof_tui.trace.core.problems import Tally, excerpt
-from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, Decoded, Problem, RawEvents
+from torchprof_tui.trace.core.problems import Problem, Tally, excerpt
+from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, Decoded, RawEvents
 from torchprof_tui.trace.model.trace import Counts
 
 

@@ -19,8 +19,8 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Array, taken
 from torchprof_tui.trace.core.factorize import counted, dense
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
+from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.raw_events import SparseArg
-from torchprof_tui.trace.model.trace import Role
 
 DEVICE_WIDE = -1
 """The stream number of a sync that waited for a whole device."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchprof_tui.trace.build.counters import Series
+from torchprof_tui.trace.build.lane_assignment import Place
+from torchprof_tui.trace.build.lane_order import Declared, describe
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.core.column_file import Room, anywhere
-from torchprof_tui.trace.build.counters import Series
 from torchprof_tui.trace.core.factorize import counted
-from torchprof_tui.trace.build.lane_order import Declared, describe
-from torchprof_tui.trace.build.lane_assignment import Place
-from torchprof_tui.trace.model.trace import Counter, Lane, Role
+from torchprof_tui.trace.model.lanes import Lane, Role
+from torchprof_tui.trace.model.trace import Counter
 
 
 def lanes_of(

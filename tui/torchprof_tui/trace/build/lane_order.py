@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchprof_tui.trace.build.lane_assignment import DEVICE_WIDE, SPANS, Place
-from torchprof_tui.trace.model.trace import Role
+from torchprof_tui.trace.model.lanes import Role
 
 _KINETO_THREAD = re.compile(r"thread \S+ \((.*)\)", re.DOTALL)
 _AROUND_STREAM = {Role.GPU_ANNOTATIONS: 0, Role.STREAM: 1, Role.SYNC: 2}

@@ -5,7 +5,7 @@ The words are stable: `info --json`, tests and scripts read them.
 
 from __future__ import annotations
 
-from torchprof_tui.trace.model.raw_events import Problem
+from dataclasses import dataclass
 
 CUT_SHORT = "cut short"  # the file ends before its text does: a killed job, a full disk
 CUT_CONNECTION = "connection cut"  # the other end went away; what arrived is here
@@ -66,3 +66,15 @@ def excerpt(text: bytes | str) -> str:
     words = " ".join(text[: 8 * _EXCERPT].split())
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words[:_EXCERPT])
     return shown + "…" if len(words) > _EXCERPT else shown
+
+
+@dataclass(slots=True)
+class Problem:
+    """Something repaired, dropped or odd, counted, with one example that a reader of the file can find.
+
+    `example` holds the file's own text with everything that is not printable ASCII or Unicode escaped.
+    """
+
+    kind: str  # a short stable word; the readers' own are in problems.py
+    count: int
+    example: str

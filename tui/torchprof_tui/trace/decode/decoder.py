@@ -15,18 +15,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_SHORT, REPAIRED_COMMA, STREAM_ENDS, Tally
 from torchprof_tui.trace.decode.chunker import CHUNK, Window
 from torchprof_tui.trace.decode.entry_decoder import EntryReader
 from torchprof_tui.trace.decode.json_document import Document
 from torchprof_tui.trace.decode.parallel import Readers, UnprovenError, parts_for
-from torchprof_tui.trace.json_text.repair import readable
-from torchprof_tui.trace.json_text.salvage import salvage
 from torchprof_tui.trace.model.raw_events import Decoded, RawEvents
-from torchprof_tui.trace.sources.source import Source, TraceError
+from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.text.block_writer import BlockWriter
 from torchprof_tui.trace.text.gzip_text import WholeText
 from torchprof_tui.trace.text.large_values import LargeKeyWriter
-from torchprof_tui.trace.text.text_index import BlockWriter
 
 Progress = Callable[[int, int | None, int], None]
 """Told after every chunk: bytes of the file read so far as it is stored, of how many (None: unknown), entries."""
@@ -67,7 +66,7 @@ def read(
     """
     scan = _pays(source) if scan is None else scan
     parts = (parts_for(source) if scan else 1) if parts is None else parts
-    whole = source.whole_text if late else None
+    whole = WholeText.of(*source.local_gzip) if late and source.local_gzip is not None else None
     with _decoding(threads=source.plain_path is None):
         readers = None
         with contextlib.suppress(OSError):  # no further process: then this one alone
@@ -84,14 +83,6 @@ def read(
             return reader.run()
         finally:
             reader.close()
-
-
-def parse_chunk(text: bytes) -> list[dict[str, Any]]:
-    """The entries of a stored chunk, in the order of their ordinals: what `read` made columns of."""
-    values = readable(text)
-    if values is None:
-        values = salvage(text).values
-    return [value for value in values if type(value) is dict]
 
 
 class _Reader:

@@ -14,8 +14,9 @@ from torchprof_tui.trace.core.problems import UNREADABLE_ENTRY, Tally, excerpt
 from torchprof_tui.trace.decode.chunker import Chunk, Entries, Taken, Window
 from torchprof_tui.trace.decode.column_builder import Columns, Part
 from torchprof_tui.trace.decode.template.template_decoder import ByteScan
+from torchprof_tui.trace.text.block_writer import BlockWriter
 from torchprof_tui.trace.text.gzip_text import WholeText
-from torchprof_tui.trace.text.text_index import BlockWriter, TextIndex
+from torchprof_tui.trace.text.text_index import TextIndex
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_SHORT, TEXT_AFTER_END, UNREADABLE_HEADER, Tally, excerpt
 from torchprof_tui.trace.decode.chunker import Window
 from torchprof_tui.trace.json_text.repair import readable, repaired
 from torchprof_tui.trace.json_text.scan import scan
-from torchprof_tui.trace.sources.source import TraceError
 from torchprof_tui.trace.text.large_values import LargeKeyWriter
 
 KEPT_BYTES = 64 * 1024

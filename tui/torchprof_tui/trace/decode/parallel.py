@@ -31,13 +31,12 @@ from pathlib import Path
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import Array
-from torchprof_tui.trace.core.problems import Tally
+from torchprof_tui.trace.core.problems import Problem, Tally
 from torchprof_tui.trace.decode.chunker import Window
 from torchprof_tui.trace.decode.entry_decoder import End, EntryReader, ReadPart
 from torchprof_tui.trace.decode.template.template_decoder import BETWEEN
-from torchprof_tui.trace.model.raw_events import Problem
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.text.text_index import BlockWriter
+from torchprof_tui.trace.text.block_writer import BlockWriter
 
 LEAST_BYTES = 48 << 20
 """Text for which another process pays: it takes some 30 ms to start one, and to join what it has read."""

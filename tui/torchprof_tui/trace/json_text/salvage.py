@@ -249,3 +249,11 @@ class _Salvager:
 def _mended(piece: bytes) -> tuple[list[Any], Kinds] | None:
     mended = repaired(piece)
     return mended if mended is not None and _plausible(mended[0]) else None
+
+
+def parse_chunk(text: bytes) -> list[dict[str, Any]]:
+    """The entries of a stored chunk, in the order of their ordinals: what `read` made columns of."""
+    values = readable(text)
+    if values is None:
+        values = salvage(text).values
+    return [value for value in values if type(value) is dict]

@@ -23,20 +23,20 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchprof_tui.trace.core.errors import describe
+from torchprof_tui.trace.loading.progress import REPORT_SECONDS, Progress, Report
 from torchprof_tui.trace.specs.address import elsewhere
 from torchprof_tui.trace.storage.disk_cache import Place, find, find_identity, kept, shared
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
 
-REPORT_SECONDS = 0.05
-"""How often progress is told: as often as a screen shows it, no more."""
 
 POLITE = 4
 """How nice a decoding child is: where cores are few, the screen and whatever trains here go first."""
@@ -61,35 +61,6 @@ TAKE_APART = "--take-apart"
 
 LOOK = "--look"
 """Argument of the program: say what these names elsewhere mean, and read none of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a load is. `bytes` of `total` are counted as they lie in the file; `total` is None for a pipe."""
-
-    phase: str  # "connecting", "reading", "arranging", "storing"
-    bytes: int = 0
-    total: int | None = None
-    events: int = 0
-
-
-FAILED = -1.0
-"""The share of a rank that could not be opened."""
-
-
-@dataclass(frozen=True, slots=True)
-class RanksProgress(Progress):
-    """Of several ranks together. `shares`: of each how much has been read, 0 to 1, or FAILED."""
-
-    shares: tuple[float, ...] = ()
-
-    @property
-    def whole(self) -> int:
-        """How many have been read to their end."""
-        return sum(share == 1.0 for share in self.shares)
-
-
-Report = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +141,7 @@ def build(
     """
     from torchprof_tui.trace.build.build_trace import assemble, with_index
     from torchprof_tui.trace.decode.decoder import read
-    from torchprof_tui.trace.sources.source import open_source
+    from torchprof_tui.trace.sources.open import open_source
     from torchprof_tui.trace.storage.trace_store import Storing
 
     latest = Progress("reading")
@@ -342,7 +313,7 @@ def serve() -> None:
 
 def _found(error: Exception) -> dict[str, object]:
     """What a folder elsewhere has in it, as far as it fits a line."""
-    from torchprof_tui.trace.sources.source import FolderError
+    from torchprof_tui.trace.specs.folder_error import FolderError
 
     if not isinstance(error, FolderError):
         return {}
@@ -355,20 +326,6 @@ def _found(error: Exception) -> dict[str, object]:
             break
         found.append(entry)
     return {"found": found}
-
-
-def describe(error: BaseException) -> str:
-    """One line for the user. A TraceError's text is made for that; the others get a sentence around them."""
-    from torchprof_tui.trace.sources.source import TraceError
-
-    if isinstance(error, TraceError):
-        return " ".join(str(error).split())
-    if isinstance(error, MemoryError):
-        return "not enough memory to read this trace"
-    if isinstance(error, OSError):
-        name = f"{error.filename}: " if error.filename else ""
-        return f"{name}{error.strerror or error}"
-    return f"could not read the trace ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
 
 
 if __name__ == "__main__":

@@ -12,18 +12,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.loading.load import (
-    FAILED,
-    Built,
-    Progress,
-    RanksProgress,
-    Report,
-    describe,
-    map_place,
-    open_place,
-)
+from torchprof_tui.trace.core.errors import describe
+from torchprof_tui.trace.loading.errors import LoadError
+from torchprof_tui.trace.loading.load import Built, map_place, open_place
+from torchprof_tui.trace.loading.progress import FAILED, Progress, RanksProgress, Report
 from torchprof_tui.trace.loading.worker_pool import Crew
-from torchprof_tui.trace.loading.worker_process import LoadError
 from torchprof_tui.trace.model.ranks import LostRank
 from torchprof_tui.trace.specs.address import elsewhere, host_of
 from torchprof_tui.trace.specs.rank_files import RankFile, rank_of
@@ -191,8 +184,8 @@ class RanksOpening:
         return RanksProgress(phase, read, total, events, tuple(self._shares))
 
     def _merged(self, given: list[Given], lost: list[LostRank]) -> Trace:
+        from torchprof_tui.trace.core.errors import TraceError
         from torchprof_tui.trace.ranks.merge import merge
-        from torchprof_tui.trace.sources.source import TraceError
 
         numbers = [each.number for each in given]
         worlds: dict[int, str] = {}

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.loading.load import Progress, Report
+from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_trace import Opening
-from torchprof_tui.trace.loading.worker_process import LoaderProcess, LoadError
+from torchprof_tui.trace.loading.progress import Progress, Report
+from torchprof_tui.trace.loading.worker_process import LoaderProcess
 from torchprof_tui.trace.model.ranks import LostRank
 from torchprof_tui.trace.sources.listing import Looked
 from torchprof_tui.trace.specs.rank_files import NotRanksError, RankFile, rank_of, ranks

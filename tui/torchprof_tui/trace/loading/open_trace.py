@@ -12,8 +12,11 @@ import threading
 import traceback
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.loading.load import Built, Report, describe, map_place, open_place
-from torchprof_tui.trace.loading.worker_process import LoaderProcess, LoadError
+from torchprof_tui.trace.core.errors import describe
+from torchprof_tui.trace.loading.errors import LoadError
+from torchprof_tui.trace.loading.load import Built, map_place, open_place
+from torchprof_tui.trace.loading.progress import Report
+from torchprof_tui.trace.loading.worker_process import LoaderProcess
 from torchprof_tui.trace.storage.disk_cache import Place, find, find_identity
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ def _looked_at(specs: Sequence[str], from_specs: Sequence[str]) -> Named:
             raise NotRanksError("-: stdin is one trace; the ranks of a run are files")
         files = tuple(ranks(paths, specs[0] if len(specs) == 1 else ""))
     except ValueError as error:  # NotRanksError, an address that is none, or TraceError itself
-        from torchprof_tui.trace.sources.source import TraceError
+        from torchprof_tui.trace.core.errors import TraceError
 
         if isinstance(error, TraceError):
             raise
@@ -123,7 +123,7 @@ def resolve(spec: str) -> str:
     try:
         return str(find(spec.removeprefix(SAMPLE)).path)
     except LookupError as error:
-        from torchprof_tui.trace.sources.source import TraceError
+        from torchprof_tui.trace.core.errors import TraceError
 
         raise TraceError(str(error.args[0])) from error
 
@@ -140,7 +140,7 @@ def check(spec: str) -> None:
     try:
         there = remote(spec)
     except ValueError as error:
-        from torchprof_tui.trace.sources.source import TraceError
+        from torchprof_tui.trace.core.errors import TraceError
 
         raise TraceError(str(error)) from error
     if there is not None:
@@ -153,8 +153,6 @@ def check(spec: str) -> None:
             return
     except (OSError, ValueError):
         pass
-    from torchprof_tui.trace.sources.source import (
-        open_source,  # which has the words; an import that only failures pay for
-    )
+    from torchprof_tui.trace.sources.open import open_source
 
     open_source(spec).close()

@@ -16,8 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from torchprof_tui.trace.loading.load import Built, Progress, Report
-from torchprof_tui.trace.loading.worker_process import TERMINATE_SECONDS, LoadError
+from torchprof_tui.trace.loading.errors import LoadError
+from torchprof_tui.trace.loading.load import Built
+from torchprof_tui.trace.loading.progress import Progress, Report
+from torchprof_tui.trace.loading.worker_process import TERMINATE_SECONDS
 
 _START = (
     "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "

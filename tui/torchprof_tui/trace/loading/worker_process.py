@@ -18,7 +18,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from torchprof_tui.trace.loading.load import ASK, LATE, LOOK, TAKE_APART, Built, Progress
+from torchprof_tui.trace.loading.errors import LoadError
+from torchprof_tui.trace.loading.load import ASK, LATE, LOOK, TAKE_APART, Built
+from torchprof_tui.trace.loading.progress import Progress
 from torchprof_tui.trace.specs.address import Listed
 
 if TYPE_CHECKING:
@@ -35,18 +37,6 @@ LINE_BYTES = 8 << 20
 
 TERMINATE_SECONDS = 2.0
 """A child that does not end at SIGTERM within this time is killed."""
-
-
-class LoadError(Exception):
-    """The load failed. `str()` is one line for the user, `detail` a traceback or what the child printed.
-
-    `found`: it is a folder elsewhere, and these traces are in it.
-    """
-
-    def __init__(self, line: str, detail: str = "", found: list[Listed] | None = None) -> None:
-        super().__init__(line)
-        self.detail = detail
-        self.found = found
 
 
 class LoaderProcess:

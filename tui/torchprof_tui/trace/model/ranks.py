@@ -8,11 +8,12 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.core.problems import STREAM_ENDS
+from torchprof_tui.trace.model.trace import Trace
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Step, Trace
-    from torchprof_tui.trace.ranks.collective_matching import Meetings
 
 
 class Aligned(str, Enum):
@@ -140,3 +141,32 @@ class Ranks:
     @cached_property
     def _first_lanes(self) -> list[int]:
         return [rank.own_lane for rank in self.all]
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """m collectives that at least two ranks came to, by group, step and order. r ranks.
+
+    `events` int32[m, r]: each rank's event, numbered as in its own trace, -1 for a rank that has none. `group`,
+    `operation`, `dtype`: places in `texts`. `elements`: of the larger message, 0 where not told. `step`: the number
+    of the step that it was launched in, -1 for none. `together`: whether none leaves before all have come.
+    `differ`: whether ranks say another type or size, where that should be equal. `lacking`: how many ranks of the
+    group do not have it. `alone` int64[r]: collectives of each rank that no other one has; `before` int64[r]: those
+    that are left out because they were launched before its recording.
+    """
+
+    events: I32
+    group: I32
+    operation: I32
+    dtype: I32
+    elements: I64
+    step: I64
+    together: Bool
+    differ: Bool
+    lacking: I64
+    alone: I64
+    before: I64
+    texts: list[str]
+
+    def __len__(self) -> int:
+        return len(self.events)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Array
+from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.text.large_values import LargeKeys
 from torchprof_tui.trace.text.text_index import TextIndex
 
@@ -91,18 +92,6 @@ ARGS: dict[str, tuple[str, ...]] = {
 `device`, `stream`, `grid`, `block`, `registers`, `shared_memory`, `bytes` are kept for every event that is
 not a cpu_op (ROCm has grid and shared memory on the launch); the memory ones for instants.
 """
-
-
-@dataclass(slots=True)
-class Problem:
-    """Something repaired, dropped or odd, counted, with one example that a reader of the file can find.
-
-    `example` holds the file's own text with everything that is not printable ASCII or Unicode escaped.
-    """
-
-    kind: str  # a short stable word; the readers' own are in problems.py
-    count: int
-    example: str
 
 
 @dataclass(slots=True)

@@ -11,70 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, U16, Array
+from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.lanes import Lane
 from torchprof_tui.trace.model.ranks import Ranks
-from torchprof_tui.trace.model.raw_events import Problem
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.text.large_values import LargeKeys
 from torchprof_tui.trace.text.text_index import RankTexts, TextIndex
-
-
-class Role(str, Enum):
-    """What a lane is for. Its value is stored and shown by `info`; `kind` (below) is the contract's coarser word."""
-
-    THREAD = "thread"
-    STREAM = "stream"
-    GPU_ANNOTATIONS = "gpu annotations"
-    SYNC = "sync"
-    ASYNC = "async"
-    COUNTER = "counter"
-    PROFILER = "profiler"
-    RANK = "rank"
-
-
-LANE_KIND = {
-    Role.THREAD: "cpu",
-    Role.STREAM: "gpu",
-    Role.GPU_ANNOTATIONS: "gpu",
-    Role.SYNC: "gpu",
-    Role.ASYNC: "async",
-    Role.COUNTER: "counter",
-    Role.PROFILER: "profiler",
-    Role.RANK: "rank",
-}
-"""`kind` of `info --json`. The line of a rank over its lanes has no events of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """A thread, a stream, a counter. Its events are rows `first:last` of the columns (empty for counters)."""
-
-    role: Role
-    pid: str
-    tid: str
-    label: str  # "CPU 431 python3", "stream 7"; escaped only when drawn
-    group: str  # the heading above it: "CPU", "GPU 0 NVIDIA H200", process name
-    first: int
-    last: int
-    rows: int  # nested rows, at least 1
-    row_base: int  # number of its first row over all lanes: `row_base + row[event]` is a row of the whole trace
-    device: int | None = None  # for GPU lanes
-    rank: int | None = None
-    further: int = 0  # so many lanes of the file in one, because it has too many: their events, on rows that are free
-
-    @property
-    def kind(self) -> str:
-        return LANE_KIND[self.role]
-
-    def __len__(self) -> int:
-        return self.last - self.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +203,7 @@ class Trace:
     def entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]] | None = None) -> dict[str, Any]:
         """The file's own entry, parsed now. Raises OSError, LookupError."""
         if parse is None:
-            from torchprof_tui.trace.decode.decoder import parse_chunk
+            from torchprof_tui.trace.json_text.salvage import parse_chunk
 
             parse = parse_chunk
         return self.text.entry(ordinal, parse)

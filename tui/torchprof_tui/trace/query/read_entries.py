@@ -23,7 +23,7 @@ def entries(trace: Trace, events: I32 | I64, tell: Tell | None = None) -> Iterat
     About as slow as parsing all chunks that hold one of them. Raises OSError where the file is gone, LookupError where
     it has changed.
     """
-    from torchprof_tui.trace.decode.decoder import parse_chunk
+    from torchprof_tui.trace.json_text.salvage import parse_chunk
 
     if trace.ranks is not None:
         yield from _of_ranks(trace.ranks, events, tell)

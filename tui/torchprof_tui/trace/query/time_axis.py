@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
+from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.query.viewport import Viewport
-
-_UNITS = (("s", 9), ("ms", 6), ("µs", 3), ("ns", 0))
-_SCALES = {"s": 9, "ms": 6, "us": 3, "µs": 3, "μs": 3, "ns": 0}  # µ: the micro sign and the Greek letter
-_TIME = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?\s*([a-zµμ]*)")
 
 LABEL_GAP = 5
 SHORTEST_LABEL = len("0 s")
@@ -22,50 +18,6 @@ class Tick(NamedTuple):
     cell: int
     time: int
     label: str
-
-
-def format_duration(ns: float) -> str:
-    """Three or four digits, and the unit that leaves the fewest before the point: "640 ns", "1.92 µs", "159.6 ms"."""
-    size = abs(round(ns))
-    sign = "-" if round(ns) < 0 else ""
-    if size < 1000:
-        return f"{sign}{size} ns"
-    for unit, power in reversed(_UNITS[:-1]):
-        scale = 10**power
-        hundredths = (200 * size + scale) // (2 * scale)
-        if hundredths < 1000:
-            return f"{sign}{hundredths // 100}.{hundredths % 100:02} {unit}"
-        tenths = (20 * size + scale) // (2 * scale)
-        if tenths < 10_000 or unit == "s":
-            break
-    return f"{sign}{tenths // 10:,}.{tenths % 10} {unit}"
-
-
-def format_time(ns: int, step: int = 1, reach: int | None = None) -> str:
-    """An instant, with all the decimals that tell it from its neighbours `step` ns away, and no more.
-
-    The unit is the one that suits `reach` (default: the time itself), so that the labels of one ruler share it.
-    """
-    unit, power = _unit(abs(ns) if reach is None else reach)
-    decimals = max(power - _trailing_zeros(step), 0)
-    whole, rest = divmod(abs(ns), 10**power)
-    fraction = f".{rest // 10 ** (power - decimals):0{decimals}}" if decimals else ""
-    return f"{'-' if ns < 0 else ''}{whole}{fraction} {unit}"
-
-
-def parse_time(text: str) -> int:
-    """ns of "12.5ms", "120 us", "1.5s", "300 ns"; a bare number is µs, the trace file's own unit.
-
-    Raises ValueError with a line for the user.
-    """
-    match = _TIME.fullmatch(text.strip().lower())
-    sign, whole, fraction, unit = match.groups(default="") if match else ("", "", "", "")
-    power = _SCALES.get(unit or "us")
-    if not (whole or fraction) or power is None:
-        raise ValueError(f"not a time: {text.strip()!r} (write it like 12.5ms, 300us or 1.2s)")
-    digits = (fraction + "0" * power)[:power]  # below 1 ns nothing is recorded
-    ns = int(whole + digits or "0")
-    return -ns if sign == "-" else ns
 
 
 def ticks(viewport: Viewport) -> list[Tick]:
@@ -84,11 +36,3 @@ def ticks(viewport: Viewport) -> list[Tick]:
                 times = range(first, viewport.t1, step)
                 return [Tick(viewport.cell(time), time, format_time(time, step, reach)) for time in times]
     return []
-
-
-def _unit(ns: int) -> tuple[str, int]:
-    return next(((unit, power) for unit, power in _UNITS if ns >= 10**power), _UNITS[-1])
-
-
-def _trailing_zeros(number: int) -> int:
-    return len(str(number)) - len(str(number).rstrip("0"))

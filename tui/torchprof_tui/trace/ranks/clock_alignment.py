@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
-from torchprof_tui.trace.model.ranks import Aligned, Clock
+from torchprof_tui.trace.model.ranks import Aligned, Clock, Meetings
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.ranks.collective_matching import Meetings
 
 AGREE = 1_000_000
 """ns. A collective ends on all ranks within some µs; where clocks that should be one clock say otherwise by more than

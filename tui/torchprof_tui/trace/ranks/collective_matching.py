@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.model.ranks import Meetings
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.ranks.collective_records import Collectives
 
@@ -33,35 +34,6 @@ _SAME_SIZE = ("allreduce", "allgather", "reducescatter", "broadcast", "barrier")
 _TOGETHER = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "sendrecv")
 """Operations that no rank leaves before the last one has come: each needs something of every other. NCCL's kernel of
 an all-to-all is called SendRecv."""
-
-
-@dataclass(frozen=True, slots=True)
-class Meetings:
-    """m collectives that at least two ranks came to, by group, step and order. r ranks.
-
-    `events` int32[m, r]: each rank's event, numbered as in its own trace, -1 for a rank that has none. `group`,
-    `operation`, `dtype`: places in `texts`. `elements`: of the larger message, 0 where not told. `step`: the number
-    of the step that it was launched in, -1 for none. `together`: whether none leaves before all have come.
-    `differ`: whether ranks say another type or size, where that should be equal. `lacking`: how many ranks of the
-    group do not have it. `alone` int64[r]: collectives of each rank that no other one has; `before` int64[r]: those
-    that are left out because they were launched before its recording.
-    """
-
-    events: I32
-    group: I32
-    operation: I32
-    dtype: I32
-    elements: I64
-    step: I64
-    together: Bool
-    differ: Bool
-    lacking: I64
-    alone: I64
-    before: I64
-    texts: list[str]
-
-    def __len__(self) -> int:
-        return len(self.events)
 
 
 def meet(traces: Sequence[Trace], recorded: Sequence[Collectives]) -> Meetings:

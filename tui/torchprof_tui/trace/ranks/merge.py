@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Array
-from torchprof_tui.trace.core.problems import LOST_RANK, UNRELATED, Tally
+from torchprof_tui.trace.core.problems import LOST_RANK, UNRELATED, Problem, Tally
+from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.ranks import Clock, LostRank, Rank, Ranks
-from torchprof_tui.trace.model.raw_events import Problem
-from torchprof_tui.trace.model.trace import Counts, Lane, Links, Memory, Role, Sparse, Trace
+from torchprof_tui.trace.model.trace import Counts, Links, Memory, Sparse, Trace
 from torchprof_tui.trace.ranks.clock_alignment import align
 from torchprof_tui.trace.ranks.collective_matching import meet
 from torchprof_tui.trace.ranks.collective_records import Collectives

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import Aligned, Rank
-from torchprof_tui.trace.query.time_axis import format_duration
 
 _DEFAULT_GROUP = "0 "
 """How what is called by `collectives.py` begins, where it is the group of all ranks."""

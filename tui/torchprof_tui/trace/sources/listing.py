@@ -58,7 +58,7 @@ def _url(name: str) -> list[Listed] | str:
 
 
 def _host(paths: list[Remote], ask: bool, hold: contextlib.ExitStack) -> dict[str, list[Listed] | str]:
-    from torchprof_tui.trace.sources.source import TraceError
+    from torchprof_tui.trace.core.errors import TraceError
     from torchprof_tui.trace.sources.ssh_listing import look as look_host
 
     asked = [(path, each) for path in paths for each in _levels(path)]

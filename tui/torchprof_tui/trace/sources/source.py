@@ -6,25 +6,17 @@ by handing it a stream with `read(n)`: compression is told by content, never by 
 
 from __future__ import annotations
 
-import errno
 import io
 import os
-import queue
-import shlex
-import stat
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from torchprof_tui.trace.core.problems import CUT_CONNECTION, CUT_SHORT, DAMAGED_COMPRESSION, Tally
-from torchprof_tui.trace.model.raw_events import Problem
+from torchprof_tui.trace.core.errors import CutError, TraceError
+from torchprof_tui.trace.core.problems import CUT_CONNECTION, CUT_SHORT, DAMAGED_COMPRESSION, Problem, Tally
 from torchprof_tui.trace.sources.decompress import INFLATERS, MAGIC_BYTES, DamagedError, Inflater, compression
+from torchprof_tui.trace.sources.prefetch import _Ahead
 from torchprof_tui.trace.sources.replay import Packed
-from torchprof_tui.trace.specs.address import Listed, is_table, is_url, remote
-from torchprof_tui.trace.specs.rank_groups import runs_in
-from torchprof_tui.trace.text.gzip_text import WholeText
 
 _PLAIN_BLOCK = 1 << 20
 """Bytes a read of plain text: large enough that reads are few, small enough to stay in the processor's cache."""
@@ -32,8 +24,6 @@ _PLAIN_BLOCK = 1 << 20
 _PACKED_BLOCK = 1 << 18
 """Compressed bytes a read; about 3 MB of trace."""
 
-_AHEAD = 4
-"""Inflated blocks that wait for the decoder, at most: about 4 MB."""
 
 _GZIP_SIZE = 4
 
@@ -44,28 +34,6 @@ tenth, the most repetitive ones to a fiftieth. deflate reaches a thousandth, and
 
 UNPACK_ALL = "TORCHPROF_TUI_UNPACK_ALL"
 """Set in the environment (`--unpack-all` does it): unpack whatever comes."""
-
-
-class TraceError(ValueError):
-    """This is no trace, or cannot be read at all. `str()` is one clear line for the user."""
-
-
-class FolderError(TraceError):
-    """This is a folder on another host; `found` are the traces in it, newest first."""
-
-    def __init__(self, spec: str, found: list[Listed]) -> None:
-        self.spec = spec
-        self.found = found
-        if found:
-            pattern = next((run.pattern for run in runs_in(found) if run.pattern), "")
-            ranks = f", or the ranks of a run: {shlex.quote(pattern)}" if pattern else ""
-            super().__init__(f"{spec}: a folder; name a file in it, such as {found[0].spec}{ranks}")
-        else:
-            super().__init__(f"{spec}: a folder, with no .json or .json.gz file in it")
-
-
-class CutError(Exception):
-    """The bytes stopped before their end, for a reason that `str()` says; what came before is good."""
 
 
 class Stream(Protocol):
@@ -138,12 +106,11 @@ class Source:
         return bool(self._cut)
 
     @property
-    def whole_text(self) -> WholeText | None:
-        """Where the text can be read again from its beginning, fast enough for once; None for everything but a local
-        gzip file."""
+    def local_gzip(self) -> tuple[Path, int] | None:
+        """Path and file descriptor of an open local gzip file, None for everything else."""
         if self.compression != "gzip" or self._path is None or not isinstance(self._stream, io.FileIO):
             return None
-        return WholeText.of(self._path, self._stream.fileno())
+        return self._path, self._stream.fileno()
 
     @property
     def text_size(self) -> int | None:
@@ -244,109 +211,3 @@ class Source:
                 f"more than {text // packed:,} times its size ({text / 1e6:,.0f} MB from {packed / 1e6:,.1f} MB so far)"
             )
             raise TraceError(f"{self.name}: unpacks to {times}; if that is meant: --unpack-all")
-
-
-def open_source(spec: str, ask: bool = False) -> Source:
-    """The file of that name, here or elsewhere; stdin for `-`. `ask`: ssh may ask for a password on the terminal.
-
-    Raises TraceError where there is nothing to read.
-    """
-    if spec == "-":
-        if sys.stdin.isatty():
-            raise TraceError("-: stdin is the terminal; pipe a trace into it")
-        return Source("stdin", sys.stdin.buffer)
-    try:
-        there = remote(spec)
-    except ValueError as error:
-        raise TraceError(str(error)) from error
-    if there is not None:
-        from torchprof_tui.trace.sources.ssh_file import open_remote
-
-        return open_remote(there, ask)
-    if is_url(spec):
-        from torchprof_tui.trace.sources.url import open_url
-
-        return open_url(spec)
-    path = Path(spec).expanduser()
-    try:
-        found = path.stat()
-        if stat.S_ISDIR(found.st_mode):
-            raise TraceError(_folder(spec, path))
-        stream = path.open("rb", buffering=0)
-    except OSError as error:
-        raise TraceError(f"{spec}: {_WORDS.get(error.errno or 0, error.strerror or str(error))}") from error
-    except ValueError as error:
-        if isinstance(error, TraceError):
-            raise
-        raise TraceError(f"{spec!r}: no such file") from error  # a name with a NUL in it
-    regular = stat.S_ISREG(found.st_mode)
-    if regular and found.st_size == 0:
-        stream.close()
-        raise TraceError(f"{spec}: the file is empty")
-    return Source(spec, stream, found.st_size if regular else None, path.absolute() if regular else None)
-
-
-_WORDS = {
-    errno.ENOENT: "no such file",
-    errno.ENOTDIR: "no such file",
-    errno.ENAMETOOLONG: "no such file",
-    errno.EACCES: "no permission to read it",
-    errno.EPERM: "no permission to read it",
-}
-
-_TRACE_ENDINGS = (".json", ".json.gz", ".json.xz", ".json.zst")
-
-
-def _folder(spec: str, path: Path) -> str:
-    """A folder is no trace: name a file that lies in it, where there is one."""
-    try:
-        inside = sorted(name for name in os.listdir(path) if name.endswith(_TRACE_ENDINGS) and not is_table(name))
-    except OSError:
-        inside = []
-    if not inside:
-        return f"{spec}: a folder, with no .json or .json.gz file in it; name a trace file"
-    return f"{spec}: a folder; name a file in it, such as {os.path.join(spec, inside[0])}"
-
-
-class _Ahead:
-    """A thread that runs an iterator of blocks ahead of who takes them, by a few blocks."""
-
-    def __init__(self, blocks: Iterator[bytes], stop: Callable[[], None] | None = None) -> None:
-        self._blocks = blocks
-        self._stop = stop
-        self._queue: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="inflate", daemon=True)
-
-    def __iter__(self) -> Iterator[bytes]:
-        self._thread.start()
-        try:
-            while (item := self._queue.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            self._stopped.set()
-            if self._stop is not None:
-                self._stop()
-            self._thread.join()
-
-    def _run(self) -> None:
-        last: BaseException | None = None
-        try:
-            for block in self._blocks:
-                if not self._put(block):
-                    return
-        except BaseException as error:
-            last = error  # it belongs to who asked for the blocks
-        self._put(last)
-
-    def _put(self, item: bytes | BaseException | None) -> bool:
-        """False where nobody takes blocks any more."""
-        while not self._stopped.is_set():
-            try:
-                self._queue.put(item, timeout=0.05)
-            except queue.Full:
-                continue
-            return True
-        return False

@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import re
 
-from torchprof_tui.trace.sources.source import CutError, FolderError, Source, TraceError
+from torchprof_tui.trace.core.errors import CutError, TraceError
+from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.sources.ssh_listing import identity_of
 from torchprof_tui.trace.sources.ssh_process import SAY, SshStream
 from torchprof_tui.trace.specs.address import Listed, Remote, is_table
+from torchprof_tui.trace.specs.folder_error import FolderError
 
 _PACK_BYTES = 1 << 18
 """Smaller plain files are sent as they are: starting a compressor takes longer.

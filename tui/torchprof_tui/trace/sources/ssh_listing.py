@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from torchprof_tui.trace.sources.source import CutError, TraceError
+from torchprof_tui.trace.core.errors import CutError, TraceError
 from torchprof_tui.trace.sources.ssh_process import MARK, SAY, SshStream, configured
 from torchprof_tui.trace.specs.address import Listed, Remote, is_table, remote
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from torchprof_tui.trace.sources.source import CutError, TraceError
+from torchprof_tui.trace.core.errors import CutError, TraceError
 from torchprof_tui.trace.sources.ssh_errors import connection_failure, last_words
 from torchprof_tui.trace.specs.address import Remote
 

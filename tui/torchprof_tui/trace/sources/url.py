@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from torchprof_tui.trace.sources.source import CutError, FolderError, Source, TraceError
+from torchprof_tui.trace.core.errors import CutError, TraceError
+from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.specs.address import Listed, is_pattern, is_table
+from torchprof_tui.trace.specs.folder_error import FolderError
 
 EXTRA = "pip install 'torchprof-tui[remote]'"
 

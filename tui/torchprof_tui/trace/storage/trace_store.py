@@ -24,9 +24,10 @@ import numpy.typing as npt
 
 from torchprof_tui.trace.core.arrays import U8, Array
 from torchprof_tui.trace.core.column_file import ColumnFile, Shape
-from torchprof_tui.trace.model.raw_events import Problem
+from torchprof_tui.trace.core.problems import Problem
+from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.row_index import RowIndex
-from torchprof_tui.trace.model.trace import Counter, Counts, Lane, Links, Memory, Role, Sparse, Step, Trace
+from torchprof_tui.trace.model.trace import Counter, Counts, Links, Memory, Sparse, Step, Trace
 from torchprof_tui.trace.text.gzip_text import WholeText
 from torchprof_tui.trace.text.large_values import LargeKeys
 from torchprof_tui.trace.text.text_index import TextIndex

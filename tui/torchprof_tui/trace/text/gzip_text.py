@@ -10,12 +10,11 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.arrays import I64
-
-if TYPE_CHECKING:
-    from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import Source
 
 CHANGED = "the trace file has changed since it was opened"
 
@@ -42,8 +41,6 @@ class WholeText:
 
         Raises LookupError where the file has changed, OSError where it is gone.
         """
-        from torchprof_tui.trace.sources.source import TraceError, open_source  # which knows traces, and they know us
-
         self.check()
         try:
             source = open_source(str(self.path))

@@ -12,16 +12,15 @@ local gzip file may be taken apart so when its lanes are on screen already.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64
-from torchprof_tui.trace.core.background import Behind
+from torchprof_tui.trace.text.block_writer import BlockWriter
 from torchprof_tui.trace.text.gzip_text import WholeText
 
 
@@ -144,64 +143,6 @@ class RankTexts:
         """As `TextIndex.entry`."""
         part = int(np.searchsorted(self.first, ordinal, side="right")) - 1
         return self.parts[part].entry(ordinal - int(self.first[part]), parse)
-
-
-_WAITING = 16
-"""Chunks that wait to be written, at most: 4 MB, and what they are views of. The writer is faster than the decoder, so
-they rarely wait."""
-
-
-_COPIED = 1 << 20
-
-Text: TypeAlias = bytes | memoryview
-"""A chunk. Of a view nothing is copied; what it is a view of lives until it is written."""
-
-
-class BlockWriter:
-    """Writes chunks of text to `path`, each compressed by itself, in a thread: the compressor needs no interpreter.
-
-    `lengths`: stored bytes of each block, complete after `close`. All methods raise what went wrong with an earlier
-    block: OSError where it could not be written.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.lengths: list[int] = []
-        self._file = path.open("wb")
-        self._behind: Behind[Text | tuple[Path, list[int]]] = Behind(self._keep, "text", _WAITING)
-
-    def put(self, text: Text) -> None:
-        self._behind.put(text)
-
-    def append(self, path: Path, lengths: list[int]) -> None:
-        """Take over the blocks of another writer, and their file."""
-        self._behind.put((path, lengths))
-
-    def close(self) -> None:
-        """Wait until all is written. May be called again."""
-        try:
-            self._behind.close()
-        finally:
-            self._file.close()
-
-    def _keep(self, item: Text | tuple[Path, list[int]]) -> None:
-        if isinstance(item, tuple):
-            self._take_over(*item)
-        else:
-            self._write(item)
-
-    def _write(self, text: Text) -> None:
-        from torchprof_tui.trace.sources import gzip_codec
-
-        block = gzip_codec.compress(text)
-        self._file.write(block)
-        self.lengths.append(len(block))
-
-    def _take_over(self, path: Path, lengths: list[int]) -> None:
-        with path.open("rb") as blocks:
-            shutil.copyfileobj(blocks, self._file, _COPIED)
-        path.unlink()
-        self.lengths += lengths
 
 
 def inflate(block: bytes) -> bytes:

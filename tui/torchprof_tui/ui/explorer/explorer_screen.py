@@ -19,8 +19,8 @@ from textual.widgets import Static
 
 from torchprof_tui.analysis.doctor.read_problems import lost_in_a_line
 from torchprof_tui.analysis.time.gpu_time import busy_by_device
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.time_axis import format_duration
 from torchprof_tui.ui.common.messages import (
     ChainRead,
     Diagnosed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchprof_tui.trace.query.time_axis import parse_time
+from torchprof_tui.trace.core.time_format import parse_time
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ import numpy as np
 from torchprof_tui.analysis.time.gpu_time import busy_of_ranks
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import Names
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.explorer.lanes.lane_gutter import BETWEEN_NOTES, Gutter

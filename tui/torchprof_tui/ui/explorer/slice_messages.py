@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchprof_tui.analysis.slicing.slice_writer import Sliced
-from torchprof_tui.trace.query.time_axis import format_duration, format_time
+from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.ui.common.number_format import format_value
 
 

@@ -6,9 +6,9 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from torchprof_tui.analysis.time.intervals import Intervals
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import Aligned, Ranks
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.time_axis import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import clean, cut
 from torchprof_tui.ui.common.number_format import format_share

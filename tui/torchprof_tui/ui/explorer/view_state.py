@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import Rank
-from torchprof_tui.trace.model.trace import Role, Step, Trace
+from torchprof_tui.trace.model.trace import Step, Trace
 from torchprof_tui.trace.query import linked_events, navigation
 from torchprof_tui.trace.query.navigation import extent
 from torchprof_tui.trace.query.viewport import Viewport

@@ -10,8 +10,8 @@ from textual.widgets import Input
 
 from torchprof_tui.analysis.kernel.kernel_guess import Compared, Guess, compare, parse_guesses
 from torchprof_tui.analysis.kernel.names import KernelClass, decode
+from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.time_axis import format_duration, format_time
 from torchprof_tui.ui.common.name_display import clean, cut
 from torchprof_tui.ui.common.painted_widget import Painted, Run
 from torchprof_tui.ui.common.terminal_info import palette_for

@@ -17,8 +17,8 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.loading.load import FAILED, Progress, RanksProgress
-from torchprof_tui.trace.loading.worker_process import LoadError
+from torchprof_tui.trace.loading.errors import LoadError
+from torchprof_tui.trace.loading.progress import FAILED, Progress, RanksProgress
 from torchprof_tui.trace.specs.address import Listed
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchprof_tui.analysis.table.row_detail import Relative, RowDetail
-from torchprof_tui.trace.query.time_axis import format_duration, format_time
+from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.ui.common.name_display import clean, cut, short
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.strip_chart import strip

@@ -19,8 +19,8 @@ from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_rows import By, Table
 from torchprof_tui.analysis.table.table_sheet import table_sheet
 from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.time_axis import format_time
 from torchprof_tui.ui.common.number_format import format_value
 
 PICTURES = "pictures"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.cells import cell_len
 
 from torchprof_tui.analysis.table.gpu_time_shares import Shares, Slice
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.query.time_axis import format_duration
 from torchprof_tui.ui.common.name_display import clean, cut
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import Run

@@ -9,10 +9,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 
 from torchprof_tui.analysis.dispatch.call_tree import MOST_LEVELS, DispatchTree, dispatch_tree
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.time_axis import format_duration
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.list_keys import LIST_BINDINGS, ListScreen
 from torchprof_tui.ui.common.name_display import clean, cut, short

@@ -12,9 +12,9 @@ from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder, Gaps, Idl
 from torchprof_tui.analysis.patterns.engine.trace_tables import Facts
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.time_axis import format_duration
 
 NO_GPU = "no GPU activity was recorded"
 NO_GPU_HERE = "no GPU work in this range"

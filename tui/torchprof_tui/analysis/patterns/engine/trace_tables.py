@@ -29,7 +29,8 @@ from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, distinct
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
 
 MOST_DEVICES = 256
 """No host has more GPUs; a file that names more was made by somebody, and is answered for these."""

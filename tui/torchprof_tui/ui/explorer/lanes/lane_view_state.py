@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchprof_tui.trace.model.trace import Role, Trace
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query import navigation
 from torchprof_tui.ui.explorer.lanes.screen_lines import Arrangement, LaneLines, rank_rows
 

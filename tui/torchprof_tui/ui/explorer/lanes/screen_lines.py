@@ -13,7 +13,8 @@ from enum import IntEnum
 from itertools import accumulate, chain, islice
 from typing import NamedTuple, overload
 
-from torchprof_tui.trace.model.trace import Lane, Role, Trace
+from torchprof_tui.trace.model.lanes import Lane, Role
+from torchprof_tui.trace.model.trace import Trace
 
 
 class Content(IntEnum):

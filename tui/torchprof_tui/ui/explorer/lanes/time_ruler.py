@@ -8,8 +8,9 @@ from textual import events
 from textual.geometry import Size
 from textual.strip import Strip
 
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Step
-from torchprof_tui.trace.query.time_axis import format_duration, ticks
+from torchprof_tui.trace.query.time_axis import ticks
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.messages import ZoomAsked
 from torchprof_tui.ui.common.name_display import cut

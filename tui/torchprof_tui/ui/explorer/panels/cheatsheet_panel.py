@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from torchprof_tui.analysis.patterns import Finding, State, Weight
-from torchprof_tui.trace.query.time_axis import format_duration
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean, cut
 from torchprof_tui.ui.common.number_format import format_share

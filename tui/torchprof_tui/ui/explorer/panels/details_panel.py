@@ -9,9 +9,9 @@ from rich.cells import cell_len
 
 from torchprof_tui.analysis.kernel.names import decode
 from torchprof_tui.analysis.patterns.engine.lane_labels import overhead_says
+from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Event, Trace
-from torchprof_tui.trace.query.time_axis import format_duration, format_time
 from torchprof_tui.ui.common.kind_descriptions import KIND_WORDS
 from torchprof_tui.ui.common.name_display import clean, cut
 from torchprof_tui.ui.common.number_format import format_share, format_value, ordinal

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from torchprof_tui.trace.query.time_axis import format_duration
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean, cut, short
 from torchprof_tui.ui.common.number_format import format_share, format_value

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from torchprof_tui.analysis.time.gpu_time import named
+from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.time_axis import format_duration, format_time
 from torchprof_tui.ui.common.name_display import clean, cut
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import Run

@@ -1,0 +1,24 @@
+"""Define the error of a load that failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchprof_tui.trace.specs.address import Listed
+
+if TYPE_CHECKING:
+    pass
+if TYPE_CHECKING:
+    pass
+
+
+class LoadError(Exception):
+    """The load failed. `str()` is one line for the user, `detail` a traceback or what the child printed.
+
+    `found`: it is a folder elsewhere, and these traces are in it.
+    """
+
+    def __init__(self, line: str, detail: str = "", found: list[Listed] | None = None) -> None:
+        super().__init__(line)
+        self.detail = detail
+        self.found = found

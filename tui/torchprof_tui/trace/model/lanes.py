@@ -1,0 +1,57 @@
+"""Describe the lanes of a trace: their role, events and rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Role(str, Enum):
+    """What a lane is for. Its value is stored and shown by `info`; `kind` (below) is the contract's coarser word."""
+
+    THREAD = "thread"
+    STREAM = "stream"
+    GPU_ANNOTATIONS = "gpu annotations"
+    SYNC = "sync"
+    ASYNC = "async"
+    COUNTER = "counter"
+    PROFILER = "profiler"
+    RANK = "rank"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A thread, a stream, a counter. Its events are rows `first:last` of the columns (empty for counters)."""
+
+    role: Role
+    pid: str
+    tid: str
+    label: str  # "CPU 431 python3", "stream 7"; escaped only when drawn
+    group: str  # the heading above it: "CPU", "GPU 0 NVIDIA H200", process name
+    first: int
+    last: int
+    rows: int  # nested rows, at least 1
+    row_base: int  # number of its first row over all lanes: `row_base + row[event]` is a row of the whole trace
+    device: int | None = None  # for GPU lanes
+    rank: int | None = None
+    further: int = 0  # so many lanes of the file in one, because it has too many: their events, on rows that are free
+
+    @property
+    def kind(self) -> str:
+        return LANE_KIND[self.role]
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+
+LANE_KIND = {
+    Role.THREAD: "cpu",
+    Role.STREAM: "gpu",
+    Role.GPU_ANNOTATIONS: "gpu",
+    Role.SYNC: "gpu",
+    Role.ASYNC: "async",
+    Role.COUNTER: "counter",
+    Role.PROFILER: "profiler",
+    Role.RANK: "rank",
+}
+"""`kind` of `info --json`. The line of a rank over its lanes has no events of its own."""
