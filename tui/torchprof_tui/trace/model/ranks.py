@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.core.problems import STREAM_ENDS
-from torchprof_tui.trace.model.trace import Trace
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Step, Trace
