@@ -23,7 +23,7 @@ _WORLD = re.compile(rb'("distributedInfo"\s*:\s*\{[^}]*?"world_size"\s*:\s*)[0-9
 
 MERGE = """
 import asyncio, sys, time
-from torchprof_tui.trace.loading.resolve import named
+from torchprof_tui.trace.loading.resolve import resolve_specs
 began = time.perf_counter()
 opening = named(sys.argv[1:]).opening()
 told = []

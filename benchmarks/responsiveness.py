@@ -15,15 +15,15 @@ BEAT_SECONDS = 0.002
 
 async def _longest_pause(trace: Path) -> float:
     from torchprof_tui.app import TorchprofApp
-    from torchprof_tui.trace.loading.open_trace import Opening
+    from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 
-    opening = Opening(str(trace), cache=False)
+    opening = SingleTraceOpener(str(trace), cache=False)
     opening.start()
     app = TorchprofApp(opening, cache=False)
     longest = 0.0
     async with app.run_test(size=(200, 50)):
         last = time.perf_counter()
-        while not app.explored.is_set():
+        while not app.lanes_ready.is_set():
             await asyncio.sleep(BEAT_SECONDS)
             now = time.perf_counter()
             longest = max(longest, now - last - BEAT_SECONDS)

@@ -76,15 +76,15 @@ class _Clock:
 
 
 def _inflate(trace: Path) -> None:
-    from torchprof_tui.trace.sources.decompress import INFLATERS, MAGIC_BYTES, compression
-    from torchprof_tui.trace.sources.replay import Packed
+    from torchprof_tui.trace.sources.decompress import DECOMPRESSORS, MAGIC_BYTES, detect_compression
+    from torchprof_tui.trace.sources.replay import ReplayBuffer
 
     with trace.open("rb", buffering=0) as file:
-        kind = compression(file.read(MAGIC_BYTES))
+        kind = detect_compression(file.read(MAGIC_BYTES))
         if not kind:
             return
     with trace.open("rb", buffering=0) as file:
-        inflater = INFLATERS[kind](Packed(trace))
+        inflater = DECOMPRESSORS[kind](ReplayBuffer(trace))
         while packed := file.read(BLOCK):
             for _ in inflater.feed(packed):
                 pass
@@ -93,11 +93,11 @@ def _inflate(trace: Path) -> None:
 def _one_run(trace: Path) -> Stages:
     clock = _Clock()
     with clock.timed("imports"):
-        from torchprof_tui.trace.build.build_trace import assemble, with_index
-        from torchprof_tui.trace.decode.decoder import read
-        from torchprof_tui.trace.decode.parallel import parts_for
+        from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
+        from torchprof_tui.trace.decode.decoder import decode_trace
+        from torchprof_tui.trace.decode.parallel import choose_process_count
         from torchprof_tui.trace.sources.open import open_source
-        from torchprof_tui.trace.storage.trace_store import Storing, open_trace
+        from torchprof_tui.trace.storage.trace_store import TraceWriter, open_trace
     read_once(trace)
     with clock.timed("read_bytes"):
         read_once(trace)
@@ -107,17 +107,17 @@ def _one_run(trace: Path) -> Stages:
     folder = Path(tempfile.mkdtemp())
     try:
         with clock.timed("decode_alone"):
-            read(open_source(str(trace)), folder, parts=1)
+            decode_trace(open_source(str(trace)), folder, process_count=1)
         source = open_source(str(trace))
-        processes = parts_for(source)
+        processes = choose_process_count(source)
         with clock.timed("decode"):
-            decoded = read(source, folder)
-        with Storing(folder) as storing:
+            decoded = decode_trace(source, folder)
+        with TraceWriter(folder) as storing:
             with clock.timed("assemble"):
-                built = assemble(decoded, "", storing.room)
+                built = build_trace(decoded, "", storing.allocate)
             del decoded
             with clock.timed("index"):
-                built = with_index(built, storing.room)
+                built = add_row_index(built, storing.allocate)
             with clock.timed("store"):
                 storing.finish(built)
         events = len(built.start)

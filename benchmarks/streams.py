@@ -20,7 +20,7 @@ _DECODE = """
 import json, os, sys, tempfile, time
 os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 from pathlib import Path
-from torchprof_tui.trace.decode.decoder import read
+from torchprof_tui.trace.decode.decoder import decode_trace
 from torchprof_tui.trace.sources.source import open_source
 with tempfile.TemporaryDirectory() as folder:
     source = open_source("-")

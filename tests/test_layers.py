@@ -83,7 +83,7 @@ PRESS_KEYS = """\
 import asyncio, sys, threading
 
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.trace.loading.resolve import named
+from torchprof_tui.trace.loading.resolve import resolve_specs
 
 
 class Watch:

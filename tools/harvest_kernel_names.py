@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.names import decode
+from torchprof_tui.analysis.kernel.names import decode_kernel_name
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 
 COLUMNS = ("own_us", "public_us", "count", "kernel_class", "dtype", "tensor_core", "tile", "name")
@@ -36,7 +36,7 @@ def harvest(paths: Iterable[Path], folder: Path) -> dict[str, list[float]]:
     work = [int(kind) for kind in GPU_WORK]
     for path in paths:
         try:
-            trace = load(str(path), cache=False)
+            trace = load_trace(str(path), cache=False)
         except TraceError as error:
             print(error, file=sys.stderr)
             continue
@@ -54,7 +54,7 @@ def harvest(paths: Iterable[Path], folder: Path) -> dict[str, list[float]]:
 
 def said(name: str) -> tuple[str, str, str, str]:
     """What the decoder says: class, first data type, whether on tensor cores, tile."""
-    found = decode(name)
+    found = decode_kernel_name(name)
     return (
         found.kernel_class.label if found.known else "UNKNOWN",
         found.dtypes[0] if found.dtypes else "",

@@ -7,21 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import cpu, kernel, trace
-from torchprof_tui.analysis.name_search import BadPattern, Found, search
+from torchprof_tui.analysis.name_search import BadPattern, SearchResult, search_names
 from torchprof_tui.trace.model.trace import Trace
 
 NAMES = ["aten::mm", "aten::MM", "aten::matmul", "Memset", "void kernel<float>", "[mark]", "ÄRGER", "/usr/lib.py(3): f"]
 
 
-def found(made: Trace, text: str) -> Found:
-    answer = search(made, text)
-    assert isinstance(answer, Found)
+def found(made: Trace, text: str) -> SearchResult:
+    answer = search_names(made, text)
+    assert isinstance(answer, SearchResult)
     return answer
 
 
 def names_found(made: Trace, text: str) -> set[str]:
     answer = found(made, text)
-    assert {made.names[number] for number in answer.names.nonzero()[0]} >= {
+    assert {made.names[number] for number in answer.name_mask.nonzero()[0]} >= {
         made.names[int(made.name[event])] for event in answer.events
     }
     return {made.names[int(made.name[event])] for event in answer.events}
@@ -58,7 +58,7 @@ def test_what_is_found(text: str, names: set[str]) -> None:
 
 @pytest.mark.parametrize("text", ["/(/", "/[a/", "/a{99999999999}/", "/*/"])
 def test_what_is_no_expression_says_so_in_one_line(text: str) -> None:
-    answer = search(ALL, text)
+    answer = search_names(ALL, text)
     assert isinstance(answer, BadPattern)
     assert answer.message.startswith("not a regular expression: ")
     assert "\n" not in answer.message
@@ -87,22 +87,22 @@ def test_next_and_previous_go_through_all_of_them_by_start_and_lane(
     )
     assert list(zip(answer.starts.tolist(), answer.events.tolist(), strict=True)) == expected
     if not expected:
-        assert answer.next_place(0) == answer.previous_place(0) == answer.place_of(0, 0) == -1
+        assert answer.find_next(0) == answer.find_previous(0) == answer.find_index(0, 0) == -1
         return
 
     event = data.draw(st.integers(0, len(made) - 1))
     here = (int(made.start[event]), event)
     later = [place for place, key in enumerate(expected) if key > here]
     earlier = [place for place, key in enumerate(expected) if key < here]
-    assert answer.next_place(*here) == (later[0] if later else 0)
-    assert answer.previous_place(*here) == (earlier[-1] if earlier else len(expected) - 1)
-    assert answer.place_of(*here) == (expected.index(here) if here in expected else -1)
+    assert answer.find_next(*here) == (later[0] if later else 0)
+    assert answer.find_previous(*here) == (earlier[-1] if earlier else len(expected) - 1)
+    assert answer.find_index(*here) == (expected.index(here) if here in expected else -1)
 
     time = data.draw(st.integers(-5, 50))
     later = [place for place, key in enumerate(expected) if key[0] >= time]
     earlier = [place for place, key in enumerate(expected) if key[0] < time]
-    assert answer.next_place(time) == (later[0] if later else 0)
-    assert answer.previous_place(time) == (earlier[-1] if earlier else len(expected) - 1)
+    assert answer.find_next(time) == (later[0] if later else 0)
+    assert answer.find_previous(time) == (earlier[-1] if earlier else len(expected) - 1)
 
 
 def test_every_lane_is_searched() -> None:

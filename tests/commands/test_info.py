@@ -14,7 +14,7 @@ from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import cpu, kernel
 from tests.test_cli import refused
 from torchprof_tui.commands.common import tables
-from torchprof_tui.commands.common.tables import Rows
+from torchprof_tui.commands.common.tables import ConsoleTable
 
 LONG = "void cutlass::" + "Kernel<" * 30
 COUNT = 12_345
@@ -25,7 +25,7 @@ def one_line(out: str, word: str) -> str:
     return line
 
 
-def drawn(width: int, table: Rows) -> list[str]:
+def drawn(width: int, table: ConsoleTable) -> list[str]:
     console = Console(width=width, file=None, record=True, force_terminal=False)
     with console.capture() as caught:
         console.print(table)
@@ -34,9 +34,9 @@ def drawn(width: int, table: Rows) -> list[str]:
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_counts_never_shrink_and_texts_do(width: int) -> None:
-    table = Rows("Odd", ("times", "right"), ("what", "left"), ("for example", "left"))
-    table.add(f"{COUNT:,}", "GPU work without launch", LONG)
-    table.add("1", "overlap", "short")
+    table = ConsoleTable("Odd", ("times", "right"), ("what", "left"), ("for example", "left"))
+    table.add_cells(f"{COUNT:,}", "GPU work without launch", LONG)
+    table.add_cells("1", "overlap", "short")
     title, _, first, second = drawn(width, table)
     assert title.strip() == "Odd"
     assert first.startswith(f"{COUNT:,}  ")
@@ -64,16 +64,16 @@ def test_a_pipe_cuts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_a_terminal_cuts_names_before_anything_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The numbers of every rank are whole at 80 columns, however long the files' names are."""
-    from torchprof_tui.commands.common.load import load
+    from torchprof_tui.commands.common.load import load_specs
     from torchprof_tui.commands.info.main import summary
-    from torchprof_tui.commands.info.text import show
+    from torchprof_tui.commands.info.text import print_summary
 
     late_rank(2).write(tmp_path, name=f"{'x' * 90}-rank{{}}.json")
     console = Console(width=80, force_terminal=True, color_system=None, highlight=False, markup=False, emoji=False)
-    monkeypatch.setattr("torchprof_tui.commands.info.text.stdout", lambda: console)
-    answer = summary(load([str(tmp_path)], cache=False))
+    monkeypatch.setattr("torchprof_tui.commands.info.text.create_console", lambda: console)
+    answer = summary(load_specs([str(tmp_path)], cache=False))
     with console.capture() as caught:
-        show("ranks", answer)
+        print_summary("ranks", answer)
     lines = [line for line in caught.get().splitlines() if "xxx" in line]
     assert len(lines) == 2
     for rank, line in zip(answer["ranks"], lines, strict=True):
@@ -83,7 +83,7 @@ def test_a_terminal_cuts_names_before_anything_else(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_a_terminal_the_width_is_no_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tables.stdout().width == tables.PIPE_CELLS
+    assert tables.create_console().width == tables.PIPE_WIDTH
 
 
 def test_what_is_cut_before_its_first_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,10 +18,10 @@ from tests.helpers.paths import ROOT
 from tests.helpers.terminal import Terminal
 from torchprof_tui.cli import main
 from torchprof_tui.commands.open import main as explorer
-from torchprof_tui.commands.run.main import _open
-from torchprof_tui.runs.history import past_runs
-from torchprof_tui.runs.run_result import Result
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.commands.run.main import _open_explorer
+from torchprof_tui.runs.history import list_past_runs
+from torchprof_tui.runs.run_result import RunResult
+from torchprof_tui.trace.loading.load import load_trace
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch: pip install '.[run]'")
 
@@ -85,8 +85,8 @@ def test_options_after_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[s
     result = json.loads(capfd.readouterr().out)
     assert result["table"] is None
     assert Path(result["folder"]).parent == tmp_path / "runs"
-    assert [step.number for step in load(result["traces"][0], cache=False).steps] == [2, 3]
-    (past,) = past_runs(str(tmp_path / "runs"))
+    assert [step.number for step in load_trace(result["traces"][0], cache=False).steps] == [2, 3]
+    (past,) = list_past_runs(str(tmp_path / "runs"))
     assert past.request.command == ("matmul_add", "--size", "8", "--active", "2", "--device", "cpu")
 
 
@@ -99,13 +99,13 @@ def test_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     result = json.loads(out)
     assert {*result} >= {"traces", "table", "exit_status", "seconds"}
     (path,) = result["traces"]
-    trace = load(path, cache=False)
+    trace = load_trace(path, cache=False)
     assert [step.name for step in trace.steps] == ["ProfilerStep#2", "ProfilerStep#3"]
     assert trace.names.count("aten::mm") == 1
     assert "aten::mm" in Path(result["table"]).read_text()
     assert "matmul_add (8, 8)" in err  # the program's own output is out of the way
     assert Path(result["folder"]).parent == tmp_path / "runs"
-    (past,) = past_runs(str(tmp_path / "runs"))
+    (past,) = list_past_runs(str(tmp_path / "runs"))
     assert past.request.options == ("--active", "2")
     assert list(past.result.traces) == result["traces"]
 
@@ -119,7 +119,7 @@ def test_a_signal_to_us_ends_the_run_and_keeps_it(tmp_path: Path, signum: signal
     assert process.wait(300) == 128 + signum, said(tmp_path)
     result = json.loads((tmp_path / "out").read_text())
     assert result["exit_status"] == 128 + signum
-    numbers = [step.number for step in load(result["traces"][0], cache=False).steps]
+    numbers = [step.number for step in load_trace(result["traces"][0], cache=False).steps]
     assert numbers == list(range(len(numbers)))  # --wait 0 --warmup 0: from the first one on
     assert len(numbers) > 5
     assert result["ended"] == ("interrupted" if signum == signal.SIGINT else "SIGTERM")
@@ -155,8 +155,8 @@ def test_in_a_terminal_it_opens_what_it_recorded(tmp_path: Path) -> None:
 def test_the_ranks_of_a_run_open_as_one(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     seen: list[argparse.Namespace] = []
     monkeypatch.setattr(explorer, "run", seen.append)
-    result = Result("runs/x", ("r0", "r0.cycle2", "r1"), (), 0, 1.0, "finished", (), ("r0", "r1"))
-    _open(result, argparse.Namespace(theme="dark"))
+    result = RunResult("runs/x", ("r0", "r0.cycle2", "r1"), (), 0, 1.0, "finished", (), ("r0", "r1"))
+    _open_explorer(result, argparse.Namespace(theme="dark"))
     assert (seen[0].trace, seen[0].theme) == (["r0", "r1"], "dark")
     assert "opening 2 of 3 traces; the others lie in runs/x" in capfd.readouterr().err
 
@@ -211,7 +211,7 @@ def test_from_the_start_screen_to_the_lanes_and_once_more(tmp_path: Path) -> Non
         terminal.wait_for("1 cell", "ProfilerStep#3", "matmul")
         terminal.send("q")
         assert terminal.wait_for_end() == 0
-    past = past_runs(str(tmp_path / "torchprof_runs"))
+    past = list_past_runs(str(tmp_path / "torchprof_runs"))
     assert [each.request.command for each in past] == [("matmul_add", "--size", "8")] * 2
     assert all("matmul_add (8, 8)" in Path(each.result.folder or "", "output.txt").read_text() for each in past)
 
@@ -231,7 +231,7 @@ def test_a_hangup_in_a_run_saves_it_and_leaves_nothing(tmp_path: Path) -> None:
         terminal.wait_for("step 5", "recording, step")
         os.kill(terminal.pid, signal.SIGHUP)
         terminal.wait_for_end()
-    wait_until(lambda: any(past.result.traces for past in past_runs(str(tmp_path / "torchprof_runs"))), tmp_path)
-    (past,) = past_runs(str(tmp_path / "torchprof_runs"))
-    assert past.result.ended in ("KeyboardInterrupt", "interrupted", "SIGTERM", "SIGHUP")
-    assert load(past.result.traces[0]).steps
+    wait_until(lambda: any(past.result.traces for past in list_past_runs(str(tmp_path / "torchprof_runs"))), tmp_path)
+    (past,) = list_past_runs(str(tmp_path / "torchprof_runs"))
+    assert past.result.end_reason in ("KeyboardInterrupt", "interrupted", "SIGTERM", "SIGHUP")
+    assert load_trace(past.result.traces[0]).steps

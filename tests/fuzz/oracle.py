@@ -16,18 +16,18 @@ import numpy as np
 
 from torchprof_tui.analysis.slicing.slice_writer import SliceError, write_slice
 from torchprof_tui.commands.info.main import summary
-from torchprof_tui.commands.info.text import show
-from torchprof_tui.trace.build.build_trace import assemble
+from torchprof_tui.commands.info.text import print_summary
+from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode import json_document
-from torchprof_tui.trace.decode.decoder import read
+from torchprof_tui.trace.decode.decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
-from torchprof_tui.trace.loading.load import Loaded
-from torchprof_tui.trace.model.raw_events import Decoded
+from torchprof_tui.trace.loading.load import OpenedTrace
+from torchprof_tui.trace.model.raw_events import DecodedTrace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.storage.disk_cache import Place
-from torchprof_tui.trace.storage.trace_store import open_trace, save
+from torchprof_tui.trace.storage.disk_cache import CacheEntry
+from torchprof_tui.trace.storage.trace_store import open_trace, save_trace
 
 CHUNK = 1500
 """So that small files have many chunks, and every way to cut them is met."""
@@ -50,7 +50,10 @@ def check(data: bytes) -> tuple[str, ...]:
 
     Raises FindingError, or whatever the program let through.
     """
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as home, patch.object(json_document, "KEPT_BYTES", LARGE_KEY):
+    with (
+        tempfile.TemporaryDirectory(prefix="fuzz-") as home,
+        patch.object(json_document, "MAX_HEADER_VALUE_BYTES", LARGE_KEY),
+    ):
         folder = Path(home)
         general, scanned = (_read(data, folder / str(scan), scan) for scan in (False, True))
         if isinstance(general, str) or isinstance(scanned, str):
@@ -60,21 +63,21 @@ def check(data: bytes) -> tuple[str, ...]:
         if (differ := difference(general, scanned)) is not None:
             raise FindingError(f"the byte scan reads it differently: {differ}")
         _entries_are_found_again(general)
-        trace = assemble(general, "fuzz")
+        trace = build_trace(general, "fuzz")
         _accounted_for(trace)
         if zlib.crc32(data) % ALL_THE_WAY == 0:
-            save(trace, folder)
+            save_trace(trace, folder)
             mapped = open_trace(folder)
             _printed(mapped, folder)
             _slice(mapped, folder)
         return (*sorted(problem.kind for problem in trace.problems), *sorted(trace.counts.not_drawn))
 
 
-def _read(data: bytes, folder: Path, scan: bool) -> Decoded | str:
+def _read(data: bytes, folder: Path, scan: bool) -> DecodedTrace | str:
     """What was decoded, or the line that refuses it."""
     folder.mkdir()
     try:
-        return read(Source("stdin", io.BytesIO(data)), folder, chunk_size=CHUNK, scan=scan)
+        return decode_trace(Source("stdin", io.BytesIO(data)), folder, chunk_size=CHUNK, use_templates=scan)
     except TraceError as error:
         line = str(error)
         if "\n" in line or _RAW.search(line):
@@ -82,7 +85,7 @@ def _read(data: bytes, folder: Path, scan: bool) -> Decoded | str:
         return line
 
 
-def difference(one: Decoded, other: Decoded) -> str | None:
+def difference(one: DecodedTrace, other: DecodedTrace) -> str | None:
     """The first column, list or problem that two readings do not share."""
     for mine, theirs in ((one, other), (one.events, other.events), (one.text, other.text)):
         for field in fields(mine):
@@ -102,11 +105,11 @@ def difference(one: Decoded, other: Decoded) -> str | None:
     return None
 
 
-def _entries_are_found_again(decoded: Decoded) -> None:
+def _entries_are_found_again(decoded: DecodedTrace) -> None:
     """The stored text yields the entries that the columns were made of, by number."""
     events = decoded.events
     for ordinal in {0, len(events) // 2, len(events) - 1} if len(events) else ():
-        entry = decoded.text.entry(ordinal, parse_chunk)
+        entry = decoded.text.read_entry(ordinal, parse_chunk)
         name = entry.get("name")
         if isinstance(name, str) and name != events.names[events.name[ordinal]]:
             raise FindingError(f"entry {ordinal} is {events.names[events.name[ordinal]]!r}, its text says {name!r}")
@@ -128,11 +131,11 @@ def _accounted_for(trace: Trace) -> None:
 
 def _printed(trace: Trace, folder: Path) -> None:
     """What `info` prints, as text and as JSON: no character that a terminal acts on."""
-    answer = summary(Loaded(trace, Place("fuzz", folder, None), False, 0.0))
+    answer = summary(OpenedTrace(trace, CacheEntry("fuzz", folder, None), False, 0.0))
     json.loads(json.dumps(answer), parse_constant=_no_json)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        show("fuzz", answer)
+        print_summary("fuzz", answer)
     raw = _RAW.search(out.getvalue())
     if raw:
         raise FindingError(f"{raw[0]!r} reached the terminal")
@@ -153,7 +156,7 @@ def _slice(trace: Trace, folder: Path) -> None:
         written = write_slice(trace, low, max(high, low + 1), out)
     except (SliceError, LookupError):
         return
-    again = read(Source("slice", io.BytesIO(out.read_bytes())), folder)
+    again = decode_trace(Source("slice", io.BytesIO(out.read_bytes())), folder)
     kinds = {problem.kind for problem in again.problems}
     if len(again.events) != written.entries or kinds & {"cut short", "unreadable entry", "text after the end"}:
         raise FindingError(f"a slice of {written.entries} entries was read as {len(again.events)}, {sorted(kinds)}")

@@ -11,7 +11,7 @@ from tests.fuzz.__main__ import CORPUS, corpus, fault
 from tests.fuzz.mutate import mutated
 from torchprof_tui.trace.build import build_trace as assembling
 from torchprof_tui.trace.build import event_phases
-from torchprof_tui.trace.decode.column_builder import Columns
+from torchprof_tui.trace.decode.column_builder import ColumnBuilder
 from torchprof_tui.trace.json_text import salvage
 
 FILES = 240
@@ -48,8 +48,12 @@ def seen(name: str = "chrome_list.json") -> str:
 
 
 def test_it_notices_an_entry_that_is_not_accounted_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    skip = event_phases.Ledger.skip
-    monkeypatch.setattr(event_phases.Ledger, "skip", lambda self, reason, count: skip(self, reason, max(count - 1, 0)))
+    skip = event_phases.EntryAccounting.count_not_drawn
+    monkeypatch.setattr(
+        event_phases.EntryAccounting,
+        "count_not_drawn",
+        lambda self, reason, count: skip(self, reason, max(count - 1, 0)),
+    )
     assert "entries are lost" in seen()
 
 
@@ -57,18 +61,18 @@ def test_it_notices_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise IndexError("somewhere")
 
-    monkeypatch.setattr(assembling.launch_links, "launches", fail)
+    monkeypatch.setattr(assembling.launch_links, "link_launches", fail)
     assert seen().startswith("IndexError at ")
 
 
 def test_it_notices_readers_that_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
-    put = Columns.put
+    put = ColumnBuilder.append_columns
 
-    def one_later(self: Columns, shape: object, name: object, found: object) -> None:
+    def one_later(self: ColumnBuilder, shape: object, name: object, found: object) -> None:
         found.time[:1] += 1  # type: ignore[attr-defined]
         put(self, shape, name, found)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Columns, "put", one_later)
+    monkeypatch.setattr(ColumnBuilder, "append_columns", one_later)
     assert "reads it differently: time" in seen("matmul_add_64_cold_eager.json")
 
 
@@ -86,5 +90,5 @@ def test_it_notices_raw_characters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_notices_a_duration_below_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assembling.nesting, "self_durations", lambda *_: np.full(100, -1))
+    monkeypatch.setattr(assembling.nesting, "compute_self_durations", lambda *_: np.full(100, -1))
     assert seen()

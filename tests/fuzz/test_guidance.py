@@ -12,7 +12,7 @@ from tests.fuzz import __main__ as fuzz
 from tests.fuzz.coverage import WATCHED, arcs, described
 from tests.fuzz.minimise import minimised
 from torchprof_tui.trace.build import event_phases
-from torchprof_tui.trace.decode.timestamps import times
+from torchprof_tui.trace.decode.timestamps import parse_times
 
 CHROME = (fuzz.CORPUS / "chrome_list.json").read_bytes()
 
@@ -42,14 +42,14 @@ def test_only_the_readers_files_are_watched() -> None:
         sorted(Path(path).name for path in WATCHED)
     assert not found
     with arcs() as found:
-        times([1.5], b'{"ts": 1.5}', None)  # type: ignore[arg-type]
+        parse_times([1.5], b'{"ts": 1.5}', None)  # type: ignore[arg-type]
     assert {described(arc).split(" -> ")[1].split(":")[0] for arc in found} == {"timestamps.py"}
 
 
 def test_arcs_are_of_one_line_after_the_other() -> None:
     with arcs() as found:
-        event_phases._joined([])
-    lines = event_phases._joined.__code__.co_firstlineno + 1
+        event_phases._concatenate([])
+    lines = event_phases._concatenate.__code__.co_firstlineno + 1
     assert [described(arc) for arc in found] == [f"start:0 -> event_phases.py:{lines}"]
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.helpers.slow_reference import covered
-from torchprof_tui.analysis.dispatch.chain import Dispatch, Origin
+from torchprof_tui.analysis.dispatch.chain import ChainFinder, JoinMethod
 from torchprof_tui.trace.model.trace import Trace
 
 _WORK = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "collective_comm", "mtia_ccp_events")
@@ -100,13 +100,13 @@ def _correlation(entry: dict[str, Any]) -> int:
 
 
 def check_against_the_slow_way(made: Trace, slow: SlowChains, rows: Iterable[int]) -> None:
-    dispatch = Dispatch(made)
+    dispatch = ChainFinder(made)
     steps = {step.event for step in made.steps}
     gpu = set(slow.work)
     for event in rows:
-        found = dispatch.chain(event)
+        found = dispatch.find_chain(event)
         if event in gpu and event not in slow.launch:
-            assert found.origin in (Origin.NONE, Origin.EXTERNAL_ID)
+            assert found.join_method in (JoinMethod.NO_LAUNCH, JoinMethod.EXTERNAL_ID)
             continue
         expected = slow.chain(event)
         path = [hop.event for hop in found.hops]

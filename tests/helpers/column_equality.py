@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.trace.model.raw_events import Decoded
+from torchprof_tui.trace.model.raw_events import DecodedTrace
 
 
-def assert_alike(one: Decoded, other: Decoded, *, chunks: bool) -> None:
+def assert_alike(one: DecodedTrace, other: DecodedTrace, *, chunks: bool) -> None:
     """`chunks`: where the pieces of text lie has to agree as well, wherever they are kept."""
     pairs: list[tuple[Any, Any]] = [(one, other), (one.events, other.events)]
     if chunks:

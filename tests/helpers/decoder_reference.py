@@ -7,7 +7,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION, NO_TIME, Decoded
+from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION, NO_TIME, DecodedTrace
 
 Row = tuple[str, int, int, str, str, tuple[str, str], int, str | None]
 
@@ -24,7 +24,7 @@ def expected_rows(entries: list[Any]) -> list[Row]:
     return [_row(entry) for entry in entries if isinstance(entry, dict)]
 
 
-def decoded_rows(decoded: Decoded) -> list[Row]:
+def decoded_rows(decoded: DecodedTrace) -> list[Row]:
     events = decoded.events
     return [
         (
@@ -58,7 +58,7 @@ def expected_args(entries: list[Any]) -> dict[str, dict[int, Any]]:
     return found
 
 
-def decoded_args(decoded: Decoded) -> dict[str, dict[int, Any]]:
+def decoded_args(decoded: DecodedTrace) -> dict[str, dict[int, Any]]:
     return {
         name: dict(zip(arg.entries.tolist(), arg.values.tolist(), strict=True))
         for name, arg in decoded.events.args.items()

@@ -24,7 +24,7 @@ from torchprof_tui.analysis.patterns import Finding, State
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.loading.load import load_trace
 
 ENDING = ".pt.trace.json.gz"
 
@@ -37,7 +37,7 @@ class Real:
 
     @cached_property
     def checker(self) -> Checker:
-        return Checker(load(str(self.path), cache=False))
+        return Checker(load_trace(str(self.path), cache=False))
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -59,11 +59,11 @@ class HeldToItsReading:
             if says.get(one) is not state
         ]
         assert not differ, "\n".join(differ)
-        assert real.checker.verdict(findings=real.findings).regime.value == real.expected.regime
+        assert real.checker.decide_verdict(findings=real.findings).regime.value == real.expected.regime
 
     def test_holds_together_in_every_scope(self, real: Real) -> None:
         for scope in [*scopes_of(real.checker), *random_scopes(real.checker, real.name, 8)]:
-            holds_together(real.checker, scope, real.findings if scope.whole else None)
+            holds_together(real.checker, scope, real.findings if scope.is_whole_trace else None)
 
     def test_names_counts_and_steps_agree_with_the_file_itself(self, real: Real) -> None:
         wanted = by_hand(real.entries)
@@ -71,7 +71,7 @@ class HeldToItsReading:
         assert {pattern: pattern in fired for pattern in wanted} == wanted
 
     def test_the_busy_share_agrees_with_a_sweep_over_sorted_work(self, real: Real) -> None:
-        said = real.checker.verdict(findings=real.findings).busy
+        said = real.checker.decide_verdict(findings=real.findings).busy
         assert said == pytest.approx(busy_by_hand(real.entries), abs=2e-4)
 
 
@@ -89,7 +89,7 @@ def holds_together(checker: Checker, scope: Scope, findings: list[Finding] | Non
         answer = found.answer
         assert 0 <= answer.at_stake <= scope.length, found.id
         assert 0 <= found.share <= 1, found.id
-        if found.fired:
+        if found.has_fired:
             start = trace.start[answer.events]
             end = np.maximum(start + trace.duration[answer.events], start + 1)
             assert len(answer.events), found.id
@@ -99,17 +99,17 @@ def holds_together(checker: Checker, scope: Scope, findings: list[Finding] | Non
         else:
             assert not len(answer.events), found.id
             assert bool(answer.reason) == (found.state is State.CANNOT_TELL), found.id
-    said = checker.verdict(scope, findings)
-    assert said.first
+    said = checker.decide_verdict(scope, findings)
+    assert said.advice
     assert said.busy is None or 0 <= said.busy <= 1 + 1e-9
 
 
 def scopes_of(checker: Checker) -> list[Scope]:
     first, last = checker.trace.span
-    found = [checker.whole, *(scopes.of_step(step) for step in checker.trace.steps[:2])]
+    found = [checker.default_scope, *(scopes.step_scope(step) for step in checker.trace.steps[:2])]
     for begins, ends in ((0.2, 0.3), (0.5, 0.5), (0.0, 0.07), (0.9, 1.0), (1.1, 1.2), (-0.5, -0.1)):
         t0 = first + int((last - first) * begins)
-        found.append(scopes.time_range(t0, max(first + int((last - first) * ends), t0 + 1)))
+        found.append(scopes.range_scope(t0, max(first + int((last - first) * ends), t0 + 1)))
     return found
 
 
@@ -123,7 +123,7 @@ def random_scopes(checker: Checker, name: str, count: int) -> list[Scope]:
     for _ in range(count):
         length = int(1000 * (1.2 * span / 1000) ** draw.random())
         t0 = first + int(draw.uniform(-0.1, 1.05) * span)
-        found.append(scopes.time_range(t0, t0 + max(length, 1)))
+        found.append(scopes.range_scope(t0, t0 + max(length, 1)))
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.loading.open_trace import Opening
+from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import Progress
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.open import open_source
@@ -33,11 +33,11 @@ def refusal(spec: str) -> str:
     return line.removeprefix(f"{spec}: ")
 
 
-async def opened(opening: Opening) -> tuple[Trace, list[Progress]]:
+async def opened(opening: SingleTraceOpener) -> tuple[Trace, list[Progress]]:
     """The trace, and all that was told on the way. Whoever asked closes it."""
     told: list[Progress] = []
     opening.start()
-    return await opening.trace(told.append), told
+    return await opening.load_trace(told.append), told
 
 
 def same(one: Trace, other: Trace) -> None:

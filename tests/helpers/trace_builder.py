@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.trace.build.build_trace import assemble
-from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION, NO_TIME, Decoded, RawEvents, SparseArg
+from torchprof_tui.trace.build.build_trace import build_trace
+from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION, NO_TIME, DecodedTrace, RawEvents, SparseArg
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.text.text_index import TextIndex
 
@@ -125,7 +125,7 @@ def metadata(name: str, value: Any, pid: Any = PID, tid: Any = 0) -> Entry:
 
 def trace(*entries: Any, header: dict[str, Any] | None = None, format: str = "kineto", ns: bool = False) -> Trace:  # noqa: A002
     """Assemble these entries. Times in µs, or in ns with `ns=True`."""
-    return assemble(decoded(list(entries), header, format, 1 if ns else 1000), "literal")
+    return build_trace(decoded(list(entries), header, format, 1 if ns else 1000), "literal")
 
 
 def decoded(
@@ -133,7 +133,7 @@ def decoded(
     header: dict[str, Any] | None = None,
     format: str = "kineto",  # noqa: A002
     unit: int = 1000,
-) -> Decoded:
+) -> DecodedTrace:
     """The entries as a reader would hand them over. `unit`: nanoseconds in one of their time units."""
     objects = [entry for entry in entries if isinstance(entry, dict)]
     n = len(objects)
@@ -195,7 +195,7 @@ def decoded(
                 np.array([k for k, _ in found], np.int32), np.array([value for _, value in found], np.int64)
             )
     nowhere = np.zeros(0, np.int64)
-    return Decoded(
+    return DecodedTrace(
         events=raw,
         header=header or {},
         text=TextIndex(Path("literal").absolute(), False, nowhere, nowhere, nowhere),

@@ -103,11 +103,11 @@ def test_isolated(tmp_path: Path) -> None:
 
 def test_workloads_exist() -> None:
     from torchprof_runs.recorder import target_program
-    from torchprof_runs.recorder.options import parse
+    from torchprof_runs.recorder.options import parse_options
 
     for name in target_program.WORKLOADS:
-        assert target_program.is_workload(parse([name]))
+        assert target_program.is_workload(parse_options([name]))
         assert (HARNESS.parent / f"{name}.py").exists()
-    assert not target_program.is_workload(parse(["-m", "matmul_add"]))
+    assert not target_program.is_workload(parse_options(["-m", "matmul_add"]))
     with pytest.raises(UsageError, match="no workload of that name"):
-        target_program.find(parse(["matmul_sub"]), None, None)
+        target_program.find_program(parse_options(["matmul_sub"]), None, None)

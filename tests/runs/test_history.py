@@ -7,35 +7,39 @@ from pathlib import Path
 
 import pytest
 
-from torchprof_tui.runs.history import asked_for, past_runs, remember
-from torchprof_tui.runs.recording_request import Request
+from torchprof_tui.runs.history import list_past_runs, read_request, save_request
+from torchprof_tui.runs.recording_request import RecordingRequest
 
 
 def test_a_request_lies_beside_its_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "runs" / "train-1"
     folder.mkdir(parents=True)
-    remember(str(folder), Request(("python", "train.py", "--lr", "1"), ("--active", "2"), "/v/bin/python", "runs"))
-    found = asked_for(str(folder / "train.pt.trace.json.gz"))
+    save_request(
+        str(folder), RecordingRequest(("python", "train.py", "--lr", "1"), ("--active", "2"), "/v/bin/python", "runs")
+    )
+    found = read_request(str(folder / "train.pt.trace.json.gz"))
     # Asked again from anywhere it goes to the same place.
-    again = Request(("python", "train.py", "--lr", "1"), ("--active", "2"), "/v/bin/python", str(tmp_path / "runs"))
+    again = RecordingRequest(
+        ("python", "train.py", "--lr", "1"), ("--active", "2"), "/v/bin/python", str(tmp_path / "runs")
+    )
     assert found == (again, str(tmp_path))
-    assert asked_for(str(tmp_path / "other.json")) is None
-    remember(str(tmp_path / "gone"), again)  # nothing to write to
+    assert read_request(str(tmp_path / "other.json")) is None
+    save_request(str(tmp_path / "gone"), again)  # nothing to write to
 
 
 def test_the_newest_come_first_and_the_rest_is_left_out(tmp_path: Path) -> None:
     for number, hour in enumerate((3, 9, 5)):
         folder = tmp_path / f"run{number}"
         folder.mkdir()
-        remember(str(folder), Request(("mlp", str(number))))
+        save_request(str(folder), RecordingRequest(("mlp", str(number))))
         facts = {"started": f"2026-01-01T{hour:02}:00:00.000+00:00", "seconds": 2.5, "exit_status": -2, "kept": []}
         (folder / "manifest.json").write_text(json.dumps(facts))
     (tmp_path / "strange").mkdir()
     (tmp_path / "strange" / "request.json").write_text('{"command": 3}')
     (tmp_path / "not ours").mkdir()
-    past = past_runs(str(tmp_path))
+    past = list_past_runs(str(tmp_path))
     assert [each.request.command[1] for each in past] == ["1", "2", "0"]
     assert (past[0].result.exit_status, past[0].result.seconds) == (130, 2.5)
-    assert [each.request.command[1] for each in past_runs(str(tmp_path), limit=1)] == ["1"]
-    assert past_runs(str(tmp_path / "none")) == []
+    assert [each.request.command[1] for each in list_past_runs(str(tmp_path), limit=1)] == ["1"]
+    assert list_past_runs(str(tmp_path / "none")) == []

@@ -15,9 +15,9 @@ import pytest
 
 from tests.helpers.paths import ROOT
 from torchprof_tui.runs import recording_process, recording_request
-from torchprof_tui.runs.history import asked_for
-from torchprof_tui.runs.recording_process import KEPT_BYTES, Recording
-from torchprof_tui.runs.recording_request import Request
+from torchprof_tui.runs.history import read_request
+from torchprof_tui.runs.recording_process import BUFFER_BYTES, Recording
+from torchprof_tui.runs.recording_request import RecordingRequest
 
 FAKE = ROOT / "tests/helpers/fake_harness.py"
 CHILD = """
@@ -39,7 +39,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Record]:
 
     def record(script: str) -> Recording:
         (tmp_path / "script.py").write_text(script)
-        made.append(Recording(Request(("script.py",), (), sys.executable), str(tmp_path)))
+        made.append(Recording(RecordingRequest(("script.py",), (), sys.executable), str(tmp_path)))
         made[-1].start(80, 24)
         return made[-1]
 
@@ -61,11 +61,11 @@ def printed(run: Recording, word: bytes | None = None) -> bytes:
 
     def enough() -> bool:
         nonlocal found
-        found += run.look()[0]
-        return run.ended or (word is not None and word in found)
+        found += run.poll()[0]
+        return run.has_ended or (word is not None and word in found)
 
     until(enough)
-    return found + run.look()[0]
+    return found + run.poll()[0]
 
 
 def gone(pid: int) -> bool:
@@ -89,10 +89,10 @@ def test_it_has_a_terminal_and_what_it_kept_is_known(record: Record, tmp_path: P
     out = printed(run)
     assert out == b"[False, True, True] 80 24 xterm-256color\r\n'' False True\r\n"
     result = run.result()
-    assert (result.exit_status, result.ended) == (0, "finished")
+    assert (result.exit_status, result.end_reason) == (0, "finished")
     (trace,) = result.traces
-    assert asked_for(trace) == (
-        Request(("script.py",), (), sys.executable, str(tmp_path / "torchprof_runs")),
+    assert read_request(trace) == (
+        RecordingRequest(("script.py",), (), sys.executable, str(tmp_path / "torchprof_runs")),
         str(tmp_path),
     )
     assert run.phase is not None
@@ -107,19 +107,19 @@ def test_the_first_ctrl_c_keeps_what_was_recorded(record: Record) -> None:
     run.stop()
     printed(run)
     result = run.result()
-    assert (result.exit_status, result.ended, len(result.traces)) == (130, "interrupted", 1)
+    assert (result.exit_status, result.end_reason, len(result.traces)) == (130, "interrupted", 1)
 
 
 def test_what_does_not_stop_is_killed_with_its_children(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording_process, "GIVE_UP_SECONDS", 0.2)
+    monkeypatch.setattr(recording_process, "KILL_DELAY_SECONDS", 0.2)
     ignoring = "import signal\nfor each in (signal.SIGINT, signal.SIGTERM): signal.signal(each, signal.SIG_IGN)\n"
     run = record(ignoring + CHILD)
     printed(run, b"ready")
     child = int(Path(run.folder or "", "child").read_text())
     run.stop()
     time.sleep(0.1)
-    run.look()
-    assert not run.ended
+    run.poll()
+    assert not run.has_ended
     run.stop()
     printed(run)
     assert run.result().exit_status == 128 + signal.SIGKILL
@@ -138,11 +138,11 @@ while True:
     printed(run, b"ready")
     run.stop()
     printed(run, b"went on")
-    assert not run.ended
+    assert not run.has_ended
     run.stop()
     printed(run)
     result = run.result()
-    assert (result.exit_status, result.ended, len(result.traces)) == (128 + signal.SIGTERM, "SIGTERM", 1)
+    assert (result.exit_status, result.end_reason, len(result.traces)) == (128 + signal.SIGTERM, "SIGTERM", 1)
 
 
 def test_closing_ends_it_and_its_children_and_it_saves(record: Record) -> None:
@@ -157,7 +157,7 @@ def test_closing_ends_it_and_its_children_and_it_saves(record: Record) -> None:
 
 
 def test_closing_does_not_wait_for_one_that_will_not_end(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording_process, "LEAVE_SECONDS", 0.1)
+    monkeypatch.setattr(recording_process, "CLOSE_TIMEOUT_SECONDS", 0.1)
     run = record(
         "import time\nprint('ready', flush=True)\nwhile True:\n"
         "    try:\n        time.sleep(600)\n    except KeyboardInterrupt:\n        pass\n"
@@ -201,9 +201,9 @@ def test_a_flood_is_counted_and_only_its_end_kept(record: Record) -> None:
     until(lambda: run._process is not None and run._process.poll() is not None)  # it waits for nobody
     seen = dropped = 0
     last = b""
-    while not run.ended or last:
-        last, skipped = run.look()
-        assert len(last) <= 2 * KEPT_BYTES
+    while not run.has_ended or last:
+        last, skipped = run.poll()
+        assert len(last) <= 2 * BUFFER_BYTES
         seen, dropped = seen + last.count(b"\n"), dropped + skipped
         time.sleep(0.01)
     assert seen + dropped == 100_000
@@ -211,7 +211,7 @@ def test_a_flood_is_counted_and_only_its_end_kept(record: Record) -> None:
 
 
 def test_a_command_that_cannot_be_run_says_so(tmp_path: Path) -> None:
-    gone = Recording(Request(("script.py",), (), sys.executable), str(tmp_path / "gone"))
+    gone = Recording(RecordingRequest(("script.py",), (), sys.executable), str(tmp_path / "gone"))
     with pytest.raises(FileNotFoundError):
         gone.start(80, 24)
     gone.close()

@@ -14,10 +14,10 @@ from torchprof_tui.runs.recording_request import (
     HARNESS,
     OPTIONS,
     WORKLOADS,
-    Request,
+    RecordingRequest,
     RequestError,
-    default_python,
-    summary,
+    find_default_python,
+    summarize_workload,
 )
 
 ORDINARY = {"PATH": os.environ["PATH"]}
@@ -33,7 +33,7 @@ def executable(path: Path, text: str = "") -> Path:
 def test_the_harness_is_where_it_is_looked_for() -> None:
     assert Path(harness_options.__file__).parents[1] / "harness.py" == HARNESS
     assert WORKLOADS == target_program.WORKLOADS
-    assert all(summary(name) for name in WORKLOADS)
+    assert all(summarize_workload(name) for name in WORKLOADS)
 
 
 def test_every_option_is_the_harnesss_own_and_none_is_left_out() -> None:
@@ -42,8 +42,10 @@ def test_every_option_is_the_harnesss_own_and_none_is_left_out() -> None:
     said = {}
     for option in OPTIONS:
         words = [option.flag, *filter(None, [option.values[0] if option.values else value[option.kind]])]
-        said[option.flag] = harness_options.parse([*words, "x.py"]) if option.flag not in ("--after", "--for") else None
-    parser = harness_options._parser()
+        said[option.flag] = (
+            harness_options.parse_options([*words, "x.py"]) if option.flag not in ("--after", "--for") else None
+        )
+    parser = harness_options._build_parser()
     theirs = {flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
     assert theirs - {"--help", "--output"} == set(said)
     assert [option.values for option in OPTIONS if option.flag == "--then"] == [("stop", "finish")]
@@ -62,7 +64,7 @@ def test_every_option_is_the_harnesss_own_and_none_is_left_out() -> None:
 )
 def test_pythons_own_flags_stay_pythons(tmp_path: Path, command: str, flags: list[str], program: list[str]) -> None:
     python = executable(tmp_path / "bin" / command.split()[0])
-    made = Request(tuple(command.split()), ("--active", "2"), output="runs").argv({"PATH": str(python.parent)})
+    made = RecordingRequest(tuple(command.split()), ("--active", "2"), output="runs").argv({"PATH": str(python.parent)})
     assert made == [str(python), *flags, str(HARNESS), "--output", "runs", "--active", "2", *program]
 
 
@@ -73,12 +75,12 @@ def test_which_interpreter(tmp_path: Path) -> None:
     link.parent.mkdir(parents=True)
     link.symlink_to(other)
     within = {**ORDINARY, "VIRTUAL_ENV": str(tmp_path / "active")}
-    assert Request(("mlp",)).argv(within)[0] == str(active)
-    assert Request(("mlp",), python=str(tmp_path / "other")).argv(within)[0] == str(other)
+    assert RecordingRequest(("mlp",)).argv(within)[0] == str(active)
+    assert RecordingRequest(("mlp",), python=str(tmp_path / "other")).argv(within)[0] == str(other)
     # A link is an environment of its own: what it points to would have other packages.
-    assert Request(("python", "x.py"), python=str(link)).argv(within)[0] == str(link)
-    assert Request((str(other), "x.py")).argv(within)[0] == str(other)
-    assert default_python({"VIRTUAL_ENV": str(tmp_path / "gone"), **ORDINARY}) in (sys.executable, *_on_path())
+    assert RecordingRequest(("python", "x.py"), python=str(link)).argv(within)[0] == str(link)
+    assert RecordingRequest((str(other), "x.py")).argv(within)[0] == str(other)
+    assert find_default_python({"VIRTUAL_ENV": str(tmp_path / "gone"), **ORDINARY}) in (sys.executable, *_on_path())
 
 
 def _on_path() -> list[str]:
@@ -94,9 +96,9 @@ def test_a_script_with_an_interpreter_of_its_own(tmp_path: Path) -> None:
     torchrun = executable(tmp_path / "venv" / "bin" / "torchrun", f"#!{python}\n")
     path = {"PATH": str(tool.parent)}
     for script in (tool, wrapped):
-        assert Request((script.name, "-x")).argv(path)[-2:] == [str(script), "-x"]
-        assert Request((script.name,)).argv(path)[0] == str(python)
-    distributed = Request((str(torchrun), "--nproc-per-node", "2", "train.py")).argv(path)
+        assert RecordingRequest((script.name, "-x")).argv(path)[-2:] == [str(script), "-x"]
+        assert RecordingRequest((script.name,)).argv(path)[0] == str(python)
+    distributed = RecordingRequest((str(torchrun), "--nproc-per-node", "2", "train.py")).argv(path)
     assert distributed[0] == str(python)
     assert distributed[-4:] == ["torchrun", "--nproc-per-node", "2", "train.py"]
 
@@ -117,12 +119,17 @@ def test_what_cannot_be_recorded_is_one_line(command: tuple[str, ...], says: str
     executable(tmp_path / "python")
     executable(tmp_path / "sh", "\x7fELF")
     with pytest.raises(RequestError) as raised:
-        Request(command).argv({"PATH": str(tmp_path)})
+        RecordingRequest(command).argv({"PATH": str(tmp_path)})
     assert says in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
 def test_the_same_as_a_command_line() -> None:
-    assert Request(("mlp", "--compile"), ("--active", "2")).equivalent() == "torchprof-tui run --active 2 mlp --compile"
-    own = Request(("python", "my train.py"), python="/v/bin/python", output="else where")
-    assert own.equivalent() == "torchprof-tui run --python /v/bin/python -o 'else where' -- python 'my train.py'"
+    assert (
+        RecordingRequest(("mlp", "--compile"), ("--active", "2")).equivalent_command()
+        == "torchprof-tui run --active 2 mlp --compile"
+    )
+    own = RecordingRequest(("python", "my train.py"), python="/v/bin/python", output="else where")
+    assert (
+        own.equivalent_command() == "torchprof-tui run --python /v/bin/python -o 'else where' -- python 'my train.py'"
+    )

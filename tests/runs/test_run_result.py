@@ -34,9 +34,9 @@ def test_ranks_in_their_order(tmp_path: Path) -> None:
     manifest(tmp_path, "manifest.json", ranks=[], kept=[{"trace": "summary"}])
     result = read_result(str(tmp_path), -15, 1, ())
     assert result.traces == (str(tmp_path / "r2"), str(tmp_path / "r10"))
-    assert result.opened == result.traces
+    assert result.traces_to_open == result.traces
     assert result.exit_status == 143
-    assert result.ended == "SIGTERM"
+    assert result.end_reason == "SIGTERM"
 
 
 def test_what_is_opened_is_the_first_of_each_rank(tmp_path: Path) -> None:
@@ -45,9 +45,9 @@ def test_what_is_opened_is_the_first_of_each_rank(tmp_path: Path) -> None:
         manifest(tmp_path, f"manifest.rank{rank}.json", rank=rank, kept=kept if rank != 1 else kept[:1])
     result = read_result(str(tmp_path), 0, 1, ())
     assert len(result.traces) == 3
-    assert result.opened == (str(tmp_path / "a.rank0"), str(tmp_path / "a.rank1"))
+    assert result.traces_to_open == (str(tmp_path / "a.rank0"), str(tmp_path / "a.rank1"))
     manifest(tmp_path, "manifest.rank2.json", rank=2, kept=[])  # it died, and loses nobody's trace
-    assert read_result(str(tmp_path), 0, 1, ()).opened == result.opened
+    assert read_result(str(tmp_path), 0, 1, ()).traces_to_open == result.traces_to_open
 
 
 def test_of_traces_of_its_own_the_first_is_opened(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_of_traces_of_its_own_the_first_is_opened(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     own = [str(tmp_path / "one.json"), str(tmp_path / "two.json")]
     manifest(tmp_path, kept=[], script_traces=own, ended="finished")
-    assert read_result(str(tmp_path), 0, 1, ()).opened == (own[0],)
+    assert read_result(str(tmp_path), 0, 1, ()).traces_to_open == (own[0],)
 
 
 def test_a_program_that_profiled_itself(tmp_path: Path) -> None:
@@ -69,4 +69,4 @@ def test_a_run_that_left_nothing(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{")
     for folder in (None, str(tmp_path), str(tmp_path / "gone")):
         result = read_result(folder, 2, 0.1, ())
-        assert (result.traces, result.as_json()["table"], result.exit_status, result.ended) == ((), None, 2, None)
+        assert (result.traces, result.as_json()["table"], result.exit_status, result.end_reason) == ((), None, 2, None)

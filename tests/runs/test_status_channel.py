@@ -11,12 +11,12 @@ import pytest
 from torchprof_runs.recorder.status_messages import PARENT_VARIABLE as THEIR_PARENT
 from torchprof_runs.recorder.status_messages import STATUS_VARIABLE as THEIRS
 from torchprof_runs.recorder.status_messages import Reporter
-from torchprof_tui.runs.status_channel import PARENT_VARIABLE, STATUS_VARIABLE, Channel, Said
+from torchprof_tui.runs.status_channel import PARENT_VARIABLE, STATUS_VARIABLE, StatusChannel, StatusMessage
 
 
 @pytest.fixture
-def channel() -> Iterator[Channel]:
-    with contextlib.closing(Channel()) as made:
+def channel() -> Iterator[StatusChannel]:
+    with contextlib.closing(StatusChannel()) as made:
         yield made
 
 
@@ -24,11 +24,11 @@ def test_both_sides_mean_the_same() -> None:
     assert (STATUS_VARIABLE, PARENT_VARIABLE) == (THEIRS, THEIR_PARENT)
 
 
-def test_what_is_written_is_read(channel: Channel) -> None:
+def test_what_is_written_is_read(channel: StatusChannel) -> None:
     writers = [Reporter(rank, channel.environment[STATUS_VARIABLE]) for rank in (0, 1)]
     assert channel.read() == []
-    writers[0].phase("starting", folder="/runs/a")
-    writers[1].phase("recording", step=2, of=3, cycle=1, cycles=1)
+    writers[0].report_phase("starting", folder="/runs/a")
+    writers[1].report_phase("recording", step=2, of=3, cycle=1, cycles=1)
     writers[0].log("kept it")
     said = channel.read()
     assert [(each.rank, each.phase, each.log) for each in said] == [
@@ -36,11 +36,11 @@ def test_what_is_written_is_read(channel: Channel) -> None:
     ]  # fmt: skip
     assert channel.folder == "/runs/a"
     assert said[1].text == "recording, step 2 of 3"
-    writers[0].phase("done", exit_status=3)
-    assert [each.facts["exit_status"] for each in channel.read()] == [3]
+    writers[0].report_phase("done", exit_status=3)
+    assert [each.details["exit_status"] for each in channel.read()] == [3]
 
 
-def test_a_line_that_comes_in_two_parts(channel: Channel) -> None:
+def test_a_line_that_comes_in_two_parts(channel: StatusChannel) -> None:
     writer = os.open(channel.environment[STATUS_VARIABLE], os.O_WRONLY)
     os.write(writer, b'{"time": 1, "rank": 0, "pha')
     assert channel.read() == []
@@ -50,8 +50,8 @@ def test_a_line_that_comes_in_two_parts(channel: Channel) -> None:
     assert channel.read() == []  # nobody writes any more: not the end of the pipe
 
 
-def test_nothing_is_left(channel: Channel) -> None:
-    path = Channel()
+def test_nothing_is_left(channel: StatusChannel) -> None:
+    path = StatusChannel()
     place = path.environment[STATUS_VARIABLE]
     path.close()
     assert not os.path.exists(os.path.dirname(place))
@@ -71,4 +71,4 @@ def test_nothing_is_left(channel: Channel) -> None:
     ],
 )
 def test_a_phase_in_words(phase: str, facts: dict[str, object], text: str) -> None:
-    assert Said(0.0, 0, phase, "", facts).text == text
+    assert StatusMessage(0.0, 0, phase, "", facts).text == text

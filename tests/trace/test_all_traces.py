@@ -17,14 +17,14 @@ from tests.helpers import slow_reference
 from tests.helpers.chain_reference import SlowChains, check_against_the_slow_way
 from tests.helpers.paths import SHARED_TRACES, find_shared_traces
 from tests.trace.storage.test_trace_store import same
-from torchprof_tui.analysis.kernel.footprint import footprint
-from torchprof_tui.trace.build.build_trace import assemble
-from torchprof_tui.trace.decode.decoder import read
+from torchprof_tui.analysis.kernel.footprint import compute_footprint
+from torchprof_tui.trace.build.build_trace import build_trace
+from torchprof_tui.trace.decode.decoder import decode_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.storage.trace_store import open_trace, save
+from torchprof_tui.trace.storage.trace_store import open_trace, save_trace
 
 TRACES = SHARED_TRACES
 BIG = TRACES / "big_llama_train_stack.pt.trace.json.xz"
@@ -46,8 +46,8 @@ class Opened(NamedTuple):
 @pytest.fixture(scope="module", params=FILES, ids=lambda path: str(path.relative_to(TRACES)))
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     folder = tmp_path_factory.mktemp("trace")
-    decoded = read(open_source(str(request.param)), folder)
-    yield Opened(request.param, assemble(decoded, "label"), folder)
+    decoded = decode_trace(open_source(str(request.param)), folder)
+    yield Opened(request.param, build_trace(decoded, "label"), folder)
     for file in folder.iterdir():
         file.unlink()
 
@@ -108,13 +108,18 @@ def test_footprints_agree_with_the_profilers_own_words(opened: Opened) -> None:
     trace = opened.trace
     kernels = np.flatnonzero(np.isin(trace.kind, [Kind.KERNEL, Kind.COLLECTIVE])).tolist()
     for event in random.Random(6).sample(kernels, min(12, len(kernels))):
-        found, args = footprint(trace, event), trace.event(event).args()
+        found, args = compute_footprint(trace, event), trace.event(event).read_args()
         assert found is not None
         told = (args.get("blocks per SM"), args.get("warps per SM"), args.get("est. achieved occupancy %"))
         blocks, warps, estimate = (value if isinstance(value, (int, float)) else None for value in told)
         if blocks is not None and found.blocks_per_sm is not None:
             assert found.blocks_per_sm == pytest.approx(blocks, rel=1e-5, abs=1e-5)
-        if warps is not None and found.threads and found.threads % 32 == 0 and found.warps_per_sm is not None:
+        if (
+            warps is not None
+            and found.threads_per_block
+            and found.threads_per_block % 32 == 0
+            and found.warps_per_sm is not None
+        ):
             assert found.warps_per_sm == pytest.approx(warps, rel=1e-5, abs=1e-5)
         theory = found.occupancy
         if estimate is None or theory is None or theory.active_blocks is None or found.blocks_per_sm is None:
@@ -122,7 +127,9 @@ def test_footprints_agree_with_the_profilers_own_words(opened: Opened) -> None:
         assert found.device is not None
         assert found.device.max_threads is not None
         assert found.shared_memory is not None
-        ours = min(theory.active_blocks, found.blocks_per_sm) * (found.threads or 0) / found.device.max_threads
+        ours = (
+            min(theory.active_blocks, found.blocks_per_sm) * (found.threads_per_block or 0) / found.device.max_threads
+        )
         assert estimate == pytest.approx(100 * ours, abs=1) or (estimate == 0 and found.shared_memory > 48 * 1024)
 
 
@@ -153,12 +160,12 @@ def test_rows_hold_one_event_at_a_time(opened: Opened) -> None:
 
 
 def test_it_comes_back_from_disk_as_it_was(opened: Opened) -> None:
-    save(opened.trace, opened.folder)
+    save_trace(opened.trace, opened.folder)
     found = open_trace(opened.folder)
     same(opened.trace, found)
     if len(found):
         event = found.event(len(found) // 2)
-        entry = found.entry(int(found.ordinal[event.index]))
+        entry = found.read_entry(int(found.ordinal[event.index]))
         assert str(entry.get("name", "")) == event.name
 
 
@@ -166,7 +173,7 @@ def test_the_big_one_has_forty_rows_not_a_hundred_and_eighty_five(tmp_path: Path
     """`ProfilerStep` crosses Python frames at every step there: rows of frames that are gone must not stay taken."""
     if not BIG.exists():
         pytest.skip("the big trace is not here")
-    trace = assemble(read(open_source(str(BIG)), tmp_path), "big")
+    trace = build_trace(decode_trace(open_source(str(BIG)), tmp_path), "big")
     launching = trace.lanes[0]
     assert (launching.tid, launching.rows) == ("2227", 40)
     assert trace.counts.events == 1_026_963

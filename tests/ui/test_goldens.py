@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.explorer_app import explorer, settled
 from tests.helpers.paths import SAMPLES, SNAPSHOTS
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.loading.load import load_trace
 
 GOLDENS = SNAPSHOTS
 
@@ -26,7 +26,7 @@ CASES = {
 @pytest.mark.parametrize("name", list(CASES))
 async def test_screen(name: str, size: tuple[int, int]) -> None:
     sample, keys = CASES[name]
-    shown = load(str(SAMPLES / f"{sample}.pt.trace.json.gz"), cache=False)
+    shown = load_trace(str(SAMPLES / f"{sample}.pt.trace.json.gz"), cache=False)
     async with explorer(shown, size) as (screen, pilot):
         await settled(pilot)
         for key in keys:

@@ -25,31 +25,31 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
-from torchprof_tui.trace.loading.open_trace import Opening
-from torchprof_tui.trace.loading.resolve import named
-from torchprof_tui.trace.storage.disk_cache import prune
+from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.resolve import resolve_specs
+from torchprof_tui.trace.storage.disk_cache import prune_cache
 from torchprof_tui.ui.common.themes import THEMES
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 if TYPE_CHECKING:
-    from torchprof_tui.runs.recording_request import Request
-    from torchprof_tui.trace.loading.resolve import AnyOpening
+    from torchprof_tui.runs.recording_request import RecordingRequest
+    from torchprof_tui.trace.loading.resolve import AnyOpener
     from torchprof_tui.trace.model.trace import Trace
-    from torchprof_tui.trace.specs.address import Listed
+    from torchprof_tui.trace.specs.address import ListedTrace
     from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-    from torchprof_tui.ui.record.record_screen import RunScreen
-    from torchprof_tui.ui.record.recording_screen import RunningScreen
+    from torchprof_tui.ui.record.record_screen import RecordScreen
+    from torchprof_tui.ui.record.recording_screen import RecordingScreen
     from torchprof_tui.ui.start.start_screen import StartScreen
 
-YOUNG_OBJECTS = 2_000
+YOUNG_OBJECT_LIMIT = 2_000
 """New objects after which a frame is followed by a small collection: a painted frame makes some thousands in cycles,
 a moved cursor hardly any."""
 
-SWITCH_SECONDS = 0.0002
+SWITCH_INTERVAL_SECONDS = 0.0002
 """For how long a thread that finds something out keeps the interpreter from the frame that waits for it. Python's own
 5 ms are as long as most of a frame takes."""
 
-WRITTEN_SECONDS = 0.005
+FRAME_WRITE_SECONDS = 0.005
 """After which a frame that was handed over is on its way to the terminal."""
 
 
@@ -70,7 +70,7 @@ class TorchprofApp(App[None]):
 
     def __init__(
         self,
-        opening: AnyOpening | None = None,
+        opening: AnyOpener | None = None,
         *,
         theme: str = "dark",
         cache: bool = True,
@@ -82,21 +82,25 @@ class TorchprofApp(App[None]):
             self.register_theme(each)
         self.theme = THEMES[theme].name
         self.failure: str | None = None
-        self.explored = asyncio.Event()  # set when lanes are on screen, or never will be
-        self._first = opening
-        self._shown: AnyOpening | None = None
+        self.lanes_ready = asyncio.Event()  # set when lanes are on screen, or never will be
+        self._initial_opening = opening
+        self._current_opening: AnyOpener | None = None
         self._cache = cache
-        self._at = at
-        self._replaced = False  # whether there was a trace before the one that is shown
+        self._start_position = at
+        self._has_replaced_trace = False  # whether there was a trace before the one that is shown
         self._debug_errors = debug
         self._switch_interval = sys.getswitchinterval()
-        self._collecting = False
-        self._environment = dict(os.environ)  # what a run is to find: we set some of it for ourselves
+        self._collection_scheduled = False
+        self._original_environment = dict(os.environ)  # what a run is to find: we set some of it for ourselves
 
     def on_mount(self) -> None:
         # Over the app's own empty screen, which always stays at the bottom: a screen that was not pushed cannot be
         # switched away from.
-        self.push_screen(_start_screen() if self._first is None else self._loading(self._first))
+        self.push_screen(
+            _create_start_screen()
+            if self._initial_opening is None
+            else self._create_loading_screen(self._initial_opening)
+        )
         # A closed ssh connection or a kill must still put the terminal and our temporary folders in order.
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGHUP, signal.SIGTERM):
@@ -106,11 +110,11 @@ class TorchprofApp(App[None]):
     # -- opening -------------------------------------------------------------------------------------------
 
     def action_open_another(self) -> None:
-        if not self._busy() and self.screen.TITLE != "start":
-            self.push_screen(_start_screen(over=self._shown is not None))
+        if not self._check_busy() and self.screen.TITLE != "start":
+            self.push_screen(_create_start_screen(can_go_back=self._current_opening is not None))
 
     def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
-        self._open(message.spec, *message.more)
+        self._open(message.spec, *message.other_specs)
 
     def on_start_screen_left(self) -> None:
         self.pop_screen()
@@ -118,24 +122,24 @@ class TorchprofApp(App[None]):
     @work(exclusive=True, group="open")
     async def _open(self, *specs: str) -> None:
         try:
-            opening = await asyncio.to_thread(self._started, specs)
+            opening = await asyncio.to_thread(self._start_opening, specs)
         except (OSError, ValueError) as error:
-            from torchprof_tui.trace.core.errors import describe
+            from torchprof_tui.trace.core.errors import format_error
 
-            self.notify(describe(error), title="cannot be opened", severity="error", timeout=8, markup=False)
+            self.notify(format_error(error), title="cannot be opened", severity="error", timeout=8, markup=False)
             return
-        await self.push_screen(self._loading(opening))
+        await self.push_screen(self._create_loading_screen(opening))
 
-    def _started(self, specs: tuple[str, ...]) -> AnyOpening:
-        opening = named(specs).opening(cache=self._cache, late=True)
+    def _start_opening(self, specs: tuple[str, ...]) -> AnyOpener:
+        opening = resolve_specs(specs).create_opener(cache=self._cache, defer_blocks=True)
         opening.start()
         return opening
 
-    def _loading(self, opening: AnyOpening) -> LoadingScreen:
+    def _create_loading_screen(self, opening: AnyOpener) -> LoadingScreen:
         return LoadingScreen(opening, prepare=_import_explorer)
 
     async def on_loading_screen_opened(self, message: LoadingScreen.Opened) -> None:
-        before, self._shown = self._shown, message.opening
+        before, self._current_opening = self._current_opening, message.opening
         self.failure = None
         if before is None:
             gc.freeze()  # what lives now is the program, which the collector need never look at
@@ -146,36 +150,38 @@ class TorchprofApp(App[None]):
             while len(self.screen_stack) > 2:
                 await self.pop_screen()
             await self.switch_screen(screen)
-        self._replaced = before is not None
+        self._has_replaced_trace = before is not None
         if before is not None:
             before.close()
-        screen.call_after_refresh(self._settle, screen)
-        self.run_worker(asyncio.to_thread(_keep_house, message.opening.spec), group="house")
+        screen.call_after_refresh(self._finish_startup, screen)
+        self.run_worker(asyncio.to_thread(_update_recent_and_prune, message.opening.spec), group="house")
         self.run_worker(asyncio.to_thread(_import_screens), group="screens")
-        if isinstance(message.opening, Opening):
-            self.run_worker(asyncio.to_thread(_finish, message.opening, message.trace), group="finish")
+        if isinstance(message.opening, SingleTraceOpener):
+            self.run_worker(asyncio.to_thread(_finish_opening, message.opening, message.trace), group="finish")
 
     async def on_loading_screen_folder_found(self, message: LoadingScreen.FolderFound) -> None:
-        await self.switch_screen(_start_screen(self._shown is not None, (message.name, message.found)))
-        self.explored.set()
+        await self.switch_screen(
+            _create_start_screen(self._current_opening is not None, (message.name, message.traces))
+        )
+        self.lanes_ready.set()
 
     def on_loading_screen_failed(self, message: LoadingScreen.Failed) -> None:
-        if self._shown is None:
+        if self._current_opening is None:
             self.failure = message.line
         if self._debug_errors:
-            self._keep_log(message.detail)
-        self.explored.set()
+            self._write_log(message.detail)
+        self.lanes_ready.set()
 
     async def on_loading_screen_left(self) -> None:
         self.failure = None
         if len(self.screen_stack) > 2:
             await self.pop_screen()
         else:
-            await self.switch_screen(_start_screen())
+            await self.switch_screen(_create_start_screen())
 
     # -- recording -----------------------------------------------------------------------------------------
 
-    def _busy(self) -> bool:
+    def _check_busy(self) -> bool:
         """Whether a run goes on, which must not be left by the way; then it is said how."""
         busy: bool = getattr(self.screen, "busy", False)
         if busy:
@@ -183,76 +189,76 @@ class TorchprofApp(App[None]):
         return busy
 
     def action_record(self) -> None:
-        from torchprof_tui.ui.record.record_screen import RunScreen
-        from torchprof_tui.ui.record.recording_screen import RunningScreen
+        from torchprof_tui.ui.record.record_screen import RecordScreen
+        from torchprof_tui.ui.record.recording_screen import RecordingScreen
 
-        if self._busy() or isinstance(self.screen, (RunScreen, LoadingScreen)):
+        if self._check_busy() or isinstance(self.screen, (RecordScreen, LoadingScreen)):
             return
-        if isinstance(self.screen, RunningScreen):
-            self.switch_screen(RunScreen(self.screen.request, self.screen.cwd))
+        if isinstance(self.screen, RecordingScreen):
+            self.switch_screen(RecordScreen(self.screen.request, self.screen.cwd))
         else:
-            self.push_screen(RunScreen())
+            self.push_screen(RecordScreen())
 
     def action_again(self) -> None:
         """On the lanes of a trace that was recorded here. It stays below, until the new one is there."""
-        if self._shown is None or self.screen.TITLE != "explorer":
+        if self._current_opening is None or self.screen.TITLE != "explorer":
             return
-        from torchprof_tui.runs.history import asked_for
+        from torchprof_tui.runs.history import read_request
 
-        asked = asked_for(self._shown.path)
+        asked = read_request(self._current_opening.path)
         if asked is None:
             self.notify("nothing says how this trace was recorded; R records a run", markup=False)
         else:
-            self.push_screen(self._screen_of(*asked))
+            self.push_screen(self._create_recording_screen(*asked))
 
     def on_start_screen_record_asked(self) -> None:
         self.action_record()
 
-    def on_run_screen_asked(self, message: RunScreen.Asked) -> None:
-        self.switch_screen(self._screen_of(message.request, message.cwd))
+    def on_record_screen_start_requested(self, message: RecordScreen.StartRequested) -> None:
+        self.switch_screen(self._create_recording_screen(message.request, message.cwd))
 
-    def on_running_screen_again(self, message: RunningScreen.Again) -> None:
-        self.switch_screen(self._screen_of(message.request, message.cwd))
+    def on_recording_screen_restart_requested(self, message: RecordingScreen.RestartRequested) -> None:
+        self.switch_screen(self._create_recording_screen(message.request, message.cwd))
 
-    def _screen_of(self, request: Request, cwd: str) -> RunningScreen:
-        from torchprof_tui.ui.record.recording_screen import RunningScreen
+    def _create_recording_screen(self, request: RecordingRequest, cwd: str) -> RecordingScreen:
+        from torchprof_tui.ui.record.recording_screen import RecordingScreen
 
-        return RunningScreen(request, cwd, self._environment)
+        return RecordingScreen(request, cwd, self._original_environment)
 
-    def on_running_screen_recorded(self, message: RunningScreen.Recorded) -> None:
-        if self._shown is not None:  # whose lanes lie below, until the new ones are there
+    def on_recording_screen_recorded(self, message: RecordingScreen.Recorded) -> None:
+        if self._current_opening is not None:  # whose lanes lie below, until the new ones are there
             self.notify("the trace before this one is kept: o lists it, below this one", markup=False)
         self._open(*message.traces)
 
-    def on_run_screen_left(self) -> None:
+    def on_record_screen_left(self) -> None:
         self.pop_screen()
 
-    def on_running_screen_left(self) -> None:
+    def on_recording_screen_left(self) -> None:
         self.pop_screen()
 
     # -- garbage -------------------------------------------------------------------------------------------
 
-    def _settle(self, screen: ExplorerScreen) -> None:
+    def _finish_startup(self, screen: ExplorerScreen) -> None:
         """Lanes are on screen. From here on garbage is collected where it disturbs nobody: `post_display_hook`."""
-        if self._at is not None:
+        if self._start_position is not None:
             from torchprof_tui.ui.common.messages import PromptClosed
 
-            problem = screen.walk.go_to(self._at.lower().removeprefix("profiler"))
-            self._at = None
+            problem = screen.view_state.go_to(self._start_position.lower().removeprefix("profiler"))
+            self._start_position = None
             if problem:
                 self.notify(problem, title="--at", severity="warning", markup=False)
             screen.post_message(PromptClosed("go to"))  # and it shows where it is now
-        sys.setswitchinterval(SWITCH_SECONDS)
+        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         gc.disable()
-        if self._replaced:
+        if self._has_replaced_trace:
             gc.collect()  # the trace before this one may go; a tenth of what it takes with the program itself
-        self.explored.set()
+        self.lanes_ready.set()
 
     def on_unmount(self) -> None:
         """Threads that wait for a child of what is on screen would keep us. Without a terminal the process goes on
         after us: give it its collector back, and its threads their time."""
-        if self._shown is not None:
-            self._shown.close()
+        if self._current_opening is not None:
+            self._current_opening.close()
         if self.is_headless:
             sys.setswitchinterval(self._switch_interval)
             gc.unfreeze()
@@ -261,12 +267,12 @@ class TorchprofApp(App[None]):
     def post_display_hook(self) -> None:
         """After each frame. Painted strips are cycles; left to itself the collector takes its time in mid-frame. The
         frame is only handed over here: the thread that writes it would wait for a collection right now."""
-        if not gc.isenabled() and gc.get_count()[0] > YOUNG_OBJECTS and not self._collecting:
-            self._collecting = True
-            asyncio.get_running_loop().call_later(WRITTEN_SECONDS, self._collect_young)
+        if not gc.isenabled() and gc.get_count()[0] > YOUNG_OBJECT_LIMIT and not self._collection_scheduled:
+            self._collection_scheduled = True
+            asyncio.get_running_loop().call_later(FRAME_WRITE_SECONDS, self._collect_young)
 
     def _collect_young(self) -> None:
-        self._collecting = False
+        self._collection_scheduled = False
         if not gc.isenabled():
             gc.collect(1)
 
@@ -284,7 +290,7 @@ class TorchprofApp(App[None]):
 
     def _handle_exception(self, error: Exception) -> None:
         super()._handle_exception(error)
-        self.explored.set()  # whoever waits for lanes waits no longer; the error reaches them when the app ends
+        self.lanes_ready.set()  # whoever waits for lanes waits no longer; the error reaches them when the app ends
 
     def _print_error_renderables(self) -> None:
         """A bug of ours: one line on the terminal, and the traceback where it can be sent from."""
@@ -295,28 +301,30 @@ class TorchprofApp(App[None]):
             error: BaseException = self._exception
             if isinstance(error, WorkerFailed):  # which says that a worker failed, but not where
                 error = error.error
-            log = self._keep_log("".join(traceback.format_exception(error)))
+            log = self._write_log("".join(traceback.format_exception(error)))
             name = type(error).__name__
             print(f"torchprof-tui: stopped by a bug of its own ({name}); the details are in {log}", file=sys.stderr)
         self._exit_renderables.clear()
 
-    def _keep_log(self, text: str) -> str:
+    def _write_log(self, text: str) -> str:
         with tempfile.NamedTemporaryFile("w", prefix="torchprof-tui-", suffix=".log", delete=False) as log:
             log.write(text)
         return log.name
 
 
-def _start_screen(over: bool = False, elsewhere: tuple[str, list[Listed]] | None = None) -> StartScreen:
+def _create_start_screen(
+    can_go_back: bool = False, remote_folder: tuple[str, list[ListedTrace]] | None = None
+) -> StartScreen:
     from torchprof_tui.ui.start.start_screen import (
         StartScreen,  # which a program that is started with a trace does not begin with
     )
 
-    return StartScreen(over=over, elsewhere=elsewhere)
+    return StartScreen(can_go_back=can_go_back, remote_folder=remote_folder)
 
 
-def _finish(opening: Opening, trace: Trace) -> None:
+def _finish_opening(opening: SingleTraceOpener, trace: Trace) -> None:
     with contextlib.suppress(OSError):  # no further process: args come more slowly
-        opening.finish(trace)
+        opening.split_into_blocks(trace)
 
 
 def _import_screens() -> None:
@@ -333,13 +341,13 @@ def _import_screens() -> None:
         importlib.import_module(f"torchprof_tui.ui.{screen}_screen")
 
 
-def _keep_house(spec: str) -> None:
+def _update_recent_and_prune(spec: str) -> None:
     """What nobody waits for, and what a slow home folder may take its time for."""
     if spec:
-        from torchprof_tui.ui.start.recent_traces import remember
+        from torchprof_tui.ui.start.recent_traces import add_recent_trace
 
-        remember(spec)
-    prune()
+        add_recent_trace(spec)
+    prune_cache()
 
 
 def _import_explorer() -> None:

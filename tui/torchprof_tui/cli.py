@@ -30,7 +30,7 @@ COMMANDS = {
 }
 """Each is a module of `torchprof_tui.commands` with `add_arguments(parser)` and `run(options) -> exit status`."""
 
-UNPACKING = frozenset(("open", "info", "table", "check", "chain", "slice", "snapshot"))
+TRACE_COMMANDS = frozenset(("open", "info", "table", "check", "chain", "slice", "snapshot"))
 """Commands that read a trace."""
 
 EPILOG = f"""\
@@ -61,11 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:
-        status = _run(words)
+        status = _run_command(words)
         sys.stdout.flush()
         return status
     except UsageError as error:
-        return _fail(str(error))
+        return _report_error(str(error))
     except BrokenPipeError:
         # Whoever read our output has seen enough. Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -75,12 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        from torchprof_tui.trace.core.errors import describe
+        from torchprof_tui.trace.core.errors import format_error
 
-        return _fail(describe(error))
+        return _report_error(format_error(error))
 
 
-def _run(words: list[str]) -> int:
+def _run_command(words: list[str]) -> int:
     if words and words[0] in COMMANDS:
         name, *rest = words
     else:
@@ -89,24 +89,24 @@ def _run(words: list[str]) -> int:
         print(f"{PROGRAM} {__version__}")
         return 0
     if name == "open":
-        _no_stray_command(rest)
+        _reject_unknown_command(rest)
     # By name, so that a command's imports are paid for when it is asked for.
     command = importlib.import_module(f"torchprof_tui.commands.{name}.main")
-    parser = _parser(name)
+    parser = _build_parser(name)
     command.add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    if name in UNPACKING:
+    if name in TRACE_COMMANDS:
         parser.add_argument("--unpack-all", action="store_true", help="also what unpacks to over 200 times its size")
     options = parser.parse_args(rest)
     if getattr(options, "unpack_all", False):
         os.environ["TORCHPROF_TUI_UNPACK_ALL"] = "1"  # for the process that decodes, too
     if name == "open":
-        _no_stray_command(options.trace)  # behind options, where the first look could not tell
+        _reject_unknown_command(options.trace)  # behind options, where the first look could not tell
     status: int = command.run(options)
     return status
 
 
-def _parser(name: str) -> argparse.ArgumentParser:
+def _build_parser(name: str) -> argparse.ArgumentParser:
     if name != "open":
         return _Parser(prog=f"{PROGRAM} {name}", description=COMMANDS[name], allow_abbrev=False)
     parser = _Parser(
@@ -120,7 +120,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _no_stray_command(words: list[str]) -> None:
+def _reject_unknown_command(words: list[str]) -> None:
     """A first word that is neither a command nor a file was most likely meant as a command."""
     if not words:
         return
@@ -132,7 +132,7 @@ def _no_stray_command(words: list[str]) -> None:
         raise UsageError(f"invalid choice: {first!r} (no file of that name, and the commands are {known})")
 
 
-def _fail(line: str) -> int:
+def _report_error(line: str) -> int:
     # A file's name, or what stands in it, may hold what a terminal would act on.
     shown = "".join(c if c.isprintable() else "·" for c in " ".join(line.split()))
     print(f"{PROGRAM}: {shown}", file=sys.stderr)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 
-def explain(error: OSError) -> str:
+def explain_os_error(error: OSError) -> str:
     """Why a file could not be written, and what to do."""
     advice = {
         errno.ENOSPC: "the disk is full: free some space, or name another one with -o",
@@ -23,7 +23,7 @@ def explain(error: OSError) -> str:
 
 
 @contextlib.contextmanager
-def removed(path: str) -> Iterator[None]:
+def remove_on_exit(path: str) -> Iterator[None]:
     """Whatever happens meanwhile, nothing is left at `path`."""
     try:
         yield
@@ -32,10 +32,10 @@ def removed(path: str) -> Iterator[None]:
             os.remove(path)
 
 
-def write_whole(path: str, chunks: Iterable[bytes]) -> int:
+def write_atomic(path: str, chunks: Iterable[bytes]) -> int:
     """Write `path`, or leave it as it was; the size in bytes. Raises OSError."""
     part = f"{path}.part"
-    with removed(part):
+    with remove_on_exit(part):
         with open(part, "wb") as file:
             for chunk in chunks:
                 file.write(chunk)
@@ -47,7 +47,7 @@ def write_json(path: str, facts: dict[str, Any]) -> OSError | None:
     """Write `facts` as JSON, whole or not at all; what went wrong, if it did."""
     text = json.dumps(facts, indent=1, default=str) + "\n"
     try:
-        write_whole(path, [text.encode("utf-8", "backslashreplace")])
+        write_atomic(path, [text.encode("utf-8", "backslashreplace")])
     except OSError as error:
         return error
     return None

@@ -11,9 +11,9 @@ from .atomic_files import write_json
 
 if TYPE_CHECKING:
     from .schedule import Phase
-    from .trace_export import Kept
+    from .trace_export import SavedTrace
 
-SCHEMA = 1
+SCHEMA_VERSION = 1
 
 
 class Manifest:
@@ -22,11 +22,13 @@ class Manifest:
     A manifest that still says "running" belongs to a run that goes on, or to one that was killed.
     """
 
-    def __init__(self, path: str, command: list[str], options: dict[str, Any], rank: int | None, world: int) -> None:
+    def __init__(
+        self, path: str, command: list[str], options: dict[str, Any], rank: int | None, world_size: int
+    ) -> None:
         self._path = path
-        self._began = time.monotonic()
+        self._start_time = time.monotonic()
         self.facts: dict[str, Any] = {
-            "schema": SCHEMA,
+            "schema": SCHEMA_VERSION,
             "state": "running",
             "command": command,
             "cwd": os.getcwd(),
@@ -36,7 +38,7 @@ class Manifest:
             "ended": None,
             "exit_status": None,
             "rank": rank,
-            "world_size": world,
+            "world_size": world_size,
             "pid": os.getpid(),
             "environment": {},
             "phases": [],
@@ -47,39 +49,39 @@ class Manifest:
             "messages": [],
         }
 
-    def phase(self, phase: Phase) -> None:
+    def add_phase(self, phase: Phase) -> None:
         """Note when each kind of phase began; its steps are not told one by one."""
         phases = self.facts["phases"]
         if not phases or phases[-1]["phase"] != phase.name or phases[-1]["cycle"] != phase.cycle:
-            phases.append({"phase": phase.name, "at_s": round(self._seconds(), 6), "cycle": phase.cycle})
+            phases.append({"phase": phase.name, "at_s": round(self._elapsed_seconds(), 6), "cycle": phase.cycle})
 
-    def keep(self, kept: Kept) -> None:
+    def add_trace(self, saved_trace: SavedTrace) -> None:
         """A cycle has been written."""
-        cycle = kept.cycle
+        cycle = saved_trace.cycle
         name = os.path.dirname(self._path)
         self.facts["kept"].append(
             {
-                "trace": os.path.relpath(kept.trace, name),
-                "bytes": kept.bytes,
-                "json_bytes": kept.counts.bytes,
-                "events": kept.counts.events,
-                "gpu_events": kept.counts.gpu_events,
+                "trace": os.path.relpath(saved_trace.trace, name),
+                "bytes": saved_trace.bytes,
+                "json_bytes": saved_trace.counts.bytes,
+                "events": saved_trace.counts.events,
+                "gpu_events": saved_trace.counts.gpu_events,
                 "cycle": cycle.number,
-                "steps": [cycle.first, cycle.last] if cycle.counted else None,
+                "steps": [cycle.first_step, cycle.last_step] if cycle.counts_steps else None,
                 "seconds": round(cycle.seconds, 6),
-                "partial": kept.partial,
-                "table": kept.table and os.path.basename(kept.table),
-                "key_averages": kept.averages and os.path.basename(kept.averages),
+                "partial": saved_trace.partial,
+                "table": saved_trace.table and os.path.basename(saved_trace.table),
+                "key_averages": saved_trace.averages and os.path.basename(saved_trace.averages),
             }
         )
 
-    def end(self, state: str, ended: str, status: int | None) -> None:
+    def set_outcome(self, state: str, ended: str, status: int | None) -> None:
         """How the program ended: `status` as `subprocess` counts it, a signal's number negative."""
-        self.facts.update(state=state, ended=ended, exit_status=status, seconds=round(self._seconds(), 3))
+        self.facts.update(state=state, ended=ended, exit_status=status, seconds=round(self._elapsed_seconds(), 3))
 
     def write(self) -> OSError | None:
         """Replace the file by what is known now; what went wrong, if it did."""
         return write_json(self._path, self.facts)
 
-    def _seconds(self) -> float:
-        return time.monotonic() - self._began
+    def _elapsed_seconds(self) -> float:
+        return time.monotonic() - self._start_time

@@ -6,11 +6,11 @@ import argparse
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
-DEFAULT_FOLDER = "torchprof_runs"
+DEFAULT_OUTPUT_FOLDER = "torchprof_runs"
 # Step 0 holds the program's start, step 1 is measured for the preflight, one warm-up, then three to look at: enough to
 # tell a first step that differs from steps that repeat.
 DEFAULT_WAIT, DEFAULT_WARMUP, DEFAULT_ACTIVE, DEFAULT_REPEAT = 2, 1, 3, 1
-STEP_WORDS = ("auto", "optimizer", "none")
+STEP_KEYWORDS = ("auto", "optimizer", "none")
 
 
 class UsageError(Exception):
@@ -37,13 +37,13 @@ class Options:
     duration: float | None = None
     then: str | None = None
     nproc: int | None = None
-    output: str = DEFAULT_FOLDER
+    output: str = DEFAULT_OUTPUT_FOLDER
     preflight: bool = True
     table: bool = True
     max_memory: int | None = None
 
     @property
-    def timed(self) -> bool:
+    def is_timed(self) -> bool:
         """Whether a window of time is recorded rather than steps."""
         return self.after is not None or self.duration is not None
 
@@ -108,7 +108,7 @@ def _seconds(text: str) -> float:
     return number
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = _OneLineParser(
         prog="harness.py",
         usage="harness.py [options] (SCRIPT | -m MODULE | WORKLOAD | torchrun …) [ARGS…]",
@@ -142,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--with-flops", action="store_true", help="estimated FLOPs of matmuls and convolutions")
     what.add_argument("--with-modules", action="store_true", help="the module hierarchy (TorchScript)")
     parser.add_argument("--nproc", type=_positive, metavar="N", help="start N ranks on this machine")
-    parser.add_argument("-o", "--output", default=DEFAULT_FOLDER, metavar="FOLDER", help="where runs are kept")
+    parser.add_argument("-o", "--output", default=DEFAULT_OUTPUT_FOLDER, metavar="FOLDER", help="where runs are kept")
     parser.add_argument("--max-memory", type=_positive, metavar="MB", help="end the recording at this much growth")
     parser.add_argument("--no-preflight", dest="preflight", action="store_false", help="do not measure a step first")
     parser.add_argument("--no-table", dest="table", action="store_false", help="write the trace alone")
@@ -151,9 +151,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse(argv: list[str]) -> Options:
+def parse_options(argv: list[str]) -> Options:
     """The options in `argv`. Raises UsageError with one line; --help prints and exits."""
-    values = vars(_parser().parse_args(argv))
+    values = vars(_build_parser().parse_args(argv))
     module: list[str] | None = values.pop("module")
     command: list[str] = values.pop("command")
     if module is not None:
@@ -163,17 +163,17 @@ def parse(argv: list[str]) -> Options:
     if not command:
         raise UsageError("no program to run: name a script, -m MODULE or a workload (--help lists the options)")
     options = Options(command=tuple(command), module=module is not None, **values)
-    _check(options)
+    _check_options(options)
     return options
 
 
-def _check(options: Options) -> None:
-    if options.step not in STEP_WORDS and not all(options.step.partition(":")):
+def _check_options(options: Options) -> None:
+    if options.step not in STEP_KEYWORDS and not all(options.step.partition(":")):
         raise UsageError(f"--step {options.step}: say auto, optimizer, none or MODULE:FUNCTION, as in train:train_step")
     steps = (options.wait, options.warmup, options.active, options.repeat)
-    if options.timed and options.step not in ("auto", "none"):
+    if options.is_timed and options.step not in ("auto", "none"):
         raise UsageError(f"--step {options.step} and --after/--for: record steps or a window of time, not both")
-    if (options.timed or options.step == "none") and any(value is not None for value in steps):
+    if (options.is_timed or options.step == "none") and any(value is not None for value in steps):
         raise UsageError("--wait, --warmup, --active and --repeat count steps, and nothing counts as a step here")
     if options.duration == 0:
         raise UsageError("--for 0 records nothing")

@@ -15,10 +15,10 @@ import torch
 import torch.profiler
 
 from .exit_handlers import let_children_exit
-from .schedule import NONE, RECORD, SAVE, WARMUP, Phase, Plan
+from .schedule import NONE, RECORD, SAVE, WARMUP, Phase, RecordingPlan
 from .torch_capabilities import quiet_kineto
 
-OWN_MARK = "_torchprof_own"  # an attribute of the profiles that are ours, not the program's
+OWN_PROFILE_ATTRIBUTE = "_torchprof_own"  # an attribute of the profiles that are ours, not the program's
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,15 @@ class Cycle:
     """
 
     number: int
-    first: int
-    last: int
-    whole: bool
-    counted: bool
+    first_step: int
+    last_step: int
+    is_complete: bool
+    counts_steps: bool
     seconds: float
 
 
 @dataclass(frozen=True)
-class Flags:
+class ProfilerFlags:
     """What is recorded besides ops and kernels, as torch.profiler.profile names it."""
 
     record_shapes: bool = False
@@ -48,7 +48,7 @@ class Flags:
 
 
 @dataclass(frozen=True)
-class Listeners:
+class RecorderCallbacks:
     """Who hears of a recording.
 
     `save` keeps a cycle, `measure` looks at the step that the preflight measures, `tell` hears where the run is,
@@ -57,8 +57,8 @@ class Listeners:
 
     save: Callable[[Any, Cycle], None]
     measure: Callable[[Any], None]
-    tell: Callable[[Phase], None]
-    fail: Callable[[Exception], None]
+    report_phase: Callable[[Phase], None]
+    report_failure: Callable[[Exception], None]
 
 
 class Recorder:
@@ -67,138 +67,143 @@ class Recorder:
     `held()` is entered around all that must not be interrupted.
     """
 
-    def __init__(self, flags: Flags, listeners: Listeners, held: Callable[[], AbstractContextManager[None]]) -> None:
-        self._flags, self._listeners, self._held = flags, listeners, held
-        self._plan: Plan | None = None
+    def __init__(
+        self,
+        flags: ProfilerFlags,
+        listeners: RecorderCallbacks,
+        hold_signals: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._flags, self._listeners, self._hold_signals = flags, listeners, hold_signals
+        self._plan: RecordingPlan | None = None
         self._action = NONE  # what the plan says of this step
         self._state = NONE  # what the profiler is doing: NONE, WARMUP or RECORD
         self._measuring = False  # it is doing so for the preflight
         self._profile: Any = None
-        self._mark: Any = None
-        self._thread = 0
-        self._first, self._began, self._cycles = 0, 0.0, 0
-        self._counted = self._open_ended = False  # as the plan says
-        self._used = False
-        self.making = False  # a profile that is made now is ours, not the program's
+        self._step_range: Any = None
+        self._thread_id = 0
+        self._first_step, self._start_time, self._cycle_count = 0, 0.0, 0
+        self._counts_steps = self._open_ended = False  # as the plan says
+        self._profiler_used = False
+        self.is_creating_profile = False  # a profile that is made now is ours, not the program's
         self.step_number = 0
 
     @property
-    def on(self) -> bool:
+    def is_active(self) -> bool:
         """Whether torch's profiler is in use, warming up or recording."""
         return self._state != NONE
 
     @property
-    def elsewhere(self) -> bool:
+    def is_on_other_thread(self) -> bool:
         """Whether the profiler is on in another thread than this one, which cannot touch it then."""
-        return self.on and threading.get_ident() != self._thread
+        return self.is_active and threading.get_ident() != self._thread_id
 
-    def begin(self, plan: Plan, step: int = 0) -> None:
+    def begin(self, plan: RecordingPlan, step: int = 0) -> None:
         """Follow `plan` from now on, which is in step `step`."""
-        self._plan, self._counted, self._open_ended = plan, plan.counted, plan.open_ended
+        self._plan, self._counts_steps, self._open_ended = plan, plan.counts_steps, plan.open_ended
         self.step_number = step
-        self._thread = threading.get_ident()
-        self._enter(plan, plan.action(step))
+        self._thread_id = threading.get_ident()
+        self._begin_step(plan, plan.action(step))
 
     def step(self) -> None:
         """A step has ended, the next one begins."""
         plan = self._plan
-        if plan is None or self.elsewhere:
+        if plan is None or self.is_on_other_thread:
             return
-        self._thread = threading.get_ident()
-        self._close_mark()
+        self._thread_id = threading.get_ident()
+        self._close_step_range()
         ended, self.step_number = self._action, self.step_number + 1
         action = plan.action(self.step_number)
         if self._measuring or (self._state == RECORD and ended == SAVE):
-            self._end(at_step_end=True)
+            self._stop_profiler(at_step_end=True)
         if self._plan is not None:  # else torch refused
-            self._enter(plan, action)
+            self._begin_step(plan, action)
 
     def close(self) -> None:
         """Stop, and save what there is of the cycle that is being recorded. Nothing is recorded after it."""
-        self._close_mark()
+        self._close_step_range()
         self._plan = None
-        if self.on and not self.elsewhere:
-            self._end(at_step_end=False)
+        if self.is_active and not self.is_on_other_thread:
+            self._stop_profiler(at_step_end=False)
 
     def discard(self) -> None:
         """Stop, and keep nothing of the cycle that is being recorded."""
-        self._close_mark()
+        self._close_step_range()
         self._plan = None
-        if self.on and not self.elsewhere:
-            self._end(at_step_end=False, keep=False)
+        if self.is_active and not self.is_on_other_thread:
+            self._stop_profiler(at_step_end=False, keep=False)
 
-    def _enter(self, plan: Plan, action: str) -> None:
+    def _begin_step(self, plan: RecordingPlan, action: str) -> None:
         """Do what the beginning of this step asks for."""
         self._action = action
         wanted = RECORD if action == SAVE else action
-        if plan.measured(self.step_number):
+        if plan.is_measured(self.step_number):
             self._measuring, wanted = True, RECORD
-        self._listeners.tell(plan.phase(self.step_number))
+        self._listeners.report_phase(plan.phase(self.step_number))
         if wanted != self._state:
             try:
-                with self._held():
-                    self._advance(wanted)
+                with self._hold_signals():
+                    self._advance_state(wanted)
             except Exception as error:  # whatever torch says, the program goes on
-                self._give_up(error)
+                self._abort_recording(error)
                 return
-        if self._state == RECORD and plan.counted:
+        if self._state == RECORD and plan.counts_steps:
             # Kept before it is opened: a signal that ends the run in between finds it. Holding signals back would cost
             # tens of microseconds, each step.
-            self._mark = torch.autograd.profiler.record_function(f"ProfilerStep#{self.step_number}")
-            self._mark.__enter__()
+            self._step_range = torch.autograd.profiler.record_function(f"ProfilerStep#{self.step_number}")
+            self._step_range.__enter__()
 
-    def _advance(self, wanted: str) -> None:
+    def _advance_state(self, wanted: str) -> None:
         """Bring the profiler from doing less to doing `wanted`."""
-        self.making = True
+        self.is_creating_profile = True
         try:
             if self._state == NONE and wanted in (WARMUP, RECORD):
                 self._profile = torch.profiler.profile(**vars(self._flags))
-                setattr(self._profile, OWN_MARK, True)
+                setattr(self._profile, OWN_PROFILE_ATTRIBUTE, True)
                 with quiet_kineto(), warnings.catch_warnings():
                     # torch 2.11 warns of losing earlier cycles: each of ours has a profile of its own.
                     warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
                     self._profile.prepare_trace()
-                if not self._used:
-                    self._used = True
+                if not self._profiler_used:
+                    self._profiler_used = True
                     let_children_exit()
                 self._state = WARMUP
             if self._state == WARMUP and wanted == RECORD:
                 self._profile.start_trace()
                 self._state = RECORD
-                self._first, self._began = self.step_number, time.monotonic()
+                self._first_step, self._start_time = self.step_number, time.monotonic()
         finally:
-            self.making = False
+            self.is_creating_profile = False
 
-    def _end(self, at_step_end: bool, keep: bool = True) -> None:
+    def _stop_profiler(self, at_step_end: bool, keep: bool = True) -> None:
         """Stop the profiler and hand on what it recorded."""
         profile, state, measuring = self._profile, self._state, self._measuring
-        seconds = time.monotonic() - self._began
-        with self._held():
+        seconds = time.monotonic() - self._start_time
+        with self._hold_signals():
             self._profile, self._state, self._measuring = None, NONE, False
             try:
                 if state == WARMUP:  # torch can only stop what was started
                     profile.start_trace()
                 profile.stop_trace()
             except Exception as error:  # whatever torch says, the program goes on
-                self._give_up(error)
+                self._abort_recording(error)
                 return
             if measuring:
                 if at_step_end:
                     self._listeners.measure(profile)
             elif state == RECORD and keep:
-                self._cycles += 1
+                self._cycle_count += 1
                 # At the end of a step the next one is not in it; cut off within a step, that step's beginning is.
                 last = self.step_number - 1 if at_step_end else self.step_number
                 whole = at_step_end or self._open_ended
-                cycle = Cycle(self._cycles, self._first, last, whole, self._counted, seconds)
+                cycle = Cycle(self._cycle_count, self._first_step, last, whole, self._counts_steps, seconds)
                 self._listeners.save(profile, cycle)
 
-    def _give_up(self, error: Exception) -> None:
+    def _abort_recording(self, error: Exception) -> None:
         self._plan, self._profile, self._state, self._measuring = None, None, NONE, False
-        self._listeners.fail(error)
+        self._listeners.report_failure(error)
 
-    def _close_mark(self) -> None:
-        if self._mark is not None:
+    def _close_step_range(self) -> None:
+        if self._step_range is not None:
             with contextlib.suppress(Exception):  # a signal came before it was open; closing it twice does nothing
-                self._mark.__exit__(None, None, None)
-            self._mark = None
+                self._step_range.__exit__(None, None, None)
+            self._step_range = None

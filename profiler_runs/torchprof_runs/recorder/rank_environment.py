@@ -23,19 +23,19 @@ _LAUNCH_VARIABLES = (
     "SLURM_STEP_ID",
     "PMIX_NAMESPACE",
 )
-WAIT_FOR_OTHERS = 20.0  # seconds a rank that was stopped stays for the others, whose store may live in it
+WAIT_FOR_OTHERS_SECONDS = 20.0  # seconds a rank that was stopped stays for the others, whose store may live in it
 
 
 @dataclass(frozen=True)
-class Rank:
+class RankInfo:
     """This process's place; `launch` is the same text in all ranks of one launch."""
 
     rank: int
     world_size: int
-    launch: str
+    launch_id: str
 
 
-def identify(environment: Mapping[str, str]) -> Rank | None:
+def identify_rank(environment: Mapping[str, str]) -> RankInfo | None:
     """The rank that `environment` gives this process; None where it runs alone."""
     for rank_name, size_name in _RANK_VARIABLES:
         try:
@@ -44,11 +44,11 @@ def identify(environment: Mapping[str, str]) -> Rank | None:
             continue
         if size > 1 and 0 <= rank < size:
             launch = ":".join(environment.get(name, "") for name in _LAUNCH_VARIABLES)
-            return Rank(rank, size, f"{size}:{launch}")
+            return RankInfo(rank, size, f"{size}:{launch}")
     return None
 
 
-def local_ranks(environment: Mapping[str, str], rank: Rank) -> list[int]:
+def list_local_ranks(environment: Mapping[str, str], rank: RankInfo) -> list[int]:
     """The ranks on this machine as far as the launcher tells: those whose files this process can expect to see."""
     try:
         local, count = int(environment["LOCAL_RANK"]), int(environment["LOCAL_WORLD_SIZE"])
@@ -58,17 +58,17 @@ def local_ranks(environment: Mapping[str, str], rank: Rank) -> list[int]:
     return list(range(first, first + count))
 
 
-def wait_for(manifests: Iterable[str], seconds: float = WAIT_FOR_OTHERS) -> None:
+def wait_for_manifests(manifests: Iterable[str], seconds: float = WAIT_FOR_OTHERS_SECONDS) -> None:
     """Return once every rank whose manifest is named has saved what it recorded, or after `seconds`."""
     waiting = list(manifests)
     deadline = time.monotonic() + seconds
     while waiting and time.monotonic() < deadline:
-        waiting = [path for path in waiting if not _saved(path)]
+        waiting = [path for path in waiting if not _is_saved(path)]
         if waiting:
             time.sleep(0.05)
 
 
-def _saved(path: str) -> bool:
+def _is_saved(path: str) -> bool:
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file).get("state") in ("saved", "ended") or os.path.getsize(path) == 0

@@ -16,56 +16,56 @@ import time
 from typing import Any
 
 from . import run_folder
-from .atomic_files import explain, write_json
+from .atomic_files import explain_os_error, write_json
 from .exit_handlers import end_by_signal, end_with_parent
-from .manifest import SCHEMA
+from .manifest import SCHEMA_VERSION
 from .options import Options, UsageError
 from .status_messages import STATUS_VARIABLE, Reporter
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-POLL = 0.05  # seconds
-FAIL_TOGETHER = 5.0  # seconds for the others to notice that a rank has died, before they are told
-SAVE_WITHIN = 120.0  # seconds for a rank that was told to end, before it is killed
+_FORWARDED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+POLL_SECONDS = 0.05  # seconds
+FAILURE_GRACE_SECONDS = 5.0  # seconds for the others to notice that a rank has died, before they are told
+SAVE_WITHIN_SECONDS = 120.0  # seconds for a rank that was told to end, before it is killed
 
 
-def wanted(options: Options) -> bool:
+def is_multi_rank(options: Options) -> bool:
     """Whether this command starts several processes rather than being one of them."""
     return options.nproc is not None or _is_torchrun(options)
 
 
-def run(options: Options, reporter: Reporter) -> int:
+def run_ranks(options: Options, reporter: Reporter) -> int:
     """Start the ranks, see them to their end, and write a manifest over theirs; the exit status.
 
     That is the status of the first rank that failed, 128 more than the number of a signal that ended it.
     """
     if importlib.util.find_spec("torch") is None:
         raise UsageError(f"no torch in {sys.executable}: run with the interpreter that runs your program")
-    commands = _torchrun_commands(options) if _is_torchrun(options) else _own_commands(options)
+    commands = _build_torchrun_commands(options) if _is_torchrun(options) else _build_rank_commands(options)
     try:
-        path = run_folder.fresh(options.output, run_folder.stem_of(_program(options)))
+        path = run_folder.create_folder(options.output, run_folder.make_stem(_find_program_name(options)))
     except OSError as error:
         raise UsageError(f"cannot make a folder in {options.output}: {error.strerror or error}") from error
-    launch = _Launch(options, path, reporter)
+    launch = _RankLauncher(options, path, reporter)
     return launch.run(commands)
 
 
-class _Launch:
+class _RankLauncher:
     def __init__(self, options: Options, path: str, reporter: Reporter) -> None:
         self._options, self._path, self._reporter = options, path, reporter
         self._children: list[subprocess.Popen[bytes]] = []
-        self._signal: int | None = None
+        self._last_signal: int | None = None
         self._interrupts = 0
         self._started = time.time()
-        reporter.keep_in(os.path.join(path, "log.txt"))
+        reporter.open_log(os.path.join(path, "log.txt"))
 
     def run(self, commands: list[tuple[list[str], dict[str, str]]]) -> int:
-        for signum in _FORWARDED:
+        for signum in _FORWARDED_SIGNALS:
             if signal.getsignal(signum) != signal.SIG_IGN:
-                signal.signal(signum, self._forward)
+                signal.signal(signum, self._forward_signal)
         self._write_manifest("running", None)
-        self._reporter.phase("starting", folder=self._path, launcher=True)
+        self._reporter.report_phase("starting", folder=self._path, launcher=True)
         channel = self._reporter.channel  # a descriptor that was inherited lies elsewhere by now; a path stays one
         inherited = os.environ.get(STATUS_VARIABLE, "").isdigit() and channel is not None
         told = {STATUS_VARIABLE: str(channel)} if inherited else {}
@@ -81,62 +81,63 @@ class _Launch:
                     preexec_fn=end_with_parent,
                 )
             )
-        status = self._wait()
+        status = self._wait_for_ranks()
         self._write_manifest("ended", status)
-        if self._signal is not None:
-            end_by_signal(self._signal)
+        if self._last_signal is not None:
+            end_by_signal(self._last_signal)
         return status
 
-    def _forward(self, signum: int, frame: object) -> None:
-        self._signal = signum
+    def _forward_signal(self, signum: int, frame: object) -> None:
+        self._last_signal = signum
         self._interrupts += signum == signal.SIGINT
-        self._send(signum)
+        self._send_signal(signum)
         if self._interrupts == 2:  # those that save have given up now; those that hang are told more plainly
-            self._send(signal.SIGTERM)
+            self._send_signal(signal.SIGTERM)
         elif self._interrupts > 2:
-            self._send(signal.SIGKILL)
+            self._send_signal(signal.SIGKILL)
 
-    def _send(self, signum: int) -> None:
+    def _send_signal(self, signum: int) -> None:
         for child in self._children:
             with contextlib.suppress(ProcessLookupError):
                 child.send_signal(signum)
 
-    def _wait(self) -> int:
+    def _wait_for_ranks(self) -> int:
         """Until all have ended; where one fails, the others are told to end after a while."""
         failed, since, told = 0, 0.0, False
         while [child for child in self._children if child.poll() is None]:  # asks each of them
-            time.sleep(POLL)
+            time.sleep(POLL_SECONDS)
             if not failed:
-                failed, since = self._first_failure(), time.monotonic()
-            elif self._signal is None and not told and time.monotonic() - since > FAIL_TOGETHER:
+                failed, since = self._find_first_failure(), time.monotonic()
+            elif self._last_signal is None and not told and time.monotonic() - since > FAILURE_GRACE_SECONDS:
                 told = True
                 self._reporter.log("a rank has failed: ending the others, which save what they recorded")
-                self._send(signal.SIGTERM)
-            elif told and time.monotonic() - since > FAIL_TOGETHER + SAVE_WITHIN:
+                self._send_signal(signal.SIGTERM)
+            elif told and time.monotonic() - since > FAILURE_GRACE_SECONDS + SAVE_WITHIN_SECONDS:
                 self._reporter.log("a rank does not end: killing it")
-                self._send(signal.SIGKILL)
+                self._send_signal(signal.SIGKILL)
                 since = time.monotonic()
-        return failed or self._first_failure()
+        return failed or self._find_first_failure()
 
-    def _first_failure(self) -> int:
+    def _find_first_failure(self) -> int:
         for rank, child in enumerate(self._children):
             code = child.returncode
             if code:
                 if len(self._children) > 1:
-                    self._reporter.log(f"rank {rank} ended first, {_said(code)}")
+                    self._reporter.log(f"rank {rank} ended first, {_format_exit_code(code)}")
                 return code if code > 0 else 128 - code
         return 0
 
     def _write_manifest(self, state: str, status: int | None) -> None:
         ranks = [
-            _read(path) for path in sorted(glob.glob(os.path.join(glob.escape(self._path), "manifest.rank*.json")))
+            _read_manifest(path)
+            for path in sorted(glob.glob(os.path.join(glob.escape(self._path), "manifest.rank*.json")))
         ]
         ranks.sort(key=lambda facts: facts.get("rank") or 0)
         traces = [kept["trace"] for facts in ranks for kept in facts.get("kept", [])]
         error = write_json(
             os.path.join(self._path, "manifest.json"),
             {
-                "schema": SCHEMA,
+                "schema": SCHEMA_VERSION,
                 "state": state,
                 "command": list(self._options.command),
                 "cwd": os.getcwd(),
@@ -151,34 +152,34 @@ class _Launch:
             },
         )
         if error is not None:
-            self._reporter.log(f"cannot write a manifest: {explain(error)}")
+            self._reporter.log(f"cannot write a manifest: {explain_os_error(error)}")
         if state == "ended":
-            self._reporter.phase("done", exit_status=status, launcher=True, folder=self._path)
+            self._reporter.report_phase("done", exit_status=status, launcher=True, folder=self._path)
             plural = "" if len(traces) == 1 else "s"
             self._reporter.log(f"{len(traces)} trace{plural} of {len(ranks)} ranks kept in {self._path}")
 
 
-def _program(options: Options) -> str:
+def _find_program_name(options: Options) -> str:
     """What the ranks run, for the run's name."""
     if not _is_torchrun(options):
         return options.command[0]
-    return str(_torchrun_arguments(options).training_script)
+    return str(_parse_torchrun_arguments(options).training_script)
 
 
-def _harness() -> list[str]:
+def _build_harness_command() -> list[str]:
     """This interpreter with its own flags, and the harness by its path."""
     before = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]  # the flags, then the harness as it was named
     flags = before[:-2] if before[-2:-1] == ["-m"] else before[:-1]
     return [sys.executable, *flags, os.path.join(_PACKAGE, "harness.py")]
 
 
-def _own_commands(options: Options) -> list[tuple[list[str], dict[str, str]]]:
+def _build_rank_commands(options: Options) -> list[tuple[list[str], dict[str, str]]]:
     """A command and its environment for each of --nproc ranks, as torchrun would set it."""
     count = options.nproc or 1
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    argv = [*_harness(), *options.as_argv(), *(["-m"] if options.module else []), *options.command]
+    argv = [*_build_harness_command(), *options.as_argv(), *(["-m"] if options.module else []), *options.command]
     shared = {
         "WORLD_SIZE": str(count),
         "LOCAL_WORLD_SIZE": str(count),
@@ -195,7 +196,7 @@ def _is_torchrun(options: Options) -> bool:
     return name in _TORCHRUN_MODULES if options.module else os.path.basename(name) == "torchrun"
 
 
-def _torchrun_arguments(options: Options) -> Any:
+def _parse_torchrun_arguments(options: Options) -> Any:
     """What torchrun itself makes of its arguments. Raises UsageError."""
     try:
         parser = importlib.import_module("torch.distributed.run").get_args_parser()
@@ -209,23 +210,23 @@ def _torchrun_arguments(options: Options) -> Any:
     return parser.parse_args(list(options.command[1:]))
 
 
-def _torchrun_commands(options: Options) -> list[tuple[list[str], dict[str, str]]]:
+def _build_torchrun_commands(options: Options) -> list[tuple[list[str], dict[str, str]]]:
     """torchrun as it was given, with the harness put before its script."""
     if options.nproc is not None:
         raise UsageError("--nproc starts ranks itself: leave it out, torchrun has --nproc-per-node")
-    parsed = _torchrun_arguments(options)
+    parsed = _parse_torchrun_arguments(options)
     if parsed.no_python:
         raise UsageError("torchrun --no-python starts no Python program, and only those are recorded")
     given = list(options.command[1:])
     own = given[: len(given) - len(parsed.training_script_args) - 1]
     module = ["-m"] if parsed.module else []
     own = [word for word in own if word not in ("-m", "--module")]
-    *python, harness = _harness()
+    *python, harness = _build_harness_command()
     argv = [*python, "-m", "torch.distributed.run", *own, harness, *options.as_argv()]
     return [([*argv, *module, parsed.training_script, *parsed.training_script_args], {})]
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read_manifest(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
             facts: dict[str, Any] = json.load(file)
@@ -234,5 +235,5 @@ def _read(path: str) -> dict[str, Any]:
         return {}
 
 
-def _said(code: int) -> str:
+def _format_exit_code(code: int) -> str:
     return f"exit status {code}" if code > 0 else f"by {signal.Signals(-code).name}"

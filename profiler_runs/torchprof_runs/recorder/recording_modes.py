@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from . import torch_capabilities
 from .options import DEFAULT_ACTIVE, DEFAULT_REPEAT, DEFAULT_WAIT, DEFAULT_WARMUP, Options
-from .schedule import NONE, StepPlan, WholePlan
-from .step_detection import FunctionSteps, OptimizerSteps
+from .schedule import NONE, StepPlan, WholeRunPlan
+from .step_detection import FunctionStepCounter, OptimizerStepCounter
 from .time_window import TimeWindow
 
 if TYPE_CHECKING:
-    from .recording_session import Session
+    from .recording_session import RecordingSession
 
 
-class Whole:
+class WholeRunMode:
     """Everything, from the program's start to its end."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: RecordingSession) -> None:
         self.session = session
 
-    def decoration(self) -> tuple[str | None, Callable[..., Any] | None]:
+    def find_step_function(self) -> tuple[str | None, Callable[..., Any] | None]:
         """The function of ``__main__`` that counts as a step and what decorates it; None, None where none does."""
         return None, None
 
@@ -32,7 +32,7 @@ class Whole:
 
     def start(self) -> None:
         """The program starts now."""
-        self.session.recorder.begin(WholePlan())
+        self.session.recorder.begin(WholeRunPlan())
 
     def cancel(self) -> None:
         """Start nothing any more."""
@@ -42,42 +42,42 @@ class Whole:
         self.cancel()
         self.session.recorder.close()
 
-    def progress(self) -> dict[str, Any]:
+    def progress_fields(self) -> dict[str, Any]:
         """What the app is told with each phase besides steps."""
         return {}
 
-    def why_nothing(self) -> str:
+    def explain_no_trace(self) -> str:
         """Why a run ended with nothing recorded, and what to do."""
         return "torch refused to record"
 
 
-class Window(Whole):
+class TimeWindowMode(WholeRunMode):
     """From --after seconds on, for --for seconds."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: RecordingSession) -> None:
         super().__init__(session)
         options = session.options
-        self._optimizer = OptimizerSteps(self._stepped)
-        self._window = TimeWindow(options.after or 0.0, options.duration, session.main, self._begin, self._end)
-        self._started = 0.0
+        self._optimizer_steps = OptimizerStepCounter(self._on_step)
+        self._window = TimeWindow(options.after or 0.0, options.duration, session.main_thread, self._begin, self._end)
+        self._start_time = 0.0
 
     def install(self) -> None:
-        self._optimizer.install()
+        self._optimizer_steps.install()
 
     def start(self) -> None:
-        self._started = time.monotonic()
+        self._start_time = time.monotonic()
         if self._window.after:
-            self.session.reporter.phase("waiting", **self.progress())
+            self.session.reporter.report_phase("waiting", **self.progress_fields())
         self._window.start()
 
     def cancel(self) -> None:
         self._window.cancel()
 
-    def progress(self) -> dict[str, Any]:
+    def progress_fields(self) -> dict[str, Any]:
         return {"after_s": self._window.after, "for_s": self._window.duration}
 
-    def why_nothing(self) -> str:
-        lasted = time.monotonic() - self._started
+    def explain_no_trace(self) -> str:
+        lasted = time.monotonic() - self._start_time
         if self._window.begun:
             return "torch refused to record"
         if lasted > self._window.after:
@@ -86,26 +86,28 @@ class Window(Whole):
 
     def _begin(self) -> None:
         # Steps are marked in the window only where the program takes some: one mark over everything says nothing.
-        self.session.recorder.begin(WholePlan(counted=self._optimizer.seen > 0), self._optimizer.seen)
+        self.session.recorder.begin(
+            WholeRunPlan(counts_steps=self._optimizer_steps.step_count > 0), self._optimizer_steps.step_count
+        )
 
-    def _stepped(self) -> None:
-        if self.session.recorder.on:
+    def _on_step(self) -> None:
+        if self.session.recorder.is_active:
             self.session.recorder.step()
 
     def _end(self) -> None:
         self.session.recorder.close()
-        if not self.session.refused:
-            self.session.recorded()
+        if not self.session.torch_refused:
+            self.session.complete_recording()
 
 
-class Steps(Whole):
+class StepsMode(WholeRunMode):
     """--active steps after --wait and --warmup, of an optimizer or of a function.
 
     With --step auto a program without an optimizer is recorded whole: from the start, or, where there is a GPU, from
     its first use, until an optimizer is made. What was recorded until then is thrown away.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: RecordingSession) -> None:
         super().__init__(session)
         options = session.options
         self.plan = StepPlan(
@@ -118,31 +120,31 @@ class Steps(Whole):
         # Whether the whole run may still turn out to be what is recorded. Where the plan records or warms up from
         # the very start there is nothing to fall back to.
         self._undecided = options.step == "auto" and self.plan.action(0) == NONE
-        self._steps: FunctionSteps | OptimizerSteps
+        self._step_counter: FunctionStepCounter | OptimizerStepCounter
         if options.step in ("auto", "optimizer"):
-            self._steps = OptimizerSteps(self._stepped, self._decide)
+            self._step_counter = OptimizerStepCounter(self._on_step, self._switch_to_steps)
         else:
-            self._steps = FunctionSteps(_as_main(options), self._stepped, session.notice)
+            self._step_counter = FunctionStepCounter(_resolve_step_name(options), self._on_step, session.log_once)
 
-    def decoration(self) -> tuple[str | None, Callable[..., Any] | None]:
-        steps = self._steps
-        if isinstance(steps, FunctionSteps) and steps.module == "__main__":
+    def find_step_function(self) -> tuple[str | None, Callable[..., Any] | None]:
+        steps = self._step_counter
+        if isinstance(steps, FunctionStepCounter) and steps.module == "__main__":
             return steps.function, steps.decorate
         return None, None
 
     def install(self) -> None:
-        self._steps.install()
+        self._step_counter.install()
 
     def start(self) -> None:
         session = self.session
         if not self._undecided:
             session.recorder.begin(self.plan)
-        elif torch_capabilities.gpu_present(session.torch):
+        elif torch_capabilities.is_gpu_present(session.torch):
             # A profiler wakes the driver, and a program that forks its workers may not have it awake yet.
-            session.reporter.phase("waiting")
-            session.torch.cuda._lazy_call(lambda: session.main.call(self._fall_back))
+            session.reporter.report_phase("waiting")
+            session.torch.cuda._lazy_call(lambda: session.main_thread.call(self._record_whole_run))
         else:
-            self._fall_back()
+            self._record_whole_run()
 
     def abandon(self) -> None:
         if self._undecided:
@@ -154,10 +156,10 @@ class Steps(Whole):
     def cancel(self) -> None:
         self._undecided = False
 
-    def why_nothing(self) -> str:
-        plan, seen = self.plan, self._steps.seen
-        if seen == 0 and isinstance(self._steps, FunctionSteps):
-            return f"{self._steps.name} was never called (calls from compiled code do not count)"
+    def explain_no_trace(self) -> str:
+        plan, seen = self.plan, self._step_counter.step_count
+        if seen == 0 and isinstance(self._step_counter, FunctionStepCounter):
+            return f"{self._step_counter.name} was never called (calls from compiled code do not count)"
         if seen == 0:
             return (
                 "no optimizer took a step: use --step MODULE:FUNCTION, --after and --for, or --step none for all of it"
@@ -167,34 +169,34 @@ class Steps(Whole):
             "warm up: use --wait 0 --warmup 0"
         )
 
-    def _fall_back(self) -> None:
-        if self._undecided and not self.session.yielded:
-            self.session.recorder.begin(WholePlan())
+    def _record_whole_run(self) -> None:
+        if self._undecided and not self.session.yielded_to_program:
+            self.session.recorder.begin(WholeRunPlan())
 
-    def _decide(self) -> None:
+    def _switch_to_steps(self) -> None:
         """There is an optimizer: its steps are what is recorded."""
         if self._undecided:
             self._undecided = False
-            self.session.main.call(self._begin_steps)
+            self.session.main_thread.call(self._begin_steps)
 
     def _begin_steps(self) -> None:
         self.session.recorder.discard()
         self.session.recorder.begin(self.plan)
 
-    def _stepped(self) -> None:
+    def _on_step(self) -> None:
         session, recorder = self.session, self.session.recorder
-        if session.yielded:
+        if session.yielded_to_program:
             return
-        if recorder.elsewhere:
-            session.notice("steps are taken in another thread than the one that is recorded: they are not counted")
+        if recorder.is_on_other_thread:
+            session.log_once("steps are taken in another thread than the one that is recorded: they are not counted")
             return
-        self._decide()
+        self._switch_to_steps()
         recorder.step()
-        if self.plan.done(recorder.step_number):
-            session.recorded()
+        if self.plan.is_done(recorder.step_number):
+            session.complete_recording()
 
 
-def _as_main(options: Options) -> str:
+def _resolve_step_name(options: Options) -> str:
     """--step MODULE:FUNCTION, with ``__main__`` for the name that the program itself has as a module: ``train`` for
     ``train.py``, ``a.b`` for ``-m a.b``. It runs under the other name alone, and who says the first means it.
     """

@@ -33,27 +33,27 @@ PHASES = (
     "done",
 )
 REPEAT_INTERVAL = 0.05  # seconds: a new step of the same phase is told this often at most, a person sees no more
-PRIVATE_DESCRIPTORS = 200  # our own are numbered from here
-LONGEST_LINE = 4000  # bytes: a write to a pipe up to 4096 is never mixed with another process's
+FIRST_PRIVATE_DESCRIPTOR = 200  # our own are numbered from here
+MAX_LINE_BYTES = 4000  # bytes: a write to a pipe up to 4096 is never mixed with another process's
 
 
-def printable(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """`text` with everything that could move a terminal's cursor written out."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def out_of_the_way(descriptor: int) -> int:
+def move_to_high_descriptor(descriptor: int) -> int:
     """`descriptor` under a high number, closed on exec: programs close low ones by range, and then reuse them."""
-    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, PRIVATE_DESCRIPTORS)
+    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, FIRST_PRIVATE_DESCRIPTOR)
     if descriptor > 2:
         os.close(descriptor)
     return high
 
 
-def _private(open_it: Callable[[], int]) -> int | None:
+def _open_private(open_it: Callable[[], int]) -> int | None:
     """The descriptor that `open_it` opens, out of the way; None where it cannot be had."""
     try:
-        return out_of_the_way(open_it())
+        return move_to_high_descriptor(open_it())
     except OSError:
         return None
 
@@ -72,40 +72,44 @@ class Reporter:
         self.rank = rank
         self._prefix = f"{name}: " if rank is None else f"{name}[rank {rank}]: "
         # `channel`: the descriptor of the app's channel, None without one
-        self._stderr = _private(lambda: 2)  # a program may close or redirect its own
-        self.channel = _private(lambda: _open_channel(channel)) if channel else None
-        self._file: int | None = None
-        self._phase: dict[str, Any] = {}
-        self._told = 0.0
+        self._stderr = _open_private(lambda: 2)  # a program may close or redirect its own
+        self.channel = _open_private(lambda: _open_channel(channel)) if channel else None
+        self._log_file: int | None = None
+        self._last_phase: dict[str, Any] = {}
+        self._last_report_time = 0.0
 
-    def keep_in(self, path: str) -> None:
+    def open_log(self, path: str) -> None:
         """Also append the lines to the file at `path`."""
-        self._file = _private(lambda: os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644))
+        self._log_file = _open_private(lambda: os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644))
 
     def log(self, text: str) -> None:
         """One line for a person."""
-        text = printable(text)
+        text = escape_control_characters(text)
         line = f"{self._prefix}{text}\n".encode()
-        for descriptor in (self._stderr, self._file):
+        for descriptor in (self._stderr, self._log_file):
             self._write(descriptor, line)
-        self._tell({"log": text[: LONGEST_LINE // 4]})
+        self._send_message({"log": text[: MAX_LINE_BYTES // 4]})
 
-    def phase(self, name: str, **what: Any) -> None:
+    def report_phase(self, name: str, **fields: Any) -> None:
         """The run is now in phase `name`; steps of one phase that follow each other quickly are told only sometimes."""
         if self.channel is None:
             return
         now = time.monotonic()
-        if "step" in what and self._phase.get("phase") == name and now - self._told < REPEAT_INTERVAL:
+        if (
+            "step" in fields
+            and self._last_phase.get("phase") == name
+            and now - self._last_report_time < REPEAT_INTERVAL
+        ):
             return
-        self._told = now
-        self._phase = {"phase": name, **what}
-        self._tell(self._phase)
+        self._last_report_time = now
+        self._last_phase = {"phase": name, **fields}
+        self._send_message(self._last_phase)
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _send_message(self, message: dict[str, Any]) -> None:
         if self.channel is not None:
             head = {"time": time.time(), "pid": os.getpid(), "rank": self.rank or 0}
             line = json.dumps({**head, **message}).encode() + b"\n"
-            if len(line) <= LONGEST_LINE:
+            if len(line) <= MAX_LINE_BYTES:
                 self._write(self.channel, line)
 
     @staticmethod

@@ -22,26 +22,26 @@ WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompile
 _WORKLOADS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "workloads")
 WORKLOAD_STEP = "__main__:step"  # each workload's unit of work is its function `step`
 WORKLOAD_WAIT, WORKLOAD_WARMUP = 1, 1  # what a workload's loop runs before the steps that it is run for
-_DECORATOR = "__torchprof_step__"
+_STEP_DECORATOR_NAME = "__torchprof_step__"
 # What `python FILE` leaves in __main__ besides its name, its file and its loader
-_MAIN_FIELDS = {"__package__": None, "__doc__": None, "__spec__": None, "__cached__": None}
+_MAIN_GLOBALS = {"__package__": None, "__doc__": None, "__spec__": None, "__cached__": None}
 
 
 @dataclass
-class Target:
+class TargetProgram:
     """A program, ready to run. `argv` is its sys.argv; `path0` its sys.path[0], None where it gets none."""
 
     name: str
     argv: list[str]
     code: types.CodeType
-    fields: dict[str, Any]
+    main_globals: dict[str, Any]
     path0: str | None
     workload: bool = False
 
     def run(self) -> None:
         """Run it in this process, as ``__main__``; whatever it raises comes out."""
         main = types.ModuleType("__main__")
-        vars(main).update(self.fields)
+        vars(main).update(self.main_globals)
         vars(main)["__builtins__"] = builtins
         sys.modules["__main__"] = main
         sys.argv[:] = self.argv
@@ -51,7 +51,9 @@ class Target:
         exec(self.code, vars(main))
 
 
-def find(options: Options, step_function: str | None, on_call: Callable[..., Any] | None) -> Target:
+def find_program(
+    options: Options, step_function: str | None, step_decorator: Callable[..., Any] | None
+) -> TargetProgram:
     """The program that `options.command` names. Raises UsageError where there is none.
 
     `step_function` names a function of the program's own ``__main__`` (``train_step``, ``Trainer.step``) that
@@ -59,18 +61,18 @@ def find(options: Options, step_function: str | None, on_call: Callable[..., Any
     """
     name, *arguments = options.command
     if options.module:
-        target = _module(name, arguments)
+        target = _load_module(name, arguments)
     elif is_workload(options):
-        target = _script(os.path.join(_WORKLOADS_FOLDER, f"{name}.py"), arguments)
+        target = _load_script(os.path.join(_WORKLOADS_FOLDER, f"{name}.py"), arguments)
         # Our folder is not put on sys.path: a workload needs torch alone, and the others' names could hide modules.
         target.name, target.path0, target.workload = name, None, True
     elif os.path.exists(name):
-        target = _script(name, arguments)
+        target = _load_script(name, arguments)
     else:
         raise UsageError(f"no file {name}, and no workload of that name ({', '.join(WORKLOADS)})")
     if step_function is not None:
-        target.code = _decorated(target, step_function)
-        target.fields[_DECORATOR] = on_call
+        target.code = _compile_decorated(target, step_function)
+        target.main_globals[_STEP_DECORATOR_NAME] = step_decorator
     return target
 
 
@@ -80,14 +82,14 @@ def is_workload(options: Options) -> bool:
     return not options.module and name in WORKLOADS and not os.path.exists(name)
 
 
-def _script(path: str, arguments: list[str]) -> Target:
+def _load_script(path: str, arguments: list[str]) -> TargetProgram:
     argv = [path, *arguments]
     if os.path.isdir(path):
         inside = os.path.join(path, "__main__.py")
         if not os.path.isfile(inside):
             raise UsageError(f"{path} is a folder without a __main__.py")
         package: str | None = ""
-        code, file, path0 = _compiled(inside), os.path.abspath(inside), os.path.abspath(path)
+        code, file, path0 = _compile_file(inside), os.path.abspath(inside), os.path.abspath(path)
     elif zipfile.is_zipfile(path):
         try:
             archive_code = zipimport.zipimporter(path).get_code("__main__")
@@ -97,13 +99,13 @@ def _script(path: str, arguments: list[str]) -> Target:
         code, file, path0 = archive_code, os.path.join(path, "__main__.py"), os.path.abspath(path)
     else:
         package = None
-        code, file, path0 = _compiled(path), os.path.abspath(path), os.path.dirname(os.path.realpath(path))
+        code, file, path0 = _compile_file(path), os.path.abspath(path), os.path.dirname(os.path.realpath(path))
     loader = importlib.machinery.SourceFileLoader("__main__", file)
-    fields = {**_MAIN_FIELDS, "__file__": file, "__loader__": loader, "__package__": package}
-    return Target(path, argv, code, fields, path0)
+    fields = {**_MAIN_GLOBALS, "__file__": file, "__loader__": loader, "__package__": package}
+    return TargetProgram(path, argv, code, fields, path0)
 
 
-def _module(name: str, arguments: list[str]) -> Target:
+def _load_module(name: str, arguments: list[str]) -> TargetProgram:
     # `python -m` looks in the working folder first, so the search needs it too, for as long as it takes.
     here = os.getcwd()
     sys.path.insert(0, here)
@@ -122,17 +124,17 @@ def _module(name: str, arguments: list[str]) -> Target:
     if spec is None or code is None:
         raise UsageError(f"no module {name} that can be run in {here} or in {sys.executable}")
     fields = {
-        **_MAIN_FIELDS,
+        **_MAIN_GLOBALS,
         "__file__": spec.origin,
         "__spec__": spec,
         "__package__": spec.parent,
         "__loader__": spec.loader,
         "__cached__": spec.cached,
     }
-    return Target(name, [spec.origin or name, *arguments], code, fields, here)
+    return TargetProgram(name, [spec.origin or name, *arguments], code, fields, here)
 
 
-def _read(path: str) -> bytes:
+def _read_source(path: str) -> bytes:
     try:
         with io.open_code(os.path.abspath(path)) as file:
             return file.read()
@@ -140,32 +142,32 @@ def _read(path: str) -> bytes:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _compiled(path: str) -> types.CodeType:
+def _compile_file(path: str) -> types.CodeType:
     try:
-        return compile(_read(path), os.path.abspath(path), "exec", dont_inherit=True)
+        return compile(_read_source(path), os.path.abspath(path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{path} is not Python: {error}") from error
 
 
-def _decorated(target: Target, function: str) -> types.CodeType:
+def _compile_decorated(target: TargetProgram, function: str) -> types.CodeType:
     """The target's code with a decorator on its own function, which is made only as the code runs."""
-    file = str(target.fields["__file__"])
-    tree = ast.parse(_read(file))
+    file = str(target.main_globals["__file__"])
+    tree = ast.parse(_read_source(file))
     body: list[ast.stmt] = tree.body
     for part in function.split("."):
-        found = [node for node in _definitions(body) if node.name == part]
+        found = [node for node in _find_definitions(body) if node.name == part]
         if not found:
             raise UsageError(f"--step __main__:{function}: {file} defines no {part}; is it imported? name its module")
         node = found[-1]
         body = node.body
     if isinstance(node, ast.ClassDef):
         raise UsageError(f"--step __main__:{function} is a class: name one of its functions")
-    decorator = ast.Name(_DECORATOR, ast.Load(), lineno=node.lineno, col_offset=node.col_offset)
+    decorator = ast.Name(_STEP_DECORATOR_NAME, ast.Load(), lineno=node.lineno, col_offset=node.col_offset)
     node.decorator_list.insert(0, decorator)
     return compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
 
 
-def _definitions(body: list[ast.stmt]) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+def _find_definitions(body: list[ast.stmt]) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
     """Functions and classes defined in `body`, also under its ifs and trys."""
     found: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef] = []
     for node in body:
@@ -174,5 +176,5 @@ def _definitions(body: list[ast.stmt]) -> list[ast.FunctionDef | ast.AsyncFuncti
         elif isinstance(node, (ast.If, ast.Try, ast.With)):
             inner = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
             handlers = [child for handler in getattr(node, "handlers", []) for child in handler.body]
-            found += _definitions([*inner, *handlers])
+            found += _find_definitions([*inner, *handlers])
     return found

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 # The profiler must be started and stopped in the program's own thread; a signal is the way in. The last real-time
 # signals are hardly used by anyone; macOS has none, and there SIGINFO does nothing unless a program asks for it.
-_SIGNAL: int = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGINFO", signal.SIGUSR2)
+_CALL_SIGNAL: int = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGINFO", signal.SIGUSR2)
 
 
-def loading_torch() -> bool:
+def is_loading_torch() -> bool:
     """Whether a module of torch's is in the middle of being imported. torch imports some of itself late, as the program
     makes its first optimizer, and a profiler that is started then needs modules that are there only in part.
     """
@@ -25,18 +25,20 @@ def loading_torch() -> bool:
     )
 
 
-AGAIN = 0.02  # seconds until another try, while torch is loading
+RETRY_SECONDS = 0.02  # seconds until another try, while torch is loading
 
 
-class MainThread:
+class MainThreadCaller:
     """Calls functions in the main thread, between two of its bytecodes. Made in the main thread."""
 
     def __init__(self) -> None:
         self._calls: collections.deque[Callable[[], None]] = collections.deque()
         self._pid = os.getpid()
         self._ident = threading.main_thread().ident
-        signal.signal(_SIGNAL, self._run)
-        signal.siginterrupt(_SIGNAL, False)  # system calls that C code makes go on; Python's own resume by themselves
+        signal.signal(_CALL_SIGNAL, self._run_calls)
+        signal.siginterrupt(
+            _CALL_SIGNAL, False
+        )  # system calls that C code makes go on; Python's own resume by themselves
 
     def call(self, function: Callable[[], None]) -> None:
         """Run `function` in the main thread soon; what it raises is raised there."""
@@ -45,9 +47,9 @@ class MainThread:
             return
         self._calls.append(function)
         if self._ident is not None:
-            signal.pthread_kill(self._ident, _SIGNAL)
+            signal.pthread_kill(self._ident, _CALL_SIGNAL)
 
-    def _run(self, signum: int, frame: object) -> None:
+    def _run_calls(self, signum: int, frame: object) -> None:
         while self._calls and os.getpid() == self._pid:
             self._calls.popleft()()
 
@@ -63,41 +65,41 @@ class TimeWindow:
         self,
         after: float,
         duration: float | None,
-        main: MainThread,
+        main_thread: MainThreadCaller,
         begin: Callable[[], None],
         end: Callable[[], None],
     ) -> None:
         self.after, self.duration = after, duration
-        self._main, self._begin, self._end = main, begin, end
+        self._main_thread, self._begin, self._end = main_thread, begin, end
         self._cancelled = threading.Event()
-        self._tried = threading.Event()
+        self._attempted = threading.Event()
         self.begun = False
 
     def start(self) -> None:
         """Count from now."""
         if self.after == 0:
-            self._begin_now()
+            self._try_begin()
         if self.after > 0 or self.duration is not None:
-            threading.Thread(target=self._wait, name="torchprof-window", daemon=True).start()
+            threading.Thread(target=self._run_timer, name="torchprof-window", daemon=True).start()
 
     def cancel(self) -> None:
         """Call nothing any more."""
         self._cancelled.set()
 
-    def _begin_now(self) -> None:
-        if not self._cancelled.is_set() and not loading_torch():
+    def _try_begin(self) -> None:
+        if not self._cancelled.is_set() and not is_loading_torch():
             self.begun = True
             self._begin()
-        self._tried.set()
+        self._attempted.set()
 
-    def _wait(self) -> None:
+    def _run_timer(self) -> None:
         wait = self.after
         while not self.begun:
             if self._cancelled.wait(wait):
                 return
-            self._tried.clear()
-            self._main.call(self._begin_now)
-            self._tried.wait()
-            wait = AGAIN
+            self._attempted.clear()
+            self._main_thread.call(self._try_begin)
+            self._attempted.wait()
+            wait = RETRY_SECONDS
         if self.duration is not None and not self._cancelled.wait(self.duration):
-            self._main.call(self._end)
+            self._main_thread.call(self._end)

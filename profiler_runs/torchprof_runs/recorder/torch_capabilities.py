@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-_KINETO_LEVEL = "KINETO_LOG_LEVEL"
+_KINETO_LOG_VARIABLE = "KINETO_LOG_LEVEL"
 OLDEST_TORCH = (2, 1)
 # What a driver puts there: told without loading it, which would spoil CUDA for children that the program forks.
-_GPU_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+_GPU_DEVICE_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
 class NoTorchError(Exception):
@@ -27,14 +27,14 @@ def quiet_kineto() -> Iterator[None]:
     It reads the level as torch loads or as the first profiler is prepared, and since torch 2.13 tells "USDT:
     profiler_start" above its errors. What goes wrong is seen in the trace and told from there (`missing`).
     """
-    if _KINETO_LEVEL in os.environ:
+    if _KINETO_LOG_VARIABLE in os.environ:
         yield
         return
-    os.environ[_KINETO_LEVEL] = "99"
+    os.environ[_KINETO_LOG_VARIABLE] = "99"
     try:
         yield
     finally:
-        os.environ.pop(_KINETO_LEVEL, None)
+        os.environ.pop(_KINETO_LOG_VARIABLE, None)
 
 
 def load_torch() -> Any:
@@ -51,7 +51,7 @@ def load_torch() -> Any:
         ) from error
     except (ImportError, OSError) as error:
         raise NoTorchError(f"torch in {sys.executable} does not load: {str(error).splitlines()[0]}") from error
-    version = _version(torch)
+    version = _parse_version(torch)
     if version < OLDEST_TORCH:
         raise NoTorchError(
             f"torch {torch.__version__} in {sys.executable} is too old to record with: 2.1 or newer is needed"
@@ -59,34 +59,34 @@ def load_torch() -> Any:
     return torch
 
 
-def _version(torch: Any) -> tuple[int, ...]:
+def _parse_version(torch: Any) -> tuple[int, ...]:
     numbers = str(torch.__version__).split("+")[0].split(".")[:2]
     return tuple(int("".join(filter(str.isdigit, number)) or 0) for number in numbers)
 
 
-def gpu_present(torch: Any) -> bool:
+def is_gpu_present(torch: Any) -> bool:
     """Whether a GPU that this torch was built for seems to be here. Initialises nothing."""
     hidden = any(os.environ.get(name) in ("", "-1") for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"))
-    return _gpu_built(torch) and not hidden and any(map(os.path.exists, _GPU_FILES))
+    return _has_gpu_build(torch) and not hidden and any(map(os.path.exists, _GPU_DEVICE_FILES))
 
 
-def _gpu_built(torch: Any) -> bool:
+def _has_gpu_build(torch: Any) -> bool:
     return bool(torch.version.cuda or getattr(torch.version, "hip", None))
 
 
-def gpu_used(torch: Any) -> bool:
+def is_gpu_used(torch: Any) -> bool:
     """Whether the program has used CUDA or ROCm so far."""
-    return _gpu_built(torch) and bool(torch.cuda.is_initialized())
+    return _has_gpu_build(torch) and bool(torch.cuda.is_initialized())
 
 
 def is_wsl() -> bool:
     return "microsoft" in platform.release().lower()
 
 
-def describe(torch: Any) -> dict[str, Any]:
+def describe_environment(torch: Any) -> dict[str, Any]:
     """torch, its accelerators and the machine, for the manifest. Initialises no device that the program did not."""
     devices: list[dict[str, Any]] = []
-    if gpu_used(torch):
+    if is_gpu_used(torch):
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
             devices.append(
@@ -106,24 +106,24 @@ def describe(torch: Any) -> dict[str, Any]:
         "executable": sys.executable,
         "platform": platform.platform(),
         "wsl": is_wsl(),
-        "activities": recordable(torch),
+        "activities": list_activities(torch),
         "devices": devices,
     }
 
 
-def recordable(torch: Any) -> list[str]:
+def list_activities(torch: Any) -> list[str]:
     """The activities that torch reports; only CPU where asking would wake a driver that the program did not."""
-    if gpu_present(torch) and not gpu_used(torch):
+    if is_gpu_present(torch) and not is_gpu_used(torch):
         return ["CPU"]
     return sorted(activity.name for activity in torch.profiler.supported_activities())
 
 
-def missing(torch: Any, gpu_events: int, launches: int) -> str | None:
+def explain_missing_gpu(torch: Any, gpu_events: int, launches: int) -> str | None:
     """One line on why a trace shows no GPU, or less than it could; None where all is as expected."""
     if gpu_events:
         return None
-    if gpu_used(torch):
-        if not launches and "CUDA" not in recordable(torch):
+    if is_gpu_used(torch):
+        if not launches and "CUDA" not in list_activities(torch):
             return "this torch was built without CUPTI: it records no kernels; install a build that has it"
         if is_wsl():
             return (
@@ -139,11 +139,11 @@ def missing(torch: Any, gpu_events: int, launches: int) -> str | None:
     mps = getattr(torch.backends, "mps", None)
     if mps is not None and mps.is_available():
         return "torch records no Metal kernels: the trace shows the CPU's side; see torch.mps.profiler for the GPU's"
-    if not _gpu_built(torch):
-        present = any(map(os.path.exists, _GPU_FILES))
+    if not _has_gpu_build(torch):
+        present = any(map(os.path.exists, _GPU_DEVICE_FILES))
         return f"CPU only: torch {torch.__version__} is a CPU build" + (
             ", and this machine has a GPU" if present else ""
         )
-    if not gpu_present(torch):
+    if not is_gpu_present(torch):
         return "CPU only: no GPU is visible here (nvidia-smi or rocm-smi shows what the driver sees)"
     return "CPU only: the program did not use the GPU"

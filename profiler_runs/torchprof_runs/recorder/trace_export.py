@@ -14,26 +14,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .atomic_files import explain, removed, write_whole
+from .atomic_files import explain_os_error, remove_on_exit, write_atomic
 from .profiler_cycles import Cycle
 
 # Level 3 makes a trace 15 to 20 times smaller, level 9 (gzip's own default) a quarter smaller still in five times the
 # time, all of which the program waits.
-COMPRESSION = 3
-CHUNK = 1 << 20
+COMPRESSION_LEVEL = 3
+CHUNK_BYTES = 1 << 20
 # torch writes the JSON uncompressed, 15 to 20 times what is kept. One beyond this is too large to open anyway.
-ROOM = 2_000  # MB
-TABLE_ROWS = 100
+MIN_FREE_MEGABYTES = 2_000  # MB
+MAX_TABLE_ROWS = 100
 # torch makes a Python object of about 3 KB of every event for its table, in some 60 µs each: two million take two
 # minutes and 6 GB. The viewer makes the same table from the trace.
-TABLE_EVENTS = 2_000_000
-_EVENT = b'"ph": "X"'
-_GPU_EVENTS = (b'"cat": "kernel"', b'"cat": "gpu_memcpy"', b'"cat": "gpu_memset"')
-_LAUNCHES = (b'"name": "cudaLaunchKernel', b'"name": "cuLaunchKernel', b'"name": "hipLaunchKernel')
+MAX_TABLE_EVENTS = 2_000_000
+_EVENT_PATTERN = b'"ph": "X"'
+_GPU_EVENT_PATTERNS = (b'"cat": "kernel"', b'"cat": "gpu_memcpy"', b'"cat": "gpu_memset"')
+_LAUNCH_PATTERNS = (b'"name": "cudaLaunchKernel', b'"name": "cuLaunchKernel', b'"name": "hipLaunchKernel')
 
 
 @dataclass
-class Counts:
+class TraceCounts:
     """What a trace holds, counted in its text."""
 
     events: int = 0
@@ -43,66 +43,66 @@ class Counts:
 
 
 @dataclass
-class Kept:
+class SavedTrace:
     """One trace that was written. `partial` where the recording or the file is not all that was planned."""
 
     trace: str
     bytes: int
-    counts: Counts
+    counts: TraceCounts
     cycle: Cycle
     partial: bool
     table: str | None = None
     averages: str | None = None
 
 
-class Paths(Protocol):
+class CyclePaths(Protocol):
     """Where the files of a cycle go."""
 
     path: str
 
-    def trace(self, cycle: int = 1) -> str: ...
-    def table(self, cycle: int = 1) -> str: ...
-    def averages(self, cycle: int = 1) -> str: ...
+    def trace_path(self, cycle: int = 1) -> str: ...
+    def table_path(self, cycle: int = 1) -> str: ...
+    def averages_path(self, cycle: int = 1) -> str: ...
 
 
-def count_chunks(chunks: Iterator[bytes], counts: Counts) -> Iterator[bytes]:
+def count_events(chunks: Iterator[bytes], counts: TraceCounts) -> Iterator[bytes]:
     """`chunks` again, counted on the way; what lies across two chunks counts once."""
-    patterns = (_EVENT, *_GPU_EVENTS, *_LAUNCHES)
+    patterns = (_EVENT_PATTERN, *_GPU_EVENT_PATTERNS, *_LAUNCH_PATTERNS)
     overlap = max(map(len, patterns)) - 1
     tail = b""
     for chunk in chunks:
         window = tail + chunk
         # A pattern counts with the window in which it ends: those that lie whole in the tail were counted before.
-        counts.events += window.count(_EVENT) - tail.count(_EVENT)
-        counts.gpu_events += sum(window.count(pattern) - tail.count(pattern) for pattern in _GPU_EVENTS)
-        counts.launches += sum(window.count(pattern) - tail.count(pattern) for pattern in _LAUNCHES)
+        counts.events += window.count(_EVENT_PATTERN) - tail.count(_EVENT_PATTERN)
+        counts.gpu_events += sum(window.count(pattern) - tail.count(pattern) for pattern in _GPU_EVENT_PATTERNS)
+        counts.launches += sum(window.count(pattern) - tail.count(pattern) for pattern in _LAUNCH_PATTERNS)
         counts.bytes += len(chunk)
         tail = window[-overlap:]
         yield chunk
 
 
-def compressed(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def compress_chunks(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """`chunks` as one gzip stream."""
-    compressor = zlib.compressobj(COMPRESSION, wbits=31)
+    compressor = zlib.compressobj(COMPRESSION_LEVEL, wbits=31)
     for chunk in chunks:
         yield compressor.compress(chunk)
     yield compressor.flush()
 
 
-def _chunks(path: str) -> Iterator[bytes]:
+def _read_chunks(path: str) -> Iterator[bytes]:
     with open(path, "rb") as file:
-        while chunk := file.read(CHUNK):
+        while chunk := file.read(CHUNK_BYTES):
             yield chunk
 
 
-def _export(profile: Any, path: str) -> None:
+def _export_json(profile: Any, path: str) -> None:
     """Let torch write its JSON to `path`, or as much of it as the disk takes."""
     profile.export_chrome_trace(path)
     with contextlib.suppress(OSError):
         os.rename(f"{path}.tmp", path)  # where torch leaves, since 2.13, what it could not complete
 
 
-def _complete(path: str) -> bool:
+def _is_complete(path: str) -> bool:
     """Whether the JSON at `path` ends as a trace does: torch reports no error where the disk was full."""
     try:
         with open(path, "rb") as file:
@@ -112,124 +112,126 @@ def _complete(path: str) -> bool:
         return False
 
 
-class Exporter:
+class TraceExporter:
     """Writes cycles into `paths`; `log` hears each thing that went wrong, in one line that says what to do."""
 
-    def __init__(self, paths: Paths, tables: bool, log: Callable[[str], None], phase: Callable[..., None]) -> None:
-        self._paths, self._tables, self._log, self._phase = paths, tables, log, phase
+    def __init__(
+        self, paths: CyclePaths, tables: bool, log: Callable[[str], None], report_phase: Callable[..., None]
+    ) -> None:
+        self._paths, self._tables, self._log, self._report_phase = paths, tables, log, report_phase
 
-    def save(self, profile: Any, cycle: Cycle) -> Kept | None:
+    def save_cycle(self, profile: Any, cycle: Cycle) -> SavedTrace | None:
         """Write all there is of `cycle`. None where not even its trace could be written. Raises no OSError."""
-        trace = self._paths.trace(cycle.number)
-        self._phase("exporting", file=trace, cycle=cycle.number)
+        trace = self._paths.trace_path(cycle.number)
+        self._report_phase("exporting", file=trace, cycle=cycle.number)
         kept = self._save_trace(profile, cycle, trace)
         if kept is not None and self._tables:
             self._save_table(profile, kept)
         return kept
 
-    def measure(self, profile: Any) -> Counts | None:
+    def measure_trace(self, profile: Any) -> TraceCounts | None:
         """How big the trace of `profile` is; it is written, counted and removed. None where it cannot be written."""
-        counts = Counts()
+        counts = TraceCounts()
         raw = os.path.join(self._paths.path, f".preflight.{os.getpid()}.json")
-        with removed(raw):
+        with remove_on_exit(raw):
             try:
-                _export(profile, raw)
-                if _complete(raw):
-                    for _ in count_chunks(_chunks(raw), counts):
+                _export_json(profile, raw)
+                if _is_complete(raw):
+                    for _ in count_events(_read_chunks(raw), counts):
                         pass
                     return counts
-                why = explain(_refusal(raw))
+                why = explain_os_error(_find_write_error(raw))
             except OSError as error:
-                why = explain(error)
+                why = explain_os_error(error)
         self._log(f"not even one step's trace can be written here: {why}")
         return None
 
-    def _save_trace(self, profile: Any, cycle: Cycle, trace: str) -> Kept | None:
+    def _save_trace(self, profile: Any, cycle: Cycle, trace: str) -> SavedTrace | None:
         cut, why = None, OSError(errno.ENOSPC, "")
         with contextlib.ExitStack() as raws:
-            for folder in self._by_room():
+            for folder in self._list_scratch_folders():
                 raw = os.path.join(folder, f".{os.path.basename(trace)}.{os.getpid()}.json")
-                raws.enter_context(removed(raw))
+                raws.enter_context(remove_on_exit(raw))
                 try:
-                    _export(profile, raw)
-                    if _complete(raw):
-                        return self._compress(raw, cycle, trace)
+                    _export_json(profile, raw)
+                    if _is_complete(raw):
+                        return self._compress_trace(raw, cycle, trace)
                 except OSError as error:
-                    self._log(f"cannot write {raw}: {explain(error)}")
+                    self._log(f"cannot write {raw}: {explain_os_error(error)}")
                     continue
                 except RuntimeError as error:
                     if cut is None:
                         self._log(f"torch could not write the trace: {error}")
                     break  # since torch 2.13 there is no second try
                 cut = raw if os.path.exists(raw) else cut
-                why = _refusal(raw)
+                why = _find_write_error(raw)
                 if why.errno == errno.EFBIG:
                     break  # it is no other on another disk
-                self._log(f"{folder} has no room for the trace ({_free(folder)} MB free)")
+                self._log(f"{folder} has no room for the trace ({_free_megabytes(folder)} MB free)")
             if cut is not None:
                 try:
-                    kept = self._salvage(cut, cycle, trace)
-                    self._log(f"the trace is cut short: {explain(why)}")
+                    kept = self._salvage_trace(cut, cycle, trace)
+                    self._log(f"the trace is cut short: {explain_os_error(why)}")
                     return kept
                 except OSError as error:
-                    self._log(f"cannot write {trace}: {explain(error)}")
+                    self._log(f"cannot write {trace}: {explain_os_error(error)}")
         return None
 
-    def _by_room(self) -> list[str]:
+    def _list_scratch_folders(self) -> list[str]:
         """Where the JSON may lie until it is compressed: the run's own folder, but last where its disk is nearly full
         and another one is not, because there is no second try.
         """
         own, other = self._paths.path, tempfile.gettempdir()
-        return [other, own] if _free(own) < min(ROOM, _free(other)) else [own, other]
+        return [other, own] if _free_megabytes(own) < min(MIN_FREE_MEGABYTES, _free_megabytes(other)) else [own, other]
 
-    def _compress(self, raw: str, cycle: Cycle, trace: str) -> Kept:
+    def _compress_trace(self, raw: str, cycle: Cycle, trace: str) -> SavedTrace:
         """Keep the whole trace that lies in `raw`, compressed if there is room for that too."""
-        counts = Counts()
+        counts = TraceCounts()
         try:
-            size = write_whole(trace, compressed(count_chunks(_chunks(raw), counts)))
+            size = write_atomic(trace, compress_chunks(count_events(_read_chunks(raw), counts)))
         except OSError as error:
-            trace = os.path.join(self._own_folder_in(os.path.dirname(raw)), os.path.basename(trace)[: -len(".gz")])
-            self._log(f"kept the trace uncompressed, {trace}: {explain(error)}")
+            trace = os.path.join(self._make_output_folder(os.path.dirname(raw)), os.path.basename(trace)[: -len(".gz")])
+            self._log(f"kept the trace uncompressed, {trace}: {explain_os_error(error)}")
             os.replace(raw, trace)
             size = os.path.getsize(trace)
-        return Kept(trace, size, counts, cycle, partial=not cycle.whole)
+        return SavedTrace(trace, size, counts, cycle, partial=not cycle.is_complete)
 
-    def _own_folder_in(self, folder: str) -> str:
+    def _make_output_folder(self, folder: str) -> str:
         """`folder` if it is the run's; else a new one in it, since what another run left there is not overwritten."""
         own = self._paths.path
         return own if folder == own else tempfile.mkdtemp(prefix=f"{os.path.basename(own)}-", dir=folder)
 
-    def _salvage(self, raw: str, cycle: Cycle, trace: str) -> Kept:
+    def _salvage_trace(self, raw: str, cycle: Cycle, trace: str) -> SavedTrace:
         """Keep the part of a trace that `raw` had room for: compressed it fits where the whole did not."""
-        counts = Counts()
-        part = list(compressed(count_chunks(_chunks(raw), counts)))
+        counts = TraceCounts()
+        part = list(compress_chunks(count_events(_read_chunks(raw), counts)))
         os.remove(raw)
-        size = write_whole(trace, part)
-        return Kept(trace, size, counts, cycle, partial=True)
+        size = write_atomic(trace, part)
+        return SavedTrace(trace, size, counts, cycle, partial=True)
 
-    def _save_table(self, profile: Any, kept: Kept) -> None:
-        if kept.counts.events > TABLE_EVENTS:
+    def _save_table(self, profile: Any, kept: SavedTrace) -> None:
+        if kept.counts.events > MAX_TABLE_EVENTS:
             self._log(f"no table: {kept.counts.events:,} events are too many for torch's; the trace has them all")
             return
-        self._phase("tabulating", events=kept.counts.events)
+        self._report_phase("tabulating", events=kept.counts.events)
         try:
             averages = profile.key_averages()
-            table, rows = averages_table(averages), averages_rows(averages)
+            table, rows = format_averages_table(averages), build_averages_rows(averages)
         except Exception as error:  # torch's own code over whatever was recorded; the trace is safe already
             self._log(f"no table: torch could not make it ({type(error).__name__}: {error})")
             return
         number = kept.cycle.number
-        written = self._paths.table(number), self._paths.averages(number)
+        written = self._paths.table_path(number), self._paths.averages_path(number)
         try:
             for path, text in zip(written, (table, json.dumps(rows)), strict=True):
-                write_whole(path, [text.encode("utf-8", "backslashreplace")])
+                write_atomic(path, [text.encode("utf-8", "backslashreplace")])
         except OSError as error:
-            self._log(f"cannot write {path}: {explain(error)}")
+            self._log(f"cannot write {path}: {explain_os_error(error)}")
             return
         kept.table, kept.averages = written
 
 
-def _refusal(path: str) -> OSError:
+def _find_write_error(path: str) -> OSError:
     """Why the file at `path` is cut short, which torch does not say: it is as large as a process may make one here, or
     its disk is full.
     """
@@ -240,24 +242,24 @@ def _refusal(path: str) -> OSError:
     return OSError(errno.ENOSPC, "")
 
 
-def _free(folder: str) -> int:
+def _free_megabytes(folder: str) -> int:
     try:
         return shutil.disk_usage(folder).free // 1_000_000
     except OSError:
         return 0
 
 
-def averages_table(averages: Any) -> str:
+def format_averages_table(averages: Any) -> str:
     """torch's own table, by device time where there is any."""
     for column in ("self_device_time_total", "self_cuda_time_total"):
         # Older torch has the second name alone; a column that it does not know raises.
         with contextlib.suppress(AttributeError, KeyError, ValueError):
             if any(getattr(row, column) for row in averages):
-                return str(averages.table(sort_by=column, row_limit=TABLE_ROWS))
-    return str(averages.table(sort_by="self_cpu_time_total", row_limit=TABLE_ROWS))
+                return str(averages.table(sort_by=column, row_limit=MAX_TABLE_ROWS))
+    return str(averages.table(sort_by="self_cpu_time_total", row_limit=MAX_TABLE_ROWS))
 
 
-def averages_rows(averages: Any) -> list[dict[str, Any]]:
+def build_averages_rows(averages: Any) -> list[dict[str, Any]]:
     """Every row of key_averages(), times in µs, memory in bytes."""
 
     def device(row: Any, name: str) -> Any:

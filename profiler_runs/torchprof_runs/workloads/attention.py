@@ -25,8 +25,8 @@ import torch
 from torch.nn import functional as F  # noqa: N812 - the name that everyone knows it by
 from torch.profiler import record_function
 
-Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-SDPA = {
+AttentionFunction = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+SDPA_BACKENDS = {
     "math": "MATH",
     "flash": "FLASH_ATTENTION",
     "efficient": "EFFICIENT_ATTENTION",
@@ -50,20 +50,22 @@ def sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, future: torch.Tensor
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-def step(attention: Attention, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, future: torch.Tensor) -> torch.Tensor:
+def step(
+    attention: AttentionFunction, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, future: torch.Tensor
+) -> torch.Tensor:
     """What is profiled, once a step."""
     with record_function("attn_fwd"):
         return attention(q, k, v, future)
 
 
-def only(backend: str) -> contextlib.AbstractContextManager[None]:
+def select_backend(backend: str) -> contextlib.AbstractContextManager[None]:
     """SDPA with this backend alone; any for the two that are written by hand. Exits where torch has no such one."""
-    if backend not in SDPA:
+    if backend not in SDPA_BACKENDS:
         return contextlib.nullcontext()
     try:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        manager: contextlib.AbstractContextManager[None] = sdpa_kernel(getattr(SDPBackend, SDPA[backend]))
+        manager: contextlib.AbstractContextManager[None] = sdpa_kernel(getattr(SDPBackend, SDPA_BACKENDS[backend]))
     except (ImportError, AttributeError):
         sys.exit(f"torch {torch.__version__} has no {backend} backend")
     return manager
@@ -71,7 +73,7 @@ def only(backend: str) -> contextlib.AbstractContextManager[None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="naive", choices=("naive", "inplace", *SDPA))
+    parser.add_argument("--backend", default="naive", choices=("naive", "inplace", *SDPA_BACKENDS))
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--heads", type=int, default=16)
     parser.add_argument("--length", type=int, help="tokens (default 2048, 256 on a CPU)")
@@ -87,9 +89,9 @@ def main() -> None:
     shape = (args.batch, args.heads, length, args.dim)
     q, k, v = (torch.randn(shape, device=args.device).to(dtype) for _ in range(3))
     future = torch.ones(length, length, dtype=torch.bool, device=args.device).triu(1)
-    attention: Attention = {"naive": naive, "inplace": inplace}.get(args.backend, sdpa)
+    attention: AttentionFunction = {"naive": naive, "inplace": inplace}.get(args.backend, sdpa)
 
-    with torch.no_grad(), only(args.backend):
+    with torch.no_grad(), select_backend(args.backend):
         try:
             for _ in range(args.warmup):
                 attention(q, k, v, future)

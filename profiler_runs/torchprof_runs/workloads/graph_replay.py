@@ -30,7 +30,7 @@ def step(forward: Callable[[], object]) -> None:
         forward()
 
 
-def captured(forward: Callable[[], object], warmup: int) -> torch.cuda.CUDAGraph:
+def capture_graph(forward: Callable[[], object], warmup: int) -> torch.cuda.CUDAGraph:
     """`forward` as a graph; warmed up on a stream of its own first, as capturing asks for."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -67,7 +67,7 @@ def main() -> None:
         return model(x)
 
     with torch.no_grad():
-        replay: Callable[[], object] = forward if args.eager else captured(forward, args.warmup).replay
+        replay: Callable[[], object] = forward if args.eager else capture_graph(forward, args.warmup).replay
         start = time.perf_counter()
         for _ in range(2 + args.active):
             step(replay)

@@ -31,10 +31,10 @@ from torch.nn import functional as F  # noqa: N812 - the name that everyone know
 from torch.profiler import record_function
 from torch.utils.data import DataLoader, Dataset
 
-VOCABULARY = 1024
+VOCABULARY_SIZE = 1024
 
 
-class Tokens(Dataset[torch.Tensor]):
+class TokenDataset(Dataset[torch.Tensor]):
     """Random token sequences, each as slow to load as `delay` seconds."""
 
     def __init__(self, count: int, length: int, delay: float) -> None:
@@ -45,7 +45,7 @@ class Tokens(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(self.delay)
-        return torch.randint(VOCABULARY, (self.length + 1,), generator=torch.Generator().manual_seed(index))
+        return torch.randint(VOCABULARY_SIZE, (self.length + 1,), generator=torch.Generator().manual_seed(index))
 
 
 class Block(torch.nn.Module):
@@ -69,18 +69,18 @@ class Block(torch.nn.Module):
 class GPT(torch.nn.Module):
     def __init__(self, layers: int, width: int, heads: int, length: int) -> None:
         super().__init__()
-        self.tokens = torch.nn.Embedding(VOCABULARY, width)
-        self.places = torch.nn.Embedding(length, width)
+        self.token_embedding = torch.nn.Embedding(VOCABULARY_SIZE, width)
+        self.position_embedding = torch.nn.Embedding(length, width)
         self.blocks = torch.nn.Sequential(*(Block(width, heads) for _ in range(layers)))
-        self.norm, self.head = torch.nn.LayerNorm(width), torch.nn.Linear(width, VOCABULARY, bias=False)
+        self.norm, self.head = torch.nn.LayerNorm(width), torch.nn.Linear(width, VOCABULARY_SIZE, bias=False)
 
-    def forward(self, tokens: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
-        x = self.tokens(tokens) + self.places.weight[: tokens.shape[1]]
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        x = self.token_embedding(tokens) + self.position_embedding.weight[: tokens.shape[1]]
         logits = self.head(self.norm(self.blocks(x)))
-        return F.cross_entropy(logits.flatten(0, 1).float(), following.flatten())
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
-def train(
+def train_step(
     batches: Iterator[torch.Tensor],
     model: Callable[..., torch.Tensor],
     optimizer: torch.optim.Optimizer,
@@ -109,7 +109,7 @@ def step(
     delay: float = 0.0,
 ) -> float | None:
     """What is profiled, once a step."""
-    loss = train(batches, model, optimizer, device, delay)
+    loss = train_step(batches, model, optimizer, device, delay)
     return loss.item() if item else None
 
 
@@ -149,10 +149,10 @@ def main() -> None:
         model = torch.compile(model)
 
     steps = args.warmup + 2 + args.active
-    data = Tokens(steps * args.batch, args.length, 0.002 if args.starve else 0.0)
+    data = TokenDataset(steps * args.batch, args.length, 0.002 if args.starve else 0.0)
     batches = iter(DataLoader(data, args.batch, num_workers=args.workers, pin_memory=args.device == "cuda"))
     for _ in range(args.warmup):
-        train(batches, model, optimizer, device)
+        train_step(batches, model, optimizer, device)
     start = time.perf_counter()
     for _ in range(2 + args.active):
         step(batches, model, optimizer, device, args.item, delay)

@@ -13,22 +13,22 @@ from tests.helpers.collective_reference import joined
 from tests.helpers.rank_traces import Collective, Run, late_rank
 from tests.trace.ranks.test_collective_matching import SETS, merged, shared
 from torchprof_samples import find
-from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, arrivals
+from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
 from torchprof_tui.analysis.patterns import Finding, State
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
-from torchprof_tui.analysis.patterns.engine.multi_rank_check import RanksChecker, checker_of
-from torchprof_tui.analysis.table.arrivals_sheet import arrivals_sheet, unmatched
-from torchprof_tui.analysis.time.host_stalls import pauses
+from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker, build_rank_checker
+from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet, format_unmatched
+from torchprof_tui.analysis.time.host_stalls import find_host_stalls
 from torchprof_tui.trace.model.trace import Trace
 
 
 def of(trace: Trace) -> Arrivals:
     assert trace.ranks is not None
-    return arrivals(trace.ranks)
+    return compute_arrivals(trace.ranks)
 
 
 def straggler(trace: Trace) -> Finding:
-    (found,), _ = RanksChecker(trace).check(scopes.whole(trace), ["straggler"])
+    (found,), _ = MultiRankChecker(trace).check(scopes.whole_trace_scope(trace), ["straggler"])
     return found
 
 
@@ -43,7 +43,7 @@ def test_shared_ranks_as_dictionaries_have_them(name: str) -> None:
         last = max(starts, key=lambda rank: starts[rank])
         waits = [ordered[-1] - start for start in ordered]
         expected.append((last, ordered[-1] - ordered[-2], ordered[-1] - ordered[0], sum(waits)))
-    sheet = arrivals_sheet(of(trace))
+    sheet = build_arrivals_sheet(of(trace))
     keys = ("last_rank", "late_by", "longest_wait", "waited")
     assert list(zip(*(np.asarray(sheet.columns[key]).tolist() for key in keys), strict=True)) == expected
 
@@ -51,12 +51,12 @@ def test_shared_ranks_as_dictionaries_have_them(name: str) -> None:
 def test_made_ranks(tmp_path: Path) -> None:
     steps = [[Collective([100, 400, 150], takes=50), Collective([500, 500, 650], takes=20, elements=4096)]]
     found = of(merged(Run(3, steps).write(tmp_path)))
-    assert found.last.tolist() == [1, 2]
+    assert found.last_rank.tolist() == [1, 2]
     assert found.late_by.tolist() == [250_000, 150_000]
     assert found.spread.tolist() == [300_000, 150_000]
-    assert found.waits.tolist() == [[300_000, 0, 250_000], [150_000, 150_000, 0]]
-    assert [found.waiting(rank).total for rank in range(3)] == [450_000, 150_000, 250_000]
-    sheet = arrivals_sheet(found)
+    assert found.wait_times.tolist() == [[300_000, 0, 250_000], [150_000, 150_000, 0]]
+    assert [found.wait_intervals(rank).total for rank in range(3)] == [450_000, 150_000, 250_000]
+    sheet = build_arrivals_sheet(found)
     assert sheet.columns["after"].tolist() == [50_000, 20_000]  # type: ignore[union-attr]
     assert sheet.columns["bytes"].tolist() == [4096, 16384]  # type: ignore[union-attr]
     assert list(sheet.columns["step"]) == ["#0", "#0"]
@@ -64,13 +64,13 @@ def test_made_ranks(tmp_path: Path) -> None:
     assert [len(sheet.members_of(row)) for row in range(2)] == [3, 3]
     assert {trace.names[trace.name[int(sheet.members_of(0)[0])]][:8]} == {"ncclDevK"}
     assert sheet.totals[0] == "rank 0: last 0 of 2, waited 450.0 µs"
-    assert unmatched(found) == []
+    assert format_unmatched(found) == []
 
 
 def test_a_rank_that_is_late_is_named(tmp_path: Path) -> None:
     trace = merged(late_rank(4, late=2, by=3000, steps=3).write(tmp_path))
     found = straggler(trace)
-    assert found.fired
+    assert found.has_fired
     assert found.answer.seen.startswith("rank 2 comes last to 3 of 3 collectives, 3.00 ms after the others")
     # The others wait 3 ms and some µs in each of three steps, rank 2 not at all: three quarters of that in the mean.
     others = [3 * (3000 + 6 - 3 * rank) for rank in (0, 1, 3)]
@@ -90,7 +90,7 @@ def test_nobody_is_named_where_another_one_is_late_each_time(tmp_path: Path) -> 
         begin = 1000.0 + number * 10_000
         steps.append([Collective([begin + (3000 if rank == number else 0) for rank in range(4)])])
     found = straggler(merged(Run(4, steps).write(tmp_path)))
-    assert found.fired
+    assert found.has_fired
     assert found.answer.seen.startswith("no one rank: ")
 
 
@@ -105,25 +105,25 @@ def test_each_rank_answers_for_itself(tmp_path: Path) -> None:
     assert trace.ranks is not None
     met = of(trace)
     for place, rank in enumerate(trace.ranks.all):
-        checker = checker_of(met, place)
+        checker = build_rank_checker(met, place)
         step = rank.trace.steps[1]
-        (found,) = checker.check(scopes.of_step(step), ["straggler"])
-        assert found.fired
+        (found,) = checker.check(scopes.step_scope(step), ["straggler"])
+        assert found.has_fired
         assert "1 of 1 collective" in found.answer.seen
         assert len(found.answer.events) == 1
         event = rank.trace.event(int(found.answer.events[0]))
         assert event.name.startswith("nccl")
         assert step.start <= event.start < step.start + step.duration
-        (moved,) = (each.moved(rank.first) for each in [found])
+        (moved,) = (each.with_event_offset(rank.first) for each in [found])
         assert trace.event(int(moved.answer.events[0])).name == event.name
 
 
 def test_exposed_communication_says_how_much_is_waiting(tmp_path: Path) -> None:
     trace = merged(late_rank(3, late=1, by=3000).write(tmp_path))
     met = of(trace)
-    (found,) = checker_of(met, 0).check(None, ["exposed-comm"])
-    assert found.fired
-    waited = met.waiting(0).total
+    (found,) = build_rank_checker(met, 0).check(None, ["exposed-comm"])
+    assert found.has_fired
+    waited = met.wait_intervals(0).total
     assert waited == 3 * (3003 + 2) * 1000
     assert "9.02 ms of it waiting for the last rank" in found.answer.seen
 
@@ -132,21 +132,21 @@ def test_the_late_rank_comes_before_overlap(tmp_path: Path) -> None:
     """All but 100 µs a step of exposed communication are waiting: no overlap would win that."""
     trace = merged(late_rank(3, late=1, by=8000).write(tmp_path))
     met = of(trace)
-    first = [checker_of(met, place).verdict().first for place in range(3)]
+    first = [build_rank_checker(met, place).decide_verdict().advice for place in range(3)]
     assert first[0] == first[2] == "first: rank 1 is late to 3 of 3 collectives: look at what it does before them"
     assert (
-        checker_of(met, 0)
-        .verdict(scopes.of_step(met.ranks.all[0].trace.steps[1]))
-        .first.startswith("first: rank 1 is late to 1 of 1 collective: ")
+        build_rank_checker(met, 0)
+        .decide_verdict(scopes.step_scope(met.ranks.all[0].trace.steps[1]))
+        .advice.startswith("first: rank 1 is late to 1 of 1 collective: ")
     )
 
 
 def test_overlap_comes_first_where_nobody_is_waited_for(tmp_path: Path) -> None:
     steps = [[Collective([1000.0 + number * 10_000 + rank for rank in range(3)], takes=5000.0)] for number in range(3)]
     trace = merged(Run(3, steps).write(tmp_path))
-    said = checker_of(of(trace), 0).verdict()
+    said = build_rank_checker(of(trace), 0).decide_verdict()
     assert said.line.startswith("communication-bound")
-    assert said.first == "first: overlap communication with compute (bucket sizes, prefetch)"
+    assert said.advice == "first: overlap communication with compute (bucket sizes, prefetch)"
 
 
 def test_advice_for_ranks_that_are_late_in_turn(tmp_path: Path) -> None:
@@ -154,8 +154,8 @@ def test_advice_for_ranks_that_are_late_in_turn(tmp_path: Path) -> None:
     for number in range(4):
         begin = 1000.0 + number * 10_000
         steps.append([Collective([begin + (8000 if rank == number else 0) for rank in range(4)])])
-    said = checker_of(of(merged(Run(4, steps).write(tmp_path))), 3).verdict()
-    assert said.first.startswith("first: ranks are late in turn, most often rank 0, to 1 of 4 collectives: ")
+    said = build_rank_checker(of(merged(Run(4, steps).write(tmp_path))), 3).decide_verdict()
+    assert said.advice.startswith("first: ranks are late in turn, most often rank 0, to 1 of 4 collectives: ")
 
 
 def pausing(folder: Path, who: int, steps: tuple[int, ...], ranks: int = 4) -> Trace:
@@ -187,9 +187,9 @@ def pausing(folder: Path, who: int, steps: tuple[int, ...], ranks: int = 4) -> T
 def test_a_pause_of_one_rank_is_found(tmp_path: Path) -> None:
     trace = pausing(tmp_path, 2, (0, 1, 2))
     assert trace.ranks is not None
-    (found,) = pauses(trace.ranks)
-    assert (found.rank, found.operator, found.times, found.of) == (2, "aten::mm", 3, 3)
-    assert found.longer == pytest.approx(1_990_000, abs=10_000)
+    (found,) = find_host_stalls(trace.ranks)
+    assert (found.rank_index, found.operator, found.step_count, found.compared_steps) == (2, "aten::mm", 3, 3)
+    assert found.excess == pytest.approx(1_990_000, abs=10_000)
     event = trace.ranks.all[2].trace.event(found.event)
     assert event.name == "aten::mm"
 
@@ -198,7 +198,7 @@ def test_a_pause_of_one_rank_is_found(tmp_path: Path) -> None:
 def test_what_is_no_pause(steps: tuple[int, ...], ranks: int, tmp_path: Path) -> None:
     trace = pausing(tmp_path, ranks - 1, steps, ranks)
     assert trace.ranks is not None
-    assert pauses(trace.ranks) == []
+    assert find_host_stalls(trace.ranks) == []
 
 
 def test_the_sleep_in_ddp_is_found() -> None:
@@ -208,7 +208,7 @@ def test_the_sleep_in_ddp_is_found() -> None:
     """
     trace = shared("ddp")[1]
     assert trace.ranks is not None
-    (found,) = pauses(trace.ranks)
+    (found,) = find_host_stalls(trace.ranks)
     own = trace.ranks.all[1].trace
     sleeps = [
         int(duration)
@@ -216,8 +216,8 @@ def test_the_sleep_in_ddp_is_found() -> None:
         if own.names[name] == "slow_host_work" and own.categories[category] == "user_annotation"
     ]
     assert len(sleeps) == 3
-    assert (found.rank, found.operator, found.times, found.of) == (1, "aten::ones_like", 3, 3)
-    assert found.longer == pytest.approx(median(sleeps), abs=100_000)
+    assert (found.rank_index, found.operator, found.step_count, found.compared_steps) == (1, "aten::ones_like", 3, 3)
+    assert found.excess == pytest.approx(median(sleeps), abs=100_000)
     said = straggler(trace).answer.seen
     assert said.startswith("rank 2 comes last to 21 of 21 collectives")
     assert "rank 1 alone stands still 3.12 ms before aten::ones_like, in 3 of 3 steps" in said
@@ -226,7 +226,7 @@ def test_the_sleep_in_ddp_is_found() -> None:
 @pytest.mark.parametrize(("name", "rank"), [("fsdp", 1), ("dlrm", 7)])
 def test_the_straggler_of_shared_ranks(name: str, rank: int) -> None:
     found = straggler(shared(name)[1])
-    assert found.fired
+    assert found.has_fired
     assert found.answer.seen.startswith(f"rank {rank} comes last to {'60 of 60' if name == 'fsdp' else '5 of 8'} ")
 
 
@@ -235,13 +235,13 @@ def test_the_late_rank_of_the_sample() -> None:
     folder = find("train_gpt_2ranks").path
     trace = merged(sorted(folder.glob("*.json.gz")))
     found = straggler(trace)
-    assert found.fired
+    assert found.has_fired
     assert found.answer.seen.startswith("rank 1 comes last to 4 of 4 collectives")
     assert trace.ranks is not None
-    assert [rank.clock.how.value for rank in trace.ranks.all] == ["shared base time"] * 2
+    assert [rank.clock.method.value for rank in trace.ranks.all] == ["shared base time"] * 2
     met = of(trace)
-    assert met.waiting(0).total > 100 * met.waiting(1).total
-    (exposed,), _ = RanksChecker(trace).check(scopes.whole(trace), ["exposed-comm"])
+    assert met.wait_intervals(0).total > 100 * met.wait_intervals(1).total
+    (exposed,), _ = MultiRankChecker(trace).check(scopes.whole_trace_scope(trace), ["exposed-comm"])
     assert exposed.answer.seen.startswith("rank 0")
     assert "of it waiting for the last rank" in exposed.answer.seen
 
@@ -249,14 +249,14 @@ def test_the_late_rank_of_the_sample() -> None:
 def test_ranks_that_did_not_take_part_are_told(tmp_path: Path) -> None:
     """Rank 1 came to none, rank 2 not to the second: whose waits these are is said; a group of its own is whole."""
     steps = [[Collective([100, None, 150]), Collective([500, None, None]), Collective([600, None, 650])]]
-    sheet = arrivals_sheet(of(merged(Run(3, steps).write(tmp_path))))
+    sheet = build_arrivals_sheet(of(merged(Run(3, steps).write(tmp_path))))
     assert "ranks" in [field.key for field in sheet.fields]
     assert sheet.columns["ranks"] == ["2 of 3", "2 of 3"]
     assert "rank 1: came to none of these collectives; waits are told without it" in sheet.totals
     assert sum("last 0 of 0" in line for line in sheet.totals) == 0
     (tmp_path / "all").mkdir()
-    whole = arrivals_sheet(of(merged(Run(2, [[Collective([100, 150])]]).write(tmp_path / "all"))))
+    whole = build_arrivals_sheet(of(merged(Run(2, [[Collective([100, 150])]]).write(tmp_path / "all"))))
     assert "ranks" not in [field.key for field in whole.fields]
     (tmp_path / "lost").mkdir()
     two = Run(3, [[Collective([100, 150, 120])]]).write(tmp_path / "lost")[:2]
-    assert arrivals_sheet(of(merged(two))).columns["ranks"] == ["2 of 3"]  # the third was not opened
+    assert build_arrivals_sheet(of(merged(two))).columns["ranks"] == ["2 of 3"]  # the third was not opened

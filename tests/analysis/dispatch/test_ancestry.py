@@ -13,7 +13,7 @@ from torchprof_tui.analysis.dispatch import ancestry
 @pytest.fixture(params=[1, 2, 64], autouse=True)
 def levels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """So many are climbed one by one; the rest is found by doubling."""
-    monkeypatch.setattr(ancestry, "LEVELS", request.param)
+    monkeypatch.setattr(ancestry, "POINTER_DOUBLING_DEPTH", request.param)
     return int(request.param)
 
 
@@ -45,10 +45,10 @@ def test_nearest_and_outermost(parent: np.ndarray, number: int) -> None:
     wanted = flags(parent, number)
     places = np.arange(len(parent))
     marked = [[k for k in above(parent, place) if wanted[k]] for place in places]
-    assert ancestry.nearest_above(parent, places, wanted).tolist() == [ks[0] if ks else -1 for ks in marked]
-    assert ancestry.outermost_above(parent, places, wanted).tolist() == [ks[-1] if ks else -1 for ks in marked]
+    assert ancestry.find_nearest_ancestor(parent, places, wanted).tolist() == [ks[0] if ks else -1 for ks in marked]
+    assert ancestry.find_outermost_ancestor(parent, places, wanted).tolist() == [ks[-1] if ks else -1 for ks in marked]
     own = [place if wanted[place] else ks[0] if ks else -1 for place, ks in enumerate(marked)]
-    assert ancestry.nearest(parent, wanted).tolist() == own
+    assert ancestry.find_nearest_ancestor_or_self(parent, wanted).tolist() == own
 
 
 @given(forests(), st.integers(0, 2**40 - 1))
@@ -59,9 +59,9 @@ def test_sums_depths_and_all_above(parent: np.ndarray, number: int) -> None:
     for place in range(len(parent)):
         for upper in above(parent, place):
             total[upper] += own[place]
-    assert ancestry.subtree_sums(parent, own).tolist() == total.tolist()
-    assert ancestry.with_all_above(parent, chosen).tolist() == (total > 0).tolist()
-    assert ancestry.depths(parent).tolist() == [len(above(parent, place)) for place in range(len(parent))]
+    assert ancestry.sum_subtrees(parent, own).tolist() == total.tolist()
+    assert ancestry.include_ancestors(parent, chosen).tolist() == (total > 0).tolist()
+    assert ancestry.compute_depths(parent).tolist() == [len(above(parent, place)) for place in range(len(parent))]
 
 
 @given(forests())
@@ -69,7 +69,7 @@ def test_is_above(parent: np.ndarray) -> None:
     size = len(parent)
     upper, lower = np.repeat(np.arange(-1, size), size), np.tile(np.arange(size), size + 1)
     want = [u == k or u in above(parent, k) for u, k in zip(upper.tolist(), lower.tolist(), strict=True)]
-    assert ancestry.is_above(parent, upper, lower.copy()).tolist() == want
+    assert ancestry.is_ancestor_or_self(parent, upper, lower.copy()).tolist() == want
 
 
 @given(forests(), st.data())
@@ -83,14 +83,14 @@ def test_the_first_that_lasts(parent: np.ndarray, data: st.DataObject) -> None:
     want = [
         next((k for k in [place, *above(parent, place)] if end[k] >= times[place]), -1) for place in places.tolist()
     ]
-    assert ancestry.first_that_lasts(parent, end, places, times).tolist() == want
+    assert ancestry.find_ancestor_ending_after(parent, end, places, times).tolist() == want
 
 
 def test_a_million_deep() -> None:
     parent = np.arange(-1, 999_999, dtype=np.int32)
     every = np.arange(1_000_000)
     top = every == 3
-    assert (ancestry.nearest_above(parent, every, top)[4:] == 3).all()
-    assert (ancestry.outermost_above(parent, every, top)[4:] == 3).all()
-    assert ancestry.subtree_sums(parent, np.ones(1_000_000, np.int64))[:3].tolist() == [1_000_000, 999_999, 999_998]
-    assert ancestry.is_above(parent, np.full(10, 5), every[:10]).tolist() == [k >= 5 for k in range(10)]
+    assert (ancestry.find_nearest_ancestor(parent, every, top)[4:] == 3).all()
+    assert (ancestry.find_outermost_ancestor(parent, every, top)[4:] == 3).all()
+    assert ancestry.sum_subtrees(parent, np.ones(1_000_000, np.int64))[:3].tolist() == [1_000_000, 999_999, 999_998]
+    assert ancestry.is_ancestor_or_self(parent, np.full(10, 5), every[:10]).tolist() == [k >= 5 for k in range(10)]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
-from torchprof_tui.analysis.dispatch.call_tree import NO_LAUNCH, DispatchTree, dispatch_tree
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.analysis.dispatch.call_tree import NO_LAUNCH_LABEL, DispatchTree, build_dispatch_tree
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -41,7 +41,7 @@ def slow(shown: Trace) -> dict[Path_, tuple[int, int, int, int]]:
         if view.kind in GPU_WORK:
             launch = int(shown.links.launch_of[event])
             known = launch >= 0 and shown.event(launch).lane.role is Role.THREAD
-            path = (*(path_of(launch) if known else (NO_LAUNCH,)), view.name)
+            path = (*(path_of(launch) if known else (NO_LAUNCH_LABEL,)), view.name)
             entry = found[path]
             entry[0] += 1
             entry[1] += duration
@@ -56,8 +56,8 @@ def slow(shown: Trace) -> dict[Path_, tuple[int, int, int, int]]:
             entry[2] += int(shown.self_duration[event])
             if len(path) == 2:
                 found[path[:1]][1] += duration
-    if (NO_LAUNCH,) in found:
-        found[(NO_LAUNCH,)][1] = found[(NO_LAUNCH,)][3]
+    if (NO_LAUNCH_LABEL,) in found:
+        found[(NO_LAUNCH_LABEL,)][1] = found[(NO_LAUNCH_LABEL,)][3]
     return {path: tuple(entry) for path, entry in found.items()}  # type: ignore[misc]
 
 
@@ -65,25 +65,25 @@ def paths(shown: Trace, tree: DispatchTree) -> dict[Path_, tuple[int, int, int, 
     of: list[Path_] = []
     found: dict[Path_, tuple[int, int, int, int]] = {}
     for node in range(len(tree)):
-        if node in tree.roots:
-            of.append((tree.roots[node],))
+        if node in tree.root_labels:
+            of.append((tree.root_labels[node],))
         else:
             name = "step" if tree.kind[node] == Kind.STEP else shown.names[tree.name[node]]
             of.append((*of[tree.parent[node]], name))
-        row = (int(tree.count[node]), int(tree.total[node]), int(tree.self_time[node]), int(tree.gpu[node]))
+        row = (int(tree.count[node]), int(tree.total[node]), int(tree.self_time[node]), int(tree.gpu_time[node]))
         before = found.get(of[-1], (0, 0, 0, 0))  # two threads of one label are two roots
         found[of[-1]] = tuple(a + b for a, b in zip(before, row, strict=True))  # type: ignore[assignment]
     return found
 
 
 def check(shown: Trace) -> None:
-    tree = dispatch_tree(shown)
+    tree = build_dispatch_tree(shown)
     assert paths(shown, tree) == slow(shown)
     for node in range(len(tree)):
         beneath = range(node + 1, node + int(tree.size[node]))
         assert all(tree.parent[other] >= node for other in beneath)
         children = [other for other in beneath if tree.parent[other] == node]
-        weights = [max(int(tree.total[other]), int(tree.gpu[other])) for other in children]
+        weights = [max(int(tree.total[other]), int(tree.gpu_time[other])) for other in children]
         assert weights == sorted(weights, reverse=True)
 
 
@@ -101,11 +101,11 @@ def test_a_step_down_to_its_kernels() -> None:
         ),
         kernel("alone", 300, 7, corr=99),
     )
-    tree = dispatch_tree(shown)
-    found = {path[1:]: row for path, row in paths(shown, tree).items() if path[0] != NO_LAUNCH}
+    tree = build_dispatch_tree(shown)
+    found = {path[1:]: row for path, row in paths(shown, tree).items() if path[0] != NO_LAUNCH_LABEL}
     assert found[("step",)] == (2, 180_000, 120_000, 41_000)
     assert found[("step", "aten::mm", "cudaLaunchKernel", "gemm")] == (2, 41_000, 41_000, 41_000)
-    assert paths(shown, tree)[(NO_LAUNCH, "alone")] == (1, 7_000, 7_000, 7_000)
+    assert paths(shown, tree)[(NO_LAUNCH_LABEL, "alone")] == (1, 7_000, 7_000, 7_000)
     check(shown)
 
 
@@ -116,7 +116,7 @@ def test_any_nesting(pieces: list[tuple[int, int, int, int]]) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_shared_traces(name: str) -> None:
-    shown = load(str(TRACES / name), cache=False)
+    shown = load_trace(str(TRACES / name), cache=False)
     if len(shown) > 20_000:
         pytest.skip("too large for the slow reference")
     check(shown)
@@ -125,7 +125,7 @@ def test_shared_traces(name: str) -> None:
 @given(st.data())
 def test_what_is_listed(data: st.DataObject) -> None:
     shown = trace(*(cpu(f"f{k % 5}", 10 * (k // 3), 10 - 3 * (k % 3)) for k in range(24)))
-    tree = dispatch_tree(shown)
+    tree = build_dispatch_tree(shown)
     closed = np.array(data.draw(st.lists(st.booleans(), min_size=len(tree), max_size=len(tree))))
     matching = np.array(data.draw(st.lists(st.booleans(), min_size=len(tree), max_size=len(tree))))
 
@@ -135,18 +135,18 @@ def test_what_is_listed(data: st.DataObject) -> None:
 
     every = range(len(tree))
     listed = [node for node in every if not any(closed[above] for above in ancestors(node))]
-    assert tree.visible(closed).tolist() == listed
+    assert tree.list_visible(closed).tolist() == listed
     leads = {node for match in np.flatnonzero(matching) for node in (int(match), *ancestors(int(match)))}
-    assert tree.visible(closed, matching).tolist() == sorted(leads.intersection(listed))
+    assert tree.list_visible(closed, matching).tolist() == sorted(leads.intersection(listed))
     within = [sum(node == each or node in ancestors(each) for each in np.flatnonzero(matching)) for node in every]
-    assert tree.within(matching).tolist() == within
+    assert tree.count_in_subtrees(matching).tolist() == within
 
 
 def test_calls_too_deep_to_list_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchprof_tui.analysis.dispatch.call_tree.MOST_LEVELS", 3)
+    monkeypatch.setattr("torchprof_tui.analysis.dispatch.call_tree.MAX_LEVELS", 3)
     nested = [cpu(f"level {k}", k, 20 - 2 * k) for k in range(5)]
-    tree = dispatch_tree(trace(*nested, runtime("cudaLaunchKernel", 5, 1, corr=1), kernel("k", 30, 7, corr=1)))
-    assert tree.unlisted == 3  # two levels and the launch
+    tree = build_dispatch_tree(trace(*nested, runtime("cudaLaunchKernel", 5, 1, corr=1), kernel("k", 30, 7, corr=1)))
+    assert tree.unlisted_calls == 3  # two levels and the launch
     assert max(tree.depth) == 4  # the root, three levels, and the kernel below the last of them
-    assert tree.gpu[0] == 7000
-    assert dispatch_tree(trace(*nested[:3])).unlisted == 0
+    assert tree.gpu_time[0] == 7000
+    assert build_dispatch_tree(trace(*nested[:3])).unlisted_calls == 0

@@ -27,8 +27,8 @@ from tests.helpers.trace_builder import (
     trace,
 )
 from torchprof_samples import find as sample
-from torchprof_tui.analysis.dispatch.chain import Dispatch, Origin, chain, launches_beneath
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.analysis.dispatch.chain import ChainFinder, JoinMethod, find_chain, find_launches
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -37,7 +37,7 @@ def row(made: Trace, name: str) -> int:
 
 
 def names(made: Trace, name: str) -> list[str]:
-    return [hop.name for hop in chain(made, row(made, name)).hops]
+    return [hop.name for hop in find_chain(made, row(made, name)).hops]
 
 
 LAYERS = (
@@ -56,7 +56,7 @@ ALL = ["ProfilerStep#1", "forward", "train.py(3): f", "aten::linear", "aten::add
 
 def test_every_hop_from_the_step_to_the_kernel() -> None:
     made = trace(*LAYERS)
-    found = chain(made, row(made, "gemm"))
+    found = find_chain(made, row(made, "gemm"))
     assert [hop.name for hop in found.hops] == [*ALL, "cudaLaunchKernel", "gemm"]
     assert [hop.role.value for hop in found.hops] == ["step", "annotation", "python", "op", "op", "launch", "gpu"]
     assert [hop.start for hop in found.hops] == [0, 5000, 6000, 10_000, 15_000, 20_000, 35_000]
@@ -64,14 +64,14 @@ def test_every_hop_from_the_step_to_the_kernel() -> None:
     assert [hop.self_duration for hop in found.hops] == [10_000, 10_000, 30_000, 10_000, 25_000, 10_000, 20_000]
     assert [hop.offset for hop in found.hops] == [0, 5000, 1000, 4000, 5000, 5000, 15_000]
     assert (found.launch_latency, found.queue_delay, found.held_up, found.held_up_by) == (15_000, 5000, 0, -1)
-    assert (found.origin, found.note) == (Origin.CORRELATION, "")
+    assert (found.join_method, found.note) == (JoinMethod.CORRELATION, "")
     assert [piece.share for piece in found.work] == [1.0]
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_downwards_to_the_heaviest_and_all_of_them_with_their_share(name: str) -> None:
     made = trace(*LAYERS)
-    found = chain(made, row(made, name))
+    found = find_chain(made, row(made, name))
     assert [hop.name for hop in found.hops] == [*ALL, "cudaLaunchKernel", "gemm"]
     assert [made.event(piece.event).name for piece in found.work] == ["gemm", "copy"]
     assert [piece.share for piece in found.work] == [0.8, 0.2]
@@ -84,11 +84,11 @@ def test_downwards_to_the_heaviest_and_all_of_them_with_their_share(name: str) -
 def test_a_graph_launch_leads_to_many() -> None:
     kernels = [kernel(f"k{k}", 20 + 10 * k, k + 1, corr=9) for k in range(5)]
     made = trace(cpu("replay", 0, 15), runtime("cudaGraphLaunch", 5, 5, corr=9), *kernels)
-    found = chain(made, row(made, "replay"))
+    found = find_chain(made, row(made, "replay"))
     assert [made.event(piece.event).name for piece in found.work] == ["k4", "k3", "k2", "k1", "k0"]
     assert [hop.name for hop in found.hops] == ["replay", "cudaGraphLaunch", "k4"]
     assert names(made, "k2") == ["replay", "cudaGraphLaunch", "k2"]
-    assert chain(made, row(made, "k2")).launch_latency == 35_000
+    assert find_chain(made, row(made, "k2")).launch_latency == 35_000
 
 
 def test_a_driver_call_inside_a_runtime_call() -> None:
@@ -106,28 +106,28 @@ def test_a_driver_call_inside_a_runtime_call() -> None:
 
 def test_work_that_was_launched_before_the_window() -> None:
     made = trace(step(1, 0, 50), cpu("op", 5, 10), kernel("k", 20, 5, corr=77))
-    found = chain(made, row(made, "k"))
+    found = find_chain(made, row(made, "k"))
     assert [hop.name for hop in found.hops] == ["k"]
-    assert (found.origin, found.launch_latency, found.queue_delay) == (Origin.NONE, None, None)
+    assert (found.join_method, found.launch_latency, found.queue_delay) == (JoinMethod.NO_LAUNCH, None, None)
     assert "before the window" in found.note
 
 
 def test_a_launch_without_work() -> None:
     made = trace(cpu("op", 0, 20), runtime("cudaLaunchKernel", 5, 5, corr=1), kernel("other", 30, 5, corr=2))
-    found = chain(made, row(made, "cudaLaunchKernel"))
+    found = find_chain(made, row(made, "cudaLaunchKernel"))
     assert [hop.name for hop in found.hops] == ["op", "cudaLaunchKernel"]
-    assert (found.origin, len(found.work), found.launch_latency) == (Origin.NO_WORK, 0, None)
+    assert (found.join_method, len(found.work), found.launch_latency) == (JoinMethod.NO_WORK, 0, None)
     assert "inside the window" in found.note
 
 
 def test_what_takes_no_part() -> None:
     made = trace(overhead("Buffer Flush", 0, 5), gpu_annotation("forward", 1, 3), cpu("op", 7, 1))
     for name in ("Buffer Flush", "forward"):
-        found = chain(made, row(made, name))
+        found = find_chain(made, row(made, name))
         assert [hop.name for hop in found.hops] == [name]
-        assert found.origin is Origin.OUTSIDE
+        assert found.join_method is JoinMethod.NOT_DISPATCHED
     with pytest.raises(IndexError):
-        chain(made, len(made))
+        find_chain(made, len(made))
 
 
 def proven(external: int, *more: Entry) -> Trace:
@@ -144,9 +144,9 @@ def proven(external: int, *more: Entry) -> Trace:
 
 def test_an_external_id_joins_where_it_is_proven() -> None:
     made = proven(5)
-    found = chain(made, row(made, "lost"))
+    found = find_chain(made, row(made, "lost"))
     assert [hop.name for hop in found.hops] == ["aten::add", "lost"]
-    assert (found.origin, found.launch_latency) == (Origin.EXTERNAL_ID, None)
+    assert (found.join_method, found.launch_latency) == (JoinMethod.EXTERNAL_ID, None)
     assert "External id" in found.note
 
 
@@ -170,7 +170,7 @@ def test_earlier_work_that_holds_a_kernel_up() -> None:
         kernel("third", 40, 5, corr=3),
         kernel("elsewhere", 10, 100, stream=8),
     )
-    found = chain(made, row(made, "third"))
+    found = find_chain(made, row(made, "third"))
     assert (found.launch_latency, found.queue_delay) == (30_000, 25_000)
     assert found.held_up == (28 - 15 + 5) * 1000
     assert made.event(found.held_up_by).name == "second"
@@ -178,7 +178,7 @@ def test_earlier_work_that_holds_a_kernel_up() -> None:
 
 def test_work_that_began_before_its_call_returned() -> None:
     made = trace(runtime("cudaLaunchKernel", 0, 50, corr=1), kernel("k", 20, 5, corr=1))
-    found = chain(made, row(made, "k"))
+    found = find_chain(made, row(made, "k"))
     assert (found.launch_latency, found.queue_delay, found.held_up) == (20_000, -30_000, 0)
 
 
@@ -225,35 +225,37 @@ FLOWS = (flow("s", "fwdbwd", 1, 10), flow("f", "fwdbwd", 1, 52, thread=2))
 def test_forward_and_backward_find_each_other(flows: tuple[Entry, ...]) -> None:
     made = both_ways(*flows)
     for name in ("gemm backward", "aten::mm", "AddmmBackward0", "evaluate_function: AddmmBackward0"):
-        found = chain(made, row(made, name))
-        assert made.event(found.forward).name == "aten::addmm"
-        assert found.backward == -1
+        found = find_chain(made, row(made, name))
+        assert made.event(found.forward_op).name == "aten::addmm"
+        assert found.backward_node == -1
     for name in ("aten::addmm", "gemm", "aten::linear"):
-        found = chain(made, row(made, name))
-        assert made.event(found.backward).name == "AddmmBackward0"
-        assert found.forward == -1
+        found = find_chain(made, row(made, name))
+        assert made.event(found.backward_node).name == "AddmmBackward0"
+        assert found.forward_op == -1
 
 
 def test_numbers_that_two_threads_used_say_nothing() -> None:
     other = cpu("aten::relu", 0, 5, thread=3, **{"Sequence number": 8, "Fwd thread id": 0})
     made = both_ways(other)
-    assert chain(made, row(made, "AddmmBackward0")).forward == -1
-    assert chain(made, row(made, "aten::addmm")).backward == -1
+    assert find_chain(made, row(made, "AddmmBackward0")).forward_op == -1
+    assert find_chain(made, row(made, "aten::addmm")).backward_node == -1
 
 
 def test_without_the_forward_thread_nothing_is_a_backward() -> None:
     made = both_ways(threads=False)
-    assert chain(made, row(made, "AddmmBackward0")).forward == -1
+    assert find_chain(made, row(made, "AddmmBackward0")).forward_op == -1
 
 
 @pytest.mark.parametrize("name", ["train_gpt_stack_memory"])
 def test_sequence_numbers_say_what_flows_say(name: str) -> None:
-    made = load(str(sample(name).path), cache=False)
+    made = load_trace(str(sample(name).path), cache=False)
     links, nothing = made.links, np.empty(0, np.int32)
-    without = Dispatch(replace(made, links=replace(links, forward=nothing, backward=nothing)))
+    without = ChainFinder(replace(made, links=replace(links, forward=nothing, backward=nothing)))
     pairs = list(zip(links.forward.tolist(), links.backward.tolist(), strict=True))
     assert len(pairs) > 200
-    assert [(without.chain(f).backward, without.chain(b).forward) for f, b in pairs] == [(b, f) for f, b in pairs]
+    assert [(without.find_chain(f).backward_node, without.find_chain(b).forward_op) for f, b in pairs] == [
+        (b, f) for f, b in pairs
+    ]
 
 
 # Against the slow way
@@ -290,13 +292,13 @@ def test_launches_lie_in_one_run_of_rows() -> None:
         runtime("after", 20, 2, corr=3),
         *(kernel(f"k{k}", 30 + 2 * k, 1, corr=k) for k in (1, 2, 3)),
     )
-    assert [made.event(int(k)).name for k in launches_beneath(made, row(made, "op"))] == ["inside"]
+    assert [made.event(int(k)).name for k in find_launches(made, row(made, "op"))] == ["inside"]
 
 
 def test_of_a_chain_without_end_both_ends_are_told() -> None:
     deep = [cpu(f"f{depth}", depth, 5000 - 2 * depth) for depth in range(1600)]
     shown = trace(*deep, ns=True)
-    found = chain(shown, 1500)
+    found = find_chain(shown, 1500)
     names = [hop.name for hop in found.hops]
     assert names == [f"f{k}" for k in (*range(500), *range(1001, 1501))]
     assert found.hops[500].offset == 1001 - 499

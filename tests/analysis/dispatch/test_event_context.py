@@ -8,7 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import Entry, cpu, trace
-from torchprof_tui.analysis.dispatch.event_context import facts, namesakes, place
+from torchprof_tui.analysis.dispatch.event_context import (
+    compute_same_name_statistics,
+    find_sibling_position,
+    read_event_context,
+)
 
 
 @st.composite
@@ -36,8 +40,8 @@ def test_against_a_slow_count(given_entries: list[Entry]) -> None:
             for other in everything
             if shown.lane[other.index] == shown.lane[event.index] and (other.parent == parent)
         ]
-        found = place(shown, event.index)
-        assert (found.nth, found.of) == (siblings.index(event.index) + 1, len(siblings))
+        found = find_sibling_position(shown, event.index)
+        assert (found.nth, found.sibling_count) == (siblings.index(event.index) + 1, len(siblings))
         assert found.offset == event.start - (parent.start if parent else 0)
         if parent is None or not parent.duration:
             assert found.share is None
@@ -45,15 +49,15 @@ def test_against_a_slow_count(given_entries: list[Entry]) -> None:
             assert found.share == event.duration / parent.duration
 
         alike = sorted((other.start, other.index) for other in everything if other.name == event.name)
-        same = namesakes(shown, event.index)
+        same = compute_same_name_statistics(shown, event.index)
         durations = [shown.event(index).duration for _, index in alike]
-        assert (same.nth, same.of) == (alike.index((event.start, event.index)) + 1, len(alike))
+        assert (same.nth, same.count) == (alike.index((event.start, event.index)) + 1, len(alike))
         assert (same.shortest, same.longest, same.total) == (min(durations), max(durations), sum(durations))
         assert same.median == statistics.median(durations)
 
 
 def test_a_trace_whose_file_is_gone_says_so_in_one_line() -> None:
-    found = facts(trace(cpu("a", 0, 1)), 0)
+    found = read_event_context(trace(cpu("a", 0, 1)), 0)
     assert found.args == {}
-    assert found.missing
-    assert "\n" not in found.missing
+    assert found.args_error
+    assert "\n" not in found.args_error

@@ -28,14 +28,20 @@ from tests.helpers.trace_builder import (
     trace,
 )
 from tests.trace.ranks.test_collective_matching import merged
-from torchprof_tui.analysis.doctor.examination import examined
-from torchprof_tui.analysis.doctor.read_problems import _LOST, _NOT_DRAWN, _ODD, _REPAIRED, lost_in_a_line
+from torchprof_tui.analysis.doctor.examination import diagnose_trace
+from torchprof_tui.analysis.doctor.read_problems import (
+    _LOSS_MEANINGS,
+    _NOT_DRAWN_MEANINGS,
+    _ODDITY_MEANINGS,
+    _REPAIR_MEANINGS,
+    summarize_losses,
+)
 from torchprof_tui.analysis.doctor.remark import Section
-from torchprof_tui.trace.build.build_trace import assemble
+from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.problems import Problem
-from torchprof_tui.trace.decode.decoder import read
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
 
@@ -44,11 +50,11 @@ RECORDED = {"record_shapes": 1, "with_stack": 1, "profile_memory": 1, "devicePro
 
 
 def counted(shown: Trace, section: Section) -> dict[str, int]:
-    return {remark.kind: remark.count for remark in examined(shown).of(section)}
+    return {remark.kind: remark.count for remark in diagnose_trace(shown).remarks_in(section)}
 
 
 def opened(text: str, folder: Path) -> Trace:
-    return assemble(read(Source("made", io.BytesIO(text.encode())), folder), "made")
+    return build_trace(decode_trace(Source("made", io.BytesIO(text.encode())), folder), "made")
 
 
 def healthy() -> list[Any]:
@@ -62,8 +68,8 @@ def healthy() -> list[Any]:
 
 
 def test_a_healthy_trace_is_left_in_peace() -> None:
-    assert examined(trace(*healthy(), header=RECORDED)).remarks == []
-    assert examined(trace(*healthy(), header=RECORDED)).summary == "0 lost · 0 repaired · 0 odd · 0 not recorded"
+    assert diagnose_trace(trace(*healthy(), header=RECORDED)).remarks == []
+    assert diagnose_trace(trace(*healthy(), header=RECORDED)).summary == "0 lost · 0 repaired · 0 odd · 0 not recorded"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +96,7 @@ def test_a_healthy_trace_is_left_in_peace() -> None:
     ],
 )
 def test_what_is_odd(more: list[Any], kind: str, count: int, example: str) -> None:
-    found = {remark.kind: remark for remark in examined(trace(*healthy(), *more, header=RECORDED)).remarks}
+    found = {remark.kind: remark for remark in diagnose_trace(trace(*healthy(), *more, header=RECORDED)).remarks}
     assert found[kind].count == count
     assert found[kind].example.startswith(example)
     assert found[kind].section is Section.ODD
@@ -108,7 +114,7 @@ def test_what_only_looks_odd() -> None:
         cpu("c", 100, 50),
         cpu("d", 150, 10),
     ]
-    assert examined(trace(*healthy(), *more, header=RECORDED)).remarks == []
+    assert diagnose_trace(trace(*healthy(), *more, header=RECORDED)).remarks == []
 
 
 @pytest.mark.parametrize(
@@ -130,18 +136,18 @@ def test_what_was_not_recorded(entries: list[Any], header: dict[str, Any], kinds
 def test_the_two_ways_to_have_no_gpu_are_told_apart() -> None:
     """No runtime calls: it was not asked for, or is not there. Calls without work: it was not let."""
     ops = [step(0, 0, 9), cpu("a", 1, 5)]
-    (plain,) = examined(trace(*ops, header=RECORDED)).remarks
-    (calls,) = examined(trace(*ops, runtime("cudaLaunchKernel", 2, 1, corr=1), header=RECORDED)).remarks
+    (plain,) = diagnose_trace(trace(*ops, header=RECORDED)).remarks
+    (calls,) = diagnose_trace(trace(*ops, runtime("cudaLaunchKernel", 2, 1, corr=1), header=RECORDED)).remarks
     assert "ProfilerActivity.CUDA" in plain.action
     assert "CUPTI" in calls.action
 
 
 def test_a_chrome_trace_lacks_nothing_that_torch_would_record() -> None:
-    assert examined(trace(trace_builder.event("a", 0, 10, cat="x"), format="chrome")).remarks == []
+    assert diagnose_trace(trace(trace_builder.event("a", 0, 10, cat="x"), format="chrome")).remarks == []
 
 
 def test_an_empty_trace() -> None:
-    assert examined(trace()).remarks == []
+    assert diagnose_trace(trace()).remarks == []
 
 
 def test_shapes_are_seen_in_args_where_the_header_says_nothing(tmp_path: Path) -> None:
@@ -163,17 +169,17 @@ def test_what_the_reader_met_is_sorted_by_what_it_cost(tmp_path: Path) -> None:
     assert counted(shown, Section.REPAIRED) == {problems.REPAIRED_BACKSLASH: 1}
     odd = counted(shown, Section.ODD)
     assert (odd[problems.NOT_AN_OBJECT], odd["not drawn: end without begin"]) == (1, 1)
-    assert lost_in_a_line(shown) == "not all of this file could be read: cut short · ! says more"
-    assert lost_in_a_line(trace(*healthy())) == ""
+    assert summarize_losses(shown) == "not all of this file could be read: cut short · ! says more"
+    assert summarize_losses(trace(*healthy())) == ""
 
 
 def test_every_problem_and_every_reason_has_words() -> None:
     """Whoever adds one says what it means."""
     source = ROOT / "tui/torchprof_tui/trace"
     constants = {value for name, value in vars(problems).items() if name.isupper() and isinstance(value, str)}
-    assert constants == (_LOST.keys() | _REPAIRED.keys() | _ODD.keys()) & constants
+    assert constants == (_LOSS_MEANINGS.keys() | _REPAIR_MEANINGS.keys() | _ODDITY_MEANINGS.keys()) & constants
     text = (source / "phases.py").read_text() + (source / "assemble.py").read_text()
-    assert all(f'"{reason}"' in text for reason in _NOT_DRAWN)
+    assert all(f'"{reason}"' in text for reason in _NOT_DRAWN_MEANINGS)
 
 
 # --- real traces ----------------------------------------------------------------------------------------------------
@@ -204,7 +210,7 @@ def test_against_the_entries_of_real_traces(name: str) -> None:
     idle = sum(e["name"] in launching and e["args"]["correlation"] not in busy for e in calls)
     overheads = Counter(entry["cat"] for entry in complete)["overhead"]
 
-    shown = load(str(path), cache=False)
+    shown = load_trace(str(path), cache=False)
     odd = counted(shown, Section.ODD)
     assert odd.get("kernel before its launch", 0) == early
     assert odd.get("GPU work without launch", 0) == orphans
@@ -221,7 +227,7 @@ def test_against_the_entries_of_real_traces(name: str) -> None:
 def test_an_example_says_its_rank(tmp_path: Path) -> None:
     run = late_rank(2)
     run.more[1] = [kernel("lost", 50, 5)]
-    remarks = examined(merged(run.write(tmp_path))).remarks
+    remarks = diagnose_trace(merged(run.write(tmp_path))).remarks
     found = next(each for each in remarks if each.kind == "GPU work without launch")
     assert found.example.startswith("rank 1: lost at ")
 
@@ -231,4 +237,4 @@ def test_a_connection_that_was_cut_says_how_much_came() -> None:
     shown.problems.append(
         Problem(problems.CUT_CONNECTION, 1, "5 of 90 bytes arrived; the connection to box ended early")
     )
-    assert lost_in_a_line(shown) == "partial: connection cut, 5 of 90 bytes arrived · ! says more"
+    assert summarize_losses(shown) == "partial: connection cut, 5 of 90 bytes arrived · ! says more"

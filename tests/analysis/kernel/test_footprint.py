@@ -12,11 +12,11 @@ import pytest
 
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import kernel, memcpy, memset, runtime, trace
-from torchprof_tui.analysis.kernel.duration_distribution import instances
-from torchprof_tui.analysis.kernel.footprint import footprint, grid_in_blocks
-from torchprof_tui.analysis.kernel.memory_transfer import transfer
+from torchprof_tui.analysis.kernel.duration_distribution import find_instances
+from torchprof_tui.analysis.kernel.footprint import compute_footprint, grid_in_blocks
+from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
 from torchprof_tui.analysis.kernel.names import KernelClass
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -66,7 +66,7 @@ def written(folder: Path, device: dict[str, Any], *entries: dict[str, Any]) -> T
     """Through a file, so that args can be read from it."""
     path = folder / "trace.json"
     path.write_text(json.dumps({"deviceProperties": [device], "traceEvents": list(entries)}))
-    return load(str(path), cache=False)
+    return load_trace(str(path), cache=False)
 
 
 def find(made: Trace, name: str) -> int:
@@ -79,10 +79,10 @@ def find(made: Trace, name: str) -> int:
 def test_the_designs_own_example() -> None:
     """The matrix product on the design's screen: one block an SM, 19 %, held by shared memory, 124 idle SMs."""
     made = on(H200, kernel(NVJET, 0, 2, **shape([4, 2, 1], [384, 1, 1], 168, 164308)))
-    found = footprint(made, 0)
+    found = compute_footprint(made, 0)
     assert found is not None
     assert found.occupancy is not None
-    assert (found.threads, found.blocks) == (384, 8)
+    assert (found.threads_per_block, found.block_count) == (384, 8)
     assert found.occupancy.limits == {"warps": 5, "registers": 1, "shared_memory": 1, "blocks": 32}
     assert found.occupancy.limited_by == ("registers", "shared_memory")
     assert found.occupancy.active_warps == 12
@@ -96,7 +96,7 @@ def test_the_designs_own_example() -> None:
 
 def test_the_json_has_the_contracts_fields() -> None:
     made = on(H200, kernel(NVJET, 0, 2, **shape([4, 2, 1], [384, 1, 1], 168, 164308)))
-    found = footprint(made, 0)
+    found = compute_footprint(made, 0)
     assert found is not None
     document = json.loads(json.dumps(found.as_dict()))
     assert document["grid"] == [4, 2, 1]
@@ -116,15 +116,15 @@ def test_the_json_has_the_contracts_fields() -> None:
 
 def test_only_kernels_have_one() -> None:
     made = on(H200, runtime("cudaLaunchKernel", 0, 1, corr=1), kernel("k", 2, 1, corr=1), memcpy("Memcpy DtoD", 4, 1))
-    assert footprint(made, find(made, "cudaLaunchKernel")) is None
-    assert footprint(made, find(made, "Memcpy DtoD")) is None
-    assert footprint(made, find(made, "k")) is not None
+    assert compute_footprint(made, find(made, "cudaLaunchKernel")) is None
+    assert compute_footprint(made, find(made, "Memcpy DtoD")) is None
+    assert compute_footprint(made, find(made, "k")) is not None
     with pytest.raises(IndexError):
-        footprint(made, len(made))
+        compute_footprint(made, len(made))
 
 
 def test_a_kernel_without_a_shape() -> None:
-    found = footprint(on(H200, kernel("k", 0, 1)), 0)
+    found = compute_footprint(on(H200, kernel("k", 0, 1)), 0)
     assert found is not None
     assert (found.grid, found.block, found.occupancy, found.changes) == (None, None, None, ())
     assert any("no launch shape" in note for note in found.notes)
@@ -132,7 +132,7 @@ def test_a_kernel_without_a_shape() -> None:
 
 
 def test_a_trace_without_devices() -> None:
-    found = footprint(trace(kernel("k", 0, 1, **shape([1, 1, 1], [32, 1, 1], 16, 0))), 0)
+    found = compute_footprint(trace(kernel("k", 0, 1, **shape([1, 1, 1], [32, 1, 1], 16, 0))), 0)
     assert found is not None
     assert found.device is None
     assert found.occupancy is None
@@ -146,7 +146,7 @@ def test_the_device_is_the_one_that_ran_it() -> None:
         kernel("b", 2, 1, device=1, **shape([5, 1, 1], [32, 1, 1], 16, 0)),
     )
     made = trace(*entries, header={"deviceProperties": [small, H200]})
-    a, b = footprint(made, find(made, "a")), footprint(made, find(made, "b"))
+    a, b = compute_footprint(made, find(made, "a")), compute_footprint(made, find(made, "b"))
     assert a is not None
     assert b is not None
     assert a.occupancy is not None
@@ -160,7 +160,7 @@ def test_the_device_is_the_one_that_ran_it() -> None:
 def test_rocm_takes_the_shape_from_the_launch() -> None:
     call = runtime("hipLaunchKernel", 0, 1, corr=1, grid=[608, 1, 1], block=[256, 1, 1], **{"shared memory": 16384})
     made = on(MI300X, call, kernel("attn_fwd", 2, 5, corr=1))
-    found = footprint(made, find(made, "attn_fwd"))
+    found = compute_footprint(made, find(made, "attn_fwd"))
     assert found is not None
     assert found.occupancy is not None
     assert (found.grid, found.block) == ((608, 1, 1), (256, 1, 1))
@@ -173,7 +173,7 @@ def test_hip_ext_launches_count_threads_not_blocks() -> None:
     args = {"grid": [61440, 1, 1], "block": [256, 1, 1]}
     call = runtime("hipExtModuleLaunchKernel", 0, 1, corr=1, **args)
     made = on(MI300X, call, kernel("Cijk_x", 2, 5, corr=1, **args))
-    found = footprint(made, find(made, "Cijk_x"))
+    found = compute_footprint(made, find(made, "Cijk_x"))
     assert found is not None
     assert found.grid == (240, 1, 1)
     assert found.occupancy is not None
@@ -189,7 +189,7 @@ def test_hip_ext_launches_count_threads_not_blocks() -> None:
 def test_zero_percent_for_shared_memory_beyond_48_kb(tmp_path: Path) -> None:
     args = shape([2, 66, 1], [384, 1, 1], 168, 213188, **{"est. achieved occupancy %": 0, "blocks per SM": 1.0})
     made = written(tmp_path, H200, kernel(NVJET, 0, 2, **args))
-    found = footprint(made, 0)
+    found = compute_footprint(made, 0)
     assert found is not None
     assert found.reported.occupancy == 0
     assert found.as_dict()["reported_occupancy"] == 0
@@ -198,18 +198,18 @@ def test_zero_percent_for_shared_memory_beyond_48_kb(tmp_path: Path) -> None:
 
 def test_zero_percent_for_a_tiny_grid(tmp_path: Path) -> None:
     args = shape([4, 1, 1], [128, 1, 1], 16, 0, **{"est. achieved occupancy %": 0, "blocks per SM": 0.030303})
-    found = footprint(written(tmp_path, H200, kernel("k", 0, 2, **args)), 0)
+    found = compute_footprint(written(tmp_path, H200, kernel("k", 0, 2, **args)), 0)
     assert found is not None
     assert any("tiny: 4 blocks" in note for note in found.notes)
 
 
 def test_reported_oddities_are_no_error(tmp_path: Path) -> None:
     args = shape([4, 1, 1], [128, 1, 1], 16, 0, **{"est. achieved occupancy %": "NaN?", "blocks per SM": "inf"})
-    found = footprint(written(tmp_path, H200, kernel("k", 0, 2, **args, occupancy="odd")), 0)
+    found = compute_footprint(written(tmp_path, H200, kernel("k", 0, 2, **args, occupancy="odd")), 0)
     assert found is not None
     assert found.reported.occupancy is None
     assert found.reported.blocks_per_sm == float("inf")
-    assert found.agrees is None
+    assert found.agrees_with_kineto is None
 
 
 @pytest.mark.parametrize(("blocks", "agrees"), [(16, True), (8, False)])
@@ -223,11 +223,11 @@ def test_kinetos_own_occupancy_block_is_cross_checked(tmp_path: Path, blocks: in
         "blockLimitBlocks": 32,
         "blockLimitBarriers": 8,
     }
-    found = footprint(
+    found = compute_footprint(
         written(tmp_path, H200, kernel("k", 0, 2, **shape([4, 1, 1], [128, 1, 1], 16, 0), occupancy=block)), 0
     )
     assert found is not None
-    assert found.agrees is agrees
+    assert found.agrees_with_kineto is agrees
     assert found.reported.limited_by == ("warps", "barriers")
     assert found.reported.limits is not None
     assert found.reported.limits["barriers"] == 8
@@ -249,18 +249,22 @@ def test_instances_in_time_order_with_the_same_shape_marked() -> None:
         runtime("k", 60, 1, corr=3),
     )
     picked = next(k for k in range(len(made)) if made.event(k).duration == 100_000)
-    found = instances(made, picked)
+    found = find_instances(made, picked)
     assert found.duration.tolist() == [2000, 100_000, 4000, 3000]
     assert found.same_shape.tolist() == [False, True, False, False]
-    assert found.selected == 1
-    assert found.alike.count == 1
+    assert found.selected_index == 1
+    assert found.same_shape_statistics.count == 1
     durations = [2000, 100_000, 4000, 3000]
-    assert found.all.mean == statistics.mean(durations)
-    assert found.all.median == statistics.median(durations)
-    assert found.all.p95 == pytest.approx(np.percentile(durations, 95))
-    assert (found.all.shortest, found.all.longest, found.all.total) == (2000, 100_000, sum(durations))
+    assert found.statistics.mean == statistics.mean(durations)
+    assert found.statistics.median == statistics.median(durations)
+    assert found.statistics.p95 == pytest.approx(np.percentile(durations, 95))
+    assert (found.statistics.shortest, found.statistics.longest, found.statistics.total) == (
+        2000,
+        100_000,
+        sum(durations),
+    )
     with pytest.raises(ValueError, match="GPU work"):
-        instances(made, next(k for k in range(len(made)) if made.event(k).kind is Kind.RUNTIME))
+        find_instances(made, next(k for k in range(len(made)) if made.event(k).kind is Kind.RUNTIME))
 
 
 def test_instances_take_rocms_shapes_from_the_launch() -> None:
@@ -268,7 +272,7 @@ def test_instances_take_rocms_shapes_from_the_launch() -> None:
         runtime("hipLaunchKernel", 2 * k, 1, corr=k + 1, grid=[k % 2 + 1, 1, 1], block=[64, 1, 1]) for k in range(4)
     ]
     made = on(MI300X, *calls, *(kernel("k", 20 + 2 * k, 1, corr=k + 1) for k in range(4)))
-    found = instances(made, find(made, "k"))
+    found = find_instances(made, find(made, "k"))
     assert found.same_shape.tolist() == [True, False, True, False]
 
 
@@ -277,36 +281,36 @@ def test_instances_take_rocms_shapes_from_the_launch() -> None:
 
 def test_a_pinned_copy_beside_its_link() -> None:
     made = on(H200, memcpy("Memcpy HtoD (Pinned -> Device)", 0, 1000, bytes=55_000_000))
-    found = transfer(made, 0)
+    found = measure_transfer(made, 0)
     assert found is not None
     assert (found.source, found.target, found.pinned) == ("host", "device", True)
     assert found.bandwidth == pytest.approx(55.0)
-    assert found.peak == 63.0
-    assert found.share == pytest.approx(55 / 63)
+    assert found.peak_bandwidth == 63.0
+    assert found.share_of_peak == pytest.approx(55 / 63)
 
 
 def test_a_copy_inside_the_device_reads_and_writes() -> None:
     made = on(H200, memcpy("Memcpy DtoD (Device -> Device)", 0, 1, bytes=2_000_000))
-    found = transfer(made, 0)
+    found = measure_transfer(made, 0)
     assert found is not None
     assert found.pinned is None
     assert found.bandwidth == pytest.approx(2000.0)
-    assert found.peak_of == "device memory"
-    assert found.share == pytest.approx(4000 / 4800)
+    assert found.peak_source == "device memory"
+    assert found.share_of_peak == pytest.approx(4000 / 4800)
 
 
 def test_what_is_not_known_of_a_copy() -> None:
     unknown = on({**H200, "name": "Some GPU"}, memcpy("Memcpy DtoH (Device -> Pageable)", 0, 0, bytes=10))
-    found = transfer(unknown, 0)
+    found = measure_transfer(unknown, 0)
     assert found is not None
-    assert (found.peak, found.share, found.bandwidth, found.pinned) == (None, None, None, False)
-    peer = transfer(on(H200, memcpy("Memcpy PtoP (Device -> Device)", 0, 1)), 0)
+    assert (found.peak_bandwidth, found.share_of_peak, found.bandwidth, found.pinned) == (None, None, None, False)
+    peer = measure_transfer(on(H200, memcpy("Memcpy PtoP (Device -> Device)", 0, 1)), 0)
     assert peer is not None
-    assert (peer.peak, peer.bytes, peer.source) == (None, None, "peer device")
-    fill = transfer(on(H200, memset("Memset (Device)", 0, 1, bytes=4096)), 0)
+    assert (peer.peak_bandwidth, peer.bytes, peer.source) == (None, None, "peer device")
+    fill = measure_transfer(on(H200, memset("Memset (Device)", 0, 1, bytes=4096)), 0)
     assert fill is not None
     assert (fill.source, fill.target, fill.bytes) == (None, "device", 4096)
-    assert transfer(on(H200, kernel("k", 0, 1)), 0) is None
+    assert measure_transfer(on(H200, kernel("k", 0, 1)), 0) is None
 
 
 # Real ones
@@ -317,21 +321,21 @@ def test_what_is_not_known_of_a_copy() -> None:
     "name", ["matmul_add_64_cold_eager", "attention_flash", "linear_compile", "multi_stream_overlap"]
 )
 def test_every_gpu_event_of_our_own_traces(name: str) -> None:
-    made = load(str(TRACES / f"{name}.pt.trace.json.gz"), cache=False)
+    made = load_trace(str(TRACES / f"{name}.pt.trace.json.gz"), cache=False)
     seen = 0
     for event in range(len(made)):
         if made.event(event).kind in (Kind.KERNEL, Kind.COLLECTIVE):
-            found = footprint(made, event)
+            found = compute_footprint(made, event)
             assert found is not None
             assert found.occupancy is not None
             assert found.occupancy.active_blocks
             assert found.kernel.known
-            args = made.event(event).args()
+            args = made.event(event).read_args()
             assert found.blocks_per_sm == pytest.approx(args["blocks per SM"], rel=1e-6, abs=1e-5)
             assert found.warps_per_sm == pytest.approx(args["warps per SM"], rel=1e-6, abs=1e-5)
             seen += 1
         elif made.event(event).kind in (Kind.COPY, Kind.MEMSET):
-            moved = transfer(made, event)
+            moved = measure_transfer(made, event)
             assert moved is not None
             if moved.reported_bandwidth is not None:
                 assert moved.bandwidth == pytest.approx(moved.reported_bandwidth, rel=0.02)
@@ -344,10 +348,10 @@ def test_reported_zero_is_always_explained() -> None:
     """Every kernel of these traces that reports 0 % uses more than 48 KB, or has a tiny grid."""
     unexplained = []
     for name in ("matmul_add_4096_warm_eager", "attention_cudnn", "geglu_mlp_eager", "matmul_add_64_bmm8"):
-        made = load(str(TRACES / f"{name}.pt.trace.json.gz"), cache=False)
+        made = load_trace(str(TRACES / f"{name}.pt.trace.json.gz"), cache=False)
         for event in range(len(made)):
             if made.event(event).kind is Kind.KERNEL:
-                found = footprint(made, event)
+                found = compute_footprint(made, event)
                 assert found is not None
                 if found.reported.occupancy == 0 and not any("says 0 %" in note for note in found.notes):
                     unexplained.append(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.trace_builder import cpu, kernel, runtime, trace
-from torchprof_tui.analysis.kernel.kernel_guess import Guess, compare, launched_between, parse_guesses
+from torchprof_tui.analysis.kernel.kernel_guess import Guess, compare_guesses, find_work_launched_between, parse_guesses
 
 GEMM = "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT"
 ADD = (
@@ -42,14 +42,14 @@ def test_mismatches_come_first_and_the_unexpected_is_told() -> None:
         kernel(ADD, 185, 6, corr=3),
         kernel(GEMM, 210, 30, corr=4),
     )
-    assert len(launched_between(shown, 0, 100_000)) == 3
-    rows = compare(shown, 0, 100_000, parse_guesses("matmul 1, flash 2"))
-    assert [(row.term, row.right, row.actual, row.time) for row in rows] == [
+    assert len(find_work_launched_between(shown, 0, 100_000)) == 3
+    rows = compare_guesses(shown, 0, 100_000, parse_guesses("matmul 1, flash 2"))
+    assert [(row.term, row.is_correct, row.actual_count, row.time) for row in rows] == [
         ("elementwise", False, 2, 10_000),
         ("flash", False, 0, 0),
         ("matmul", True, 1, 30_000),
     ]
-    assert rows[0].guessed is None
-    assert shown.event(rows[0].event).duration == 6_000
-    assert all(row.right for row in compare(shown, 0, 100_000, parse_guesses("gemm 1, vectorized")))
-    assert compare(shown, 300_000, 400_000, []) == []
+    assert rows[0].guess is None
+    assert shown.event(rows[0].longest_event).duration == 6_000
+    assert all(row.is_correct for row in compare_guesses(shown, 0, 100_000, parse_guesses("gemm 1, vectorized")))
+    assert compare_guesses(shown, 300_000, 400_000, []) == []

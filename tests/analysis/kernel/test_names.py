@@ -18,9 +18,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers.paths import FIXTURES
-from torchprof_tui.analysis.kernel.names import KernelClass, decode
-from torchprof_tui.analysis.kernel.names.classes import class_of_names
-from torchprof_tui.analysis.kernel.names.syntax import dtype, function, number, qualified
+from torchprof_tui.analysis.kernel.names import KernelClass, decode_kernel_name
+from torchprof_tui.analysis.kernel.names.classes import classify_names
+from torchprof_tui.analysis.kernel.names.syntax import parse_dtype, parse_function, parse_integer, parse_qualified_name
 from torchprof_tui.analysis.kernel.names.triton import split_operations
 
 FIXTURE = FIXTURES / "kernel_names.tsv"
@@ -52,7 +52,7 @@ def test_every_harvested_name_says_what_it_said() -> None:
     words = {True: "yes", False: "no", None: ""}
     wrong = []
     for row in judged():
-        found = decode(row.name)
+        found = decode_kernel_name(row.name)
         ours = (
             found.kernel_class.label if found.known else "UNKNOWN",
             found.dtypes[0] if found.dtypes else "",
@@ -113,7 +113,7 @@ def test_nothing_is_read_that_does_not_stand_in_the_name() -> None:
     }
     invented = []
     for row in judged():
-        found = decode(row.name)
+        found = decode_kernel_name(row.name)
         digits = set(re.findall(r"\d+", row.name))
         wrong = [size for size in found.tile or () if str(size) not in digits]
         spelled = WRITTEN_AS.get(row.dtype)
@@ -129,13 +129,13 @@ def test_the_share_of_gpu_time_that_is_decoded() -> None:
     rows = judged()
     for column, least in (("own_us", 0.95), ("public_us", 0.90)):
         total = sum(getattr(row, column) for row in rows)
-        decoded = sum(getattr(row, column) for row in rows if decode(row.name).known)
+        decoded = sum(getattr(row, column) for row in rows if decode_kernel_name(row.name).known)
         assert decoded / total >= least, (column, decoded / total)
 
 
 def test_what_is_shown_of_every_name() -> None:
     for row in judged():
-        found = decode(row.name)
+        found = decode_kernel_name(row.name)
         assert found.name == row.name
         assert found.display
         assert len(found.display) <= 60, found.display
@@ -506,7 +506,7 @@ FULL: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "expected"), FULL, ids=[name[:50] for name, _ in FULL])
 def test_a_name_judged_in_full(name: str, expected: dict[str, Any]) -> None:
-    found = decode(name)
+    found = decode_kernel_name(name)
     assert found.known
     assert {key: getattr(found, key) for key in expected} == expected
 
@@ -531,15 +531,15 @@ def test_a_name_judged_in_full(name: str, expected: dict[str, Any]) -> None:
     ],
 )
 def test_what_cannot_be_read_is_shown_as_it_is(name: str) -> None:
-    found = decode(name)
+    found = decode_kernel_name(name)
     assert not found.known
     assert found.kernel_class is KernelClass.OTHER
     assert (found.library, found.arch, found.dtypes, found.tensor_core, found.tile) == (None, None, (), None, None)
-    assert found.display in (name, function(name).base)
+    assert found.display in (name, parse_function(name).base)
 
 
 def test_a_long_unread_name_is_cut() -> None:
-    assert decode("x" * 100).display == "x" * 39 + "…"
+    assert decode_kernel_name("x" * 100).display == "x" * 39 + "…"
 
 
 # Never an error
@@ -555,7 +555,7 @@ pieces = st.sampled_from(
 @example("_Z9223372036854775787")
 @example("_ZN" + "9" * 5000 + "x")
 def test_no_text_makes_it_stumble(name: str) -> None:
-    found = decode(name)
+    found = decode_kernel_name(name)
     assert found.name == name
     assert found.as_dict()["kernel_class"] == found.kernel_class.label
 
@@ -564,17 +564,17 @@ def test_no_text_makes_it_stumble(name: str) -> None:
 def test_names_cut_short_anywhere(pick: int, length: int) -> None:
     """Profilers cut long names; what is left decodes or does not, and says nothing false about its class."""
     row = judged()[pick % len(judged())]
-    decode(row.name[:length])
+    decode_kernel_name(row.name[:length])
 
 
 # The parts
 
 
 def test_qualified_names_and_their_arguments() -> None:
-    name = function("void a::(anonymous namespace)::b<c<d, e>, (f)1, g()::{lambda(int, x<y>)#1}>::h<i>(j<k>, l)")
+    name = parse_function("void a::(anonymous namespace)::b<c<d, e>, (f)1, g()::{lambda(int, x<y>)#1}>::h<i>(j<k>, l)")
     assert name.path == ("a", "{anonymous}", "b", "h")
     assert name.arguments == ("i",)
-    assert qualified("b<c<d, e>, (f)1, g()::{lambda(int, x<y>)#1}>").arguments == (
+    assert parse_qualified_name("b<c<d, e>, (f)1, g()::{lambda(int, x<y>)#1}>").arguments == (
         "c<d, e>",
         "(f)1",
         "g()::{lambda(int, x<y>)#1}",
@@ -585,7 +585,7 @@ def test_qualified_names_and_their_arguments() -> None:
     ("text", "value"), [("4", 4), ("2ul", 2), ("(at::M)1", 1), ("-2", -2), ("x", None), ("", None)]
 )
 def test_literals(text: str, value: int | None) -> None:
-    assert number(text) == value
+    assert parse_integer(text) == value
 
 
 @pytest.mark.parametrize(
@@ -600,7 +600,7 @@ def test_literals(text: str, value: int | None) -> None:
     ],
 )
 def test_data_types(text: str, short: str | None) -> None:
-    assert dtype(text) == short
+    assert parse_dtype(text) == short
 
 
 def test_operations_are_cut_where_names_meet() -> None:
@@ -615,7 +615,7 @@ def test_inductors_lists_are_sorted_as_it_writes_them() -> None:
     checked = 0
     for row in judged():
         if row.name.startswith("triton_"):
-            fused = list(decode(row.name).fused)
+            fused = list(decode_kernel_name(row.name).fused)
             assert fused == sorted(fused), row.name
             checked += len(fused) > 1
     assert checked > 50
@@ -623,10 +623,10 @@ def test_inductors_lists_are_sorted_as_it_writes_them() -> None:
 
 def test_classes_of_many_names() -> None:
     names = ["volta_sgemm_64x64_nt", "what_is_this", "Memset (Device)"]
-    found = class_of_names(names)
+    found = classify_names(names)
     assert found.dtype.name == "uint8"
     assert found.tolist() == [KernelClass.GEMM, KernelClass.OTHER, KernelClass.MEMORY]
-    assert class_of_names([]).tolist() == []
+    assert classify_names([]).tolist() == []
 
 
 def test_class_values_are_stored_and_never_renumbered() -> None:

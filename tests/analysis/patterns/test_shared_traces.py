@@ -20,7 +20,7 @@ from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.public_traces import OTHERS
 from torchprof_tui.analysis.patterns import State
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.loading.load import load_trace
 
 TRACES = SHARED_TRACES
 SMALL = 500_000
@@ -54,9 +54,9 @@ def test_every_trace_has_its_expectation_and_every_expectation_all_patterns() ->
 @pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.name)
 def test_no_pattern_stumbles_over_other_peoples_traces(path: Path) -> None:
     """Of some, what reading them says, too."""
-    checker = Checker(load(str(path), cache=False))
+    checker = Checker(load_trace(str(path), cache=False))
     small = path.stat().st_size < SMALL
-    fixed = scopes_of(checker) if small else [checker.whole]
+    fixed = scopes_of(checker) if small else [checker.default_scope]
     for scope in [*fixed, *random_scopes(checker, path.name, 8 if small else 3)]:
         holds_together(checker, scope)
     says = OTHERS.get(str(path.relative_to(TRACES / "public")))

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from tests.helpers.paths import find_shared_traces
-from torchprof_tui.analysis.dispatch.chain import Dispatch
-from torchprof_tui.analysis.slicing.slice_metadata import KEY as MARK
-from torchprof_tui.analysis.slicing.slice_metadata import slice_of
-from torchprof_tui.analysis.slicing.slice_writer import Sliced, SliceError, write_slice
+from torchprof_tui.analysis.dispatch.chain import ChainFinder
+from torchprof_tui.analysis.slicing.slice_metadata import SLICE_KEY as MARK
+from torchprof_tui.analysis.slicing.slice_metadata import read_slice_metadata
+from torchprof_tui.analysis.slicing.slice_writer import SliceError, SliceResult, write_slice
 from torchprof_tui.analysis.time.gpu_time import work_mask
-from torchprof_tui.analysis.time.range_statistics import range_time
+from torchprof_tui.analysis.time.range_statistics import compute_range_statistics
 from torchprof_tui.cli import main
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.explorer.slice_messages import words
+from torchprof_tui.ui.explorer.slice_messages import format_slice_result
 
 ALL = [path for path in find_shared_traces() if path.stat().st_size < 400_000]
 PICKED = random.Random(11).sample(ALL, min(14, len(ALL)))
@@ -79,7 +79,7 @@ def test_against_the_files_own_entries(path: Path, tmp_path: Path) -> None:
         every = entries_of(path)
     except ValueError:
         pytest.skip("not valid JSON")
-    trace = load(str(path), cache=False)
+    trace = load_trace(str(path), cache=False)
     low, high = trace.span
     t0 = low + (high - low) * 2 // 5
     t1 = t0 + max((high - low) // 12, 1)
@@ -92,14 +92,14 @@ def test_against_the_files_own_entries(path: Path, tmp_path: Path) -> None:
         return
     kept = entries_of(out)
     places = set(places_in(kept, every))
-    assert (len(kept), written.of) == (written.entries, len(every))
+    assert (len(kept), written.total_entries) == (written.entries, len(every))
 
     inside = {k for k, entry in enumerate(every) if touches(entry, origin, t0, t1)}
     assert inside <= places
     assert {k for k, entry in enumerate(every) if entry.get("ph") == "M"} <= places
     assert_links_are_whole(every, places, inside)
     assert_nothing_came_without_a_reason(every, places, inside)
-    assert_it_says_the_same(trace, load(str(out), cache=False), t0, t1)
+    assert_it_says_the_same(trace, load_trace(str(out), cache=False), t0, t1)
 
 
 def touches(entry: Entry, origin: int, t0: int, t1: int) -> bool:
@@ -158,7 +158,10 @@ def assert_nothing_came_without_a_reason(every: list[Entry], places: set[int], i
 
 def assert_it_says_the_same(trace: Trace, sliced: Trace, t0: int, t1: int) -> None:
     shift = int(trace.start[_first_common(trace, sliced)[0]]) - int(sliced.start[_first_common(trace, sliced)[1]])
-    ours, theirs = range_time(sliced, t0 - shift, t1 - shift, top=50), range_time(trace, t0, t1, top=50)
+    ours, theirs = (
+        compute_range_statistics(sliced, t0 - shift, t1 - shift, max_names=50),
+        compute_range_statistics(trace, t0, t1, max_names=50),
+    )
     assert ours.gpu_busy == theirs.gpu_busy or not any(theirs.gpu_busy.values())
     for mine, whole in ((ours.gpu_names, theirs.gpu_names), (ours.cpu_names, theirs.cpu_names)):
         assert sorted((each.name, each.count, each.total, each.self_time) for each in mine) == sorted(
@@ -171,10 +174,10 @@ def _first_common(trace: Trace, sliced: Trace) -> tuple[int, int]:
     """An event of the whole trace and the same one of the slice, told by the text of their entries."""
     event = len(sliced) // 2
     mine = sliced.event(event)
-    wanted = frozen(sliced.entry(int(sliced.ordinal[event])))
+    wanted = frozen(sliced.read_entry(int(sliced.ordinal[event])))
     for other in range(len(trace)):
         alike = trace.duration[other] == mine.duration and trace.event(other).name == mine.name
-        if alike and frozen(trace.entry(int(trace.ordinal[other]))) == wanted:
+        if alike and frozen(trace.read_entry(int(trace.ordinal[other]))) == wanted:
             return other, event
     raise AssertionError("the slice holds an event that the trace has not")
 
@@ -183,13 +186,13 @@ def assert_chains_are_the_same(trace: Trace, sliced: Trace, t0: int, t1: int, sh
     """Of each piece of GPU work in the range: the hops to it, its launch, what it is the backward of."""
 
     def chains(of: Trace, begin: int, end: int, shift: int) -> list[Any]:
-        dispatch = Dispatch(of)
+        dispatch = ChainFinder(of)
         told = []
         for event in [k for k in range(len(of)) if work_mask(of.kind[k : k + 1])[0]]:
             if begin <= of.start[event] < end:
-                chain = dispatch.chain(event)
+                chain = dispatch.find_chain(event)
                 hops = [(hop.role, hop.name, hop.start + shift, hop.duration) for hop in chain.hops]
-                forward = of.event(chain.forward).name if chain.forward >= 0 else None
+                forward = of.event(chain.forward_op).name if chain.forward_op >= 0 else None
                 told.append((hops, forward, chain.launch_latency, chain.queue_delay))
         return sorted(told, key=repr)[:60]
 
@@ -215,7 +218,7 @@ def written(folder: Path, entries: list[Any], **header: Any) -> Path:
 
 def sliced(path: Path, t0: float, t1: float, out: str = "out.json") -> Any:
     target = path.parent / out
-    write_slice(load(str(path), cache=False), int(t0 * 1000), int(t1 * 1000), target)
+    write_slice(load_trace(str(path), cache=False), int(t0 * 1000), int(t1 * 1000), target)
     return document(target)
 
 
@@ -305,7 +308,7 @@ def test_digits_and_layout_stay_as_they_were_written(tmp_path: Path) -> None:
     path = tmp_path / "made.json"
     path.write_text(f"[{odd},\n{odd.replace('7.1250', '9.5')} , null, 3]")
     out = tmp_path / "out.json"
-    write_slice(load(str(path), cache=False), 0, 1, out)
+    write_slice(load_trace(str(path), cache=False), 0, 1, out)
     assert odd in out.read_text()
     assert len(json.loads(out.read_text())["traceEvents"]) == 1
 
@@ -328,7 +331,7 @@ def test_the_trace_itself_is_never_overwritten(tmp_path: Path) -> None:
     link.symlink_to(path)
     for out in (path, link):
         with pytest.raises(SliceError, match="the trace itself"):
-            write_slice(load(str(path), cache=False), 0, 10**6, out)
+            write_slice(load_trace(str(path), cache=False), 0, 10**6, out)
     assert path.read_bytes() == before
 
 
@@ -338,11 +341,11 @@ def test_where_it_cannot_be_written_is_named_once(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().err == f"torchprof-tui: -o: {path}: that is the trace itself; nothing was overwritten\n"
     beneath = path / "x.json"  # the trace is no folder
     with pytest.raises(SliceError) as caught:
-        write_slice(load(str(path), cache=False), 0, 10**6, beneath)
+        write_slice(load_trace(str(path), cache=False), 0, 10**6, beneath)
     assert str(caught.value) == f"{path}: no such folder"
     long = tmp_path / f"{'x' * 300}.json"
     with pytest.raises(SliceError) as caught:
-        write_slice(load(str(path), cache=False), 0, 10**6, long)
+        write_slice(load_trace(str(path), cache=False), 0, 10**6, long)
     assert str(caught.value) == f"{long}: File name too long"
 
 
@@ -356,9 +359,9 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
         yield b"{}"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("torchprof_tui.analysis.slicing.slice_writer._pieces", fail)
+    monkeypatch.setattr("torchprof_tui.analysis.slicing.slice_writer._read_kept_entries", fail)
     with pytest.raises(OSError, match="No space"):
-        write_slice(load(str(path), cache=False), 0, 10**6, out)
+        write_slice(load_trace(str(path), cache=False), 0, 10**6, out)
     assert out.read_text() == "what was there"
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(["made.json", name])
 
@@ -413,18 +416,18 @@ def test_large_keys_are_kept_whole(tmp_path: Path, packed: bool, monkeypatch: py
     assert len(json.dumps(frames)) > 64 * 1024
     path = tmp_path / "trace.json"
     path.write_bytes(gzip.compress(text) if packed else text)
-    monkeypatch.setattr("torchprof_tui.trace.text.large_values.LARGEST_KEY", 800_000)
+    monkeypatch.setattr("torchprof_tui.trace.text.large_values.MAX_VALUE_BYTES", 800_000)
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
-    for trace in (load(str(path)), load(str(path))):  # decoded, and from the cache
+    for trace in (load_trace(str(path)), load_trace(str(path))):  # decoded, and from the cache
         out = tmp_path / "slice.json"
         written = write_slice(trace, 2000, 5000, out)
         kept = json.loads(out.read_bytes())
         assert kept.pop(MARK)["entries_of"] == 9
         assert len(kept.pop("traceEvents")) == written.entries == 3
         assert kept == {key: value for key, value in made.items() if key not in ("traceEvents", "beyond")}
-        assert written.left_out == ("beyond",)
-        assert words(written).endswith("; left out: beyond")
-        assert load(str(out), cache=False).counts.events == 3
+        assert written.skipped_keys == ("beyond",)
+        assert format_slice_result(written).endswith("; left out: beyond")
+        assert load_trace(str(out), cache=False).counts.events == 3
         out.unlink()
 
 
@@ -437,7 +440,7 @@ def test_large_keys_are_kept_whole(tmp_path: Path, packed: bool, monkeypatch: py
     ],
 )
 def test_where_a_slice_begins(starts: int, says: str, tmp_path: Path) -> None:
-    told = words(Sliced(tmp_path / "part.json", 5, 10, 3, 1000, starts))
+    told = format_slice_result(SliceResult(tmp_path / "part.json", 5, 10, 3, 1000, starts))
     assert told.endswith(says)
 
 
@@ -445,17 +448,17 @@ def test_a_slice_of_a_slice_knows_its_range(tmp_path: Path) -> None:
     """Ranges of three clocks, of which each begins at its own first event, told in the file's own times."""
     path = written(tmp_path, [x(f"e{k}", 1000 + 100 * k, 90) for k in range(9)])
     first, second = tmp_path / "first.json", tmp_path / "second.json"
-    write_slice(load(str(path), cache=False), 310_000, 650_000, first)
-    once = load(str(first), cache=False)
-    mark = slice_of(once)
+    write_slice(load_trace(str(path), cache=False), 310_000, 650_000, first)
+    once = load_trace(str(first), cache=False)
+    mark = read_slice_metadata(once)
     assert mark is not None
-    assert mark.of == path.name
-    assert mark.times is not None
-    assert [time + once.origin for time in mark.times] == [1_310_000, 1_650_000]
+    assert mark.source_name == path.name
+    assert mark.slice_range is not None
+    assert [time + once.origin for time in mark.slice_range] == [1_310_000, 1_650_000]
     write_slice(once, 110_000, 130_000, second)
-    twice = load(str(second), cache=False)
-    mark = slice_of(twice)
+    twice = load_trace(str(second), cache=False)
+    mark = read_slice_metadata(twice)
     assert mark is not None
-    assert mark.of == "first.json"
-    assert mark.times is not None
-    assert [time + twice.origin for time in mark.times] == [1_410_000, 1_430_000]
+    assert mark.source_name == "first.json"
+    assert mark.slice_range is not None
+    assert [time + twice.origin for time in mark.slice_range] == [1_410_000, 1_430_000]

@@ -15,8 +15,8 @@ from tests.helpers import table_reference
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import PID, TID, event, kernel, memset, step, trace
 from torchprof_tui.analysis.table.profiler_table import Profile
-from torchprof_tui.analysis.table.table_rows import Table
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.analysis.table.table_rows import ProfilerTable
+from torchprof_tui.trace.loading.load import load_trace
 
 HEADER = {"baseTimeNanoseconds": 1}
 AT = 1000
@@ -70,7 +70,7 @@ def as_torch_writes(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return entries
 
 
-def rows_of(table: Table) -> list[tuple[table_reference.Key, table_reference.Sums]]:
+def rows_of(table: ProfilerTable) -> list[tuple[table_reference.Key, table_reference.Sums]]:
     rows = (table[place] for place in range(len(table)))
     return [
         ((row.name, row.on_gpu, row.annotation), (row.calls, row.self_cpu, row.cpu, row.self_gpu, row.gpu))
@@ -80,7 +80,7 @@ def rows_of(table: Table) -> list[tuple[table_reference.Key, table_reference.Sum
 
 @given(programs().map(as_torch_writes))
 def test_the_table_is_that_of_the_slow_way(entries: list[dict[str, Any]]) -> None:
-    table = Profile(trace(*entries, header=HEADER, ns=True)).table()
+    table = Profile(trace(*entries, header=HEADER, ns=True)).build_table()
     want = table_reference.rows(entries, MAIN)
     assert rows_of(table) == want
     assert table.self_cpu_total == sum(sums[1] for _, sums in want)
@@ -96,6 +96,6 @@ def test_ranks_of_a_run_that_nobody_asked_for_its_table(rank: str) -> None:
     for entry in entries:
         entry["ts"], entry["dur"] = (int(Decimal(str(entry[key])) * 1000) for key in ("ts", "dur"))
     step = next(e for e in entries if e["name"].startswith("ProfilerStep#") and e["cat"] == "user_annotation")
-    table = Profile(load(str(path), cache=False)).table()
+    table = Profile(load_trace(str(path), cache=False)).build_table()
     assert rows_of(table) == table_reference.rows(entries, (step["pid"], step["tid"]))
     assert (table.self_cpu < 0).any()

@@ -21,21 +21,21 @@ from tests.helpers.trace_builder import (
     step,
     trace,
 )
-from torchprof_tui.analysis.dispatch.ancestry import nearest, subtree_sums
-from torchprof_tui.analysis.table.containment import folded, innermost_at
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor_or_self, sum_subtrees
+from torchprof_tui.analysis.table.containment import find_innermost_at, fold_only_children
 from torchprof_tui.analysis.table.profiler_table import Profile
-from torchprof_tui.analysis.table.table_rows import Table
-from torchprof_tui.analysis.table.text_columns import Texts
-from torchprof_tui.trace.build.nesting import containers, nest
+from torchprof_tui.analysis.table.table_rows import ProfilerTable
+from torchprof_tui.analysis.table.text_columns import TextColumn
+from torchprof_tui.trace.build.nesting import find_parents, nest_lanes
 
 NEW = {"baseTimeNanoseconds": 1}
 
 
-def table(*entries: Any, **more: Any) -> Table:
-    return Profile(trace(*entries, header=NEW, **more)).table()
+def table(*entries: Any, **more: Any) -> ProfilerTable:
+    return Profile(trace(*entries, header=NEW, **more)).build_table()
 
 
-def rows(made: Table) -> dict[tuple[str, bool], tuple[int, ...]]:
+def rows(made: ProfilerTable) -> dict[tuple[str, bool], tuple[int, ...]]:
     """(name, on the GPU) -> calls, self CPU, CPU, self GPU, GPU in µs."""
     return {
         (made.names[k], bool(made.on_gpu[k])): (
@@ -110,7 +110,7 @@ def test_external_ids_that_are_correlations_are_not_believed() -> None:
             work("k", 40, 5, corr=12, number=12),
             work("k", 50, 7, corr=13, number=13),
         )
-    ).table()
+    ).build_table()
     assert rows(made)["aten::mm", False] == (1, 7, 10, 5, 5)
     assert rows(made)["aten::add", False] == (1, 7, 10, 7, 7)
 
@@ -142,10 +142,10 @@ def test_a_trace_of_nothing_has_no_rows() -> None:
 
 def test_trees() -> None:
     parent = np.array([-1, 0, 1, 1, 0, -1], np.int32)
-    assert subtree_sums(parent, np.array([1, 10, 100, 0, 1000, 7])).tolist() == [1111, 110, 100, 0, 1000, 7]
+    assert sum_subtrees(parent, np.array([1, 10, 100, 0, 1000, 7])).tolist() == [1111, 110, 100, 0, 1000, 7]
     wanted = np.array([False, True, False, False, False, False])
-    assert nearest(parent, wanted).tolist() == [-1, 1, 1, 1, -1, -1]
-    kept, above, own = folded(
+    assert find_nearest_ancestor_or_self(parent, wanted).tolist() == [-1, 1, 1, 1, -1, -1]
+    kept, above, own = fold_only_children(
         np.array([-1, 0, 1, 2, 2], np.int32), np.array([5, 5, 5, 5, 6], np.int32), np.array([1, 2, 3, 4, 5])
     )
     assert kept.tolist() == [True, False, False, True, True]
@@ -156,7 +156,7 @@ def test_trees() -> None:
 def test_the_innermost_under_way_among_thousands() -> None:
     made = trace(cpu("outer", 0, 10_000), *(cpu("leaf", 1 + 2 * k, 1) for k in range(3000)))
     rows_ = np.arange(len(made), dtype=np.int32)
-    found = innermost_at(made, rows_, np.array([500, 1500, 9_000_000, 10_000_000, 6_000_500]) * 1)
+    found = find_innermost_at(made, rows_, np.array([500, 1500, 9_000_000, 10_000_000, 6_000_500]) * 1)
     assert [made.names[made.name[row]] if row >= 0 else None for row in found.tolist()] == [
         "outer",
         "leaf",
@@ -172,13 +172,13 @@ def test_containers_are_the_parents_that_nesting_finds(drawn: list[tuple[int, in
     lane, start, duration = (np.array([each[k] for each in drawn], np.int64) for k in range(3))
     first = np.searchsorted(lane, np.arange(4)).astype(np.int64)
     flat = np.zeros(3, np.bool_)
-    assert containers(first, start, duration).tolist() == nest(first, flat, start, duration).parent.tolist()
+    assert find_parents(first, start, duration).tolist() == nest_lanes(first, flat, start, duration).parent.tolist()
 
 
 @given(st.lists(st.text("aAbB \u00df", max_size=4), max_size=12))
 def test_ranks_sort_as_people_do(texts: list[str]) -> None:
-    found = [texts[place] for place in np.argsort(Texts(texts).ranks, kind="stable").tolist()]
+    found = [texts[place] for place in np.argsort(TextColumn(texts).sort_ranks, kind="stable").tolist()]
     assert [text.casefold() for text in found] == sorted(text.casefold() for text in texts)
     assert sorted(found) == sorted(texts)
     assert found == [text for _, text in sorted((text.casefold(), text) for text in texts)]
-    assert len(set(Texts(texts).ranks.tolist())) == len(set(texts))
+    assert len(set(TextColumn(texts).sort_ranks.tolist())) == len(set(texts))

@@ -14,12 +14,12 @@ import pytest
 
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import cpu, kernel, runtime
-from torchprof_tui.analysis.table.flop_formulas import flops
-from torchprof_tui.analysis.table.flops import row_flops
+from torchprof_tui.analysis.table.flop_formulas import count_flops
+from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.peak_rates import peak_tflops, short_type
 from torchprof_tui.analysis.table.profiler_table import Profile
-from torchprof_tui.analysis.table.table_rows import By
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.analysis.table.table_rows import GroupBy
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 TRACES = SHARED_TRACES
@@ -74,10 +74,10 @@ COUNTS: list[tuple[str, list[Any], list[Any], int]] = [
 def test_formulas_count_what_is_multiplied_and_added(
     name: str, dims: list[Any], concrete: list[Any], count: int
 ) -> None:
-    assert flops(name, dims, concrete) == count
+    assert count_flops(name, dims, concrete) == count
     for place in range(min(len(dims), 2)):  # what does not fit has no count, and never raises
         for odd in ([], [1], None, [[1, 2]], [0.5, "x"], [97] * len(dims[place])):
-            got = flops(name, [*dims[:place], odd, *dims[place + 1 :]], concrete)
+            got = count_flops(name, [*dims[:place], odd, *dims[place + 1 :]], concrete)
             assert got is None or got >= 0
 
 
@@ -85,15 +85,15 @@ def test_the_gradients_of_a_convolution() -> None:
     dims = [[2, 6, 4, 4], [2, 4, 9, 8], [6, 4, 3, 2]]
     whole = ["", "", "", "[6]", "[2, 2]", "[1, 1]", "[2, 2]", "False", "[0, 0]", "1", "[True, True, False]"]
     forward = 2 * 2 * 6 * 4 * 4 * 4 * 3 * 2
-    assert flops("aten::convolution_backward", dims, whole) == 2 * forward
-    assert flops("aten::convolution_backward", dims, [*whole[:10], "[False, True, True]"]) == forward
-    assert flops("aten::relu", dims, whole) is None
+    assert count_flops("aten::convolution_backward", dims, whole) == 2 * forward
+    assert count_flops("aten::convolution_backward", dims, [*whole[:10], "[False, True, True]"]) == forward
+    assert count_flops("aten::relu", dims, whole) is None
 
 
 def written(folder: Path, *entries: Any, header: dict[str, Any] | None = None) -> Trace:
     path = folder / "trace.json"
     path.write_text(json.dumps({**(H200 if header is None else header), "traceEvents": list(entries)}))
-    return load(str(path), cache=False)
+    return load_trace(str(path), cache=False)
 
 
 def product_of(size: int, number: int, start: float, took: float, kind: str, name: str = "gemm") -> list[Any]:
@@ -113,8 +113,8 @@ def product_of(size: int, number: int, start: float, took: float, kind: str, nam
 def test_rates_and_shares_of_the_peak(tmp_path: Path) -> None:
     made = written(tmp_path, *product_of(1024, 1, 0, 8, "c10::BFloat16"), *product_of(1024, 2, 500, 16, "c10::Half"))
     profile = Profile(made)
-    table = profile.table()
-    found = row_flops(table, profile.calls, profile.flops())
+    table = profile.build_table()
+    found = sum_row_flops(table, profile.calls, profile.flops())
     done = 2 * 2 * 1024**3
     for name, ns in (("aten::mm", 24_000), ("aten::linear", 24_000), ("gemm", 18_000)):
         row = table.names.index(name)
@@ -123,15 +123,15 @@ def test_rates_and_shares_of_the_peak(tmp_path: Path) -> None:
         assert found.share[row] == pytest.approx(done / ns / 1e3 / 989.4)
     assert np.isnan(found.flops[table.names.index("prepare")])
     assert np.isnan(found.tflops[table.names.index("cudaLaunchKernel")])
-    whole = row_flops(profile.table(By.CLASS), profile.calls, profile.flops())
+    whole = sum_row_flops(profile.build_table(GroupBy.CLASS), profile.calls, profile.flops())
     assert np.nansum(whole.flops) == done  # in an operator, in the one around it, in its kernel: counted once
 
 
 def test_what_the_device_could_do_is_not_guessed(tmp_path: Path) -> None:
     nobody = {"baseTimeNanoseconds": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA Tomorrow"}]}
     profile = Profile(written(tmp_path, *product_of(64, 1, 0, 8, "c10::BFloat16"), header=nobody))
-    table = profile.table()
-    found = row_flops(table, profile.calls, profile.flops())
+    table = profile.build_table()
+    found = sum_row_flops(table, profile.calls, profile.flops())
     row = table.names.index("aten::mm")
     assert found.tflops[row] > 0
     assert np.isnan(found.share[row])
@@ -142,8 +142,8 @@ def test_what_the_device_could_do_is_not_guessed(tmp_path: Path) -> None:
 def test_tf32_is_told_by_the_kernel(tmp_path: Path) -> None:
     name = "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_stage4_warpsize2x2x1_tensor16x8x8_kernel"
     profile = Profile(written(tmp_path, *product_of(512, 1, 0, 8, "float", name)))
-    table = profile.table()
-    found = row_flops(table, profile.calls, profile.flops())
+    table = profile.build_table()
+    found = sum_row_flops(table, profile.calls, profile.flops())
     row = table.names.index("aten::mm")
     assert found.share[row] == pytest.approx(found.tflops[row] / 494.7)
 
@@ -164,9 +164,9 @@ def test_peaks_are_what_data_sheets_say() -> None:
 def test_torchs_own_count_of_a_training_run() -> None:
     """`with_flops` printed these for the same run. Where `addmm` calls itself to cast, torch counts it twice."""
     name = "gpt2_train_modules_flops"
-    profile = Profile(load(str(TRACES / f"{name}.pt.trace.json.gz"), cache=False))
-    table = profile.table()
-    found = row_flops(table, profile.calls, profile.flops())
+    profile = Profile(load_trace(str(TRACES / f"{name}.pt.trace.json.gz"), cache=False))
+    table = profile.build_table()
+    found = sum_row_flops(table, profile.calls, profile.flops())
     printed = (TRACES / f"{name}.table.txt").read_text()
     twice = {"aten::mm": 1, "aten::addmm": 2}
     for op, times in twice.items():

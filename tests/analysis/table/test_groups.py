@@ -23,11 +23,11 @@ from tests.helpers.trace_builder import (
 )
 from torchprof_samples import find
 from torchprof_tui.analysis.name_search import BadPattern
-from torchprof_tui.analysis.table.event_scope import in_lane, in_range, in_step
+from torchprof_tui.analysis.table.event_scope import lane_mask, range_mask, step_mask
 from torchprof_tui.analysis.table.groups import NotRecordedError
 from torchprof_tui.analysis.table.profiler_table import Profile
-from torchprof_tui.analysis.table.table_rows import By, Column, Table
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.analysis.table.table_rows import GroupBy, ProfilerTable, TableColumn
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 NEW = {"baseTimeNanoseconds": 1}
@@ -37,10 +37,10 @@ def written(folder: Path, *entries: Any) -> Trace:
     """A trace that lies in a file, so that args can be asked for."""
     path = folder / "trace.json"
     path.write_text(json.dumps({**NEW, "traceEvents": list(entries)}))
-    return load(str(path), cache=False)
+    return load_trace(str(path), cache=False)
 
 
-def calls(table: Table) -> dict[tuple[str, str], int]:
+def calls(table: ProfilerTable) -> dict[tuple[str, str], int]:
     return {(table.names[k], table.details[k]): int(table.calls[k]) for k in range(len(table))}
 
 
@@ -52,7 +52,7 @@ def test_shapes_keep_names_apart(tmp_path: Path) -> None:
         cpu("aten::mm", 20, 7, **{"External id": 3}, **small),
         cpu("aten::add", 30, 1, **{"External id": 4}),
     ]
-    table = Profile(written(tmp_path, *ops)).table(By.SHAPE)
+    table = Profile(written(tmp_path, *ops)).build_table(GroupBy.SHAPE)
     assert calls(table) == {
         ("aten::mm", "[[2, 3], [3, 4]]"): 2,
         ("aten::mm", "[[8, 8], []]"): 1,
@@ -63,9 +63,9 @@ def test_shapes_keep_names_apart(tmp_path: Path) -> None:
 
 def test_shapes_of_a_sample_are_the_files() -> None:
     sample = find("train_gpt_stack_memory").path
-    profile = Profile(load(str(sample), cache=False))
-    table = profile.table(By.SHAPE)
-    plain = profile.table()
+    profile = Profile(load_trace(str(sample), cache=False))
+    table = profile.build_table(GroupBy.SHAPE)
+    plain = profile.build_table()
     sums: dict[tuple[str, bool, bool], list[int]] = defaultdict(lambda: [0, 0, 0])
     for k in range(len(table)):
         held = sums[table.names[k], bool(table.on_gpu[k]), bool(table.annotation[k])]
@@ -80,7 +80,7 @@ def test_shapes_of_a_sample_are_the_files() -> None:
         for k in range(len(plain))
     }
     event = int(profile.calls.event[table.members_of(table.names.index("aten::mm"))[0]])
-    entry = profile.trace.event(event).args()
+    entry = profile.trace.event(event).read_args()
     assert table.details[table.names.index("aten::mm")] == str(entry["Input Dims"])
 
 
@@ -103,7 +103,7 @@ STACKED = (
 
 
 def test_stacks_follow_launches_and_backward() -> None:
-    table = Profile(trace(*STACKED, header=NEW)).table(By.STACK)
+    table = Profile(trace(*STACKED, header=NEW)).build_table(GroupBy.STACK)
     inner = "nn.Module: Linear_1\nnet.py(9): forward\nnn.Module: Net_0\ntrain.py(3): main"
     found = calls(table)
     assert found["aten::addmm", inner] == 1
@@ -115,7 +115,7 @@ def test_stacks_follow_launches_and_backward() -> None:
 
 
 def test_modules_sum_what_they_call_themselves() -> None:
-    table = Profile(trace(*STACKED, header=NEW)).table(By.MODULE)
+    table = Profile(trace(*STACKED, header=NEW)).build_table(GroupBy.MODULE)
     rows = {table.names[k]: table[k] for k in range(len(table))}
     assert set(rows) == {"Net_0/Linear_1", "Net_0", "(no module)"}
     linear = rows["Net_0/Linear_1"]
@@ -134,7 +134,7 @@ def test_classes_hold_gpu_work_alone() -> None:
         kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 20, 2),
         gpu_annotation("forward", 10, 20),
     )
-    table = Profile(made).table(By.CLASS)
+    table = Profile(made).build_table(GroupBy.CLASS)
     assert [(name, int(n), int(t)) for name, n, t in zip(table.names, table.calls, table.gpu, strict=True)] == [
         ("gemm", 1, 6_000),
         ("collective", 1, 2_000),
@@ -157,9 +157,9 @@ STEPS = (
 def test_a_step_has_what_it_launched_however_late_it_ran() -> None:
     profile = Profile(trace(*STEPS, header=NEW))
     four, five = profile.trace.steps
-    names = [set(profile.table(only=in_step(profile.trace, each)).names) for each in (four, five)]
+    names = [set(profile.build_table(event_mask=step_mask(profile.trace, each)).names) for each in (four, five)]
     assert names == [{"ProfilerStep*", "fwd", "cudaLaunchKernel", "late"}, {"ProfilerStep*", "aten::add"}]
-    table = profile.table(By.STEP)
+    table = profile.build_table(GroupBy.STEP)
     told = [(table.names[k], int(table.calls[k]), int(table.cpu[k]), int(table.gpu[k])) for k in range(len(table))]
     assert told == [
         ("ProfilerStep#4", 3, 50_000, 10_000),
@@ -169,43 +169,46 @@ def test_a_step_has_what_it_launched_however_late_it_ran() -> None:
 
 
 def test_ranges_side_by_side_add_up_to_the_whole() -> None:
-    profile = Profile(load(str(find("multi_stream_overlap").path), cache=False))
+    profile = Profile(load_trace(str(find("multi_stream_overlap").path), cache=False))
     first, last = 0, int(profile.trace.end.max()) + 1
-    whole = profile.table()
-    parts = [profile.table(only=in_range(profile.trace, a, b)) for a, b in ((first, last // 3), (last // 3, last))]
+    whole = profile.build_table()
+    parts = [
+        profile.build_table(event_mask=range_mask(profile.trace, a, b))
+        for a, b in ((first, last // 3), (last // 3, last))
+    ]
     for column in ("calls", "self_cpu", "cpu", "self_gpu", "gpu"):
         assert sum(int(getattr(part, column).sum()) for part in parts) == int(getattr(whole, column).sum())
     assert min(len(part) for part in parts) > 3
-    lanes = [profile.table(only=in_lane(profile.trace, k)) for k in range(len(profile.trace.lanes))]
+    lanes = [profile.build_table(event_mask=lane_mask(profile.trace, k)) for k in range(len(profile.trace.lanes))]
     assert sum(int(part.calls.sum()) for part in lanes) == int(whole.calls.sum())
 
 
-@pytest.mark.parametrize("by", [By.SHAPE, By.STACK, By.MODULE, By.STEP])
-def test_what_is_not_recorded_is_said(by: By, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", [GroupBy.SHAPE, GroupBy.STACK, GroupBy.MODULE, GroupBy.STEP])
+def test_what_is_not_recorded_is_said(by: GroupBy, tmp_path: Path) -> None:
     profile = Profile(written(tmp_path, cpu("aten::mm", 0, 5)))
     with pytest.raises(NotRecordedError, match=r"record|step"):
-        profile.table(by)
+        profile.build_table(by)
 
 
 def test_sorting_and_filtering() -> None:
-    table = Profile(trace(cpu("b", 0, 5), cpu("A", 10, 9), cpu("c", 20, 5), cpu("c", 30, 1))).table()
+    table = Profile(trace(cpu("b", 0, 5), cpu("A", 10, 9), cpu("c", 20, 5), cpu("c", 30, 1))).build_table()
     assert table.names == ["b", "A", "c"]
 
-    def sorted_by(column: Column, descending: bool | None = None) -> list[str]:
-        return [table.names[k] for k in table.order(column, descending).tolist()]
+    def sorted_by(column: TableColumn, descending: bool | None = None) -> list[str]:
+        return [table.names[k] for k in table.sort_rows(column, descending).tolist()]
 
-    assert sorted_by(Column.CPU) == ["A", "c", "b"]
-    assert sorted_by(Column.CPU, descending=False) == ["b", "c", "A"]
-    assert sorted_by(Column.CPU_AVERAGE) == ["A", "b", "c"]
-    assert sorted_by(Column.NAME) == ["A", "b", "c"]
-    assert sorted_by(Column.SELF_CPU_SHARE) == ["A", "c", "b"]
-    for column in Column:
-        assert sorted(table.order(column).tolist()) == [0, 1, 2]
+    assert sorted_by(TableColumn.CPU) == ["A", "c", "b"]
+    assert sorted_by(TableColumn.CPU, descending=False) == ["b", "c", "A"]
+    assert sorted_by(TableColumn.CPU_AVERAGE) == ["A", "b", "c"]
+    assert sorted_by(TableColumn.NAME) == ["A", "b", "c"]
+    assert sorted_by(TableColumn.SELF_CPU_SHARE) == ["A", "c", "b"]
+    for column in TableColumn:
+        assert sorted(table.sort_rows(column).tolist()) == [0, 1, 2]
     row = table[1]
     assert (row.cpu_share, row.cpu_average, row.gpu_share) == (0.45, 9_000, 0)
 
-    found = table.matching("/^[a-b]$/")
+    found = table.filter_rows("/^[a-b]$/")
     assert not isinstance(found, BadPattern)
     assert found.tolist() == [True, True, False]
-    assert np.asarray(table.matching("")).all()
-    assert isinstance(table.matching("/(/"), BadPattern)
+    assert np.asarray(table.filter_rows("")).all()
+    assert isinstance(table.filter_rows("/(/"), BadPattern)

@@ -13,9 +13,9 @@ import pytest
 from tests.helpers.paths import ROOT
 from torchprof_samples import find
 from torchprof_tui.analysis.table.profiler_table import Profile
-from torchprof_tui.analysis.table.table_rows import Table
-from torchprof_tui.analysis.table.table_sheet import torch_time
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.analysis.table.table_rows import ProfilerTable
+from torchprof_tui.analysis.table.table_sheet import format_torch_time
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 
 TRACES = ROOT / "../shared/traces"
@@ -24,7 +24,7 @@ SHIPPED: dict[str, Any] = json.loads((ROOT / "tests/fixtures/key_averages.json")
 """Of sample traces: what `key_averages()` held (µs; recorded in the same run as the trace), and what torch printed."""
 
 
-def rows_of(table: Table) -> list[tuple[str, str, int, int, int, int, int]]:
+def rows_of(table: ProfilerTable) -> list[tuple[str, str, int, int, int, int, int]]:
     """(name, device, calls, self CPU, CPU, self GPU, GPU) in the table's order, ns."""
     rows = (table[place] for place in range(len(table)))
     return [
@@ -40,24 +40,24 @@ def torchs(name: str, device: str, calls: int, *us: float) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_samples_have_torchs_rows_and_footer(name: str) -> None:
-    table = Profile(load(str(find(name).path), cache=False)).table()
+    table = Profile(load_trace(str(find(name).path), cache=False)).build_table()
     assert rows_of(table) == [torchs(*row) for row in SHIPPED[name]["rows"]]
-    totals = f"Self CPU time total: {torch_time(table.self_cpu_total)}"
-    assert [totals, f"Self CUDA time total: {torch_time(table.self_gpu_total)}"] == SHIPPED[name]["footer"]
+    totals = f"Self CPU time total: {format_torch_time(table.self_cpu_total)}"
+    assert [totals, f"Self CUDA time total: {format_torch_time(table.self_gpu_total)}"] == SHIPPED[name]["footer"]
 
 
 @pytest.mark.skipif(not RECORDED, reason="needs the shared traces")
 @pytest.mark.parametrize("answer", RECORDED, ids=lambda path: path.name.partition(".")[0])
 def test_every_row_of_every_recorded_trace(answer: Path) -> None:
     name = answer.name.removesuffix(".key_averages.json")
-    trace = load(str(answer.with_name(f"{name}.pt.trace.json.gz")), cache=False)
-    table = Profile(trace).table()
+    trace = load_trace(str(answer.with_name(f"{name}.pt.trace.json.gz")), cache=False)
+    table = Profile(trace).build_table()
     keys = ("key", "device", "count", "self_cpu_us", "cpu_us", "self_device_us", "device_us")
     want = [[row[key] for key in keys] for row in json.loads(answer.read_text())]
     assert rows_of(table) == [torchs(row[0], row[1].removeprefix("DeviceType."), *row[2:]) for row in want]
     printed = answer.with_name(f"{name}.table.txt").read_text().splitlines()
-    assert f"Self CPU time total: {torch_time(table.self_cpu_total)}" in printed
-    assert f"Self CUDA time total: {torch_time(table.self_gpu_total)}" in printed
+    assert f"Self CPU time total: {format_torch_time(table.self_cpu_total)}" in printed
+    assert f"Self CUDA time total: {format_torch_time(table.self_gpu_total)}" in printed
 
 
 PUBLIC = sorted(
@@ -70,12 +70,12 @@ def test_old_and_foreign_traces_add_up() -> None:
     """No oracle there, but what must hold in any trace: nothing counts twice, nothing is lost."""
     checked: Counter[str] = Counter()
     for path in PUBLIC[::6]:
-        trace = load(str(path), cache=False)
+        trace = load_trace(str(path), cache=False)
         profile = Profile(trace)
-        table = profile.table()
+        table = profile.build_table()
         calls = profile.calls
         checked[trace.format] += 1
-        assert int(table.calls.sum()) == len(calls) + calls.top_memory
+        assert int(table.calls.sum()) == len(calls) + calls.top_level_memory_records
         assert (table.self_cpu >= 0).all(), path.name
         assert (table.cpu >= table.self_cpu).all(), path.name
         work = np.isin(trace.kind, list(GPU_WORK))

@@ -7,11 +7,11 @@ import pytest
 
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_samples import find
-from torchprof_tui.analysis.table.event_scope import in_range
+from torchprof_tui.analysis.table.event_scope import range_mask
 from torchprof_tui.analysis.table.profiler_table import Profile
-from torchprof_tui.analysis.table.row_detail import Relative, row_detail, row_of_event
-from torchprof_tui.analysis.table.table_rows import By
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.analysis.table.row_detail import RelatedName, build_row_detail, find_row_of_event
+from torchprof_tui.analysis.table.table_rows import GroupBy
+from torchprof_tui.trace.loading.load import load_trace
 
 NEW = {"baseTimeNanoseconds": 1}
 
@@ -32,53 +32,56 @@ MADE = trace(
 
 def test_a_row_of_operators() -> None:
     profile = Profile(MADE)
-    table = profile.table()
-    found = row_detail(MADE, profile.calls, table, table.names.index("aten::addmm"))
+    table = profile.build_table()
+    found = build_row_detail(MADE, profile.calls, table, table.names.index("aten::addmm"))
     assert found.duration.tolist() == [30_000, 10_000]
     assert found.start.tolist() == [12_000, 60_000]
     assert [MADE.names[MADE.name[event]] for event in found.events.tolist()] == ["aten::addmm"] * 2
     assert found.spread is not None
     assert (found.spread.median, found.spread.longest, found.spread.count) == (20_000, 30_000, 2)
-    assert found.callers == [Relative("aten::linear", 1, 30_000, 0.75), Relative("ProfilerStep*", 1, 10_000, 0.25)]
-    assert found.callees == [Relative("cudaLaunchKernel", 2, 8_000, 0.2)]
-    assert found.kernels == [Relative("gemm", 2, 39_000, 0.975), Relative("split", 1, 1_000, 0.025)]
+    assert found.callers == [
+        RelatedName("aten::linear", 1, 30_000, 0.75),
+        RelatedName("ProfilerStep*", 1, 10_000, 0.25),
+    ]
+    assert found.callees == [RelatedName("cudaLaunchKernel", 2, 8_000, 0.2)]
+    assert found.kernels == [RelatedName("gemm", 2, 39_000, 0.975), RelatedName("split", 1, 1_000, 0.025)]
 
 
 def test_a_row_of_kernels_names_the_operators_that_launched_them() -> None:
     profile = Profile(MADE)
-    table = profile.table()
-    gemm = row_detail(MADE, profile.calls, table, table.names.index("gemm"))
-    assert gemm.callers == [Relative("aten::addmm", 2, 39_000, 1.0)]
+    table = profile.build_table()
+    gemm = build_row_detail(MADE, profile.calls, table, table.names.index("gemm"))
+    assert gemm.callers == [RelatedName("aten::addmm", 2, 39_000, 1.0)]
     assert gemm.callees == []
-    assert gemm.kernels == [Relative("gemm", 2, 39_000, 1.0)]
-    lost = row_detail(MADE, profile.calls, table, table.names.index("lost"))
+    assert gemm.kernels == [RelatedName("gemm", 2, 39_000, 1.0)]
+    lost = build_row_detail(MADE, profile.calls, table, table.names.index("lost"))
     assert [caller.name for caller in lost.callers] == ["(no launch recorded)"]
-    top = row_detail(MADE, profile.calls, table, table.names.index("ProfilerStep*"))
+    top = build_row_detail(MADE, profile.calls, table, table.names.index("ProfilerStep*"))
     assert [caller.name for caller in top.callers] == ["(top level)"]
     assert sum(kernel.time for kernel in top.kernels) == 40_000
     with pytest.raises(IndexError):
-        row_detail(MADE, profile.calls, table, len(table))
+        build_row_detail(MADE, profile.calls, table, len(table))
 
 
 def test_every_row_of_a_sample_splits_without_a_rest() -> None:
-    trace_ = load(str(find("train_gpt_stack_memory").path), cache=False)
+    trace_ = load_trace(str(find("train_gpt_stack_memory").path), cache=False)
     profile = Profile(trace_)
-    for by in (By.NAME, By.CLASS, By.STEP):
-        table = profile.table(by)
-        for row in range(0, len(table), 1 if by is not By.NAME else 9):
-            found = row_detail(trace_, profile.calls, table, row)
+    for by in (GroupBy.NAME, GroupBy.CLASS, GroupBy.STEP):
+        table = profile.build_table(by)
+        for row in range(0, len(table), 1 if by is not GroupBy.NAME else 9):
+            found = build_row_detail(trace_, profile.calls, table, row)
             assert sum(each.time for each in found.callers) == int(found.duration.sum())
             assert sum(each.calls for each in found.callers) == len(found.events)
             assert (np.diff(found.start) >= 0).all()
-            if by is By.NAME and not table.on_gpu[row]:
+            if by is GroupBy.NAME and not table.on_gpu[row]:
                 assert int(table.cpu[row]) - sum(each.time for each in found.callees) == int(table.self_cpu[row])
 
 
 def test_from_an_event_to_its_row() -> None:
     folded = trace(cpu("aten::mm", 0, 10), cpu("aten::mm", 1, 8), cpu("aten::add", 20, 5), header=NEW)
     profile = Profile(folded)
-    table = profile.table()
-    rows = [row_of_event(folded, profile.calls, table, event) for event in range(3)]
+    table = profile.build_table()
+    rows = [find_row_of_event(folded, profile.calls, table, event) for event in range(3)]
     assert [table.names[row] for row in rows] == ["aten::mm", "aten::mm", "aten::add"]
-    early = profile.table(only=in_range(folded, 0, 15_000))
-    assert row_of_event(folded, profile.calls, early, 2) == -1
+    early = profile.build_table(event_mask=range_mask(folded, 0, 15_000))
+    assert find_row_of_event(folded, profile.calls, early, 2) == -1

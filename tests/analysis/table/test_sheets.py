@@ -14,20 +14,20 @@ import pytest
 from tests.helpers.trace_builder import cpu, kernel, memcpy, memory, memset, trace
 from torchprof_samples import find
 from torchprof_tui.analysis.name_search import BadPattern
-from torchprof_tui.analysis.table.event_scope import in_range
-from torchprof_tui.analysis.table.export import rows, to_csv, to_json, to_markdown
-from torchprof_tui.analysis.table.gpu_sheets import collectives, copies, kernels
-from torchprof_tui.analysis.table.memory_sheet import memory_by_op, peaks
+from torchprof_tui.analysis.table.event_scope import range_mask
+from torchprof_tui.analysis.table.export import to_csv, to_json, to_markdown, to_records
+from torchprof_tui.analysis.table.gpu_sheets import build_collectives_sheet, build_copies_sheet, build_kernels_sheet
+from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.profiler_table import Profile
 from torchprof_tui.analysis.table.sheets import Sheet
-from torchprof_tui.analysis.table.table_sheet import COLUMNS, table_sheet
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.analysis.table.table_sheet import SORT_KEYS, build_table_sheet
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.name_display import clean
 
 
 def told(sheet: Sheet) -> list[dict[str, object]]:
-    return rows(sheet, range(len(sheet)))
+    return to_records(sheet, range(len(sheet)))
 
 
 def test_kernels_by_name() -> None:
@@ -37,7 +37,7 @@ def test_kernels_by_name() -> None:
         *(kernel("ampere_sgemm_128x64_tn", 20 + k, d) for k, d in enumerate((0.5, 0.25))),
         memcpy("Memcpy HtoD (Pageable -> Device)", 40, 5),
     )
-    sheet = kernels(made)
+    sheet = build_kernels_sheet(made)
     first, second = told(sheet)
     assert first == {
         "name": "ampere_sgemm_128x64_tn",
@@ -52,8 +52,8 @@ def test_kernels_by_name() -> None:
     }
     assert second["share"] == 8 / 11.75
     assert [made.names[made.name[event]] for event in sheet.members_of(0).tolist()] == ["ampere_sgemm_128x64_tn"] * 3
-    assert told(kernels(made, in_range(made, 0, 5_000)))[0]["calls"] == 1
-    assert [sheet.columns["name"][k] for k in sheet.order("total").tolist()] == ["other", "ampere_sgemm_128x64_tn"]
+    assert told(build_kernels_sheet(made, range_mask(made, 0, 5_000)))[0]["calls"] == 1
+    assert [sheet.columns["name"][k] for k in sheet.sort_rows("total").tolist()] == ["other", "ampere_sgemm_128x64_tn"]
 
 
 def test_copies_have_bytes_and_speed() -> None:
@@ -63,7 +63,7 @@ def test_copies_have_bytes_and_speed() -> None:
         memcpy("Memcpy DtoD (Device -> Device)", 20, 1),
         memset("Memset (Device)", 30, 0, bytes=16),
     )
-    to_device, inside, fill = sorted(told(copies(made)), key=lambda row: -float(str(row["total_us"])))
+    to_device, inside, fill = sorted(told(build_copies_sheet(made)), key=lambda row: -float(str(row["total_us"])))
     assert (to_device["bytes"], to_device["gb_s"], to_device["max_gb_s"]) == (100_000, pytest.approx(100 / 3), 50.0)
     assert (inside["bytes"], inside["gb_s"]) == (None, None)
     assert (fill["bytes"], fill["gb_s"]) == (16, None)  # no time, no speed
@@ -80,7 +80,7 @@ def test_collectives_by_what_they_are(tmp_path: Path) -> None:
         entry["args"] |= {"In msg nelems": 1_000, "Out msg nelems": 4_000}
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": entries}))
-    gather, other = told(collectives(load(str(path), cache=False)))
+    gather, other = told(build_collectives_sheet(load_trace(str(path), cache=False)))
     assert (gather["name"], gather["dtype"], gather["group"], gather["calls"]) == ("allgather", "BFloat16", "dp × 4", 2)
     assert (gather["bytes"], gather["gb_s"], gather["max_gb_s"]) == (16_000, pytest.approx(16 / 6), 4.0)
     assert (other["name"], other["bytes"]) == ("ncclDevKernel_SendRecv(x)", None)
@@ -97,7 +97,7 @@ def test_memory_belongs_to_the_innermost_operator() -> None:
         memory(40, 32, 96),
     )
     calls = Profile(made).calls
-    sheet = memory_by_op(made, calls)
+    sheet = build_memory_sheet(made, calls)
     found = {(row["name"], row["device"]): row for row in told(sheet)}
     assert {key: (row["allocations"], row["allocated"], row["freed"], row["net"]) for key, row in found.items()} == {
         ("aten::empty", "GPU 0"): (2, 768, 0, 768),
@@ -109,46 +109,46 @@ def test_memory_belongs_to_the_innermost_operator() -> None:
     for row in range(len(sheet)):
         events = sheet.members_of(row).tolist()
         assert {made.names[made.name[event]] for event in events} <= {sheet.columns["name"][row]}
-    cpu_peak, gpu_peak = peaks(made)
+    cpu_peak, gpu_peak = find_memory_peaks(made)
     assert (cpu_peak.device, cpu_peak.allocated, cpu_peak.allocated_at) == ("CPU", 96, 40_000)
     assert (gpu_peak.device, gpu_peak.allocated, gpu_peak.reserved) == ("GPU 0", 768, 2048)
-    assert len(memory_by_op(made, calls, in_range(made, 0, 4_000))) == 1
+    assert len(build_memory_sheet(made, calls, range_mask(made, 0, 4_000))) == 1
     nothing = trace(cpu("a", 0, 1))
-    assert len(memory_by_op(nothing, Profile(nothing).calls)) == 0
-    assert peaks(nothing) == []
+    assert len(build_memory_sheet(nothing, Profile(nothing).calls)) == 0
+    assert find_memory_peaks(nothing) == []
 
 
 def test_sheets_of_samples_lose_nothing() -> None:
-    made = load(str(find("train_gpt_stack_memory").path), cache=False)
+    made = load_trace(str(find("train_gpt_stack_memory").path), cache=False)
     kinds = Counter(made.kind.tolist())
-    assert int(np.sum(kernels(made).columns["calls"])) == kinds[Kind.KERNEL]
-    assert int(np.sum(copies(made).columns["calls"])) == kinds[Kind.COPY] + kinds[Kind.MEMSET]
-    assert len(collectives(made)) == 0
-    sheet = memory_by_op(made, Profile(made).calls)
+    assert int(np.sum(build_kernels_sheet(made).columns["calls"])) == kinds[Kind.KERNEL]
+    assert int(np.sum(build_copies_sheet(made).columns["calls"])) == kinds[Kind.COPY] + kinds[Kind.MEMSET]
+    assert len(build_collectives_sheet(made)) == 0
+    sheet = build_memory_sheet(made, Profile(made).calls)
     assert made.memory is not None
     assert int(np.sum(sheet.columns["net"])) == int(made.memory.bytes.sum())
     assert int(np.sum(sheet.columns["allocations"])) == int((made.memory.bytes > 0).sum())
 
 
 def test_the_tables_sheet_sorts_and_filters() -> None:
-    profile = Profile(load(str(find("matmul_add_64_cold_eager").path), cache=False))
-    sheet = table_sheet(profile.table(), profile.calls)
+    profile = Profile(load_trace(str(find("matmul_add_64_cold_eager").path), cache=False))
+    sheet = build_table_sheet(profile.build_table(), profile.calls)
     assert sheet.totals == ("Self CPU time total: 397.288us", "Self GPU time total: 11.008us")
-    assert {field.key for field in sheet.fields} == {*COLUMNS, "device"}
-    for key in COLUMNS:
-        assert sorted(sheet.order(key).tolist()) == list(range(len(sheet)))
-    longest = int(sheet.order("cpu")[0])
+    assert {field.key for field in sheet.fields} == {*SORT_KEYS, "device"}
+    for key in SORT_KEYS:
+        assert sorted(sheet.sort_rows(key).tolist()) == list(range(len(sheet)))
+    longest = int(sheet.sort_rows("cpu")[0])
     assert sheet.columns["name"][longest] == "ProfilerStep*"
-    found = sheet.matching("aten::")
+    found = sheet.filter_rows("aten::")
     assert not isinstance(found, BadPattern)
     assert {str(sheet.columns["name"][row]) for row in np.flatnonzero(found).tolist()} >= {"aten::mm", "aten::add"}
     with pytest.raises(KeyError):
-        sheet.order("colour")
+        sheet.sort_rows("colour")
 
 
 def test_files() -> None:
     profile = Profile(trace(cpu("a|b\n\x1b[31m", 0, 1.5), cpu("=c", 2, 1), kernel("k<1>", 5, 0.25)))
-    sheet = table_sheet(profile.table(), profile.calls)
+    sheet = build_table_sheet(profile.build_table(), profile.calls)
     assert [row["name"] for row in json.loads(to_json(sheet, [1, 0]))] == ["=c", "a|b\n\x1b[31m"]
     lines = list(csv.DictReader(io.StringIO(to_csv(sheet, range(3), clean))))
     assert [line["self_cpu_us"] for line in lines] == ["1.5", "1.0", "0.0"]

@@ -14,15 +14,15 @@ from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import cpu, gpu_annotation, kernel, memcpy, memset, sync, trace
 from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.analysis.time.gpu_time import (
-    busy,
-    busy_by_device,
-    busy_fraction,
-    busy_ns_by_device,
-    busy_of_ranks,
-    devices,
+    compute_busy_by_device,
+    compute_busy_fraction,
+    compute_busy_ns_by_device,
+    compute_busy_shares,
+    compute_device_busy,
+    list_devices,
 )
-from torchprof_tui.analysis.time.intervals import NOTHING, Intervals, union
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 
 PIECES = st.lists(st.tuples(st.integers(-20, 60), st.integers(0, 15)), max_size=12)
@@ -62,16 +62,16 @@ def test_parts_of_a_set(pieces: list[tuple[int, int]], t0: int, length: int) -> 
     t1 = t0 + length
     inside = covered(pieces) & set(range(t0, t1))
     assert members(made(pieces).clip(t0, t1)) == inside
-    assert made(pieces).within(t0, t1) == len(inside)
-    before = made(pieces).before(np.array([t0, t1], dtype=np.int64)).tolist()
+    assert made(pieces).measure_between(t0, t1) == len(inside)
+    before = made(pieces).measure_before(np.array([t0, t1], dtype=np.int64)).tolist()
     assert before == [sum(ns < time for ns in covered(pieces)) for time in (t0, t1)]
 
 
 def test_the_empty_set() -> None:
-    assert NOTHING.total == 0
-    assert len(NOTHING | NOTHING) == len(NOTHING & NOTHING) == len(NOTHING - NOTHING) == 0
-    assert NOTHING.within(0, 10) == 0
-    assert len(NOTHING.clip(0, 10)) == 0
+    assert NO_INTERVALS.total == 0
+    assert len(NO_INTERVALS | NO_INTERVALS) == len(NO_INTERVALS & NO_INTERVALS) == len(NO_INTERVALS - NO_INTERVALS) == 0
+    assert NO_INTERVALS.measure_between(0, 10) == 0
+    assert len(NO_INTERVALS.clip(0, 10)) == 0
 
 
 def test_far_from_zero_nothing_is_rounded() -> None:
@@ -79,7 +79,7 @@ def test_far_from_zero_nothing_is_rounded() -> None:
     starts = np.array([far, far + 7], dtype=np.int64)
     found = union(starts, starts + 5)
     assert found.total == 10
-    assert found.before(starts + 1).tolist() == [1, 6]
+    assert found.measure_before(starts + 1).tolist() == [1, 6]
 
 
 WORK = st.tuples(
@@ -101,10 +101,10 @@ def test_a_gpu_is_busy_while_any_of_its_streams_works(work: list, t0: int, span:
     made_trace = trace(*entries, *others, ns=True)
     # Times count from the first event: the CPU's, at 0.
     expected = {device: covered([(when[0], when[1]) for _, *when, _, on in work if on == device]) for device in (0, 3)}
-    assert set(devices(made_trace)) >= {on for *_, on in work}
-    for device, worked in busy_by_device(made_trace).items():
+    assert set(list_devices(made_trace)) >= {on for *_, on in work}
+    for device, worked in compute_busy_by_device(made_trace).items():
         assert members(worked) == expected[device]
-        shares = busy_fraction(worked, t0, t0 + span, width)
+        shares = compute_busy_fraction(worked, t0, t0 + span, width)
         for cell, share in enumerate(shares):
             left = t0 + span * cell // width
             right = max(t0 + span * (cell + 1) // width, left + 1)
@@ -113,8 +113,8 @@ def test_a_gpu_is_busy_while_any_of_its_streams_works(work: list, t0: int, span:
 
 def test_a_trace_without_a_gpu() -> None:
     alone = trace(cpu("aten::mm", 0, 10))
-    assert busy_by_device(alone) == {}
-    assert busy(alone, 0).total == 0
+    assert compute_busy_by_device(alone) == {}
+    assert compute_device_busy(alone, 0).total == 0
 
 
 def test_the_total_of_each_device() -> None:
@@ -124,7 +124,7 @@ def test_the_total_of_each_device() -> None:
         kernel("c", 30, 1),
         memcpy("Memcpy DtoD (Device -> Device)", 3, 4, device=1),
     )
-    assert busy_ns_by_device(made_trace) == {0: 16_000, 1: 4_000}
+    assert compute_busy_ns_by_device(made_trace) == {0: 16_000, 1: 4_000}
 
 
 def test_how_busy_each_rank_was_is_of_its_own_time(tmp_path: Path) -> None:
@@ -138,10 +138,10 @@ def test_how_busy_each_rank_was_is_of_its_own_time(tmp_path: Path) -> None:
 
     whole = merged([rank(0, (0, 25), (50, 25)), rank(1, (150, 30))])
     assert whole.ranks is not None
-    shares = busy_of_ranks(whole, busy_by_device(whole))
-    assert [shares[each.own_lane] for each in whole.ranks.all] == [pytest.approx(0.5), pytest.approx(0.3)]
+    shares = compute_busy_shares(whole, compute_busy_by_device(whole))
+    assert [shares[each.header_lane] for each in whole.ranks.all] == [pytest.approx(0.5), pytest.approx(0.3)]
     alone = trace(cpu("a", 0, 5), kernel("k", 0, 5))
-    assert busy_of_ranks(alone, busy_by_device(alone)) == {}
+    assert compute_busy_shares(alone, compute_busy_by_device(alone)) == {}
 
 
 SHARED = SHARED_TRACES
@@ -152,7 +152,7 @@ def test_real_traces_against_a_sweep_over_sorted_events(name: str) -> None:
     path = SHARED / f"{name}.pt.trace.json.gz"
     if not path.exists():
         pytest.skip("the shared traces are not here")
-    real = load(str(path), cache=False)
+    real = load_trace(str(path), cache=False)
     total: dict[int, int] = {}
     reach: dict[int, int] = {}
     work = [event for event in range(len(real)) if real.kind[event] in GPU_WORK]
@@ -163,4 +163,4 @@ def test_real_traces_against_a_sweep_over_sorted_events(name: str) -> None:
         total[device] = total.get(device, 0) + max(end - max(start, reach.get(device, start)), 0)
         reach[device] = max(end, reach.get(device, end))
     assert total
-    assert busy_ns_by_device(real) == total
+    assert compute_busy_ns_by_device(real) == total

@@ -19,8 +19,8 @@ from tests.helpers.trace_builder import (
     sync,
     trace,
 )
-from torchprof_tui.analysis.time.gpu_time import busy_by_device
-from torchprof_tui.analysis.time.range_statistics import range_time
+from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
+from torchprof_tui.analysis.time.range_statistics import compute_range_statistics
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.lanes import Role
 
@@ -43,7 +43,7 @@ ENTRIES = st.lists(
 def test_statistics_count_every_nanosecond(entries: list, t0: int, length: int) -> None:
     made = trace(*entries, ns=True)
     t1 = t0 + length
-    got = range_time(made, t0, t1, top=100)
+    got = compute_range_statistics(made, t0, t1, max_names=100)
 
     def inside(event: int) -> set[int]:
         start = int(made.start[event])
@@ -97,7 +97,7 @@ def test_the_whole_trace_gives_the_whole_events() -> None:
         gpu_annotation("forward", 40, 60),
         overhead("Buffer Flush", 0, 90),
     )
-    got = range_time(made, *made.span)
+    got = compute_range_statistics(made, *made.span)
     assert [(each.name, each.count, each.total, each.self_time) for each in got.cpu_names] == [
         ("aten::mm", 1, 100_000, 80_000),
         ("cudaLaunchKernel", 1, 20_000, 20_000),
@@ -108,24 +108,24 @@ def test_the_whole_trace_gives_the_whole_events() -> None:
 
 def test_only_so_many_names() -> None:
     made = trace(*(cpu(f"op{number}", 10 * number, number) for number in range(9)))
-    assert [each.name for each in range_time(made, 0, 10**6, top=2).cpu_names] == ["op8", "op7"]
+    assert [each.name for each in compute_range_statistics(made, 0, 10**6, max_names=2).cpu_names] == ["op8", "op7"]
 
 
 def test_gpu_time_that_is_known_already_is_not_worked_out_again() -> None:
     made = trace(kernel("k", 0, 10), kernel("k", 20, 10))
-    known = busy_by_device(made)
-    assert range_time(made, 5_000, 25_000, known).gpu_busy == {0: 10_000}
-    assert range_time(made, 5_000, 25_000, {}).gpu_busy == {}
+    known = compute_busy_by_device(made)
+    assert compute_range_statistics(made, 5_000, 25_000, known).gpu_busy == {0: 10_000}
+    assert compute_range_statistics(made, 5_000, 25_000, {}).gpu_busy == {}
 
 
 def test_nothing_happened() -> None:
     made = trace(cpu("a", 0, 1), cpu("b", 100, 1))
-    got = range_time(made, 50_000, 60_000)
+    got = compute_range_statistics(made, 50_000, 60_000)
     assert (got.events, got.lanes, got.cpu_names, got.gpu_names, got.steps) == (0, [], [], [], [])
-    assert range_time(trace(), 0, 1).events == 0
+    assert compute_range_statistics(trace(), 0, 1).events == 0
 
 
 @pytest.mark.parametrize("t1", [5, 4])
 def test_an_empty_range(t1: int) -> None:
     with pytest.raises(ValueError, match="no time between"):
-        range_time(trace(cpu("a", 0, 1)), 5, t1)
+        compute_range_statistics(trace(cpu("a", 0, 1)), 5, t1)

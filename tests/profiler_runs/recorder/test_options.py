@@ -6,11 +6,13 @@ import dataclasses
 
 import pytest
 
-from torchprof_runs.recorder.options import Options, UsageError, parse
+from torchprof_runs.recorder.options import Options, UsageError, parse_options
 
 
 def test_options_end_where_the_program_begins() -> None:
-    options = parse(["--active", "5", "--with-stack", "train.py", "--active", "7", "-m", "x", "--", "--for", "1"])
+    options = parse_options(
+        ["--active", "5", "--with-stack", "train.py", "--active", "7", "-m", "x", "--", "--for", "1"]
+    )
     assert options.active == 5
     assert options.with_stack
     assert options.command == ("train.py", "--active", "7", "-m", "x", "--", "--for", "1")
@@ -18,20 +20,20 @@ def test_options_end_where_the_program_begins() -> None:
 
 
 def test_module_takes_everything_after_it() -> None:
-    options = parse(["--wait", "0", "-m", "pkg.train", "--wait", "3", "-m", "y"])
+    options = parse_options(["--wait", "0", "-m", "pkg.train", "--wait", "3", "-m", "y"])
     assert options.module
     assert options.wait == 0
     assert options.command == ("pkg.train", "--wait", "3", "-m", "y")
 
 
 def test_double_dash_before_the_program() -> None:
-    assert parse(["--repeat", "2", "--", "train.py", "--lr", "1"]).command == ("train.py", "--lr", "1")
+    assert parse_options(["--repeat", "2", "--", "train.py", "--lr", "1"]).command == ("train.py", "--lr", "1")
 
 
 def test_windows_of_time() -> None:
-    options = parse(["--after", "1.5", "--for", "2", "train.py"])
-    assert (options.after, options.duration, options.timed) == (1.5, 2.0, True)
-    assert not parse(["train.py"]).timed
+    options = parse_options(["--after", "1.5", "--for", "2", "train.py"])
+    assert (options.after, options.duration, options.is_timed) == (1.5, 2.0, True)
+    assert not parse_options(["train.py"]).is_timed
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_windows_of_time() -> None:
 )
 def test_a_wrong_call_is_one_line(argv: list[str], says: str) -> None:
     with pytest.raises(UsageError) as raised:
-        parse(argv)
+        parse_options(argv)
     assert says in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -71,7 +73,7 @@ def test_a_rank_is_started_with_the_same_options() -> None:
         "output": "else where", "preflight": False, "table": False, "max_memory": 5,
     }  # fmt: skip
     options = Options(command=("train.py", "-x"), nproc=4, **given)
-    again = parse([*options.as_argv(), *options.command])
+    again = parse_options([*options.as_argv(), *options.command])
     assert again == dataclasses.replace(options, nproc=None)
     timed = Options(command=("train.py",), after=1.0, duration=0.25)
-    assert parse([*timed.as_argv(), *timed.command]) == timed
+    assert parse_options([*timed.as_argv(), *timed.command]) == timed

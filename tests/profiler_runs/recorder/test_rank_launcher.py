@@ -17,7 +17,7 @@ import pytest
 from tests.profiler_runs.conftest import HARNESS, Start
 from torchprof_runs.recorder import rank_environment as ranks
 from torchprof_runs.recorder import rank_launcher
-from torchprof_runs.recorder.options import UsageError, parse
+from torchprof_runs.recorder.options import UsageError, parse_options
 
 DDP = """
 import os, sys, torch, torch.distributed as dist
@@ -154,15 +154,15 @@ def test_torchrun(tmp_path: Path) -> None:
     ],
 )
 def test_who_says_which_rank(environment: dict[str, str], expected: tuple[int, int] | None) -> None:
-    rank = ranks.identify(environment)
+    rank = ranks.identify_rank(environment)
     assert (rank and (rank.rank, rank.world_size)) == expected
 
 
 def test_ranks_of_this_machine() -> None:
-    rank = ranks.identify({"RANK": "5", "WORLD_SIZE": "8"})
+    rank = ranks.identify_rank({"RANK": "5", "WORLD_SIZE": "8"})
     assert rank is not None
-    assert ranks.local_ranks({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}, rank) == [4, 5, 6, 7]
-    assert ranks.local_ranks({}, rank) == [5]
+    assert ranks.list_local_ranks({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}, rank) == [4, 5, 6, 7]
+    assert ranks.list_local_ranks({}, rank) == [5]
 
 
 def test_waiting_for_the_others_has_an_end(tmp_path: Path) -> None:
@@ -170,25 +170,25 @@ def test_waiting_for_the_others_has_an_end(tmp_path: Path) -> None:
     saved.write_text('{"state": "ended"}')
     running.write_text('{"state": "running"}')
     begin = time.monotonic()
-    ranks.wait_for([str(saved)], 60)
+    ranks.wait_for_manifests([str(saved)], 60)
     assert time.monotonic() - begin < 30
     begin = time.monotonic()
-    ranks.wait_for([str(saved), str(running), str(tmp_path / "absent")], 0.2)
+    ranks.wait_for_manifests([str(saved), str(running), str(tmp_path / "absent")], 0.2)
     assert time.monotonic() - begin >= 0.2
 
 
 def test_what_is_launched() -> None:
-    assert rank_launcher.wanted(parse(["--nproc", "2", "x.py"]))
-    assert rank_launcher.wanted(parse(["torchrun", "x.py"]))
-    assert rank_launcher.wanted(parse(["-m", "torch.distributed.run", "x.py"]))
-    assert not rank_launcher.wanted(parse(["-m", "torchrun_like", "x.py"]))
-    assert not rank_launcher.wanted(parse(["x.py", "torchrun"]))
+    assert rank_launcher.is_multi_rank(parse_options(["--nproc", "2", "x.py"]))
+    assert rank_launcher.is_multi_rank(parse_options(["torchrun", "x.py"]))
+    assert rank_launcher.is_multi_rank(parse_options(["-m", "torch.distributed.run", "x.py"]))
+    assert not rank_launcher.is_multi_rank(parse_options(["-m", "torchrun_like", "x.py"]))
+    assert not rank_launcher.is_multi_rank(parse_options(["x.py", "torchrun"]))
 
 
 def test_torchrun_commands() -> None:
     pytest.importorskip("torch")
     command = "torchrun --nnodes 1 --nproc-per-node=2 -m pkg.train --lr 1 --module x"
-    ((argv, environment),) = rank_launcher._torchrun_commands(parse(["--active", "7", *command.split()]))
+    ((argv, environment),) = rank_launcher._build_torchrun_commands(parse_options(["--active", "7", *command.split()]))
     assert environment == {}
     at = argv.index(str(HARNESS))
     assert argv[at - 5 : at] == ["-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node=2"]
@@ -200,4 +200,4 @@ def test_torchrun_commands() -> None:
         ("torchrun", "training_script"),
     ):
         with pytest.raises(UsageError, match=says):
-            rank_launcher._torchrun_commands(parse(wrong.split()))
+            rank_launcher._build_torchrun_commands(parse_options(wrong.split()))

@@ -29,12 +29,12 @@ from torchprof_runs.recorder import run_folder
     ],
 )
 def test_stem(name: str, stem: str) -> None:
-    assert run_folder.stem_of(name) == stem
+    assert run_folder.make_stem(name) == stem
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda _: run_folder.fresh(str(tmp_path / "runs"), "train"), range(40)))
+        made = list(pool.map(lambda _: run_folder.create_folder(str(tmp_path / "runs"), "train"), range(40)))
     assert len(set(made)) == 40
     assert all(
         os.path.isdir(path) and re.fullmatch(r"train-\d{8}-\d{6}(-\d+)?", os.path.basename(path)) for path in made
@@ -44,7 +44,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_ranks_of_a_launch_meet_and_launches_do_not(tmp_path: Path) -> None:
     def rank(number: int) -> tuple[str, str]:
         launch = f"launch{number % 3}"
-        path = run_folder.shared(str(tmp_path), "train", launch, number // 3)
+        path = run_folder.join_folder(str(tmp_path), "train", launch, number // 3)
         Path(path, f"manifest.rank{number // 3}.json").touch()
         return launch, path
 
@@ -53,23 +53,26 @@ def test_ranks_of_a_launch_meet_and_launches_do_not(tmp_path: Path) -> None:
     assert len(places) == 3
     assert len({path for _, path in places}) == 3
     # The same launch again (a fixed port, say) finds its ranks' files there and goes elsewhere.
-    again = {run_folder.shared(str(tmp_path), "train", "launch0", number) for number in range(2)}
+    again = {run_folder.join_folder(str(tmp_path), "train", "launch0", number) for number in range(2)}
     assert len(again) == 1
     assert not again & {path for _, path in places}
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
 def test_an_old_launch_is_not_joined(tmp_path: Path) -> None:
-    old = run_folder.shared(str(tmp_path), "train", "same", 0)
-    past = time.time() - run_folder.JOIN_WITHIN - 1
+    old = run_folder.join_folder(str(tmp_path), "train", "same", 0)
+    past = time.time() - run_folder.JOIN_WITHIN_SECONDS - 1
     os.utime(Path(old, ".launch"), (past, past))
-    assert run_folder.shared(str(tmp_path), "train", "same", 1) != old
+    assert run_folder.join_folder(str(tmp_path), "train", "same", 1) != old
 
 
 def test_names_of_files() -> None:
     alone = run_folder.RunFolder("/runs/a", "train", None)
-    assert alone.trace() == "/runs/a/train.pt.trace.json.gz"
-    assert (alone.table(2), alone.averages()) == ("/runs/a/table.cycle2.txt", "/runs/a/key_averages.json")
+    assert alone.trace_path() == "/runs/a/train.pt.trace.json.gz"
+    assert (alone.table_path(2), alone.averages_path()) == ("/runs/a/table.cycle2.txt", "/runs/a/key_averages.json")
     third = run_folder.RunFolder("/runs/a", "train", 3)
-    assert third.trace(2) == "/runs/a/train.rank3.cycle2.pt.trace.json.gz"
-    assert (third.manifest(), third.manifest(0)) == ("/runs/a/manifest.rank3.json", "/runs/a/manifest.rank0.json")
+    assert third.trace_path(2) == "/runs/a/train.rank3.cycle2.pt.trace.json.gz"
+    assert (third.manifest_path(), third.manifest_path(0)) == (
+        "/runs/a/manifest.rank3.json",
+        "/runs/a/manifest.rank0.json",
+    )

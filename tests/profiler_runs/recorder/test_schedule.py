@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 import torch.profiler
 
-from torchprof_runs.recorder.schedule import StepPlan, WholePlan
+from torchprof_runs.recorder.schedule import StepPlan, WholeRunPlan
 
 small = st.integers(0, 4)
 
@@ -34,14 +34,14 @@ def test_phases_count_every_step_once_and_end(wait: int, warmup: int, active: in
     recording = [(phase.cycle, phase.step) for phase in told if phase.name == "recording"]
     assert recording == [(cycle, step) for cycle in range(1, repeat + 1) for step in range(1, active + 1)]
     assert sum(phase.name == "warming up" for phase in told) == warmup * repeat
-    assert [step for step in range(length * repeat) if plan.measured(step)] == ([wait - 1] if wait >= 2 else [])
-    assert not plan.done(length * repeat - 1)
-    assert plan.done(length * repeat)
+    assert [step for step in range(length * repeat) if plan.is_measured(step)] == ([wait - 1] if wait >= 2 else [])
+    assert not plan.is_done(length * repeat - 1)
+    assert plan.is_done(length * repeat)
     assert plan.phase(length * repeat).name == "running on"
 
 
 def test_for_ever_is_never_done() -> None:
-    assert not StepPlan(1, 1, 1, 0).done(10**9)
+    assert not StepPlan(1, 1, 1, 0).is_done(10**9)
 
 
 def test_no_warning_for_a_schedule_without_warmup() -> None:
@@ -51,5 +51,5 @@ def test_no_warning_for_a_schedule_without_warmup() -> None:
 
 
 def test_the_whole_run_is_recorded() -> None:
-    assert WholePlan().action(0) == WholePlan().action(10**6) == "RECORD"
-    assert not WholePlan().measured(1)
+    assert WholeRunPlan().action(0) == WholeRunPlan().action(10**6) == "RECORD"
+    assert not WholeRunPlan().is_measured(1)

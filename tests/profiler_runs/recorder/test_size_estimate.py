@@ -10,14 +10,14 @@ import pytest
 pytest.importorskip("torch")
 
 from torchprof_runs.recorder import size_estimate
-from torchprof_runs.recorder.size_estimate import MemoryGuard, advice
-from torchprof_runs.recorder.trace_export import Counts
+from torchprof_runs.recorder.size_estimate import MemoryGuard, format_size_estimate
+from torchprof_runs.recorder.trace_export import TraceCounts
 
 MEGA, GIGA = 10**6, 10**9
 
 
 def test_a_small_trace_is_told_without_a_warning() -> None:
-    text, warning = advice(Counts(events=1_200, bytes=400_000), 3, False, 100 * GIGA, 100 * GIGA)
+    text, warning = format_size_estimate(TraceCounts(events=1_200, bytes=400_000), 3, False, 100 * GIGA, 100 * GIGA)
     assert not warning
     assert "1,200 events" in text
     assert "3 steps make 1.2 MB" in text
@@ -37,25 +37,25 @@ def test_a_small_trace_is_told_without_a_warning() -> None:
 def test_a_large_one_gets_a_better_schedule(
     active: int, with_stack: bool, disk: int, memory: int | None, says: str
 ) -> None:
-    step = Counts(events=300_000, bytes=100 * MEGA)
-    text, warning = advice(step, active, with_stack, disk, memory)
+    step = TraceCounts(events=300_000, bytes=100 * MEGA)
+    text, warning = format_size_estimate(step, active, with_stack, disk, memory)
     assert warning
     assert says in text
 
 
 def test_small_sizes_are_told_as_well() -> None:
-    text, _ = advice(Counts(events=88, bytes=26_400), 3, False, 100 * GIGA, 100 * GIGA)
+    text, _ = format_size_estimate(TraceCounts(events=88, bytes=26_400), 3, False, 100 * GIGA, 100 * GIGA)
     assert "88 events, 26 kB of trace: 3 steps make 79 kB (5 kB compressed)" in text
 
 
 def test_no_advice_from_an_empty_step() -> None:
-    assert not advice(Counts(), 10**9, True, 0, 0)[1]
+    assert not format_size_estimate(TraceCounts(), 10**9, True, 0, 0)[1]
 
 
 def test_memory_is_read_where_the_system_tells_it() -> None:
     if not os.path.exists("/proc/self/statm"):
         pytest.skip("needs /proc")
-    resident, available = size_estimate.resident(), size_estimate.available()
+    resident, available = size_estimate.read_resident_memory(), size_estimate.read_available_memory()
     assert resident is not None
     assert available is not None
     assert 10 * MEGA < resident < 100 * GIGA
@@ -64,8 +64,8 @@ def test_memory_is_read_where_the_system_tells_it() -> None:
 
 def test_the_guard_speaks_once_when_memory_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = iter([100, 150, 200, 251, 300, 400])
-    monkeypatch.setattr(size_estimate, "resident", lambda: next(sizes, 500))
-    monkeypatch.setattr(size_estimate, "WATCH_INTERVAL", 0.001)
+    monkeypatch.setattr(size_estimate, "read_resident_memory", lambda: next(sizes, 500))
+    monkeypatch.setattr(size_estimate, "WATCH_INTERVAL_SECONDS", 0.001)
     said: list[int] = []
     spoken = threading.Event()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torchprof_runs.recorder.status_messages import LONGEST_LINE, Reporter, printable
+from torchprof_runs.recorder.status_messages import MAX_LINE_BYTES, Reporter, escape_control_characters
 
 
 def lines(path: Path) -> list[dict[str, object]]:
@@ -18,21 +18,21 @@ def lines(path: Path) -> list[dict[str, object]]:
 
 def test_no_control_character_reaches_a_terminal(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     reporter = Reporter(rank=2)
-    reporter.keep_in(str(tmp_path / "log.txt"))
+    reporter.open_log(str(tmp_path / "log.txt"))
     reporter.log("a\x1b[2Jb\nc é")
     assert capfd.readouterr().err == "torchprof[rank 2]: a\\x1b[2Jb\\nc é\n"
     assert (tmp_path / "log.txt").read_text() == "torchprof[rank 2]: a\\x1b[2Jb\\nc é\n"
-    assert printable("\x9b\u202e") == "\\x9b\\u202e"
+    assert escape_control_characters("\x9b\u202e") == "\\x9b\\u202e"
 
 
 def test_steps_that_follow_each_other_quickly_are_told_now_and_then(tmp_path: Path) -> None:
     reporter = Reporter(channel=str(tmp_path / "status"))
     start = time.monotonic()
     for step in range(20_000):
-        reporter.phase("waiting", step=step)
+        reporter.report_phase("waiting", step=step)
     elapsed = time.monotonic() - start
-    reporter.phase("recording", step=1)
-    reporter.phase("exporting")
+    reporter.report_phase("recording", step=1)
+    reporter.report_phase("exporting")
     told = lines(tmp_path / "status")
     assert [line["phase"] for line in told][-2:] == ["recording", "exporting"]  # a new phase is always told
     assert len(told) <= elapsed / 0.05 + 4
@@ -54,13 +54,13 @@ def test_a_descriptor_is_told_too_and_never_waited_for() -> None:
 def test_a_long_line_stays_short_enough_for_a_pipe(tmp_path: Path) -> None:
     reporter = Reporter(channel=str(tmp_path / "status"))
     reporter.log("\U0001f4a9" * 3_000)
-    reporter.phase("done", kept=["x" * 5_000])
-    reporter.phase("waiting")
+    reporter.report_phase("done", kept=["x" * 5_000])
+    reporter.report_phase("waiting")
     raw = (tmp_path / "status").read_bytes().splitlines()
     assert json.loads(raw[-1])["phase"] == "waiting"
-    assert all(len(line) < LONGEST_LINE for line in raw)
+    assert all(len(line) < MAX_LINE_BYTES for line in raw)
 
 
 def test_a_channel_that_is_not_there_is_no_channel(tmp_path: Path) -> None:
     for channel in ("", None, str(tmp_path / "no" / "such"), "987"):
-        Reporter(channel=channel).phase("done")
+        Reporter(channel=channel).report_phase("done")

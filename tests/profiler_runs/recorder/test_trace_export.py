@@ -21,21 +21,21 @@ import torch.profiler
 from torchprof_runs.recorder import atomic_files, trace_export
 from torchprof_runs.recorder.profiler_cycles import Cycle
 from torchprof_runs.recorder.run_folder import RunFolder
-from torchprof_runs.recorder.trace_export import Counts, Exporter, compressed, count_chunks
+from torchprof_runs.recorder.trace_export import TraceCounts, TraceExporter, compress_chunks, count_events
 
 WORDS = (
     b'"ph": "X"', b'"ph": "M"', b'"cat": "kernel"', b'"cat": "gpu_memcpy"', b'"cat": "gpu_memset"', b'"cat": "cpu_op"',
     b'"name": "cudaLaunchKernel"', b'"name": "cuLaunchKernelEx"', b'"name": "aten::mm"', b", ", b"{", b'"ph": "',
 )  # fmt: skip
-CYCLE = Cycle(number=1, first=3, last=5, whole=True, counted=True, seconds=0.1)
+CYCLE = Cycle(number=1, first_step=3, last_step=5, is_complete=True, counts_steps=True, seconds=0.1)
 
 
 @given(st.lists(st.sampled_from(WORDS)), st.integers(1, 40))
 def test_counting_does_not_depend_on_where_chunks_end(words: list[bytes], size: int) -> None:
     text = b"".join(words)
-    counts = Counts()
+    counts = TraceCounts()
     chunks = [text[start : start + size] for start in range(0, len(text), size)]
-    assert b"".join(count_chunks(iter(chunks), counts)) == text
+    assert b"".join(count_events(iter(chunks), counts)) == text
     assert counts.bytes == len(text)
     assert counts.events == text.count(b'"ph": "X"')
     assert counts.gpu_events == sum(
@@ -46,7 +46,7 @@ def test_counting_does_not_depend_on_where_chunks_end(words: list[bytes], size: 
 
 @given(st.lists(st.binary()))
 def test_compressed_is_one_gzip_member(chunks: list[bytes]) -> None:
-    packed = b"".join(compressed(iter(chunks)))
+    packed = b"".join(compress_chunks(iter(chunks)))
     assert gzip.decompress(packed) == b"".join(chunks)
 
 
@@ -70,7 +70,7 @@ class Disk:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, list[str]()
-        self.exporter = Exporter(RunFolder(str(folder), "t", None), True, self.log.append, lambda *_, **__: None)
+        self.exporter = TraceExporter(RunFolder(str(folder), "t", None), True, self.log.append, lambda *_, **__: None)
 
     def names(self) -> list[str]:
         return sorted(os.listdir(self.folder))
@@ -85,7 +85,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 def test_a_cycle_becomes_three_files(profile: Any, disk: Disk) -> None:
-    kept = disk.exporter.save(profile, CYCLE)
+    kept = disk.exporter.save_cycle(profile, CYCLE)
     assert kept is not None
     assert not kept.partial
     assert disk.names() == ["key_averages.json", "t.pt.trace.json.gz", "table.txt"]
@@ -121,7 +121,7 @@ def cut_short(profile: Any, monkeypatch: pytest.MonkeyPatch, folders: tuple[str,
 
 def test_a_full_disk_is_gone_around(profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cut_short(profile, monkeypatch, ("run",))
-    kept = disk.exporter.save(profile, CYCLE)
+    kept = disk.exporter.save_cycle(profile, CYCLE)
     assert kept is not None
     assert not kept.partial
     json.loads(gzip.decompress(Path(kept.trace).read_bytes()))
@@ -135,8 +135,8 @@ def test_a_disk_that_is_nearly_full_is_not_tried_first(
 ) -> None:
     cut_short(profile, monkeypatch, ("run",), once=True)
     free = {str(disk.folder): 3, str(tmp_path / "tmp"): 500}  # MB
-    monkeypatch.setattr(trace_export, "_free", lambda folder: free[folder])
-    kept = disk.exporter.save(profile, CYCLE)
+    monkeypatch.setattr(trace_export, "_free_megabytes", lambda folder: free[folder])
+    kept = disk.exporter.save_cycle(profile, CYCLE)
     assert kept is not None
     assert not kept.partial
     assert os.path.dirname(kept.trace) == str(disk.folder)
@@ -149,7 +149,7 @@ def test_what_fits_is_kept_where_every_disk_is_full(
     profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch, once: bool, tmp_path: Path
 ) -> None:
     cut_short(profile, monkeypatch, ("run", "tmp"), once)
-    kept = disk.exporter.save(profile, CYCLE)
+    kept = disk.exporter.save_cycle(profile, CYCLE)
     assert kept is not None
     assert kept.partial
     assert gzip.decompress(Path(kept.trace).read_bytes()).lstrip().startswith(b"{")
@@ -160,7 +160,7 @@ def test_what_fits_is_kept_where_every_disk_is_full(
 
 def refuse(monkeypatch: pytest.MonkeyPatch, *suffixes: str) -> None:
     """A disk that has no room for files that end so."""
-    write = atomic_files.write_whole
+    write = atomic_files.write_atomic
 
     def refusing(path: str, chunks: Iterator[bytes]) -> int:
         if path.endswith(suffixes):
@@ -168,14 +168,14 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *suffixes: str) -> None:
                 raise OSError(errno.ENOSPC, "No space left on device")
         return write(path, chunks)
 
-    monkeypatch.setattr(trace_export, "write_whole", refusing)
+    monkeypatch.setattr(trace_export, "write_atomic", refusing)
 
 
 def test_a_trace_that_cannot_be_compressed_is_kept_as_it_is(
     profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse(monkeypatch, ".gz")
-    kept = disk.exporter.save(profile, CYCLE)
+    kept = disk.exporter.save_cycle(profile, CYCLE)
     assert kept is not None
     assert kept.trace.endswith("t.pt.trace.json")
     json.loads(Path(kept.trace).read_text())
@@ -186,7 +186,7 @@ def test_a_table_that_does_not_fit_costs_the_table_alone(
     profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse(monkeypatch, ".txt")
-    kept = disk.exporter.save(profile, CYCLE)
+    kept = disk.exporter.save_cycle(profile, CYCLE)
     assert kept is not None
     assert kept.table is None
     assert disk.names() == ["t.pt.trace.json.gz"]
@@ -195,15 +195,15 @@ def test_a_table_that_does_not_fit_costs_the_table_alone(
 
 
 def test_too_many_events_for_torchs_table(profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_export, "TABLE_EVENTS", 10)
-    kept = disk.exporter.save(profile, CYCLE)
+    monkeypatch.setattr(trace_export, "MAX_TABLE_EVENTS", 10)
+    kept = disk.exporter.save_cycle(profile, CYCLE)
     assert kept is not None
     assert disk.names() == ["t.pt.trace.json.gz"]
     assert "too many" in disk.log[0]
 
 
 def test_measuring_leaves_nothing_behind(profile: Any, disk: Disk) -> None:
-    counts = disk.exporter.measure(profile)
+    counts = disk.exporter.measure_trace(profile)
     assert counts is not None
     assert counts.events >= 100
     assert counts.bytes > 10_000
@@ -214,7 +214,7 @@ def test_a_step_that_cannot_be_measured_is_not_taken_for_an_empty_one(
     profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut_short(profile, monkeypatch, ("run",))
-    assert disk.exporter.measure(profile) is None
+    assert disk.exporter.measure_trace(profile) is None
     assert disk.names() == []
     assert len(disk.log) == 1
     assert "the disk is full" in disk.log[0]
@@ -223,9 +223,9 @@ def test_a_step_that_cannot_be_measured_is_not_taken_for_an_empty_one(
 def test_what_had_to_go_to_another_disk_overwrites_nothing_there(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(trace_export, "_free", lambda folder: 0 if folder == str(disk.folder) else 500)
+    monkeypatch.setattr(trace_export, "_free_megabytes", lambda folder: 0 if folder == str(disk.folder) else 500)
     refuse(monkeypatch, ".gz")
-    first, second = disk.exporter.save(recorded(), CYCLE), disk.exporter.save(recorded(), CYCLE)
+    first, second = disk.exporter.save_cycle(recorded(), CYCLE), disk.exporter.save_cycle(recorded(), CYCLE)
     assert first is not None
     assert second is not None
     assert first.trace != second.trace
@@ -243,11 +243,11 @@ def test_written_whole_or_not_at_all(tmp_path: Path) -> None:
         raise OSError(errno.ENOSPC, "full")
 
     with pytest.raises(OSError, match="full"):
-        atomic_files.write_whole(str(target), failing())
+        atomic_files.write_atomic(str(target), failing())
     assert target.read_bytes() == b"before"
     assert os.listdir(tmp_path) == ["file"]
-    assert atomic_files.write_whole(str(target), [b"af", b"ter"]) == 5
+    assert atomic_files.write_atomic(str(target), [b"af", b"ter"]) == 5
     assert target.read_bytes() == b"after"
     unwritable = atomic_files.write_json(str(tmp_path / "no" / "file"), {})
     assert isinstance(unwritable, FileNotFoundError)
-    assert atomic_files.explain(OSError(errno.ENOSPC, "")).startswith("the disk is full")
+    assert atomic_files.explain_os_error(OSError(errno.ENOSPC, "")).startswith("the disk is full")

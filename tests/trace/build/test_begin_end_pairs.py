@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tests.helpers import slow_reference
 from tests.helpers.trace_builder import Entry, begin, end, event, trace
 from tests.helpers.slow_reference import Token
-from torchprof_tui.trace.build.begin_end_pairs import pair
+from torchprof_tui.trace.build.begin_end_pairs import match_begin_end
 
 NAMES = ["", "a", "b", "c"]
 
 
 def paired(tokens: list[Token]) -> tuple[dict[int, int], list[int], list[int]]:
-    found = pair(
+    found = match_begin_end(
         np.array([token.stack for token in tokens], np.int64),
         np.array([token.time for token in tokens], np.int64),
         np.array([NAMES.index(token.name) for token in tokens], np.int32),
@@ -105,7 +105,7 @@ def test_only_begins_last_to_the_end_of_the_trace() -> None:
 def test_a_hundred_thousand_ends_in_the_wrong_order() -> None:
     """First in, first out, on one stack: each name is looked up, the stack is not walked."""
     n = 100_000
-    found = pair(
+    found = match_begin_end(
         np.zeros(2 * n, np.int64),
         np.arange(2 * n, dtype=np.int64),
         np.tile(np.arange(n, dtype=np.int32), 2),

@@ -28,7 +28,7 @@ from tests.helpers.trace_builder import (
     step,
     trace,
 )
-from torchprof_tui.trace.build.build_trace import assemble
+from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -329,6 +329,6 @@ def test_an_empty_trace() -> None:
 
 def test_the_raw_columns_are_let_go() -> None:
     raw = decoded([cpu("op", 0, 1)])
-    made = assemble(raw, "literal")
+    made = build_trace(raw, "literal")
     assert len(raw.events) == 0
     assert len(made) == made.counts.events == 1

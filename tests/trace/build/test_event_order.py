@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchprof_tui.trace.core import arrays
-from torchprof_tui.trace.build.event_order import lane_order
+from torchprof_tui.trace.build.event_order import sort_by_lane
 
 events = st.lists(st.tuples(st.integers(0, 2), st.integers(-4, 4), st.integers(0, 3)), max_size=60)
 far = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([-(2**61), 0, 2**61]), st.integers(0, 3)), max_size=20)
@@ -21,6 +21,6 @@ def test_by_lane_start_longest_first_and_file_order(made: list[tuple[int, int, i
     durations = np.full(2 * len(made), 99)
     durations[entry] = duration
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "_BLOCK", block)
-        found = lane_order(lane.astype(np.int32), time.copy(), durations, entry)
+        patch.setattr(arrays, "_BLOCK_SIZE", block)
+        found = sort_by_lane(lane.astype(np.int32), time.copy(), durations, entry)
     assert found.tolist() == np.lexsort((-duration, time, lane)).tolist()

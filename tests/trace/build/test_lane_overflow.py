@@ -22,18 +22,18 @@ from tests.helpers.trace_builder import (
     step,
     trace,
 )
-from torchprof_tui.analysis.doctor.examination import examined
-from torchprof_tui.analysis.time.gpu_time import busy_ns_by_device
+from torchprof_tui.analysis.doctor.examination import diagnose_trace
+from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
 from torchprof_tui.trace.build import lane_overflow
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.storage.trace_store import open_trace, save
-from torchprof_tui.ui.explorer.lanes_area import cpu_time
+from torchprof_tui.trace.storage.trace_store import open_trace, save_trace
+from torchprof_tui.ui.explorer.lanes_area import cpu_busy_intervals
 
 
 def crowded(*entries: Entry, most: int = 3) -> Trace:
-    with patch.object(lane_overflow, "MOST_LANES", most):
+    with patch.object(lane_overflow, "MAX_LANES", most):
         return trace(*entries)
 
 
@@ -100,10 +100,10 @@ def test_only_where_events_are_drawn_depends_on_how_many_lanes_there_are(entries
     assert by_entry(together) == by_entry(whole)
     assert together.counts == whole.counts
     healthy(together)
-    own = [lane for lane in together.lanes if not lane.further]
+    own = [lane for lane in together.lanes if not lane.merged_lanes]
     assert len(own) >= min(most, len(whole.lanes))
-    assert all(lane.further > 1 for lane in together.lanes if lane.further)
-    assert len(own) + sum(lane.further for lane in together.lanes) == len(whole.lanes)
+    assert all(lane.merged_lanes > 1 for lane in together.lanes if lane.merged_lanes)
+    assert len(own) + sum(lane.merged_lanes for lane in together.lanes) == len(whole.lanes)
     told = {problem.kind: problem.count for problem in together.problems}
     assert told.get(problems.TOO_MANY_LANES, 0) == len(whole.lanes) - len(own)
     if len(own) == len(whole.lanes):
@@ -130,7 +130,7 @@ def test_threads_that_launch_or_step_keep_their_lines() -> None:
     made = crowded(
         *busy, step(1, 0, 9, thread=77), runtime("launch", 1, 1, corr=1, thread=88), kernel("k", 2, 1, corr=1)
     )
-    assert [lane.tid for lane in made.lanes if not lane.further] == ["88", "0", "77", "7"]
+    assert [lane.tid for lane in made.lanes if not lane.merged_lanes] == ["88", "0", "77", "7"]
 
 
 def test_what_is_put_together_stands_last_in_its_section_and_says_how_many() -> None:
@@ -152,26 +152,26 @@ def test_what_is_put_together_stands_last_in_its_section_and_says_how_many() -> 
         ("process 100", "c"),
         ("profiler", "overhead"),
     ]
-    remark = next(remark for remark in examined(made).remarks if remark.kind == problems.TOO_MANY_LANES)
+    remark = next(remark for remark in diagnose_trace(made).remarks if remark.kind == problems.TOO_MANY_LANES)
     assert (remark.count, remark.section.value) == (17, "odd")
     assert remark.example.startswith("8 further threads, 5 further streams of GPU 1, ")
 
 
 def test_a_device_is_as_busy_as_it_was() -> None:
     entries = [kernel("k", 3 * k, 2, stream=k, device=k % 2) for k in range(20)]
-    assert busy_ns_by_device(crowded(*entries, most=2)) == busy_ns_by_device(trace(*entries)) == {0: 20_000, 1: 20_000}
+    assert compute_busy_ns_by_device(crowded(*entries, most=2)) == compute_busy_ns_by_device(trace(*entries)) == {0: 20_000, 1: 20_000}
 
 
 def test_devices_beyond_counting_are_one_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_overflow, "_MOST_DEVICES", 2)
+    monkeypatch.setattr(lane_overflow, "_MAX_DEVICES", 2)
     made = crowded(*(kernel("k", k, 1, stream=k, device=k % 9) for k in range(36)), most=1)
-    further = [(lane.device, lane.further) for lane in made.lanes if lane.further]
+    further = [(lane.device, lane.merged_lanes) for lane in made.lanes if lane.merged_lanes]
     assert further == [(None, 27), (1, 4), (2, 4)]
 
 
 def test_it_is_stored(tmp_path) -> None:  # type: ignore[no-untyped-def]
     made = crowded(*(cpu("op", k, 3, thread=k) for k in range(9)))
-    save(made, tmp_path)
+    save_trace(made, tmp_path)
     again = open_trace(tmp_path)
     assert again.lanes == made.lanes
     assert {field.name for field in fields(again.lanes[0])} >= {"further"}
@@ -180,7 +180,7 @@ def test_it_is_stored(tmp_path) -> None:  # type: ignore[no-untyped-def]
 def test_lanes_by_the_hundred_thousand() -> None:
     n = 100_000
     made = trace(*(event("op", k, 1, tid=k) for k in range(n)))
-    assert [lane.further for lane in made.lanes] == [0] * lane_overflow.MOST_LANES + [n - lane_overflow.MOST_LANES]
+    assert [lane.merged_lanes for lane in made.lanes] == [0] * lane_overflow.MAX_LANES + [n - lane_overflow.MAX_LANES]
     assert made.lanes[-1].role is Role.THREAD
     assert len(made) == n
 
@@ -188,17 +188,17 @@ def test_lanes_by_the_hundred_thousand() -> None:
 def test_overlaps_of_our_own_making_are_not_the_files() -> None:
     """Each thread is in order; drawn together they overlap."""
     entries = [cpu("op", k, 5, thread=k % 7) for k in range(70)]
-    kinds = {remark.kind for remark in examined(crowded(*entries)).remarks}
+    kinds = {remark.kind for remark in diagnose_trace(crowded(*entries)).remarks}
     assert problems.TOO_MANY_LANES in kinds
     assert "overlap" not in kinds
     crossing = [cpu("a", 0, 50, thread=50), cpu("b", 40, 50, thread=50), step(1, 0, 90, thread=50)]
-    remarks = {remark.kind: remark.count for remark in examined(crowded(*entries, *crossing)).remarks}
+    remarks = {remark.kind: remark.count for remark in diagnose_trace(crowded(*entries, *crossing)).remarks}
     assert remarks["overlap"] == 1  # that one lane is the file's own
 
 
 def test_the_overview_of_a_crowd_shows_more_than_its_first_lane() -> None:
     made = crowded(*(cpu("op", 10 * k, 5, thread=k) for k in range(100)))
-    assert cpu_time(made).total == 100 * 5_000
+    assert cpu_busy_intervals(made).total == 100 * 5_000
     main = trace(cpu("op", 0, 10, thread=1), cpu("op", 90, 10, thread=1), runtime("launch", 95, 1, 1, thread=1),
                  cpu("op", 0, 100, thread=2))  # fmt: skip
-    assert cpu_time(main).total == 20_000  # the first lane lasts as long as the trace: that it idles is what one reads
+    assert cpu_busy_intervals(main).total == 20_000  # the first lane lasts as long as the trace: that it idles is what one reads

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import cpu, driver, flow, kernel, memcpy, runtime, sync, trace
-from torchprof_tui.trace.build.launch_links import by_launch, launches
+from torchprof_tui.trace.build.launch_links import group_work_by_launch, link_launches
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -72,7 +72,7 @@ def test_the_join_against_a_dict(made: list[tuple[int, str]]) -> None:
     correlation = np.array([number for number, _ in made], np.int64)
     entry = np.arange(len(correlation), dtype=np.int32)[::-1].copy()  # any entries of more
     correlation_of_entries = np.append(correlation[::-1], 5)
-    found = launches(correlation_of_entries, entry, np.isin(role, ["call", "driver"]), role == "driver", role == "work")
+    found = link_launches(correlation_of_entries, entry, np.isin(role, ["call", "driver"]), role == "driver", role == "work")
     calls: dict[int, int] = {}
     for wanted in ("driver", "call"):
         for k in reversed(range(len(made))):
@@ -80,7 +80,7 @@ def test_the_join_against_a_dict(made: list[tuple[int, str]]) -> None:
                 calls[made[k][0]] = k
     expected = [calls.get(number, -1) if what == "work" and number not in (0, -1) else -1 for number, what in made]
     assert found.tolist() == expected
-    order, first = by_launch(found)
+    order, first = group_work_by_launch(found)
     for k in range(len(made)):
         assert order[first[k] : first[k + 1]].tolist() == [g for g, launch in enumerate(expected) if launch == k]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import slow_reference
 from torchprof_tui.trace.build import nesting
-from torchprof_tui.trace.build.row_allocator import HeldRows
+from torchprof_tui.trace.build.row_allocator import RowAllocator
 
 Lane = list[tuple[int, int]]  # (start, duration)
 
@@ -20,8 +20,8 @@ def nested(lanes: list[Lane], flat: list[bool] | None = None) -> tuple[list[int]
     first = np.cumsum([0, *(len(lane) for lane in lanes)])
     start = np.array([start for start, _ in events], np.int64)
     duration = np.array([duration for _, duration in events], np.int64)
-    found = nesting.nest(first, np.array(flat or [False] * len(lanes), np.bool_), start, duration)
-    return found.row.tolist(), found.parent.tolist(), nesting.self_durations(found, start, duration).tolist()
+    found = nesting.nest_lanes(first, np.array(flat or [False] * len(lanes), np.bool_), start, duration)
+    return found.row.tolist(), found.parent.tolist(), nesting.compute_self_durations(found, start, duration).tolist()
 
 
 def expected(lanes: list[Lane], flat: list[bool] | None = None) -> tuple[list[int], list[int], list[int]]:
@@ -58,7 +58,7 @@ anything = st.one_of(a_lane(12, 6), a_lane(40, 40), a_lane(1000, 30), a_lane(10*
 def test_lanes_nest_as_the_rule_says(made: tuple[list[Lane], list[bool]], together: int) -> None:
     lanes, flat = made
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nesting, "_TOGETHER", together)
+        patch.setattr(nesting, "_BATCH_EVENTS", together)
         assert nested(lanes, flat) == expected(lanes, flat)
 
 
@@ -131,7 +131,7 @@ def test_everything_crosses_everything(flat: bool) -> None:
 def test_a_million_deep() -> None:
     n = 1_000_000
     start = np.arange(n, dtype=np.int64)
-    found = nesting.nest(np.array([0, n]), np.array([False]), start, 2 * n - 2 * start)
+    found = nesting.nest_lanes(np.array([0, n]), np.array([False]), start, 2 * n - 2 * start)
     assert np.array_equal(found.row, start)
     assert np.array_equal(found.parent, start - 1)
 
@@ -141,7 +141,7 @@ def test_a_hundred_thousand_lanes_and_times_that_do_not_fit_end_to_end() -> None
     first = np.arange(0, 2 * n + 1, 2)
     start = np.tile(np.array([0, 5], np.int64), n)
     duration = np.tile(np.array([2**61, 3], np.int64), n)
-    found = nesting.nest(first, np.zeros(n, np.bool_), start, duration)
+    found = nesting.nest_lanes(first, np.zeros(n, np.bool_), start, duration)
     assert np.array_equal(found.row, np.tile([0, 1], n))
     assert np.array_equal(found.parent, np.where(start == 5, np.arange(2 * n) - 1, -1))
 
@@ -153,13 +153,13 @@ def test_nothing_at_all() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30), st.booleans()), max_size=60))
 def test_held_rows_against_a_dict(asked: list[tuple[int, int, bool]]) -> None:
-    held = HeldRows()
+    held = RowAllocator()
     ends: dict[int, int] = {}
     for now, (row, length, hold) in enumerate(asked):
         if hold:
-            held.hold(row, now + length)
+            held.hold_row(row, now + length)
             ends[row] = now + length
         free = row
         while ends.get(free, -1) > now:
             free += 1
-        assert held.lowest(row, now) == free
+        assert held.find_free_row(row, now) == free

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.trace.core.arrays import distinct
+from torchprof_tui.trace.core.arrays import sorted_unique
 
 
 @given(st.lists(st.integers(-5, 5) | st.integers(-(2**31), 2**31 - 1)), st.sampled_from([np.int32, np.int64]))
 def test_distinct_values_ascend_and_keep_their_type(values: list[int], kind: type[np.generic]) -> None:
     column = np.array(values, kind)
-    found = distinct(column)
+    found = sorted_unique(column)
     assert found.tolist() == sorted(set(values))
     assert found.dtype == column.dtype
 
@@ -21,4 +21,4 @@ def test_distinct_values_ascend_and_keep_their_type(values: list[int], kind: typ
 @pytest.mark.parametrize("shape", [(0,), (3, 4)])
 def test_distinct_values_of_any_shape(shape: tuple[int, ...]) -> None:
     column = np.arange(int(np.prod(shape))).reshape(shape) // 2
-    assert distinct(column).tolist() == np.unique(column).tolist()
+    assert sorted_unique(column).tolist() == np.unique(column).tolist()

@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from torchprof_tui.trace.core.background import Behind, aside
+from torchprof_tui.trace.core.background import BackgroundWorker, submit
 
 
 def test_all_items_in_order() -> None:
     done: list[int] = []
-    behind = Behind(done.append, "test", waiting=2)
+    behind = BackgroundWorker(done.append, "test", max_pending=2)
     for item in range(100):
         behind.put(item)
     behind.close()
@@ -21,7 +21,7 @@ def test_all_items_in_order() -> None:
 
 def test_none_is_an_item_as_any_other() -> None:
     done: list[None] = []
-    behind: Behind[None] = Behind(done.append, "test")
+    behind: BackgroundWorker[None] = BackgroundWorker(done.append, "test")
     behind.put(None)
     behind.close()
     assert done == [None]
@@ -35,7 +35,7 @@ def test_what_goes_wrong_is_raised_and_nobody_waits_for_ever() -> None:
             raise OSError("the disk is full")
         done.append(item)
 
-    behind = Behind(work, "test", waiting=1)
+    behind = BackgroundWorker(work, "test", max_pending=1)
     with pytest.raises(OSError, match="full"):
         list(map(behind.put, range(1000)))
     for _ in range(2):
@@ -54,11 +54,11 @@ def test_what_is_dropped_is_not_done() -> None:
         may_go_on.wait(10)
         done.append(item)
 
-    behind = Behind(work, "test")
+    behind = BackgroundWorker(work, "test")
     for item in range(5):
         behind.put(item)
     begun.wait(10)
-    behind.drop()
+    behind.cancel()
     may_go_on.set()
     behind.close()
     assert done == [0]
@@ -72,7 +72,7 @@ def test_aside_gives_what_was_found_again_and_again() -> None:
         assert go_on.wait(10)
         return 7
 
-    found = aside(work)
+    found = submit(work)
     assert began.wait(10)  # nobody has asked yet
     go_on.set()
     assert (found(), found()) == (7, 7)
@@ -82,7 +82,7 @@ def test_aside_raises_what_went_wrong_again_and_again() -> None:
     def work() -> None:
         raise MemoryError("no room")
 
-    found = aside(work)
+    found = submit(work)
     for _ in range(2):
         with pytest.raises(MemoryError, match="no room"):
             found()

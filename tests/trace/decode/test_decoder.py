@@ -29,9 +29,9 @@ from tests.helpers.decoder_reference import (
 from tests.helpers.paths import SHARED_TRACES, find_shared_traces
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.decode.decoder import read
+from torchprof_tui.trace.decode.decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
-from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, Decoded
+from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, DecodedTrace
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text import large_values
@@ -42,13 +42,13 @@ SMALL = [path for path in ALL if path.stat().st_size < 25_000]
 LARGER = [path for path in ALL if path.stat().st_size >= 25_000]
 
 
-def decode(text: bytes, **options: Any) -> Decoded:
+def decode(text: bytes, **options: Any) -> DecodedTrace:
     """Through a stream, as stdin comes; the stored text is gone afterwards."""
     with tempfile.TemporaryDirectory() as folder:
-        return read(Source("stdin", io.BytesIO(text)), Path(folder), **options)
+        return decode_trace(Source("stdin", io.BytesIO(text)), Path(folder), **options)
 
 
-def found(decoded: Decoded) -> dict[str, int]:
+def found(decoded: DecodedTrace) -> dict[str, int]:
     return {problem.kind: problem.count for problem in decoded.problems}
 
 
@@ -71,7 +71,7 @@ def test_real_traces_equal_the_reference(path: Path, tmp_path: Path) -> None:
         entries = entries_of(text)
     except ValueError:
         pytest.skip("not valid JSON: see the tests of damage")
-    decoded = read(open_source(str(path)), tmp_path)
+    decoded = decode_trace(open_source(str(path)), tmp_path)
     assert decoded_rows(decoded) == expected_rows(entries)
     assert decoded_args(decoded) == expected_args(entries)
     assert decoded.size == len(text)
@@ -85,7 +85,7 @@ def test_larger_traces_equal_orjson(path: Path, tmp_path: Path) -> None:
     text = gzip.decompress(path.read_bytes())
     document = orjson.loads(text)
     entries = document if isinstance(document, list) else document["traceEvents"]
-    decoded = read(open_source(str(path)), tmp_path)
+    decoded = decode_trace(open_source(str(path)), tmp_path)
     columns = decoded.events
     assert len(columns) == len(entries)
     assert [columns.names[k] for k in columns.name] == [str(entry.get("name", "")) for entry in entries]
@@ -99,15 +99,15 @@ def test_larger_traces_equal_orjson(path: Path, tmp_path: Path) -> None:
     assert_entries_are_found_again(decoded, text, sample=25)
 
 
-def assert_entries_are_found_again(decoded: Decoded, text: bytes, sample: int) -> None:
+def assert_entries_are_found_again(decoded: DecodedTrace, text: bytes, sample: int) -> None:
     document = orjson.loads(text)
     entries = document if isinstance(document, list) else document["traceEvents"]
     entries = [entry for entry in entries if isinstance(entry, dict)]
     count = len(entries)
     for ordinal in {0, count - 1, *random.Random(1).sample(range(count), min(sample, count))} if count else ():
-        assert decoded.text.entry(ordinal, parse_chunk) == entries[ordinal]
+        assert decoded.text.read_entry(ordinal, parse_chunk) == entries[ordinal]
     with pytest.raises(LookupError):
-        decoded.text.entry(count, parse_chunk)
+        decoded.text.read_entry(count, parse_chunk)
 
 
 # --- any layout, any chunk size -------------------------------------------------------------------------------------
@@ -229,11 +229,11 @@ def test_layout_and_chunk_size_change_nothing(entries: list[Any], layout: str, f
             decode(text)
         return
     with tempfile.TemporaryDirectory() as folder:
-        decoded = read(Source("stdin", io.BytesIO(text)), Path(folder), chunk_size=size)
+        decoded = decode_trace(Source("stdin", io.BytesIO(text)), Path(folder), chunk_size=size)
         parsed = orjson.loads(text)
         parsed = parsed if isinstance(parsed, list) else parsed["traceEvents"]
         for ordinal, entry in enumerate(entry for entry in parsed if isinstance(entry, dict)):
-            assert decoded.text.entry(ordinal, parse_chunk) == entry
+            assert decoded.text.read_entry(ordinal, parse_chunk) == entry
     exact = entries_of(text)
     assert decoded_rows(decoded) == expected_rows(exact)
     assert decoded_args(decoded) == expected_args(exact)
@@ -261,7 +261,7 @@ def test_compression_changes_nothing(packing: str, tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_bytes(PACK[packing](text))
     told: list[tuple[int, int | None, int]] = []
-    decoded = read(open_source(str(path)), tmp_path, lambda *state: told.append(state), chunk_size=20_000)
+    decoded = decode_trace(open_source(str(path)), tmp_path, lambda *state: told.append(state), chunk_size=20_000)
     exact = entries_of(text)
     assert decoded_rows(decoded) == expected_rows(exact)
     assert decoded_args(decoded) == expected_args(exact)
@@ -269,7 +269,7 @@ def test_compression_changes_nothing(packing: str, tmp_path: Path) -> None:
     assert decoded.text.compressed == (packing != "plain")
     assert len(decoded.text.first) > 5
     for ordinal in (0, 1, 1499, 2999):
-        assert decoded.text.entry(ordinal, parse_chunk)["name"] == f"op {ordinal}"
+        assert decoded.text.read_entry(ordinal, parse_chunk)["name"] == f"op {ordinal}"
     assert told[-1] == (path.stat().st_size, path.stat().st_size, 3000)
     assert [state[2] for state in told] == sorted({state[2] for state in told})
 
@@ -277,31 +277,31 @@ def test_compression_changes_nothing(packing: str, tmp_path: Path) -> None:
 def test_a_file_that_changed_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(events(*(event(k) for k in range(100))))
-    decoded = read(open_source(str(path)), tmp_path)
+    decoded = decode_trace(open_source(str(path)), tmp_path)
     path.write_bytes(b" " * path.stat().st_size)
     with pytest.raises(LookupError, match="changed"):
-        decoded.text.entry(5, parse_chunk)
+        decoded.text.read_entry(5, parse_chunk)
 
 
 def test_neighbours_are_parsed_once_and_a_changed_file_again(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(b'[{"name": "one", "ts": 1, "ph": "i"}, {"name": "two", "ts": 2, "ph": "i"}]')
-    decoded = read(open_source(str(path)), tmp_path)
+    decoded = decode_trace(open_source(str(path)), tmp_path)
     parsed = []
 
     def parse(text: bytes) -> list[dict[str, Any]]:
         parsed.append(text)
         return parse_chunk(text)
 
-    assert [decoded.text.entry(k, parse)["name"] for k in (0, 1, 0)] == ["one", "two", "one"]
+    assert [decoded.text.read_entry(k, parse)["name"] for k in (0, 1, 0)] == ["one", "two", "one"]
     assert len(parsed) == 1
     path.write_bytes(path.read_bytes().replace(b"one", b"six"))
-    assert decoded.text.entry(0, parse)["name"] == "six"
+    assert decoded.text.read_entry(0, parse)["name"] == "six"
 
 
 def test_text_that_cannot_be_kept_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError):  # noqa: PT011  (which one is the system's choice)
-        read(Source("stdin", io.BytesIO(events(event()))), tmp_path / "none")
+        decode_trace(Source("stdin", io.BytesIO(events(event()))), tmp_path / "none")
 
 
 # --- times ----------------------------------------------------------------------------------------------------------
@@ -437,38 +437,38 @@ def test_large_header_values_are_found_again(tmp_path: Path, kind: str) -> None:
         path = tmp_path / "trace.json"
         path.write_bytes(gzip.compress(text) if kind == "gzip" else text)
         source = open_source(str(path))
-    decoded = read(source, tmp_path, chunk_size=500)
+    decoded = decode_trace(source, tmp_path, chunk_size=500)
     assert len(decoded.events) == 2
     assert decoded.header == {"a": 1, "b": 2}
-    assert decoded.large is not None
-    assert list(decoded.large.spans) == ["stackFrames", "samples"]
-    assert [decoded.large.text(key).decode() for key in decoded.large.spans] == [stack, stack]
+    assert decoded.large_keys is not None
+    assert list(decoded.large_keys.spans) == ["stackFrames", "samples"]
+    assert [decoded.large_keys.read_text(key).decode() for key in decoded.large_keys.spans] == [stack, stack]
     assert decoded.problems == []
 
 
 def test_of_keys_of_one_name_the_last_counts() -> None:
     long = json.dumps("x" * 70_000)
     first_large = decode(events(event(1), before=f'"k": {long}, ', after=', "k": 2'))
-    assert (first_large.header, first_large.large and first_large.large.spans) == ({"k": 2}, {})
+    assert (first_large.header, first_large.large_keys and first_large.large_keys.spans) == ({"k": 2}, {})
     last_large = decode(events(event(1), before='"k": 2, ', after=f', "k": {long}'))
-    assert (last_large.header, list(last_large.large.spans if last_large.large else ())) == ({}, ["k"])
+    assert (last_large.header, list(last_large.large_keys.spans if last_large.large_keys else ())) == ({}, ["k"])
 
 
 def test_a_value_beyond_any_is_measured_and_its_text_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_values, "LARGEST_KEY", 1 << 20)
+    monkeypatch.setattr(large_values, "MAX_VALUE_BYTES", 1 << 20)
     text = events(event(1), before=f'"k": "{"x" * (3 << 20)}", "l": "{"y" * (1 << 17)}", ')
-    decoded = read(Source("stdin", io.BytesIO(text)), tmp_path)
-    assert decoded.large is not None
-    assert decoded.large.left_out == {"k": (3 << 20) + 2}
-    assert decoded.large.text("l") == b'"' + b"y" * (1 << 17) + b'"'
-    assert decoded.large.path.stat().st_size < 10_000
+    decoded = decode_trace(Source("stdin", io.BytesIO(text)), tmp_path)
+    assert decoded.large_keys is not None
+    assert decoded.large_keys.oversized == {"k": (3 << 20) + 2}
+    assert decoded.large_keys.read_text("l") == b'"' + b"y" * (1 << 17) + b'"'
+    assert decoded.large_keys.path.stat().st_size < 10_000
 
 
 def test_a_value_without_an_end_leaves_nothing(tmp_path: Path) -> None:
     text = events(event(1))[:-1] + b', "k": "' + b"x" * 200_000
-    decoded = read(Source("stdin", io.BytesIO(text)), tmp_path)
-    assert decoded.large is not None
-    assert (decoded.large.spans, decoded.large.path.stat().st_size) == ({}, 0)
+    decoded = decode_trace(Source("stdin", io.BytesIO(text)), tmp_path)
+    assert decoded.large_keys is not None
+    assert (decoded.large_keys.spans, decoded.large_keys.path.stat().st_size) == ({}, 0)
     assert found(decoded) == {problems.CUT_SHORT: 1}
 
 
@@ -636,7 +636,7 @@ def test_damage_is_mended(damage: str, layout: str, size: int, tmp_path: Path) -
     whole = expected_rows(entries_of(text))
     path = tmp_path / "trace.json"
     path.write_bytes(text.replace(old, new))
-    decoded = read(open_source(str(path)), tmp_path, chunk_size=size)
+    decoded = decode_trace(open_source(str(path)), tmp_path, chunk_size=size)
     rows = decoded_rows(decoded)
     assert len(rows) == 60
     assert rows[:30] + rows[31:] == whole[:30] + whole[31:]
@@ -646,7 +646,7 @@ def test_damage_is_mended(damage: str, layout: str, size: int, tmp_path: Path) -
     assert decoded.problems[0].example.isprintable()
     assert decoded.header["baseTimeNanoseconds"] == 5
     for ordinal in (0, 29, 30, 31, 59):
-        assert decoded.text.entry(ordinal, parse_chunk)["name"] == rows[ordinal][3]
+        assert decoded.text.read_entry(ordinal, parse_chunk)["name"] == rows[ordinal][3]
 
 
 @pytest.mark.parametrize("where", [0, 1, 30, 58, 59])

@@ -19,15 +19,15 @@ import pytest
 from tests.helpers import trace_builder
 from tests.helpers.trace_builder import annotation, kernel, runtime
 from tests.trace.decode.test_decoder import decode, event, events, found
-from torchprof_tui.analysis.time.gpu_time import busy_by_device
+from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
 from torchprof_tui.cli import main
 from torchprof_tui.trace.build import counters
-from torchprof_tui.trace.build.build_trace import assemble
+from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode import chunker, json_document
-from torchprof_tui.trace.decode.decoder import read
-from torchprof_tui.trace.decode.interning import Shapes
+from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.interning import SignatureTable
 from torchprof_tui.trace.json_text import repair, salvage, scan
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
@@ -59,7 +59,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
 
 
 def opened(text: bytes, folder: Path) -> Trace:
-    return assemble(read(Source("made", io.BytesIO(text)), folder), "made")
+    return build_trace(decode_trace(Source("made", io.BytesIO(text)), folder), "made")
 
 
 MANY = 400_000
@@ -105,30 +105,30 @@ def test_entries_that_need_repair_cost_a_bounded_multiple(work: Work) -> None:
 def test_new_shapes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file where every entry has a thread of its own: each chunk adds to the columns, none makes them anew."""
     moved = 0
-    settle = Shapes._settle
+    settle = SignatureTable._flush_pending
 
-    def counted(self: Shapes) -> Any:
+    def counted(self: SignatureTable) -> Any:
         nonlocal moved
-        moved += len(self._fresh) // 2
+        moved += len(self._pending) // 2
         return settle(self)
 
-    monkeypatch.setattr(Shapes, "_settle", counted)
+    monkeypatch.setattr(SignatureTable, "_flush_pending", counted)
     decode(events(*(event(k, tid=k) for k in range(4000))), chunk_size=2000)
     assert moved == 4000
 
 
 def test_keys_beyond_counting_are_skipped_and_the_events_found() -> None:
-    many = ", ".join(f'"k{k}": {k}' for k in range(json_document.MOST_KEYS + 50)) + ", "
+    many = ", ".join(f'"k{k}": {k}' for k in range(json_document.MAX_KEYS + 50)) + ", "
     decoded = decode(events(event(1), before=many, after=', "last": 3'))
     assert len(decoded.events) == 1
     assert found(decoded) == {problems.UNREADABLE_HEADER: 2}  # those before the events, and the one behind
-    exactly = ", ".join(f'"k{k}": {k}' for k in range(json_document.MOST_KEYS)) + ", "
+    exactly = ", ".join(f'"k{k}": {k}' for k in range(json_document.MAX_KEYS)) + ", "
     decoded = decode(events(event(1), before=exactly))
     assert (len(decoded.events), decoded.problems) == (1, [])
 
 
 def test_counters_beyond_counting_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters, "MOST_SERIES", 10)
+    monkeypatch.setattr(counters, "MAX_SERIES", 10)
     entries = [{"ph": "C", "name": f"c{k % 15}", "pid": 1, "ts": k, "args": {"a": k}} for k in range(30)]
     trace = opened(json.dumps({"traceEvents": entries}).encode(), tmp_path)
     assert len(trace.counters) == 10
@@ -162,7 +162,9 @@ def test_a_device_for_each_kernel_is_one_pass(tmp_path: Path, monkeypatch: pytes
         return masks(kinds)
 
     monkeypatch.setattr(gpu_time, "work_mask", counted)
-    assert {device: worked.total for device, worked in busy_by_device(trace).items()} == dict.fromkeys(range(300), 2000)
+    assert {device: worked.total for device, worked in compute_busy_by_device(trace).items()} == dict.fromkeys(
+        range(300), 2000
+    )
     assert looked_at == 300
 
 
@@ -235,8 +237,8 @@ def test_refusals_print_nothing_raw(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("name", ["long name", "open string", "open brackets"])
 def test_text_without_an_end_is_given_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory follows the largest entry that is believed in, not the file."""
-    monkeypatch.setattr(chunker, "LARGEST_ENTRY", 1 << 18)
-    monkeypatch.setattr(chunker, "_MAY_BE_WHOLE", 1 << 18)
+    monkeypatch.setattr(chunker, "MAX_ENTRY_BYTES", 1 << 18)
+    monkeypatch.setattr(chunker, "_MAX_PLAUSIBLE_ENTRY_BYTES", 1 << 18)
     size = 24 << 20
     text = {
         "long name": event(1)[:-1].encode() + b', "x": "' + b"a" * size + b'"}',
@@ -253,7 +255,7 @@ def test_text_without_an_end_is_given_up(name: str, monkeypatch: pytest.MonkeyPa
     gc.collect()
     with tempfile.TemporaryDirectory() as folder:
         tracemalloc.start()
-        decoded = read(Source("made", Slowly()), Path(folder))  # type: ignore[arg-type]
+        decoded = decode_trace(Source("made", Slowly()), Path(folder))  # type: ignore[arg-type]
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < size, peak

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchprof_tui.trace.core.arrays import Array
-from torchprof_tui.trace.decode.id_table import Ids
+from torchprof_tui.trace.decode.id_table import IdTable
 from torchprof_tui.trace.decode.interning import text_of
 
 values = st.one_of(
@@ -22,15 +22,15 @@ values = st.one_of(
 some = st.lists(st.one_of(st.none(), values), max_size=30)
 
 
-def added(listed: list[Any], ids: Ids | None = None) -> Ids:
-    ids = Ids() if ids is None else ids
+def added(listed: list[Any], ids: IdTable | None = None) -> IdTable:
+    ids = IdTable() if ids is None else ids
     places = [place for place, value in enumerate(listed) if value is not None]
     keys = [ids.key(listed[place]) for place in places]
     ids.add(np.array(places, np.int64), np.array(keys, np.int64))
     return ids
 
 
-def texts(ids: Ids, count: int) -> list[str | None]:
+def texts(ids: IdTable, count: int) -> list[str | None]:
     column, known = ids.finish(count)
     assert column.dtype == np.int32
     assert len(set(known)) == len(known)
@@ -47,20 +47,20 @@ def test_each_is_told_by_its_text(listed: list[Any]) -> None:
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30))
 def test_many_numbers_at_once(listed: list[int]) -> None:
-    ids = Ids()
-    ids.put(np.arange(len(listed)), np.array(listed, np.int64))
+    ids = IdTable()
+    ids.add_integers(np.arange(len(listed)), np.array(listed, np.int64))
     assert texts(ids, len(listed)) == [str(value) for value in listed]
 
 
 @given(some, some)
 def test_what_another_has_read(mine: list[Any], theirs: list[Any]) -> None:
     ids, other = added(mine), added(theirs)
-    part, handed = other.part(), list(other.arrays())
+    part, handed = other.finish_part(), list(other.drain_arrays())
 
     def fill(column: Array) -> None:
         column[:] = handed.pop(0)  # type: ignore[assignment]
 
-    ids.join(part, fill, len(mine))
+    ids.append_part(part, fill, len(mine))
     assert not handed
     together = [*mine, *theirs]
     assert texts(ids, len(together)) == [None if value is None else text_of(value) for value in together]

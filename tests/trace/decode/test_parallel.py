@@ -25,11 +25,11 @@ from tests.trace.decode.test_decoder import ALL, TRACES
 from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode import parallel
-from torchprof_tui.trace.decode.column_builder import Columns
-from torchprof_tui.trace.decode.decoder import read
-from torchprof_tui.trace.decode.parallel import Cut, UnprovenError, parts_for
+from torchprof_tui.trace.decode.column_builder import ColumnBuilder
+from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.parallel import SplitNotVerifiedError, SplitPoint, choose_process_count
 from torchprof_tui.trace.json_text.salvage import parse_chunk
-from torchprof_tui.trace.model.raw_events import Decoded
+from torchprof_tui.trace.model.raw_events import DecodedTrace
 from torchprof_tui.trace.sources.open import open_source
 
 BIG = TRACES / "big_llama_train_stack.pt.trace.json.xz"
@@ -42,18 +42,18 @@ class Joined:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.well = self.again = 0
-        join = parallel.Readers.join
+        join = parallel.ParallelDecoder.append_parts
 
         def watched(*arguments: Any) -> Any:
             try:
                 end = join(*arguments)
-            except UnprovenError:
+            except SplitNotVerifiedError:
                 self.again += 1
                 raise
             self.well += 1
             return end
 
-        monkeypatch.setattr(parallel.Readers, "join", watched)
+        monkeypatch.setattr(parallel.ParallelDecoder, "append_parts", watched)
 
 
 @pytest.fixture
@@ -61,16 +61,16 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> Joined:
     return Joined(monkeypatch)
 
 
-def decode(path: Path, count: int, **options: Any) -> Decoded | str:
+def decode(path: Path, count: int, **options: Any) -> DecodedTrace | str:
     folder = path.parent / f"{path.name}.{count}"
     folder.mkdir(exist_ok=True)
     try:
-        return read(open_source(str(path)), folder, scan=True, parts=count, **options)
+        return decode_trace(open_source(str(path)), folder, use_templates=True, process_count=count, **options)
     except TraceError as error:
         return str(error)
 
 
-def assert_same(path: Path, size: int, counts: tuple[int, ...] = (2, 3)) -> Decoded | str:
+def assert_same(path: Path, size: int, counts: tuple[int, ...] = (2, 3)) -> DecodedTrace | str:
     """All ways of dividing the work agree on everything but where the chunks of the text lie."""
     alone = decode(path, 1, chunk_size=size)
     for count in counts:
@@ -81,7 +81,7 @@ def assert_same(path: Path, size: int, counts: tuple[int, ...] = (2, 3)) -> Deco
             continue
         assert_alike(alone, divided, chunks=False)
         for ordinal in range(0, len(alone.events), max(len(alone.events) // 7, 1)):
-            assert divided.text.entry(ordinal, parse_chunk) == alone.text.entry(ordinal, parse_chunk)
+            assert divided.text.read_entry(ordinal, parse_chunk) == alone.text.read_entry(ordinal, parse_chunk)
     return alone
 
 
@@ -111,9 +111,9 @@ def test_the_big_one(tmp_path: Path, joined: Joined) -> None:
     path = tmp_path / "big.json"
     with lzma.open(BIG) as packed, path.open("wb") as text:
         shutil.copyfileobj(packed, text, 1 << 20)
-    general = read(open_source(str(path)), tmp_path, scan=False, parts=1)
+    general = decode_trace(open_source(str(path)), tmp_path, use_templates=False, process_count=1)
     fast = decode(path, 2)
-    assert isinstance(fast, Decoded)
+    assert isinstance(fast, DecodedTrace)
     assert_alike(general, fast, chunks=False)
     assert (joined.well, joined.again) == (1, 0)
 
@@ -150,7 +150,7 @@ def test_what_stands_behind_the_list_is_read_as_well(tmp_path: Path, joined: Joi
         plain(400).rstrip()[:-1] + b',\n  "displayTimeUnit": "ns",\n  "traceEvents": [\n' + one(7).encode() + b"]\n} x"
     )
     decoded = assert_same(put(tmp_path, text), 2000)
-    assert isinstance(decoded, Decoded)
+    assert isinstance(decoded, DecodedTrace)
     assert (len(decoded.events), decoded.header["displayTimeUnit"], joined.well) == (401, "ns", 2)
 
 
@@ -176,9 +176,9 @@ def test_files_that_are_cut_elsewhere(tmp_path: Path, text: bytes, packed: bool)
 
 def test_a_process_that_dies_costs_time_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(tmp_path, plain(400))
-    monkeypatch.setattr(parallel, "_read", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(parallel, "_decode_part", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     decoded = assert_same(path, 2000)
-    assert isinstance(decoded, Decoded)
+    assert isinstance(decoded, DecodedTrace)
     assert len(decoded.events) == 400
 
 
@@ -196,7 +196,7 @@ def test_without_a_further_process_one_reads_it_all(tmp_path: Path, monkeypatch:
     open_files = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(os, "fork", one_at_most)
     decoded = assert_same(path, 2000, counts=(3,))
-    assert isinstance(decoded, Decoded)
+    assert isinstance(decoded, DecodedTrace)
     assert len(decoded.events) == 400
     assert len(os.listdir("/proc/self/fd")) == open_files
     with pytest.raises(ChildProcessError):
@@ -207,13 +207,13 @@ def test_without_a_further_process_one_reads_it_all(tmp_path: Path, monkeypatch:
 def test_a_process_that_dies_while_it_hands_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined: Joined, taken: int
 ) -> None:
-    arrays = Columns.arrays
+    arrays = ColumnBuilder.drain_arrays
 
-    def some(columns: Columns) -> Iterator[Array]:
+    def some(columns: ColumnBuilder) -> Iterator[Array]:
         yield from itertools.islice(arrays(columns), taken)
         os._exit(1)
 
-    monkeypatch.setattr(Columns, "arrays", some)
+    monkeypatch.setattr(ColumnBuilder, "drain_arrays", some)
     assert_same(put(tmp_path, plain(400)), 2000)
     assert (joined.well, joined.again) == (0, 2)
 
@@ -233,21 +233,21 @@ def test_a_file_that_was_replaced_is_not_the_same(tmp_path: Path) -> None:
     path.unlink()
     put(tmp_path, plain(300))
     with pytest.raises(TraceError, match="replaced"):
-        source.again()
+        source.reopen()
     source.close()
 
 
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "_read", lambda *_: time.sleep(60))
+    monkeypatch.setattr(parallel, "_decode_part", lambda *_: time.sleep(60))
     source = open_source(str(put(tmp_path, plain(400), packed=True)))
-    readers = parallel.Readers(source, tmp_path, 3, 2000)
-    processes = [hand._process for hand in readers._hands]
+    readers = parallel.ParallelDecoder(source, tmp_path, 3, 2000)
+    processes = [hand._pid for hand in readers._workers]
     assert len(processes) == 2
-    os.close(readers._alive)  # as the kernel does when we are killed
-    readers._alive = os.open(os.devnull, os.O_RDONLY)
+    os.close(readers._alive_pipe)  # as the kernel does when we are killed
+    readers._alive_pipe = os.open(os.devnull, os.O_RDONLY)
     assert [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes] == [1, 1]
-    for hand in readers._hands:
-        hand._process = 0
+    for hand in readers._workers:
+        hand._pid = 0
     readers.close()
     source.close()
 
@@ -255,7 +255,14 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path, monkeypatc
 def test_progress_counts_what_all_have_read(tmp_path: Path) -> None:
     path = put(tmp_path, plain(4000))
     told: list[tuple[int, int | None, int]] = []
-    read(open_source(str(path)), tmp_path, lambda *state: told.append(state), chunk_size=4000, scan=True, parts=3)
+    decode_trace(
+        open_source(str(path)),
+        tmp_path,
+        lambda *state: told.append(state),
+        chunk_size=4000,
+        use_templates=True,
+        process_count=3,
+    )
     size = path.stat().st_size
     assert told[-1][1] == size
     assert told[-1][2] == 4000
@@ -270,20 +277,20 @@ def test_a_cut_is_where_the_text_says(noise: bytes, sizes: list[int], target: in
     blocks = [block for block in (text[a:b] for a, b in pairwise(bounds)) if block]
     place = text.find(BETWEEN, target)
     at = place + 1 if place >= 0 else -1
-    before, behind = Cut(target), Cut(target)
-    assert b"".join(before.before(iter(blocks))) == (text[:at] if at >= 0 else text)
-    assert b"".join(behind.behind(iter(blocks))) == (text[at:] if at >= 0 else b"")
-    assert (before.at, behind.at) == (at, at)
+    before, behind = SplitPoint(target), SplitPoint(target)
+    assert b"".join(before.blocks_before(iter(blocks))) == (text[:at] if at >= 0 else text)
+    assert b"".join(behind.blocks_after(iter(blocks))) == (text[at:] if at >= 0 else b"")
+    assert (before.offset, behind.offset) == (at, at)
 
 
 def test_small_files_are_read_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setattr("threading.active_count", lambda: 1)
     path = put(tmp_path, b"[]")
-    assert parts_for(open_source(str(path))) == 1
+    assert choose_process_count(open_source(str(path))) == 1
     for megabytes, packed, expected in ((100, False, 2), (1000, False, 4), (1000, True, 2)):
         source = open_source(str(path))
         source.total, source.compression = megabytes << 20, "gzip" if packed else ""
         if packed:
             monkeypatch.setattr("torchprof_tui.trace.sources.source.Source.text_size", property(lambda _: 1000 << 20))
-        assert parts_for(source) == expected
+        assert choose_process_count(source) == expected

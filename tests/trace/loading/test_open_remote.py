@@ -30,13 +30,13 @@ from torchprof_tui.cli import main
 from torchprof_tui.trace.core.problems import CUT_CONNECTION, LOST_RANK
 from torchprof_tui.trace.loading import open_ranks
 from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.open_remote import NAMELESS, ElsewhereOpening
-from torchprof_tui.trace.loading.progress import FAILED, Progress, RanksProgress
-from torchprof_tui.trace.loading.resolve import named
+from torchprof_tui.trace.loading.open_remote import MAX_UNNUMBERED_FILES, RemoteOpener
+from torchprof_tui.trace.loading.progress import FAILED_SHARE, Progress, RanksProgress
+from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.sources.listing import look
+from torchprof_tui.trace.sources.listing import list_remote_traces
 from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.storage.disk_cache import usage
+from torchprof_tui.trace.storage.disk_cache import cache_usage
 from torchprof_tui.ui.start.start_screen import StartScreen
 
 pytestmark = pytest.mark.skipif(not (sshd.SSHD and sshd.SSH), reason="needs OpenSSH's server and client")
@@ -64,16 +64,16 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     # One process decodes one rank after the other: starting more takes longer here than what they do.
-    monkeypatch.setattr(open_ranks, "WORKERS", 1)
-    monkeypatch.setattr(open_ranks, "FROM_ONE_HOST", 1)
+    monkeypatch.setattr(open_ranks, "MAX_WORKERS", 1)
+    monkeypatch.setattr(open_ranks, "MAX_WORKERS_PER_HOST", 1)
 
 
-async def opened(*specs: str, cache: bool = True) -> tuple[Trace, ElsewhereOpening, list[Progress]]:
-    opening = named(specs).opening(cache)
-    assert isinstance(opening, ElsewhereOpening)
+async def opened(*specs: str, cache: bool = True) -> tuple[Trace, RemoteOpener, list[Progress]]:
+    opening = resolve_specs(specs).create_opener(cache)
+    assert isinstance(opening, RemoteOpener)
     told: list[Progress] = []
     opening.start()
-    trace = await opening.trace(told.append)
+    trace = await opening.load_trace(told.append)
     opening.close()
     return trace, opening, told
 
@@ -93,12 +93,12 @@ def numbers(trace: Trace) -> list[int]:
 
 def same_as_here(trace: Trace, files: list[Path]) -> None:
     """The oracle: the same files, opened from this disk."""
-    opening = named([str(file) for file in files]).opening(cache=False)
-    here = asyncio.run(opening.trace(lambda _: None))
+    opening = resolve_specs([str(file) for file in files]).create_opener(cache=False)
+    here = asyncio.run(opening.load_trace(lambda _: None))
     same(trace, here)
     assert trace.ranks is not None
     assert here.ranks is not None
-    np.testing.assert_array_equal(trace.ranks.meetings.events, here.ranks.meetings.events)
+    np.testing.assert_array_equal(trace.ranks.matched_collectives.events, here.ranks.matched_collectives.events)
     opening.close()
 
 
@@ -109,14 +109,14 @@ def load(*specs: str) -> Trace:
 def found(*names: str) -> list[list[str]]:
     """What the hosts say that each name means."""
     with contextlib.ExitStack() as hold:
-        looked = look(names, False, hold)
-    assert all(not each.why for each in looked), looked
+        looked = list_remote_traces(names, False, hold)
+    assert all(not each.error for each in looked), looked
     for one in looked:
-        for each in one.found:  # which opens under its name, as the same content
+        for each in one.traces:  # which opens under its name, as the same content
             source = open_source(each.spec)
             assert (source.total, source.identity) == (each.size, each.identity)
             source.close()
-    return [[each.spec for each in one.found] for one in looked]
+    return [[each.spec for each in one.traces] for one in looked]
 
 
 def test_whatever_names_them_it_is_the_same_run(server: sshd.Sshd, run: Path) -> None:
@@ -151,8 +151,8 @@ def test_two_stars_are_any_number_of_folders(server: sshd.Sshd) -> None:
     here = glob.glob(f"{top}/**/rank*.json", recursive=True)
     assert sorted(answer) == sorted(f"shared:{path}" for path in here)
     with contextlib.ExitStack() as hold:
-        (none,) = look([f"shared:{top}/**/x*"], False, hold)
-    assert none.why == f"shared:{top}/**/x*: nothing there matches"
+        (none,) = list_remote_traces([f"shared:{top}/**/x*"], False, hold)
+    assert none.error == f"shared:{top}/**/x*: nothing there matches"
 
 
 def test_it_is_what_lies_there(server: sshd.Sshd, run: Path) -> None:
@@ -194,7 +194,7 @@ async def test_unchanged_ranks_are_not_fetched_again(server: sshd.Sshd, run: Pat
     shared = [each for each in told if isinstance(each, RanksProgress)]
     assert {each.total for each in shared} == {size}  # known before the first byte
     assert shared[-1].shares == (1.0,) * RANKS
-    assert usage()[0] == RANKS
+    assert cache_usage()[0] == RANKS
 
     logins = server.logins
     again, opening, told = await opened("home:it's a run/rank*")
@@ -209,7 +209,7 @@ async def test_unchanged_ranks_are_not_fetched_again(server: sshd.Sshd, run: Pat
     assert server.logins - logins == 2
 
     await opened("home:it's a run/rank*", cache=False)
-    assert usage()[0] == RANKS + 1
+    assert cache_usage()[0] == RANKS + 1
 
 
 async def test_a_shared_connection_is_the_only_one(server: sshd.Sshd, run: Path) -> None:
@@ -242,14 +242,14 @@ def test_a_session_of_somebody_else_does_not_keep_us(server: sshd.Sshd) -> None:
 
 
 async def test_one_host_sends_few_at_a_time(server: sshd.Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_ranks, "FROM_ONE_HOST", 2)
+    monkeypatch.setattr(open_ranks, "MAX_WORKERS_PER_HOST", 2)
     many = server.home / "many"
     many.mkdir()
     late_rank(5).write(many, packed=True)
-    opening = named([f"box:{many}/*"]).opening(cache=False)
+    opening = resolve_specs([f"box:{many}/*"]).create_opener(cache=False)
     most = 0
     opening.start()
-    task = asyncio.ensure_future(opening.trace(lambda _: None))
+    task = asyncio.ensure_future(opening.load_trace(lambda _: None))
     while not task.done():
         most = max(most, len(server.clients()))
         await asyncio.sleep(0.01)
@@ -277,7 +277,7 @@ async def test_ranks_that_cannot_be_had_are_left_out_and_told(server: sshd.Sshd,
     trace, _, told = await opened(*specs)
     assert numbers(trace) == [0, 1]
     assert trace.ranks is not None
-    why = {lost.file: (lost.number, lost.why) for lost in trace.ranks.lost}
+    why = {lost.file: (lost.number, lost.reason) for lost in trace.ranks.lost}
     assert set(why) == set(specs[2:])
     for file, (_, line) in why.items():
         assert line.startswith(f"{file}: ")
@@ -293,7 +293,7 @@ async def test_ranks_that_cannot_be_had_are_left_out_and_told(server: sshd.Sshd,
     assert lost.count == 7
     last = told[-1]
     assert isinstance(last, RanksProgress)
-    assert last.shares == (1.0, 1.0, FAILED)  # those of which something was there to fetch
+    assert last.shares == (1.0, 1.0, FAILED_SHARE)  # those of which something was there to fetch
 
 
 async def test_a_rank_whose_connection_is_cut_is_shown_as_far_as_it_came(server: sshd.Sshd, tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ async def test_a_rank_whose_connection_is_cut_is_shown_as_far_as_it_came(server:
     assert re.fullmatch(r"rank 1: [0-9,]+ of [0-9,]+ bytes arrived; the connection to cut ended early: .+", cut.example)
     assert cut.count == 1
     assert "cut short" not in {problem.kind for problem in trace.problems}  # of the same cut
-    assert usage()[0] == 1  # what was cut may come whole another time
+    assert cache_usage()[0] == 1  # what was cut may come whole another time
 
 
 async def test_where_nothing_is_to_be_had_it_is_one_line(server: sshd.Sshd, run: Path) -> None:
@@ -331,11 +331,11 @@ async def test_where_nothing_is_to_be_had_it_is_one_line(server: sshd.Sshd, run:
 async def test_strangers_are_not_fetched_to_be_refused(server: sshd.Sshd) -> None:
     folder = server.home / "checkpoints"
     folder.mkdir()
-    for number in range(NAMELESS + 1):
+    for number in range(MAX_UNNUMBERED_FILES + 1):
         (folder / f"{number}.json").write_text("{}")
     logins = server.logins
     line = await refused(f"box:{folder}/*.json")
-    assert f"{NAMELESS + 1} traces, and {NAMELESS + 1} of them" in line
+    assert f"{MAX_UNNUMBERED_FILES + 1} traces, and {MAX_UNNUMBERED_FILES + 1} of them" in line
     assert "do not say in their names which rank they are" in line
     assert server.logins - logins == 1
 
@@ -359,9 +359,9 @@ async def test_giving_up_ends_all_of_it(server: sshd.Sshd, run: Path, tmp_path: 
         large.mkdir(exist_ok=True)
         for rank in range(3):
             (large / f"rank{rank}.json.gz").write_bytes(os.urandom(3_000_000))
-        opening = named([f"{host}:{large}/rank*"]).opening()
+        opening = resolve_specs([f"{host}:{large}/rank*"]).create_opener()
         opening.start()
-        task = asyncio.ensure_future(opening.trace(lambda _: None))
+        task = asyncio.ensure_future(opening.load_trace(lambda _: None))
         while not set(server.clients()) - others:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
@@ -385,7 +385,7 @@ def test_a_program_that_is_killed_leaves_nothing(server: sshd.Sshd, run: Path) -
     program = subprocess.Popen([sys.executable, "-m", "torchprof_tui", "info", *specs], cwd=ROOT)
     try:
         until = time.monotonic() + 60
-        while usage()[0] == 0 and time.monotonic() < until:  # one rank is there, the other never will be
+        while cache_usage()[0] == 0 and time.monotonic() < until:  # one rank is there, the other never will be
             time.sleep(0.01)
         time.sleep(0.5)  # what has come is read, and nothing more is told
         assert len(set(server.clients()) - others) >= 2
@@ -435,19 +435,19 @@ def listing(server: sshd.Sshd, tmp_path: Path) -> Path:
 
 
 async def test_a_folders_runs_open_from_its_list(server: sshd.Sshd, listing: Path) -> None:
-    opening = named([f"shared:{listing}/"]).opening()
+    opening = resolve_specs([f"shared:{listing}/"]).create_opener()
     opening.start()
     app = TorchprofApp(opening)
     async with app.run_test(size=(120, 40)) as pilot:
-        await app.explored.wait()
+        await app.lanes_ready.wait()
         await pilot.pause()
         assert isinstance(app.screen, StartScreen)
         lines = [str(option.prompt) for option in app.screen.query_one(OptionList).options]
         assert [line.split()[0] for line in lines[1:4]] == ["new/rank*.json", "old/rank*.json", "new/rank0.json"]
         assert all("all 2 ranks" in line for line in lines[1:3])
-        app.explored.clear()
+        app.lanes_ready.clear()
         await pilot.press("down", "enter")
-        await app.explored.wait()
+        await app.lanes_ready.wait()
         await pilot.pause()
         trace = app.screen.trace  # type: ignore[attr-defined]
         assert [rank.file for rank in trace.ranks.all] == [f"shared:{listing}/old/rank{k}.json" for k in range(2)]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.helpers.lane_rows import FAR, Bar, bar_rows, index, slow_cells
 from tests.helpers.paths import SHARED_TRACES
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.trace import Counter, Trace
-from torchprof_tui.trace.query.level_of_detail import cell_edges, cells, counter_cells
+from torchprof_tui.trace.query.level_of_detail import cell_edges, compute_cells, compute_counter_cells
 from torchprof_tui.trace.query.viewport import Viewport
 
 WIDTHS = st.integers(1, 50)
@@ -31,7 +31,7 @@ def windows(rows: list[list[Bar]]) -> st.SearchStrategy[tuple[int, int]]:
 
 
 def compare(built: RowIndex, rows: list[list[Bar]], t0: int, t1: int, width: int) -> None:
-    got = cells(built, slice(None), t0, t1, width)
+    got = compute_cells(built, slice(None), t0, t1, width)
     for number, row in enumerate(rows):
         expected = slow_cells(row, t0, t1, width)
         assert got.event[number].tolist() == [cell.event for cell in expected]
@@ -60,7 +60,7 @@ def test_many_bars_a_cell(data: st.DataObject, rows: list[list[Bar]], width: int
 def test_nothing_disappears(data: st.DataObject, rows: list[list[Bar]], width: int) -> None:
     """Every bar that touches the viewport is in the cells that it touches, and every such cell shows something."""
     t0, t1 = data.draw(windows(rows))
-    got = cells(index(rows), slice(None), t0, t1, width)
+    got = compute_cells(index(rows), slice(None), t0, t1, width)
     edges = cell_edges(t0, t1, width)
     for number, row in enumerate(rows):
         for bar in row:
@@ -82,7 +82,7 @@ def test_shown_from_first_to_last_every_bar_is_counted(rows: list[list[Bar]], wi
     t0, t1 = min(bar.start for bar in bars), max(bar.end for bar in bars)
     if t1 - t0 < width:
         return
-    got = cells(index(rows), slice(None), t0, t1, width)
+    got = compute_cells(index(rows), slice(None), t0, t1, width)
     inner = cell_edges(t0, t1, width)[1:-1]
     crossings = sum(int(((inner > bar.start) & (inner < bar.end)).sum()) for bar in bars)
     assert int(got.count.sum()) == len(bars) + crossings
@@ -93,8 +93,8 @@ def test_rows_in_any_order_and_number(rows: list[list[Bar]], data: st.DataObject
     built = index(rows)
     t0, t1 = data.draw(windows(rows))
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=6))
-    whole = cells(built, slice(None), t0, t1, 7)
-    some = cells(built, np.array(chosen, dtype=np.int32), t0, t1, 7)
+    whole = compute_cells(built, slice(None), t0, t1, 7)
+    some = compute_cells(built, np.array(chosen, dtype=np.int32), t0, t1, 7)
     assert some.event.tolist() == whole.event[chosen].tolist()
     assert some.count.tolist() == whole.count[chosen].tolist()
     assert some.event.dtype == some.count.dtype == np.int32
@@ -104,29 +104,29 @@ def test_rows_in_any_order_and_number(rows: list[list[Bar]], data: st.DataObject
 def test_ties_go_to_the_longest_then_to_the_first() -> None:
     """Two cells of 10 ns. In the second, 6 is the part of a longer bar; in the first, equals: the first wins."""
     row = [Bar(0, 0, 3), Bar(1, 4, 3), Bar(2, 10, 4), Bar(3, 16, 8)]
-    got = cells(index([row]), slice(None), 0, 20, 2)
+    got = compute_cells(index([row]), slice(None), 0, 20, 2)
     assert got.event.tolist() == [[0, 3]]
     assert got.busy.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)]]
     assert got.count.tolist() == [[2, 2]]
 
 
 def test_a_microsecond_in_ten_seconds_is_seen() -> None:
-    got = cells(index([[Bar(0, 3 * 10**9, 1000)]]), slice(None), 0, 10**10, 100)
+    got = compute_cells(index([[Bar(0, 3 * 10**9, 1000)]]), slice(None), 0, 10**10, 100)
     assert got.event[0, 30] == 0
     assert got.count.sum() == 1
     assert got.busy[0, 30] == pytest.approx(1e-5)
 
 
 def test_cells_below_a_nanosecond_show_the_nanosecond_they_lie_in() -> None:
-    got = cells(index([[Bar(0, 0, 1), Bar(1, 2, 0)]]), slice(None), 0, 3, 9)
+    got = compute_cells(index([[Bar(0, 0, 1), Bar(1, 2, 0)]]), slice(None), 0, 3, 9)
     assert got.event.tolist() == [[0, 0, 0, -1, -1, -1, 1, 1, 1]]
 
 
 def test_no_rows_and_no_events() -> None:
     empty = index([[]])
-    assert cells(empty, slice(None), 0, 10, 4).event.tolist() == [[-1] * 4]
-    assert cells(index([[Bar(0, 0, 1)]]), np.empty(0, dtype=np.int32), 0, 10, 4).event.shape == (0, 4)
-    assert cells(empty, np.empty(0, dtype=np.int32), 0, 2, 4).busy.shape == (0, 4)
+    assert compute_cells(empty, slice(None), 0, 10, 4).event.tolist() == [[-1] * 4]
+    assert compute_cells(index([[Bar(0, 0, 1)]]), np.empty(0, dtype=np.int32), 0, 10, 4).event.shape == (0, 4)
+    assert compute_cells(empty, np.empty(0, dtype=np.int32), 0, 2, 4).busy.shape == (0, 4)
 
 
 @given(st.integers(-FAR, FAR), st.integers(1, FAR), st.integers(1, 400))
@@ -150,7 +150,7 @@ def test_counters_against_a_value_for_every_nanosecond(
     points = sorted(points, key=lambda point: point[0])
     times = np.array([time for time, _ in points], dtype=np.int64)
     counter = Counter(0, "c", "", times, np.array([value for _, value in points], dtype=np.float64))
-    got = counter_cells(counter, t0, t0 + span, width)
+    got = compute_counter_cells(counter, t0, t0 + span, width)
     for cell in range(width):
         left = t0 + span * cell // width
         right = max(t0 + span * (cell + 1) // width, left + 1)
@@ -181,12 +181,12 @@ def test_real_traces_at_every_zoom(name: str) -> None:
     path = SHARED / f"{name}.pt.trace.json.gz"
     if not path.exists():
         pytest.skip("the shared traces are not here")
-    trace = load(str(path), cache=False)
+    trace = load_trace(str(path), cache=False)
     width = 37
     view = Viewport.whole(trace.span, width)
     shortest = int(trace.start[int(trace.duration.argmin())])
     while True:
-        got = cells(trace.row_index, slice(None), view.t0, view.t1, width)
+        got = compute_cells(trace.row_index, slice(None), view.t0, view.t1, width)
         for row in range(trace.total_rows):
             events = trace.row_order[trace.row_first[row] : trace.row_first[row + 1]]
             expected = matrix_cells(trace, events, cell_edges(view.t0, view.t1, width))

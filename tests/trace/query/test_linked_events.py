@@ -32,7 +32,7 @@ def test_the_first_work_beneath_is_that_of_the_first_launch_beneath(entries: lis
         launching = (other for other in range(len(made)) if len(made.links.work_of(other)))
         launches = [other for other in launching if is_beneath(made, other, event)]
         wanted = int(made.links.work_of(launches[0])[0]) if launches else -1
-        assert linked_events.first_work_beneath(made, event) == wanted
+        assert linked_events.find_first_work_below(made, event) == wanted
 
 
 @given(NESTED)
@@ -40,11 +40,11 @@ def test_back_from_all_work_is_the_call_that_it_was_reached_from(entries: list) 
     made = trace(*entries, ns=True)
     for event in range(len(made)):
         work = made.links.work_of(event).tolist()
-        reached = [linked_events.forward(made, event)] if work else []
+        reached = [linked_events.follow_link(made, event)] if work else []
         while reached and len(reached) <= len(work):
-            reached.append(linked_events.forward(made, reached[-1]))
+            reached.append(linked_events.follow_link(made, reached[-1]))
         assert reached == ([*work, -1] if work else [])
-        assert all(linked_events.back(made, each) == event for each in work)
+        assert all(linked_events.follow_link_back(made, each) == event for each in work)
 
 
 def test_a_forward_leads_to_its_backward_before_any_work_beneath_it() -> None:
@@ -57,7 +57,7 @@ def test_a_forward_leads_to_its_backward_before_any_work_beneath_it() -> None:
         flow("f", "fwdbwd", 1, 50, thread=200),
     )
     named = {made.event(event).name: event for event in range(len(made))}
-    assert linked_events.forward(made, named["aten::mm"]) == named["MmBackward0"]
-    assert linked_events.back(made, named["MmBackward0"]) == named["aten::mm"]
-    assert linked_events.first_work_beneath(made, named["aten::mm"]) == named["k"]
-    assert linked_events.forward(made, named["MmBackward0"]) == -1
+    assert linked_events.follow_link(made, named["aten::mm"]) == named["MmBackward0"]
+    assert linked_events.follow_link_back(made, named["MmBackward0"]) == named["aten::mm"]
+    assert linked_events.find_first_work_below(made, named["aten::mm"]) == named["k"]
+    assert linked_events.follow_link(made, named["MmBackward0"]) == -1

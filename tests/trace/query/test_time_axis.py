@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.trace.query.test_viewport import viewports
 from torchprof_tui.trace.core.time_format import format_duration, format_time, parse_time
-from torchprof_tui.trace.query.time_axis import LABEL_GAP, ticks
+from torchprof_tui.trace.query.time_axis import LABEL_GAP, compute_ticks
 from torchprof_tui.trace.query.viewport import Viewport
 
 
@@ -96,7 +96,7 @@ def test_what_is_written_can_be_read_again(ns: int) -> None:
 
 @given(viewports())
 def test_ticks_are_round_unique_and_do_not_run_into_each_other(view: Viewport) -> None:
-    marks = ticks(view)
+    marks = compute_ticks(view)
     assert len({mark.label for mark in marks}) == len(marks)
     assert all(view.t0 <= mark.time < view.t1 and mark.cell == view.cell(mark.time) for mark in marks)
     for mark, following in itertools.pairwise(marks):
@@ -110,12 +110,12 @@ def test_ticks_are_round_unique_and_do_not_run_into_each_other(view: Viewport) -
 @given(viewports())
 def test_a_screen_of_usual_width_has_several_ticks(view: Viewport) -> None:
     if view.width >= 120:
-        assert len(ticks(view)) >= 2
+        assert len(compute_ticks(view)) >= 2
 
 
 def test_the_ruler_of_the_design() -> None:
     view = Viewport(110_000, 190_000, 60, (0, 206_000))
-    assert [(mark.cell, mark.label) for mark in ticks(view)] == [
+    assert [(mark.cell, mark.label) for mark in compute_ticks(view)] == [
         (7, "120 µs"),
         (22, "140 µs"),
         (37, "160 µs"),

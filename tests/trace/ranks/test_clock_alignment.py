@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.rank_traces import BASE, Collective, Run, late_rank
 from tests.trace.ranks.test_collective_matching import merged
-from torchprof_tui.trace.model.ranks import Aligned, Clock
+from torchprof_tui.trace.model.ranks import AlignmentMethod, Clock
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -30,10 +30,10 @@ def true_starts(run: Run, trace: Trace) -> list[int]:
 def test_a_shared_base_is_believed(tmp_path: Path) -> None:
     run = late_rank(3)
     trace = merged(run.write(tmp_path))
-    assert [clock.how for clock in clocks(trace)] == [Aligned.BASE] * 3
+    assert [clock.method for clock in clocks(trace)] == [AlignmentMethod.BASE] * 3
     assert [clock.shift for clock in clocks(trace)] == true_starts(run, trace)
     assert [clock.error for clock in clocks(trace)] == [0, 0, 0]
-    assert [clock.by for clock in clocks(trace)] == [6, 6, 6]
+    assert [clock.collective_count for clock in clocks(trace)] == [6, 6, 6]
 
 
 def test_a_shared_base_of_machines_whose_clocks_differ_is_not(tmp_path: Path) -> None:
@@ -41,7 +41,11 @@ def test_a_shared_base_of_machines_whose_clocks_differ_is_not(tmp_path: Path) ->
     run = late_rank(3)
     run.shifts = (0.0, 0.05, 40_000.0)
     trace = merged(run.write(tmp_path))
-    assert [clock.how for clock in clocks(trace)] == [Aligned.BASE, Aligned.BASE, Aligned.COLLECTIVES]
+    assert [clock.method for clock in clocks(trace)] == [
+        AlignmentMethod.BASE,
+        AlignmentMethod.BASE,
+        AlignmentMethod.COLLECTIVES,
+    ]
     for clock, true in zip(clocks(trace), true_starts(run, trace), strict=True):
         assert abs(clock.shift - true) <= 50
     assert clocks(trace)[2].error is not None
@@ -73,14 +77,14 @@ def test_an_unshared_clock_is_found_by_the_collectives(
     run = Run(ranks, steps, shifts=shifts, bases=[BASE + 7_776_000 * 10**9 * k for k in range(ranks)])
     with tempfile.TemporaryDirectory() as folder:
         trace = merged(run.write(Path(folder)))
-    assert {clock.how for clock in clocks(trace)} == {Aligned.COLLECTIVES}
+    assert {clock.method for clock in clocks(trace)} == {AlignmentMethod.COLLECTIVES}
     true = true_starts(run, trace)
     for clock, begin in zip(clocks(trace), true, strict=True):
         off = (clock.shift - clocks(trace)[0].shift) - (begin - true[0])
         assert abs(off) <= 2 * jitter * 1000 + 1
         assert clock.error is not None
         assert clock.error <= 2 * jitter * 1000 + 1
-        assert clock.by == sum(per_step)
+        assert clock.collective_count == sum(per_step)
 
 
 def test_a_rank_that_met_only_some_others_is_reached_through_them(tmp_path: Path) -> None:
@@ -94,20 +98,22 @@ def test_a_rank_that_met_only_some_others_is_reached_through_them(tmp_path: Path
     ]
     run = Run(3, steps, shifts=(0, 123_456, -98_765), bases=(1, 2, 3))
     trace = merged(run.write(tmp_path))
-    assert {clock.how for clock in clocks(trace)} == {Aligned.COLLECTIVES}
+    assert {clock.method for clock in clocks(trace)} == {AlignmentMethod.COLLECTIVES}
     assert [clock.shift for clock in clocks(trace)] == true_starts(run, trace)
 
 
 def test_nothing_in_common(tmp_path: Path) -> None:
     run = Run(2, [[], []], shifts=(0, 50_000))
-    assert [clock.how for clock in clocks(merged(run.write(tmp_path)))] == [Aligned.BASE] * 2
+    assert [clock.method for clock in clocks(merged(run.write(tmp_path)))] == [AlignmentMethod.BASE] * 2
     run.bases = (BASE, BASE + 10**9)
     found = clocks(merged(run.write(tmp_path)))
-    assert [(clock.how, clock.error, clock.by) for clock in found] == [(Aligned.WALL, None, 0)] * 2
+    assert [(clock.method, clock.error, clock.collective_count) for clock in found] == [
+        (AlignmentMethod.WALL, None, 0)
+    ] * 2
     assert found[1].shift - found[0].shift == 10**9 + 50_000_000
     run.bases = (0, 1)  # times since each machine was started
     found = clocks(merged(run.write(tmp_path)))
-    assert [(clock.how, clock.shift) for clock in found] == [(Aligned.NONE, 0)] * 2
+    assert [(clock.method, clock.shift) for clock in found] == [(AlignmentMethod.NONE, 0)] * 2
 
 
 def test_a_rank_that_recorded_nothing_does_not_set_the_others_apart(tmp_path: Path) -> None:
@@ -118,7 +124,7 @@ def test_a_rank_that_recorded_nothing_does_not_set_the_others_apart(tmp_path: Pa
     told = json.loads(paths[1].read_text())
     paths[1].write_text(json.dumps({**told, "traceEvents": told["traceEvents"][:1]}))
     found = clocks(merged(paths))
-    assert [clock.how for clock in found] == [Aligned.BASE] * 3
+    assert [clock.method for clock in found] == [AlignmentMethod.BASE] * 3
     assert max(clock.shift for clock in found) < 10_000_000
 
 
@@ -129,7 +135,11 @@ def test_one_rank_that_no_other_met(tmp_path: Path) -> None:
         for one in step:
             one.arrive = [*one.arrive[:2], None]
     found = clocks(merged(run.write(tmp_path)))
-    assert [clock.how for clock in found] == [Aligned.COLLECTIVES, Aligned.COLLECTIVES, Aligned.NONE]
+    assert [clock.method for clock in found] == [
+        AlignmentMethod.COLLECTIVES,
+        AlignmentMethod.COLLECTIVES,
+        AlignmentMethod.NONE,
+    ]
     assert found[2].error is None
     assert found[2].shift == min(clock.shift for clock in found[:2])
 
@@ -141,4 +151,4 @@ def test_a_base_that_is_none_is_none(tmp_path: Path, base: object) -> None:
         told = json.loads(path.read_text())
         told["baseTimeNanoseconds"] = base
         path.write_text(json.dumps(told))
-    assert {clock.how for clock in clocks(merged(paths))} == {Aligned.COLLECTIVES}
+    assert {clock.method for clock in clocks(merged(paths))} == {AlignmentMethod.COLLECTIVES}

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.helpers.collective_reference import joined
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.rank_traces import BASE, Collective, Run, late_rank
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.ranks.collective_matching import meet, pair
-from torchprof_tui.trace.ranks.collective_records import keep, kept, read
-from torchprof_tui.trace.ranks.merge import Given, merge
+from torchprof_tui.trace.ranks.collective_matching import match_collectives, match_sequences
+from torchprof_tui.trace.ranks.collective_records import load_collectives, read_collectives, store_collectives
+from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 
 TRACES = SHARED_TRACES
 SETS = {
@@ -29,8 +29,10 @@ SETS = {
 
 
 def merged(paths: list[Path]) -> Trace:
-    traces = [load(str(path), cache=False) for path in paths]
-    return merge([Given(trace.rank or 0, trace.label, trace, read(trace)) for trace in traces], "ranks")
+    traces = [load_trace(str(path), cache=False) for path in paths]
+    return merge_ranks(
+        [OpenedRank(trace.rank or 0, trace.label, trace, read_collectives(trace)) for trace in traces], "ranks"
+    )
 
 
 @cache
@@ -46,7 +48,7 @@ def shared(name: str) -> tuple[list[Path], Trace]:
 def met(trace: Trace) -> dict[tuple[str, int, int], dict[int, tuple[int, int]]]:
     """As `joined` tells it; times on the common clock."""
     assert trace.ranks is not None
-    meetings = trace.ranks.meetings
+    meetings = trace.ranks.matched_collectives
     found: dict[tuple[str, int, int], dict[int, tuple[int, int]]] = {}
     many: dict[tuple[str, int], int] = defaultdict(int)
     for row in range(len(meetings)):
@@ -74,33 +76,33 @@ def test_shared_ranks_as_dictionaries_have_them(name: str) -> None:
     for key, its in expected.items():
         assert {rank: (a - began, b - began) for rank, (a, b) in its.items()} == found[key]
     assert trace.ranks is not None
-    meetings = trace.ranks.meetings
-    assert not meetings.alone.any()
-    assert not meetings.lacking.any()
-    assert not meetings.differ.any()
+    meetings = trace.ranks.matched_collectives
+    assert not meetings.unmatched.any()
+    assert not meetings.missing_ranks.any()
+    assert not meetings.is_mismatched.any()
 
 
 def test_what_was_launched_before_the_recording_is_left_out() -> None:
     """DDP's first ranks still have kernels on the GPU when the recording begins, and not equally many."""
     ranks = shared("ddp")[1].ranks
     assert ranks is not None
-    assert ranks.meetings.before.tolist() == [6, 6, 0, 2]
+    assert ranks.matched_collectives.before_recording.tolist() == [6, 6, 0, 2]
 
 
 def test_kept_beside_the_columns(tmp_path: Path) -> None:
-    trace = load(str(late_rank().write(tmp_path)[0]), cache=False)
-    found = read(trace)
+    trace = load_trace(str(late_rank().write(tmp_path)[0]), cache=False)
+    found = read_collectives(trace)
     assert len(found) == 6
     assert [found.texts[code] for code in found.operation.tolist()] == ["allreduce"] * 6
     assert found.received.tolist() == [1024, 2048] * 3
-    keep(found, tmp_path)
-    again = kept(tmp_path)
+    store_collectives(found, tmp_path)
+    again = load_collectives(tmp_path)
     assert again is not None
     for column in ("events", "group", "operation", "dtype", "received", "sent"):
         assert np.array_equal(getattr(found, column), getattr(again, column))
-    assert (again.texts, again.before) == (found.texts, found.before)
+    assert (again.texts, again.before_recording) == (found.texts, found.before_recording)
     (tmp_path / "collectives.json").write_text('{"version": 1, "columns": [[]]}')
-    assert kept(tmp_path) is None
+    assert load_collectives(tmp_path) is None
 
 
 def test_ranks_that_began_to_record_at_another_step(tmp_path: Path) -> None:
@@ -108,10 +110,10 @@ def test_ranks_that_began_to_record_at_another_step(tmp_path: Path) -> None:
     run.first_step = (0, 2, 1)
     trace = merged(run.write(tmp_path))
     assert trace.ranks is not None
-    meetings = trace.ranks.meetings
+    meetings = trace.ranks.matched_collectives
     assert meetings.step.tolist() == [1, 1, 2, 2, 3, 3]
-    assert meetings.lacking.tolist() == [1, 1, 0, 0, 0, 0]
-    assert meetings.alone.tolist() == [2, 0, 0]
+    assert meetings.missing_ranks.tolist() == [1, 1, 0, 0, 0, 0]
+    assert meetings.unmatched.tolist() == [2, 0, 0]
 
 
 def test_sizes_that_differ_are_told(tmp_path: Path) -> None:
@@ -121,9 +123,9 @@ def test_sizes_that_differ_are_told(tmp_path: Path) -> None:
     paths[1] = Run(2, run.steps).write(tmp_path, "other{}.json")[1]
     trace = merged(paths)
     assert trace.ranks is not None
-    assert trace.ranks.meetings.differ.tolist() == [False, True]
-    assert trace.ranks.meetings.elements.tolist() == [1024, 2048]
-    assert trace.ranks.meetings.alone.tolist() == [0, 0]
+    assert trace.ranks.matched_collectives.is_mismatched.tolist() == [False, True]
+    assert trace.ranks.matched_collectives.elements.tolist() == [1024, 2048]
+    assert trace.ranks.matched_collectives.unmatched.tolist() == [0, 0]
 
 
 def test_without_process_groups_and_without_steps(tmp_path: Path) -> None:
@@ -138,8 +140,8 @@ def test_without_process_groups_and_without_steps(tmp_path: Path) -> None:
         path.write_text(path.read_text().replace("ProfilerStep#", "my step "))
     trace = merged(paths)
     assert trace.ranks is not None
-    assert trace.ranks.meetings.step.tolist() == [-1] * 6
-    assert not trace.ranks.meetings.alone.any()
+    assert trace.ranks.matched_collectives.step.tolist() == [-1] * 6
+    assert not trace.ranks.matched_collectives.unmatched.any()
 
 
 def test_one_rank_without_collectives(tmp_path: Path) -> None:
@@ -149,9 +151,9 @@ def test_one_rank_without_collectives(tmp_path: Path) -> None:
             one.arrive = [*one.arrive[:2], None]
     trace = merged(run.write(tmp_path))
     assert trace.ranks is not None
-    assert len(trace.ranks.meetings) == 6
-    assert not trace.ranks.meetings.lacking.any()  # it is not of this group
-    assert (trace.ranks.meetings.events[:, 2] == -1).all()
+    assert len(trace.ranks.matched_collectives) == 6
+    assert not trace.ranks.matched_collectives.missing_ranks.any()  # it is not of this group
+    assert (trace.ranks.matched_collectives.events[:, 2] == -1).all()
 
 
 @settings(max_examples=60, deadline=None)
@@ -171,7 +173,7 @@ def test_what_one_sequence_lacks_is_found_by_its_ends(
     theirs = np.array([ends[k] + shift + random.randint(-500, 500) for k in kept_ones], np.int64)  # type: ignore[attr-defined]
     all_signs = np.array(signs, np.int64) << 40
     some = all_signs[kept_ones]
-    place = pair(all_signs, some, ends.astype(np.int64), theirs)
+    place = match_sequences(all_signs, some, ends.astype(np.int64), theirs)
     joined_ones = place >= 0
     assert (all_signs[place[joined_ones]] == some[joined_ones]).all()
     assert (np.diff(place[joined_ones]) > 0).all()
@@ -181,7 +183,7 @@ def test_what_one_sequence_lacks_is_found_by_its_ends(
         true = theirs - ends[kept_ones]
         assert joined_ones.all()
         assert np.abs(found - np.median(found)).sum() <= np.abs(true - np.median(true)).sum()
-    back = pair(some, all_signs, theirs, ends.astype(np.int64))
+    back = match_sequences(some, all_signs, theirs, ends.astype(np.int64))
     assert [(int(back[k]), k) for k in np.flatnonzero(back >= 0)] == [
         (k, int(place[k])) for k in np.flatnonzero(place >= 0)
     ]
@@ -191,18 +193,18 @@ def test_sequences_that_only_overlap() -> None:
     signs = np.array([1, 2, 3, 4, 5, 6, 7]) << 40  # operations, of no size
     others = np.array([4, 5, 6, 7, 8, 9]) << 40
     ends = np.arange(7) * 1000
-    place = pair(signs, others, ends, np.arange(6) * 1000 + 77)
+    place = match_sequences(signs, others, ends, np.arange(6) * 1000 + 77)
     assert place.tolist() == [3, 4, 5, 6, -1, -1]
-    assert pair(signs, np.array([9, 9]) << 40, ends, np.array([1, 2])).tolist() == [-1, -1]
-    assert pair(signs, np.zeros(0, np.int64), ends, np.zeros(0, np.int64)).tolist() == []
+    assert match_sequences(signs, np.array([9, 9]) << 40, ends, np.array([1, 2])).tolist() == [-1, -1]
+    assert match_sequences(signs, np.zeros(0, np.int64), ends, np.zeros(0, np.int64)).tolist() == []
 
 
 def test_nothing_to_join(tmp_path: Path) -> None:
     run = Run(2, [[], []])
-    traces = [load(str(path), cache=False) for path in run.write(tmp_path)]
-    meetings = meet(traces, [read(trace) for trace in traces])
+    traces = [load_trace(str(path), cache=False) for path in run.write(tmp_path)]
+    meetings = match_collectives(traces, [read_collectives(trace) for trace in traces])
     assert len(meetings) == 0
-    assert meetings.alone.tolist() == [0, 0]
+    assert meetings.unmatched.tolist() == [0, 0]
 
 
 def test_two_groups_are_told_apart(tmp_path: Path) -> None:
@@ -228,8 +230,8 @@ def test_collectives_that_run_on_the_cpu(tmp_path: Path) -> None:
         ]
     trace = merged(run.write(tmp_path))
     assert trace.ranks is not None
-    meetings = trace.ranks.meetings
+    meetings = trace.ranks.matched_collectives
     assert [meetings.texts[code] for code in meetings.operation.tolist()] == ["gloo:all_reduce", "gloo:broadcast"]
-    assert meetings.together.tolist() == [True, False]
+    assert meetings.is_synchronizing.tolist() == [True, False]
     (times,) = (its for (_, _, nth), its in met(trace).items() if nth == 0)
     assert {rank: end - start for rank, (start, end) in times.items()} == {0: 3_100_000, 1: 100_000}

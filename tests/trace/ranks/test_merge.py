@@ -9,14 +9,14 @@ import pytest
 
 from tests.helpers.rank_traces import late_rank
 from tests.trace.ranks.test_collective_matching import SETS, shared
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query import navigation
-from torchprof_tui.trace.query.level_of_detail import cells
-from torchprof_tui.trace.query.read_entries import entries
-from torchprof_tui.trace.ranks.collective_records import read
-from torchprof_tui.trace.ranks.merge import Given, merge
+from torchprof_tui.trace.query.level_of_detail import compute_cells
+from torchprof_tui.trace.query.read_entries import read_entries
+from torchprof_tui.trace.ranks.collective_records import read_collectives
+from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 
 
 def several(folder: Path) -> list[Trace]:
@@ -33,12 +33,14 @@ def several(folder: Path) -> list[Trace]:
             {"ph": "X", "cat": "cpu_op", "name": "negative", "ts": 3000, "dur": -1, "args": {}, **here},
             {"ph": "X", "cat": f"only {rank}", "name": "aten::mm", "ts": 2600, "dur": 10, **here},
         ]
-    return [load(str(path), cache=False) for path in run.write(folder, packed=True)]
+    return [load_trace(str(path), cache=False) for path in run.write(folder, packed=True)]
 
 
 def together(traces: list[Trace]) -> Trace:
     numbers = [trace.rank if trace.rank is not None else k for k, trace in enumerate(traces)]
-    return merge([Given(k, t.label, t, read(t)) for k, t in zip(numbers, traces, strict=True)], "all")
+    return merge_ranks(
+        [OpenedRank(k, t.label, t, read_collectives(t)) for k, t in zip(numbers, traces, strict=True)], "all"
+    )
 
 
 def same_but_moved(whole: Trace, alone: list[Trace]) -> None:
@@ -73,7 +75,7 @@ def same_but_moved(whole: Trace, alone: list[Trace]) -> None:
             )
             assert (moved.first, moved.last) == (lane.first + first, lane.last + first)
             assert moved.group == f"rank {rank.number} {lane.group}"
-        assert whole.lanes[rank.own_lane].role is Role.RANK
+        assert whole.lanes[rank.header_lane].role is Role.RANK
         for key, arg in trace.args.items():
             column = whole.args[key]
             inside = (column.events >= rank.first) & (column.events < rank.last)
@@ -107,12 +109,12 @@ def test_made_ranks(tmp_path: Path) -> None:
     for rank, trace in zip(whole.ranks.all, alone, strict=True):
         for event in range(len(trace)):
             moved = whole.event(event + rank.first)
-            assert moved.args() == trace.event(event).args()
+            assert moved.read_args() == trace.event(event).read_args()
             assert moved.lane.rank == rank.number
-            assert whole.ranks.of_event(event + rank.first) is rank
-            assert whole.ranks.of_lane(int(whole.lane[event + rank.first])) is rank
-            assert whole.steps_at(event + rank.first) is rank.steps
-            assert whole.devices_at(event + rank.first) == trace.devices
+            assert whole.ranks.rank_of_event(event + rank.first) is rank
+            assert whole.ranks.rank_of_lane(int(whole.lane[event + rank.first])) is rank
+            assert whole.steps_of_event(event + rank.first) is rank.steps
+            assert whole.devices_of_event(event + rank.first) == trace.devices
     assert whole.memory is not None
     assert whole.memory.allocated.tolist() == [3072, 2048, 1024]  # by time
     assert [whole.lanes[lane].rank for lane in whole.memory.lane.tolist()] == [2, 1, 0]
@@ -138,7 +140,7 @@ def test_correlations_of_ranks_are_apart(tmp_path: Path) -> None:
 def test_many_entries_at_once(tmp_path: Path) -> None:
     whole = together(several(tmp_path))
     events = np.arange(len(whole))[::-1]
-    found = dict(entries(whole, events))
+    found = dict(read_entries(whole, events))
     assert sorted(found) == list(range(len(whole)))
     for place, entry in found.items():
         assert entry["name"] == whole.event(int(events[place])).name
@@ -149,11 +151,11 @@ def test_drawn_as_each_alone(tmp_path: Path) -> None:
     whole = together(several(tmp_path))
     assert whole.ranks is not None
     t0, t1 = whole.span
-    drawn = cells(whole.row_index, slice(None), t0, t1, 97)
+    drawn = compute_cells(whole.row_index, slice(None), t0, t1, 97)
     for rank in whole.ranks.all:
-        base = whole.lanes[rank.own_lane].row_base
+        base = whole.lanes[rank.header_lane].row_base
         assert (drawn.event[base] == -1).all()  # its own line has no events
-        own = cells(rank.trace.row_index, slice(None), t0, t1, 97)
+        own = compute_cells(rank.trace.row_index, slice(None), t0, t1, 97)
         mine = slice(base + 1, base + 1 + rank.trace.total_rows)
         assert np.array_equal(drawn.event[mine], np.where(own.event < 0, -1, own.event + rank.first))
         assert np.array_equal(drawn.count[mine], own.count)
@@ -163,14 +165,17 @@ def test_drawn_as_each_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", list(SETS))
 def test_shared_ranks(name: str) -> None:
     paths, whole = shared(name)
-    same_but_moved(whole, [load(str(path)) for path in paths])
+    same_but_moved(whole, [load_trace(str(path)) for path in paths])
 
 
 def test_by_number_not_by_name(tmp_path: Path) -> None:
     alone = several(tmp_path)
-    given = [Given(number, trace.label, trace, read(trace)) for number, trace in zip((20, 3, 100), alone, strict=True)]
-    ranks = merge(given, "all").ranks
+    given = [
+        OpenedRank(number, trace.label, trace, read_collectives(trace))
+        for number, trace in zip((20, 3, 100), alone, strict=True)
+    ]
+    ranks = merge_ranks(given, "all").ranks
     assert ranks is not None
     assert [rank.number for rank in ranks.all] == [3, 20, 100]
-    assert ranks.numbered(20) is ranks.all[1]
-    assert ranks.numbered(4) is None
+    assert ranks.find_rank(20) is ranks.all[1]
+    assert ranks.find_rank(4) is None

@@ -10,10 +10,10 @@ import pytest
 from tests.commands.test_ranks import run as called
 from tests.helpers.rank_traces import BASE, Run, late_rank
 from tests.trace.ranks.test_collective_matching import merged
-from torchprof_tui.analysis.doctor.examination import examined
-from torchprof_tui.analysis.doctor.read_problems import lost_in_a_line
+from torchprof_tui.analysis.doctor.examination import diagnose_trace
+from torchprof_tui.analysis.doctor.read_problems import summarize_losses
 from torchprof_tui.analysis.doctor.remark import Section
-from torchprof_tui.trace.core.problems import UNRELATED
+from torchprof_tui.trace.core.problems import UNRELATED_RANKS
 
 HOUR = 3600 * 10**9
 
@@ -27,7 +27,7 @@ def two_runs(folder: Path, second: Run) -> list[Path]:
 
 
 def unrelated(paths: list[Path]) -> list[str]:
-    return [problem.example for problem in merged(paths).problems if problem.kind == UNRELATED]
+    return [problem.example for problem in merged(paths).problems if problem.kind == UNRELATED_RANKS]
 
 
 def other_steps(later: float = 0.0) -> Run:
@@ -49,9 +49,9 @@ def test_apart_in_time_and_without_a_collective_in_common(tmp_path: Path) -> Non
     apart = f"{(begins - max(ends[:2])) / 1e6:.1f} s"
     assert unrelated(paths) == [f"rank 2 shares no collective with rank 0, and was recorded {apart} apart"]
     whole = merged(paths)
-    remark = next(each for each in examined(whole).remarks if each.kind == UNRELATED)
+    remark = next(each for each in diagnose_trace(whole).remarks if each.kind == UNRELATED_RANKS)
     assert (remark.section, remark.count) == (Section.ODD, 1)
-    assert lost_in_a_line(whole).startswith("ranks of different runs? rank 2 shares no collective")
+    assert summarize_losses(whole).startswith("ranks of different runs? rank 2 shares no collective")
 
 
 def test_a_default_group_of_another_name(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.cli import main
-from torchprof_tui.trace.loading.load import load_place
+from torchprof_tui.trace.loading.load import load_opened_trace
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.specs.folder_error import FolderError
 
@@ -42,7 +42,7 @@ def store() -> Iterator[Any]:
         "AWS_EC2_METADATA_DISABLED": "true",
     }.items():
         patch.setenv(name, value)
-    patch.setattr("torchprof_tui.trace.sources.url._BLOCK", 1 << 19)
+    patch.setattr("torchprof_tui.trace.sources.url._REQUEST_BYTES", 1 << 19)
     s3fs.S3FileSystem.clear_instance_cache()
     files = s3fs.S3FileSystem()
     files.mkdir("runs")
@@ -77,11 +77,11 @@ def test_the_command_line_opens_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_it_is_kept_until_it_changes(store: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path))
-    first, again = (load_place("s3://runs/a/rank0.json") for _ in range(2))
+    first, again = (load_opened_trace("s3://runs/a/rank0.json") for _ in range(2))
     assert (first.cached, again.cached) == (False, True)
     store.pipe("runs/a/rank0.json", TEXT.replace(b"op 7", b"op X"))
     try:
-        assert not load_place("s3://runs/a/rank0.json").cached
+        assert not load_opened_trace("s3://runs/a/rank0.json").cached
     finally:
         store.pipe("runs/a/rank0.json", TEXT)
 
@@ -90,8 +90,8 @@ def test_it_is_kept_until_it_changes(store: Any, tmp_path: Any, monkeypatch: pyt
 def test_a_folder_lists_its_traces() -> None:
     with pytest.raises(FolderError) as caught:
         open_source("s3://runs/a")
-    assert sorted(each.spec for each in caught.value.found) == ["s3://runs/a/rank0.json", "s3://runs/a/rank1.json.gz"]
-    assert all(each.size > 0 and each.modified > 1.5e9 for each in caught.value.found)
+    assert sorted(each.spec for each in caught.value.traces) == ["s3://runs/a/rank0.json", "s3://runs/a/rank1.json.gz"]
+    assert all(each.size > 0 and each.modified > 1.5e9 for each in caught.value.traces)
 
 
 def test_a_pattern_is_the_ranks_of_a_run(

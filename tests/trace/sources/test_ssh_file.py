@@ -26,8 +26,8 @@ from torchprof_tui.cli import main
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_CONNECTION
 from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.load import load_place
-from torchprof_tui.trace.loading.open_trace import Opening
+from torchprof_tui.trace.loading.load import load_opened_trace
+from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.ui.start.start_screen import StartScreen
@@ -78,7 +78,7 @@ def test_what_arrives_is_what_lies_there(server: sshd.Sshd, ending: str) -> None
     assert read(source) == TEXT
     assert source.consumed == source.total  # as it is stored there, however it came
     assert source.problems == []
-    assert not source.cut
+    assert not source.connection_lost
 
 
 @pytest.mark.parametrize(("host", "way"), [("shared", "zstd"), ("no_zstd", "gzip"), ("no_packer", "")])
@@ -193,7 +193,7 @@ def test_no_ssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", [".json", ".json.gz"])
 def test_a_connection_that_is_cut_shows_what_arrived(server: sshd.Sshd, ending: str, cache_home: Path) -> None:
     file = server.home / f"trace{ending}"
-    loaded = load_place(f"cut:{file}")
+    loaded = load_opened_trace(f"cut:{file}")
     trace = loaded.trace
     assert 500 < trace.counts.drawn < EVENTS * 0.9
     cut = next(problem for problem in trace.problems if problem.kind == CUT_CONNECTION)
@@ -201,7 +201,7 @@ def test_a_connection_that_is_cut_shows_what_arrived(server: sshd.Sshd, ending: 
     assert f" of {file.stat().st_size:,} bytes arrived" in cut.example
     assert [problem.count for problem in trace.problems] == [1]  # not once more from within the text
     assert trace.names[trace.name[0]] == "op 0"
-    loaded.place.close()
+    loaded.cache_entry.close()
     assert list(cache_home.iterdir()) == []  # another time all of it may come
 
 
@@ -214,23 +214,23 @@ def test_a_connection_that_is_cut_before_anything_came(server: sshd.Sshd) -> Non
 async def test_opened_again_it_is_not_sent_again(server: sshd.Sshd) -> None:
     file = server.home / "again.json"
     file.write_bytes(TEXT)
-    opening = Opening(f"shared:{file}")
+    opening = SingleTraceOpener(f"shared:{file}")
     first, told = await opened(opening)
     assert told[0].phase == "connecting"
     last = told[-1]
     assert (last.bytes, last.total, last.events) == (len(TEXT), len(TEXT), EVENTS)
-    args = first.event(5).args()
+    args = first.event(5).read_args()
     assert args is not None
     assert args["External id"] == 5
-    again = Opening(f"shared:{file}")
+    again = SingleTraceOpener(f"shared:{file}")
     second, told = await opened(again)
     assert max(progress.bytes for progress in told) == 0
     same(first, second)
-    same(first, load_place(str(file), cache=False).trace)
-    assert load_place(f"shared:{file}").cached
-    assert second.event(5).args() == args
+    same(first, load_opened_trace(str(file), cache=False).trace)
+    assert load_opened_trace(f"shared:{file}").cached
+    assert second.event(5).read_args() == args
     os.utime(file, ns=(1, 1))  # changed, though of the same size
-    assert not load_place(f"shared:{file}").cached
+    assert not load_opened_trace(f"shared:{file}").cached
     opening.close()
     again.close()
 
@@ -238,9 +238,9 @@ async def test_opened_again_it_is_not_sent_again(server: sshd.Sshd) -> None:
 async def test_giving_up_ends_ssh_even_where_nothing_moves(server: sshd.Sshd, cache_home: Path) -> None:
     others = server.clients()
     moved = asyncio.Event()
-    opening = Opening(f"stuck:{server.home}/trace.json.gz")
+    opening = SingleTraceOpener(f"stuck:{server.home}/trace.json.gz")
     opening.start()
-    task = asyncio.create_task(opening.trace(lambda progress: progress.phase == "reading" and moved.set()))
+    task = asyncio.create_task(opening.load_trace(lambda progress: progress.phase == "reading" and moved.set()))
     await asyncio.wait_for(moved.wait(), 60)
     assert set(server.clients()) - set(others)
     task.cancel()
@@ -257,7 +257,7 @@ def test_what_is_no_trace_is_left_at_once(server: sshd.Sshd) -> None:
     )
     others = server.clients()
     with pytest.raises(TraceError, match="not a trace, but text that begins with: no trace at all"):
-        load_place(f"drip:{server.home}/prose.gz")
+        load_opened_trace(f"drip:{server.home}/prose.gz")
     assert not set(server.clients()) - set(others)
 
 
@@ -289,9 +289,9 @@ def folder(server: sshd.Sshd) -> Path:
 def test_a_folder_names_what_lies_in_it(server: sshd.Sshd, folder: Path) -> None:
     with pytest.raises(FolderError) as caught:
         open_source(f"shared:{folder}")
-    specs = [each.spec for each in caught.value.found]
+    specs = [each.spec for each in caught.value.traces]
     assert specs == [f"shared:{folder}/{name}" for name in ("new.json", "step 2/it's.json.gz", "old.json.zst")]
-    for each in caught.value.found:
+    for each in caught.value.traces:
         status = Path(each.spec.removeprefix("shared:")).stat()
         assert (each.size, each.modified) == (status.st_size, status.st_mtime)
     assert refusal(f"shared:{server.folder}/bin").startswith("a folder, with no .json")
@@ -310,28 +310,28 @@ def test_info_lists_a_folder(server: sshd.Sshd, folder: Path, capsys: pytest.Cap
 
 
 async def test_a_folder_becomes_a_list_to_choose_from(server: sshd.Sshd, folder: Path) -> None:
-    opening = Opening(f"shared:{folder}")
+    opening = SingleTraceOpener(f"shared:{folder}")
     opening.start()
     app = TorchprofApp(opening)
     async with app.run_test(size=(120, 40)) as pilot:
-        await app.explored.wait()
+        await app.lanes_ready.wait()
         await pilot.pause()
         assert isinstance(app.screen, StartScreen)
         options = app.screen.query_one(OptionList)
         lines = [str(option.prompt).split("  ")[1] for option in options.options[1:4]]
         assert lines == ["new.json", "step 2/it's.json.gz", "old.json.zst"]
-        app.explored.clear()
+        app.lanes_ready.clear()
         await pilot.press("down", "enter")
-        await app.explored.wait()
+        await app.lanes_ready.wait()
         await pilot.pause()
         assert type(app.screen).__name__ == "ExplorerScreen"
 
 
 async def test_a_failure_reaches_the_user_in_one_line(server: sshd.Sshd) -> None:
-    opening = Opening(f"shared:{server.home}/none.json")
+    opening = SingleTraceOpener(f"shared:{server.home}/none.json")
     opening.start()
     with pytest.raises(LoadError, match=r"none\.json: no such file there"):
-        await opening.trace(lambda _: None)
+        await opening.load_trace(lambda _: None)
 
 
 def test_the_commands_take_it(server: sshd.Sshd, capsys: pytest.CaptureFixture[str]) -> None:

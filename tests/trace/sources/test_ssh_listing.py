@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.sources.ssh_listing import look
-from torchprof_tui.trace.specs.address import remote
+from torchprof_tui.trace.sources.ssh_listing import list_host_paths
+from torchprof_tui.trace.specs.address import parse_ssh_path
 
 TOOLS = ("sh", "cat", "ls", "find", "sed", "printf", "stat")
 SHELLS = [shell for shell in ("dash", "bash", "busybox", "ksh", "mksh", "zsh") if shutil.which(shell)]
@@ -44,8 +44,8 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def found(*names: str) -> list[list[str] | str]:
-    there = [remote(name) for name in names]
-    answers = look([each for each in there if each is not None], ask=False).found
+    there = [parse_ssh_path(name) for name in names]
+    answers = list_host_paths([each for each in there if each is not None], allow_prompt=False).answers
     return [each if isinstance(each, str) else [one.spec for one in each] for each in answers]
 
 
@@ -81,9 +81,9 @@ def test_without_stat_there_are_names_alone(shell: str, tmp_path: Path) -> None:
     data.mkdir()
     for name in ("rank0.json", "rank1.json", "notes.txt"):
         (data / name).write_text("x")
-    there = remote(f"box:{data}/*.json")
+    there = parse_ssh_path(f"box:{data}/*.json")
     assert there is not None
-    (answer,) = look([there], ask=False).found
+    (answer,) = list_host_paths([there], allow_prompt=False).answers
     assert not isinstance(answer, str)
     assert [(each.spec, each.size, each.identity) for each in answer] == [
         (f"box:{data}/rank{k}.json", None, None) for k in range(2)

@@ -22,9 +22,9 @@ from torchprof_tui.cli import main
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_CONNECTION
 from torchprof_tui.trace.loading import open_ranks
-from torchprof_tui.trace.loading.load import load_place
-from torchprof_tui.trace.loading.open_trace import Opening
-from torchprof_tui.trace.loading.resolve import check
+from torchprof_tui.trace.loading.load import load_opened_trace
+from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.resolve import check_readable
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.specs.folder_error import FolderError
 
@@ -118,8 +118,8 @@ def site(folder: Path) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def nothing_asked_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     # One process decodes one rank after the other: starting more takes longer here than what they do.
-    monkeypatch.setattr(open_ranks, "WORKERS", 1)
-    monkeypatch.setattr(open_ranks, "FROM_ONE_HOST", 1)
+    monkeypatch.setattr(open_ranks, "MAX_WORKERS", 1)
+    monkeypatch.setattr(open_ranks, "MAX_WORKERS_PER_HOST", 1)
     Server.asked.clear()
 
 
@@ -139,24 +139,24 @@ def test_what_the_server_packs_is_unpacked(site: str) -> None:
 
 
 async def test_opened_again_it_is_not_sent_again(site: str, folder: Path) -> None:
-    opening = Opening(f"{site}/trace.json.gz")
+    opening = SingleTraceOpener(f"{site}/trace.json.gz")
     trace, told = await opened(opening)
     assert told[0].phase == "connecting"
     size = (folder / "trace.json.gz").stat().st_size
     assert (told[-1].bytes, told[-1].total, told[-1].events) == (size, size, EVENTS)
-    assert trace.event(7).args() == {"k": 7}
-    assert load_place(f"{site}/trace.json.gz").cached
+    assert trace.event(7).read_args() == {"k": 7}
+    assert load_opened_trace(f"{site}/trace.json.gz").cached
     opening.close()
 
 
 @pytest.mark.parametrize("name", ["trace.json", "stored.json.gz"])
 def test_a_download_that_is_cut_shows_what_arrived(site: str, name: str, cache_home: Path) -> None:
-    loaded = load_place(f"{site}/cut/{name}")
+    loaded = load_opened_trace(f"{site}/cut/{name}")
     assert EVENTS * 0.05 < loaded.trace.counts.drawn < EVENTS * 0.7
     cut = next(problem for problem in loaded.trace.problems if problem.kind == CUT_CONNECTION)
     assert "bytes arrived; the download ended early: " in cut.example
     assert [problem.count for problem in loaded.trace.problems] == [1]
-    loaded.place.close()
+    loaded.cache_entry.close()
     assert list(cache_home.iterdir()) == []
 
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_had(site: str) -> None:
 
 def test_a_page_is_no_trace(site: str) -> None:
     with pytest.raises(TraceError, match="not a trace, but a page of HTML"):
-        load_place(f"{site}/below/")
+        load_opened_trace(f"{site}/below/")
 
 
 @pytest.fixture
@@ -241,8 +241,8 @@ def test_file_systems_of_all_kinds(tmp_path: Path) -> None:
     assert read(open_source("memory://runs/trace.json.gz")) == TEXT
     with pytest.raises(FolderError) as caught:
         open_source("memory://runs")
-    assert [each.spec for each in caught.value.found] == ["memory:///runs/trace.json.gz"]
-    assert read(open_source(caught.value.found[0].spec)) == TEXT
+    assert [each.spec for each in caught.value.traces] == ["memory:///runs/trace.json.gz"]
+    assert read(open_source(caught.value.traces[0].spec)) == TEXT
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("trace.json", TEXT)
     assert read(open_source(f"zip://trace.json::file://{tmp_path}/a.zip")) == TEXT
@@ -277,5 +277,5 @@ def test_the_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "https", raising=False)
     for name in [name for name in sys.modules if name.startswith("fsspec.implementations.http")]:
         monkeypatch.delitem(sys.modules, name)
-    check("https://x.org/t.json")
+    check_readable("https://x.org/t.json")
     assert refusal("https://x.org/t.json") == "https:// needs aiohttp: pip install aiohttp"

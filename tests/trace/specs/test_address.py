@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from torchprof_tui.cli import main
-from torchprof_tui.commands.info.remote_folder import show_folder
+from torchprof_tui.commands.info.remote_folder import print_folder
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.loading.resolve import check, resolve
-from torchprof_tui.trace.loading.resolve import named as meant
+from torchprof_tui.trace.loading.resolve import check_readable, resolve_path
+from torchprof_tui.trace.loading.resolve import resolve_specs as meant
 from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.sources.ssh_errors import connection_failure
-from torchprof_tui.trace.specs.address import Listed, Remote, elsewhere, is_pattern, is_url, remote
+from torchprof_tui.trace.sources.ssh_errors import describe_connection_failure
+from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_pattern, is_remote, is_url, parse_ssh_path
 from torchprof_tui.trace.specs.folder_error import FolderError
-from torchprof_tui.ui.start.recent_traces import recent, remember
+from torchprof_tui.ui.start.recent_traces import add_recent_trace, list_recent_traces
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ from torchprof_tui.ui.start.recent_traces import recent, remember
     ],
 )
 def test_names_of_other_hosts(spec: str, host: str, port: int | None, path: str) -> None:
-    assert remote(spec) == Remote(spec, host, port, path)
-    assert elsewhere(spec)
+    assert parse_ssh_path(spec) == SshPath(spec, host, port, path)
+    assert is_remote(spec)
     assert not is_url(spec)
 
 
@@ -51,8 +51,8 @@ def test_names_of_other_hosts(spec: str, host: str, port: int | None, path: str)
     ],
 )
 def test_names_that_mean_something_here(spec: str) -> None:
-    assert remote(spec) is None
-    assert not elsewhere(spec)
+    assert parse_ssh_path(spec) is None
+    assert not is_remote(spec)
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_names_that_mean_something_here(spec: str) -> None:
 )
 def test_urls(spec: str) -> None:
     assert is_url(spec)
-    assert elsewhere(spec)
-    assert remote(spec) is None
+    assert is_remote(spec)
+    assert parse_ssh_path(spec) is None
 
 
 def test_a_file_of_that_name_is_meant_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert remote("rank0:trace.json") is not None
+    assert parse_ssh_path("rank0:trace.json") is not None
     Path("rank0:trace.json").write_bytes(b'[{"ph": "X"}]')
-    assert remote("rank0:trace.json") is None
+    assert parse_ssh_path("rank0:trace.json") is None
     source = open_source("rank0:trace.json")
     assert source.plain_path == tmp_path / "rank0:trace.json"
     source.close()
@@ -76,13 +76,13 @@ def test_a_file_of_that_name_is_meant_first(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("spec", ["ssh://", "ssh:///t.json", "ssh://box:port/t.json", "ssh://-oProxyCommand=x/t.json"])
 def test_an_address_that_is_none(spec: str) -> None:
-    for look in (check, open_source):
+    for look in (check_readable, open_source):
         with pytest.raises(TraceError, match=r"no host|not an address"):
             look(spec)
 
 
 def test_a_url_of_a_file_is_the_file() -> None:
-    assert resolve("file:///data/a%20b.json") == "/data/a b.json"
+    assert resolve_path("file:///data/a%20b.json") == "/data/a b.json"
 
 
 def test_what_lies_in_a_folder_is_named_as_the_user_would() -> None:
@@ -91,9 +91,9 @@ def test_what_lies_in_a_folder_is_named_as_the_user_would() -> None:
         ("box:runs", "box:runs/a/t.json"),
         ("box:runs/", "box:runs/a/t.json"),
     ):
-        there = remote(spec)
+        there = parse_ssh_path(spec)
         assert there is not None
-        assert there.child("a/t.json") == below
+        assert there.child_spec("a/t.json") == below
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_what_lies_in_a_folder_is_named_as_the_user_would() -> None:
     ],
 )
 def test_what_a_pattern_matched_is_named_as_the_user_would(spec: str, path: str, named: str) -> None:
-    there = remote(spec)
+    there = parse_ssh_path(spec)
     assert there is not None
-    assert there.at(path) == named
-    again = remote(named)
+    assert there.spec_for_path(path) == named
+    again = parse_ssh_path(named)
     assert again is not None
     assert (again.host, again.port) == (there.host, there.port)
     home = again.path.removeprefix("~/")
@@ -153,7 +153,7 @@ def test_an_address_that_is_none_is_one_line(spec: str, capsys: pytest.CaptureFi
     ],
 )
 def test_what_several_are_called_together(names: list[str], label: str) -> None:
-    assert (meant(names).label, meant(names).names) == (label, tuple(names))
+    assert (meant(names).label, meant(names).remote_names) == (label, tuple(names))
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
@@ -174,7 +174,7 @@ def test_what_several_are_called_together(names: list[str], label: str) -> None:
     ],
 )
 def test_a_path_is_one_word_to_a_shell(shell: str, path: str, meant: str) -> None:
-    word = Remote("", "box", None, path).quoted()
+    word = SshPath("", "box", None, path).quote_path()
     got = subprocess.run([shell, "-c", f'printf "%s\\0" {word}'], capture_output=True, check=True).stdout
     assert got == f"{meant}\0".encode()
 
@@ -197,7 +197,7 @@ def test_a_path_is_one_word_to_a_shell(shell: str, path: str, meant: str) -> Non
     ],
 )
 def test_failures_are_said_in_words(said: str, meaning: str) -> None:
-    line = connection_failure(Remote("box:t", "me@box", None, "t"), said, asked=False)
+    line = describe_connection_failure(SshPath("box:t", "me@box", None, "t"), said, could_prompt=False)
     assert meaning in line
     assert line.isprintable()
 
@@ -206,8 +206,8 @@ def test_urls_with_secrets_in_them_are_not_remembered(tmp_path: Path, monkeypatc
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     kept = ["box:t.json", "https://x.org/t.json"]
     for spec in [*kept, "https://x.org/t.json?X-Amz-Signature=1", "https://me:secret@x.org/t.json"]:
-        remember(spec)
-    assert [entry.spec for entry in recent()] == kept[::-1]
+        add_recent_trace(spec)
+    assert [entry.spec for entry in list_recent_traces()] == kept[::-1]
 
 
 @pytest.mark.parametrize(
@@ -222,16 +222,16 @@ def test_urls_with_secrets_in_them_are_not_remembered(tmp_path: Path, monkeypatc
     ],
 )
 def test_a_listing_knows_the_ranks_that_names_say(name: str, rank: int | None) -> None:
-    assert Listed(name, 1, 0.0).rank == rank
+    assert ListedTrace(name, 1, 0.0).rank == rank
 
 
 def test_a_listing_has_a_column_for_ranks_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
-    ranked = [Listed("box:a/rank1.json", 2048, 0.0), Listed("box:a/other.json", 10, 0.0)]
-    show_folder(FolderError("box:a/", ranked), as_json=False)
+    ranked = [ListedTrace("box:a/rank1.json", 2048, 0.0), ListedTrace("box:a/other.json", 10, 0.0)]
+    print_folder(FolderError("box:a/", ranked), as_json=False)
     first, second = capsys.readouterr().out.splitlines()
     assert "rank 1    box:a/rank1.json" in first
     assert first.index("box:") == second.index("box:")
-    show_folder(FolderError("box:a/", ranked[1:]), as_json=False)
+    print_folder(FolderError("box:a/", ranked[1:]), as_json=False)
     assert "rank" not in capsys.readouterr().out
-    show_folder(FolderError("box:a/", ranked), as_json=True)
+    print_folder(FolderError("box:a/", ranked), as_json=True)
     assert [each["rank"] for each in json.loads(capsys.readouterr().out)["traces"]] == [1, None]

@@ -10,8 +10,8 @@ import pytest
 
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.loading.resolve import named
-from torchprof_tui.trace.specs.rank_files import NotRanksError, expand, rank_of, ranks
+from torchprof_tui.trace.loading.resolve import resolve_specs
+from torchprof_tui.trace.specs.rank_files import NotRanksError, expand_spec, rank_of, resolve_rank_files
 
 
 def plain(path: Path, **header: object) -> str:
@@ -27,29 +27,31 @@ def test_a_folder_has_its_traces_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "key_averages.json").write_text('[{"name": "aten::mm"}]')
     (tmp_path / ".hidden.json").write_text('{"traceEvents": []}')
     (tmp_path / "below.json").mkdir()
-    meant = named([str(tmp_path)])
-    assert [(Path(file.spec).name, file.rank) for file in meant.files] == [(f"rank{k}.json.gz", k) for k in range(3)]
-    assert (meant.label, meant.spec, meant.path) == (str(tmp_path), str(tmp_path), meant.files[0].spec)
+    meant = resolve_specs([str(tmp_path)])
+    assert [(Path(file.spec).name, file.rank) for file in meant.rank_files] == [
+        (f"rank{k}.json.gz", k) for k in range(3)
+    ]
+    assert (meant.label, meant.spec, meant.path) == (str(tmp_path), str(tmp_path), meant.rank_files[0].spec)
 
 
 def test_a_folder_of_one_trace_is_that_trace(tmp_path: Path) -> None:
     path = plain(tmp_path / "only.json")
-    meant = named([str(tmp_path)])
-    assert (meant.path, meant.label, meant.files) == (path, path, ())
+    meant = resolve_specs([str(tmp_path)])
+    assert (meant.path, meant.label, meant.rank_files) == (path, path, ())
 
 
 def test_a_folder_without_a_trace(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"name": "x"}')
     with pytest.raises(TraceError, match="a folder, with no"):
-        named([str(tmp_path)])
+        resolve_specs([str(tmp_path)])
 
 
 def test_a_pattern_and_several_names_mean_the_same(tmp_path: Path) -> None:
     paths = [str(path) for path in late_rank(3).write(tmp_path)]
-    by_pattern = named([str(tmp_path / "rank[0-9].json")])
-    by_name = named([paths[2], paths[0], paths[1]])
-    assert by_pattern.files == by_name.files
-    assert [file.rank for file in by_name.files] == [0, 1, 2]
+    by_pattern = resolve_specs([str(tmp_path / "rank[0-9].json")])
+    by_name = resolve_specs([paths[2], paths[0], paths[1]])
+    assert by_pattern.rank_files == by_name.rank_files
+    assert [file.rank for file in by_name.rank_files] == [0, 1, 2]
     assert by_name.spec == ""  # no single name opens it again
     assert by_name.label == str(tmp_path)
 
@@ -57,8 +59,8 @@ def test_a_pattern_and_several_names_mean_the_same(tmp_path: Path) -> None:
 def test_a_file_whose_name_is_a_pattern_is_itself(tmp_path: Path) -> None:
     path = plain(tmp_path / "a[0].json")
     plain(tmp_path / "a0.json")
-    assert named([path]).path == path
-    assert expand(str(tmp_path / "none*.json")) == [str(tmp_path / "none*.json")]
+    assert resolve_specs([path]).path == path
+    assert expand_spec(str(tmp_path / "none*.json")) == [str(tmp_path / "none*.json")]
 
 
 @pytest.mark.parametrize(
@@ -84,40 +86,40 @@ def test_the_rank_in_a_name(name: str, rank: int | None) -> None:
 def test_what_the_file_says_beats_its_name(tmp_path: Path) -> None:
     first = plain(tmp_path / "rank7.json", distributedInfo={"backend": "nccl", "rank": 1, "world_size": 2})
     second = plain(tmp_path / "b.json", distributedInfo={"rank": "0", "world_size": 2, "pg_config": [{"ranks": [5]}]})
-    assert [(file.spec, file.rank) for file in ranks([first, second])] == [(second, 0), (first, 1)]
+    assert [(file.spec, file.rank) for file in resolve_rank_files([first, second])] == [(second, 0), (first, 1)]
 
 
 def test_what_is_not_one_run_is_refused(tmp_path: Path) -> None:
     one = plain(tmp_path / "a.json")
     two = plain(tmp_path / "b.json", distributedInfo={"rank": 1, "world_size": 2})
     with pytest.raises(NotRanksError, match=r"a\.json does not say which rank"):
-        ranks([two, one])
+        resolve_rank_files([two, one])
     with pytest.raises(TraceError, match=r"name one of them, such as .*a\.json"):
-        named([str(tmp_path)])
+        resolve_specs([str(tmp_path)])
     run = [plain(tmp_path / f"worker{k}.170000000000{k}.json") for k in range(2)]
     with pytest.raises(TraceError) as caught:
-        named([str(tmp_path)])
+        resolve_specs([str(tmp_path)])
     pattern = f"{tmp_path}/worker*.*.json"
     assert str(caught.value).endswith(f", or the ranks of a run: '{pattern}'")
-    assert [file.spec for file in named([pattern]).files] == [str(path) for path in run]
+    assert [file.spec for file in resolve_specs([pattern]).rank_files] == [str(path) for path in run]
     twice = plain(tmp_path / "c.json", distributedInfo={"rank": 1, "world_size": 2})
     with pytest.raises(NotRanksError, match=r"b\.json and c\.json are both of rank 1"):
-        ranks([two, twice])
+        resolve_rank_files([two, twice])
     other = plain(tmp_path / "d.json", distributedInfo={"rank": 0, "world_size": 8})
     with pytest.raises(NotRanksError, match=r"different runs: b\.json is of 2 ranks, d\.json of 8"):
-        ranks([two, other])
+        resolve_rank_files([two, other])
     with pytest.raises(TraceError, match="no such file"):
-        named([two, str(tmp_path / "gone.json")])
+        resolve_specs([two, str(tmp_path / "gone.json")])
 
 
 def test_stdin_is_one_trace(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="stdin is one trace"):
-        named(["-", plain(tmp_path / "rank1.json")])
+        resolve_specs(["-", plain(tmp_path / "rank1.json")])
 
 
 def test_a_damaged_beginning_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "rank0.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": []}')[:8] + b"broken")
-    assert named([str(path)]).path == str(path)  # the reader has the words for it
+    assert resolve_specs([str(path)]).path == str(path)  # the reader has the words for it
     with pytest.raises(TraceError, match="a folder, with no"):
-        named([str(tmp_path)])
+        resolve_specs([str(tmp_path)])

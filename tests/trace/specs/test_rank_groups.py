@@ -7,17 +7,17 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from torchprof_tui.trace.specs.address import Listed
-from torchprof_tui.trace.specs.rank_groups import runs_in
+from torchprof_tui.trace.specs.address import ListedTrace
+from torchprof_tui.trace.specs.rank_groups import group_runs
 
 
-def listed(*names: str) -> list[Listed]:
+def listed(*names: str) -> list[ListedTrace]:
     """Each a second older than the one before."""
-    return [Listed(f"box:{name}", 10 + k, 1000.0 - k) for k, name in enumerate(names)]
+    return [ListedTrace(f"box:{name}", 10 + k, 1000.0 - k) for k, name in enumerate(names)]
 
 
 def names(*files: str) -> list[list[str]]:
-    return [[each.spec.removeprefix("box:") for each in run.traces] for run in runs_in(listed(*files))]
+    return [[each.spec.removeprefix("box:") for each in run.traces] for run in group_runs(listed(*files))]
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_runs_by_name(files: tuple[str, ...], runs: list[list[str]]) -> None:
 
 def test_what_a_run_says_of_itself() -> None:
     files = listed("a/rank2.json", "a/rank0.json", "a/rank1.json", "a/old.json")
-    (run,) = runs_in(files)
-    assert (run.numbers, run.size, run.modified, run.name) == ([0, 1, 2], 33, 1000.0, "box:a/rank*.json")
+    (run,) = group_runs(files)
+    assert (run.ranks, run.size, run.modified, run.name) == ([0, 1, 2], 33, 1000.0, "box:a/rank*.json")
     assert run.specs == ["box:a/rank*.json"]
     stamped = listed("a/worker0.1700000000001.json", "a/worker1.1700000000009.json")
-    assert runs_in(stamped)[0].name == "box:a/worker*.*.json"  # what it opens, not the first one's time
-    unknown = [Listed(each.spec, None, 0.0) for each in files]
-    assert runs_in(unknown)[0].size is None
+    assert group_runs(stamped)[0].name == "box:a/worker*.*.json"  # what it opens, not the first one's time
+    unknown = [ListedTrace(each.spec, None, 0.0) for each in files]
+    assert group_runs(unknown)[0].size is None
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_what_a_run_says_of_itself() -> None:
     ],
 )
 def test_where_a_pattern_would_mean_others_the_files_are_named(files: tuple[str, ...]) -> None:
-    for run in runs_in(listed(*files)):
+    for run in group_runs(listed(*files)):
         assert run.pattern == ""
         assert run.specs == [each.spec for each in run.traces]
 
@@ -95,8 +95,8 @@ def test_a_pattern_means_its_run_and_nothing_else() -> None:
                 for _ in range(chance.randrange(1, 9))
             }
         )
-        for run in runs_in(files):
-            assert len(set(run.numbers)) == len(run.traces) >= 2
+        for run in group_runs(files):
+            assert len(set(run.ranks)) == len(run.traces) >= 2
             if run.pattern:
                 meant = [
                     each.spec

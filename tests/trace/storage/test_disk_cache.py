@@ -27,32 +27,32 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def fill(spec: Path, text: str = "columns") -> disk_cache.Place:
-    place = disk_cache.find(str(spec))
+def fill(spec: Path, text: str = "columns") -> disk_cache.CacheEntry:
+    place = disk_cache.find_or_create_entry(str(spec))
     (place.folder / "columns").write_text(text)
     place.publish()
     return place
 
 
 def test_what_was_published_is_found_again(trace: Path) -> None:
-    first = disk_cache.find(str(trace))
+    first = disk_cache.find_or_create_entry(str(trace))
     assert not first.ready
     (first.folder / "columns").write_text("here")
     first.publish()
     first.close()
-    again = disk_cache.find(str(trace))
+    again = disk_cache.find_or_create_entry(str(trace))
     assert again.ready
     assert (again.folder / "columns").read_text() == "here"
 
 
 def test_a_draft_that_is_not_published_leaves_nothing(trace: Path, home: Path) -> None:
-    place = disk_cache.find(str(trace))
+    place = disk_cache.find_or_create_entry(str(trace))
     (place.folder / "columns").write_text("half")
     assert place.folder.parent == home
     place.close()
     place.close()
     assert list(home.iterdir()) == []
-    assert not disk_cache.find(str(trace)).ready
+    assert not disk_cache.find_or_create_entry(str(trace)).ready
 
 
 @pytest.mark.parametrize("change", ["size", "mtime", "content", "path"])
@@ -73,13 +73,13 @@ def test_another_file_is_not_taken_for_it(trace: Path, change: str) -> None:
         moved = trace.with_name("other.json")
         trace.rename(moved)
         trace = moved
-    assert not disk_cache.find(str(trace)).ready
+    assert not disk_cache.find_or_create_entry(str(trace)).ready
 
 
 def test_another_version_of_the_program_builds_its_own(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(trace).close()
     monkeypatch.setattr(disk_cache, "__version__", "0.0.0")
-    assert not disk_cache.find(str(trace)).ready
+    assert not disk_cache.find_or_create_entry(str(trace)).ready
 
 
 def test_a_link_and_a_relative_path_are_the_same_file(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,22 +87,22 @@ def test_a_link_and_a_relative_path_are_the_same_file(trace: Path, monkeypatch: 
     link = trace.with_name("link.json")
     link.symlink_to(trace)
     monkeypatch.chdir(trace.parent)
-    assert disk_cache.find(str(link)).ready
-    assert disk_cache.find(trace.name).ready
+    assert disk_cache.find_or_create_entry(str(link)).ready
+    assert disk_cache.find_or_create_entry(trace.name).ready
 
 
 def test_a_file_that_changed_while_it_was_read_is_not_kept(trace: Path) -> None:
-    place = disk_cache.find(str(trace))
+    place = disk_cache.find_or_create_entry(str(trace))
     trace.write_text("[1, 2]")
     place.publish()
     assert not place.ready
     place.close()
-    assert not disk_cache.find(str(trace)).ready
-    assert disk_cache.usage() == (0, 0)
+    assert not disk_cache.find_or_create_entry(str(trace)).ready
+    assert disk_cache.cache_usage() == (0, 0)
 
 
 def test_two_openers_at_once_both_get_theirs(trace: Path) -> None:
-    slow, fast = disk_cache.find(str(trace)), disk_cache.find(str(trace))
+    slow, fast = disk_cache.find_or_create_entry(str(trace)), disk_cache.find_or_create_entry(str(trace))
     assert slow.folder != fast.folder
     for place in (fast, slow):
         (place.folder / "columns").write_text("same")
@@ -111,19 +111,19 @@ def test_two_openers_at_once_both_get_theirs(trace: Path) -> None:
     assert (slow.folder / "columns").read_text() == "same"
     slow.close()
     assert (fast.folder / "columns").read_text() == "same"
-    assert disk_cache.usage()[0] == 1
+    assert disk_cache.cache_usage()[0] == 1
 
 
 def test_a_discarded_one_is_built_anew(trace: Path) -> None:
     place = fill(trace)
     place.close()
-    found = disk_cache.find(str(trace))
+    found = disk_cache.find_or_create_entry(str(trace))
     found.discard()
-    assert not disk_cache.find(str(trace)).ready
+    assert not disk_cache.find_or_create_entry(str(trace)).ready
 
 
 def test_a_pipe_is_never_kept(home: Path) -> None:
-    place = disk_cache.find("-")
+    place = disk_cache.find_or_create_entry("-")
     assert place.key is None
     place.publish()
     assert not place.ready
@@ -134,7 +134,7 @@ def test_a_pipe_is_never_kept(home: Path) -> None:
 def test_turned_off_it_neither_reads_nor_writes(trace: Path, home: Path) -> None:
     fill(trace).close()
     before = sorted(home.iterdir())
-    place = disk_cache.find(str(trace), cache=False)
+    place = disk_cache.find_or_create_entry(str(trace), cache=False)
     assert not place.ready
     assert home not in place.folder.parents
     place.publish()
@@ -146,13 +146,13 @@ def test_turned_off_it_neither_reads_nor_writes(trace: Path, home: Path) -> None
 
 def test_a_folder_that_cannot_be_written_only_costs_the_cache(trace: Path, home: Path) -> None:
     home.write_text("a file lies where the folder should be")
-    place = disk_cache.find(str(trace))
+    place = disk_cache.find_or_create_entry(str(trace))
     assert place.folder.is_dir()
     place.publish()
     assert not place.ready
     place.close()
-    assert disk_cache.prune() == 0
-    assert disk_cache.clear() == (0, 0)
+    assert disk_cache.prune_cache() == 0
+    assert disk_cache.clear_cache() == (0, 0)
 
 
 def test_the_oldest_go_first(tmp_path: Path) -> None:
@@ -162,10 +162,10 @@ def test_the_oldest_go_first(tmp_path: Path) -> None:
         place = fill(path, "x" * 1000)
         os.utime(place.folder / "lock", (time.time() - age, time.time() - age))
         place.close()
-    assert disk_cache.prune(limit=2500) == 1000
+    assert disk_cache.prune_cache(limit=2500) == 1000
     ready = []
     for age in (1, 2, 3):
-        place = disk_cache.find(str(tmp_path / f"{age}.json"))
+        place = disk_cache.find_or_create_entry(str(tmp_path / f"{age}.json"))
         ready.append(place.ready)
         place.close()
     assert ready == [True, True, False]
@@ -186,15 +186,15 @@ def test_what_somebody_has_open_stays(trace: Path) -> None:
 
 
 def test_drafts_of_the_dead_are_swept_those_of_the_living_are_not(trace: Path, home: Path) -> None:
-    living = disk_cache.find(str(trace))
-    dead = disk_cache.draft("gone")
-    assert dead.lock is not None
-    os.close(dead.lock)  # what the kernel does for a process that is killed
-    dead.lock = None
+    living = disk_cache.find_or_create_entry(str(trace))
+    dead = disk_cache.create_draft("gone")
+    assert dead.lock_descriptor is not None
+    os.close(dead.lock_descriptor)  # what the kernel does for a process that is killed
+    dead.lock_descriptor = None
     long_ago = time.time() - 2 * disk_cache.ORPHAN_SECONDS
     for place in (living, dead):
         os.utime(place.folder / "lock", (long_ago, long_ago))
-    disk_cache.prune()
+    disk_cache.prune_cache()
     assert living.folder.exists()
     assert not dead.folder.exists()
 
@@ -203,8 +203,8 @@ def test_nothing_but_our_own_folders_is_touched(home: Path) -> None:
     (home / "somebody-elses").mkdir(parents=True)
     (home / "somebody-elses" / "thesis.tex").write_text("years of work")
     (home / "notes.txt").write_text("more")
-    disk_cache.prune(limit=0)
-    disk_cache.clear()
+    disk_cache.prune_cache(limit=0)
+    disk_cache.clear_cache()
     assert (home / "somebody-elses" / "thesis.tex").exists()
     assert (home / "notes.txt").exists()
 

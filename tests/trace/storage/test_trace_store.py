@@ -26,10 +26,17 @@ from tests.helpers.trace_builder import (
     step,
     trace,
 )
-from torchprof_tui.trace.build.build_trace import assemble, with_index
+from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
 from torchprof_tui.trace.core import column_file
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.storage.trace_store import COLUMNS, META, StoreError, Storing, open_trace, save
+from torchprof_tui.trace.storage.trace_store import (
+    COLUMNS_FILE,
+    META_FILE,
+    StoreError,
+    TraceWriter,
+    open_trace,
+    save_trace,
+)
 from torchprof_tui.trace.text.text_index import TextIndex
 
 
@@ -85,7 +92,7 @@ def entries() -> list[Any]:
 
 def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
     made = everything()
-    save(made, tmp_path)
+    save_trace(made, tmp_path)
     found = open_trace(tmp_path)
     same(made, found)
     same(made.row_index, found.row_index)
@@ -93,28 +100,28 @@ def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("least", [1, 1 << 20])
 def test_columns_worked_out_where_they_are_to_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int) -> None:
-    monkeypatch.setattr(column_file, "_LEAST", least)
-    with Storing(tmp_path) as storing:
-        made = with_index(assemble(decoded(entries(), HEADER), "literal", storing.room), storing.room)
-        assert bool(storing._file.arrays) is (least == 1)
+    monkeypatch.setattr(column_file, "_MIN_MAPPED_BYTES", least)
+    with TraceWriter(tmp_path) as storing:
+        made = add_row_index(build_trace(decoded(entries(), HEADER), "literal", storing.allocate), storing.allocate)
+        assert bool(storing._file.layout) is (least == 1)
         storing.finish(made)
     same(everything(), open_trace(tmp_path))
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
 def test_file_systems_that_set_nothing_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr(column_file, "_LEAST", 1)
+    monkeypatch.setattr(column_file, "_MIN_MAPPED_BYTES", 1)
     monkeypatch.setattr(os, "posix_fallocate", refusing(number))
-    with Storing(tmp_path) as storing:
-        storing.finish(assemble(decoded(entries(), HEADER), "literal", storing.room))
+    with TraceWriter(tmp_path) as storing:
+        storing.finish(build_trace(decoded(entries(), HEADER), "literal", storing.allocate))
     same(everything(), open_trace(tmp_path))
 
 
 def test_systems_that_cannot_set_anything_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_file, "_LEAST", 1)
+    monkeypatch.setattr(column_file, "_MIN_MAPPED_BYTES", 1)
     monkeypatch.delattr(os, "posix_fallocate")
-    with Storing(tmp_path) as storing:
-        storing.finish(assemble(decoded(entries(), HEADER), "literal", storing.room))
+    with TraceWriter(tmp_path) as storing:
+        storing.finish(build_trace(decoded(entries(), HEADER), "literal", storing.allocate))
     same(everything(), open_trace(tmp_path))
 
 
@@ -127,27 +134,27 @@ def refusing(number: int) -> Callable[[int, int, int], None]:
 
 def test_room_is_given_once_and_is_that_of_the_trace(tmp_path: Path) -> None:
     made = everything()
-    with Storing(tmp_path) as storing:
-        storing.room("start", len(made), np.int64)
+    with TraceWriter(tmp_path) as storing:
+        storing.allocate("start", len(made), np.int64)
         with pytest.raises(AssertionError, match="start"):
-            storing.room("start", len(made), np.int64)
+            storing.allocate("start", len(made), np.int64)
         with pytest.raises(AssertionError, match="start"):
             storing.finish(made)
 
 
 def test_a_disk_without_room_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_file, "_LEAST", 1)
+    monkeypatch.setattr(column_file, "_MIN_MAPPED_BYTES", 1)
     monkeypatch.setattr(os, "posix_fallocate", refusing(errno.ENOSPC))
-    with pytest.raises(OSError, match="No space"), Storing(tmp_path) as storing:
-        storing.finish(assemble(decoded(entries(), HEADER), "literal", storing.room))
-    assert not (tmp_path / META).exists()
+    with pytest.raises(OSError, match="No space"), TraceWriter(tmp_path) as storing:
+        storing.finish(build_trace(decoded(entries(), HEADER), "literal", storing.allocate))
+    assert not (tmp_path / META_FILE).exists()
 
 
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="full"), Storing(tmp_path) as storing:  # noqa: PT012
+    with pytest.raises(OSError, match="full"), TraceWriter(tmp_path) as storing:  # noqa: PT012
         storing._file._file = Full(storing._file._file)  # type: ignore[assignment]
         storing.finish(everything())
-    assert not (tmp_path / META).exists()
+    assert not (tmp_path / META_FILE).exists()
 
 
 class Full:
@@ -163,12 +170,12 @@ class Full:
 
 def test_an_empty_trace_comes_back_too(tmp_path: Path) -> None:
     made = trace()
-    save(made, tmp_path)
+    save_trace(made, tmp_path)
     same(made, open_trace(tmp_path))
 
 
 def test_columns_are_mapped_and_cannot_be_written(tmp_path: Path) -> None:
-    save(everything(), tmp_path)
+    save_trace(everything(), tmp_path)
     found = open_trace(tmp_path)
     assert not found.start.flags.owndata
     with pytest.raises(ValueError, match="read-only"):
@@ -180,7 +187,7 @@ def test_the_folder_may_be_moved_with_the_text_in_it(tmp_path: Path) -> None:
     first.mkdir()
     nowhere = np.zeros(0, np.int64)
     made = dataclasses.replace(everything(), text=TextIndex(first / "text.blocks", True, nowhere, nowhere, nowhere))
-    save(made, first)
+    save_trace(made, first)
     assert open_trace(first).text.path == first / "text.blocks"
     first.rename(tmp_path / "second")
     assert open_trace(tmp_path / "second").text.path == tmp_path / "second" / "text.blocks"
@@ -190,27 +197,27 @@ def test_text_elsewhere_is_found_from_anywhere(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "folder"
     folder.mkdir()
-    save(everything(), folder)
+    save_trace(everything(), folder)
     assert open_trace(folder).text.path == tmp_path / "literal"
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
-    save(everything(), tmp_path)
-    meta = json.loads((tmp_path / META).read_text())
-    (tmp_path / META).write_text(json.dumps({**meta, "version": meta["version"] + 1}))
+    save_trace(everything(), tmp_path)
+    meta = json.loads((tmp_path / META_FILE).read_text())
+    (tmp_path / META_FILE).write_text(json.dumps({**meta, "version": meta["version"] + 1}))
     with pytest.raises(StoreError, match="another version"):
         open_trace(tmp_path)
 
 
 def test_damage_is_refused(tmp_path: Path) -> None:
-    save(everything(), tmp_path)
-    columns = (tmp_path / COLUMNS).read_bytes()
-    (tmp_path / COLUMNS).write_bytes(columns[:-1])
+    save_trace(everything(), tmp_path)
+    columns = (tmp_path / COLUMNS_FILE).read_bytes()
+    (tmp_path / COLUMNS_FILE).write_bytes(columns[:-1])
     with pytest.raises(StoreError, match="cut short"):
         open_trace(tmp_path)
-    (tmp_path / META).write_text("{")
+    (tmp_path / META_FILE).write_text("{")
     with pytest.raises(StoreError, match="damaged"):
         open_trace(tmp_path)
-    (tmp_path / META).unlink()
-    with pytest.raises(OSError, match=META):
+    (tmp_path / META_FILE).unlink()
+    with pytest.raises(OSError, match=META_FILE):
         open_trace(tmp_path)

@@ -13,18 +13,18 @@ from torchprof_tui.ui.common.event_styles import (
     ANSI_FILL,
     DARK_FILL,
     LIGHT_FILL,
-    Colors,
-    Form,
+    CellForm,
+    ColorSupport,
+    Emphasis,
     Palette,
-    Theme,
-    Tone,
-    build,
-    lift,
-    style_number,
+    ThemeColors,
+    build_palette,
+    lighten,
+    style_index,
 )
 
-DARK = build(Theme(), Colors.MANY)
-LIGHT = build(Theme(False, "#ffffff", "#1c1c1c", "#005faf"), Colors.MANY)
+DARK = build_palette(ThemeColors(), ColorSupport.MANY)
+LIGHT = build_palette(ThemeColors(False, "#ffffff", "#1c1c1c", "#005faf"), ColorSupport.MANY)
 
 
 def luminance(color: tuple[int, int, int]) -> float:
@@ -43,9 +43,9 @@ def contrast(style: Style) -> float:
 @pytest.mark.parametrize("palette", [DARK, LIGHT], ids=["dark", "light"])
 @pytest.mark.parametrize("kind", list(Kind))
 def test_text_in_bars_can_be_read(palette: Palette, kind: Kind) -> None:
-    for tone in Tone:
-        assert contrast(palette.cells[style_number(kind, Form.BAR, tone)]) >= 4.5, tone
-    assert contrast(palette.cells[style_number(kind, Form.SHADE)]) >= 3
+    for tone in Emphasis:
+        assert contrast(palette.cells[style_index(kind, CellForm.BAR, tone)]) >= 4.5, tone
+    assert contrast(palette.cells[style_index(kind, CellForm.SHADE)]) >= 3
 
 
 @pytest.mark.parametrize("fills", [DARK_FILL, LIGHT_FILL], ids=["dark", "light"])
@@ -66,20 +66,20 @@ def test_the_kinds_of_one_lane_differ_in_16_colours() -> None:
 
 
 def test_no_color_sends_no_colour() -> None:
-    palette = build(Theme(), Colors.NONE)
+    palette = build_palette(ThemeColors(), ColorSupport.NONE)
     own = [value for value in vars(palette).values() if isinstance(value, Style)]
     for style in (*palette.cells, *own, *palette.bands):
         assert style.color is None
         assert style.bgcolor is None
-    bar, shade = (palette.cells[style_number(Kind.OP, form)] for form in (Form.BAR, Form.SHADE))
+    bar, shade = (palette.cells[style_index(Kind.OP, form)] for form in (CellForm.BAR, CellForm.SHADE))
     assert bar.reverse
     assert not shade.reverse
-    selected = palette.cells[style_number(Kind.OP, Form.BAR, Tone.SELECTED)]
+    selected = palette.cells[style_index(Kind.OP, CellForm.BAR, Emphasis.SELECTED)]
     assert selected != bar
 
 
 def test_lifted_colours_stay_in_the_cube_or_on_the_ramp() -> None:
-    assert lift("#5fafd7", 1) == "#87d7ff"
-    assert lift("#ffffff", 1) == "#ffffff"
-    assert lift("#005faf", -1) == "#000087"
-    assert lift("#b2b2b2", 1) == "#d0d0d0"
+    assert lighten("#5fafd7", 1) == "#87d7ff"
+    assert lighten("#ffffff", 1) == "#ffffff"
+    assert lighten("#005faf", -1) == "#000087"
+    assert lighten("#b2b2b2", 1) == "#d0d0d0"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from torchprof_tui.ui.common.name_display import Names, clean, cut, short
+from torchprof_tui.ui.common.name_display import DisplayNames, clean, shorten, truncate
 
 
 @given(st.text(max_size=40))
@@ -30,7 +30,7 @@ def test_what_a_terminal_would_obey_becomes_a_dot(text: str) -> None:
 
 @given(st.text(max_size=30), st.integers(0, 20))
 def test_cut_never_takes_more_cells_than_it_may(text: str, width: int) -> None:
-    shown = cut(clean(text), width)
+    shown = truncate(clean(text), width)
     assert cell_len(shown) <= width
     if cell_len(clean(text)) <= width:
         assert shown == clean(text)
@@ -59,19 +59,19 @@ def test_cut_never_takes_more_cells_than_it_may(text: str, width: int) -> None:
 )
 def test_short_names_keep_what_tells_them_apart(name: str, brief: str | None) -> None:
     if brief is None:
-        assert short(name) == "built-in method run_backward of torch._C._EngineBase"
+        assert shorten(name) == "built-in method run_backward of torch._C._EngineBase"
     else:
-        assert short(name) == brief
+        assert shorten(name) == brief
 
 
 @given(st.text(max_size=40))
 def test_short_never_loses_a_whole_name(name: str) -> None:
-    assert bool(short(name)) == bool(name)
+    assert bool(shorten(name)) == bool(name)
 
 
 def test_the_whole_name_where_it_fits() -> None:
-    names = Names(["aten::mm", "a\x1bb", "日本語のカーネル"])
-    assert names.fitting(0, 8) == "aten::mm"
-    assert names.fitting(0, 7) == "mm"
-    assert names.fitting(1, 5) == "a·b"
-    assert names.fitting(2, 7) == "日本語…"
+    names = DisplayNames(["aten::mm", "a\x1bb", "日本語のカーネル"])
+    assert names.fit_name(0, 8) == "aten::mm"
+    assert names.fit_name(0, 7) == "mm"
+    assert names.fit_name(1, 5) == "a·b"
+    assert names.fit_name(2, 7) == "日本語…"

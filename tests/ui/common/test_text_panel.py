@@ -11,8 +11,8 @@ from rich.style import Style
 from textual.app import App, ComposeResult
 
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.common.painted_widget import line
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, columns, wrap
+from torchprof_tui.ui.common.painted_widget import build_strip
+from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
 
 PLAIN, BOLD = Style(), Style(bold=True)
 
@@ -20,33 +20,33 @@ PLAIN, BOLD = Style(), Style(bold=True)
 @given(st.text(max_size=80), st.integers(2, 30))
 def test_wrapping_keeps_every_character_but_the_blanks_it_breaks_at(text: str, width: int) -> None:
     shown = clean(text)
-    lines = wrap(shown, width, PLAIN)
+    lines = wrap_text(shown, width, PLAIN)
     pieces = ["".join(piece for piece, _ in runs) for runs in lines]
     assert all(cell_len(piece) <= width for piece in pieces)
     assert "".join(pieces).replace(" ", "") == shown.replace(" ", "")
 
 
 def test_a_name_of_megabytes_is_cut_before_it_is_laid_out() -> None:
-    lines = wrap("x" * 3_000_000, 100, PLAIN)
+    lines = wrap_text("x" * 3_000_000, 100, PLAIN)
     assert len(lines) <= 202
     assert lines[-1][0][0].endswith("… (3,000,000 characters)")
 
 
 def test_breaks_at_a_space_where_there_is_one_near() -> None:
-    pieces = [runs[0][0] for runs in wrap("the quick brown fox jumps", 10, PLAIN, indent="  ")]
+    pieces = [runs[0][0] for runs in wrap_text("the quick brown fox jumps", 10, PLAIN, indent="  ")]
     assert pieces == ["the quick", "  brown", "  fox", "  jumps"]
 
 
 def test_columns_stand_side_by_side() -> None:
-    left = wrap("left", 10, PLAIN)
-    right = [*wrap("right one", 10, BOLD), *wrap("right two", 10, BOLD)]
-    lines = ["".join(text for text, _ in runs) for runs in columns(left, right, 8, PLAIN)]
+    left = wrap_text("left", 10, PLAIN)
+    right = [*wrap_text("right one", 10, BOLD), *wrap_text("right two", 10, BOLD)]
+    lines = ["".join(text for text, _ in runs) for runs in join_columns(left, right, 8, PLAIN)]
     assert lines == ["left    right one", "        right two"]
 
 
 @given(st.lists(st.tuples(st.text("ab日", max_size=6), st.sampled_from([PLAIN, BOLD])), max_size=6), st.integers(1, 20))
 def test_a_line_is_exact_and_merged(runs: list[tuple[str, Style]], width: int) -> None:
-    strip = line(runs, width, PLAIN)
+    strip = build_strip(runs, width, PLAIN)
     segments = list(strip)
     assert cell_len(strip.text) == width
     assert all(left.style is not right.style for left, right in itertools.pairwise(segments))

@@ -9,7 +9,7 @@ import pytest
 from textual.message import Message
 
 from torchprof_tui.ui.explorer import debounced_worker
-from torchprof_tui.ui.explorer.debounced_worker import SETTLE_AT_MOST, SETTLE_SECONDS, Reading
+from torchprof_tui.ui.explorer.debounced_worker import DEBOUNCE_SECONDS, MAX_DEBOUNCE_SECONDS, DebouncedWorker
 
 
 class Timer:
@@ -50,31 +50,31 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.mark.parametrize(
     ("took", "answered", "waits"),
     [
-        (0.001, True, SETTLE_SECONDS),
+        (0.001, True, DEBOUNCE_SECONDS),
         (0.1, True, 0.1),
-        (3.0, True, SETTLE_AT_MOST),
+        (3.0, True, MAX_DEBOUNCE_SECONDS),
         (0.1, False, 0.1),
     ],
 )
 def test_work_waits_as_long_as_it_took(clock: list[float], took: float, answered: bool, waits: float) -> None:
     screen = Screen()
-    asks = Reading(screen)  # type: ignore[arg-type]
+    asks = DebouncedWorker(screen)  # type: ignore[arg-type]
 
     def work() -> Message | None:
         clock[0] += took
         return Message() if answered else None
 
-    asks.ask("check", work)
+    asks.submit("check", work)
     screen.stand_still()
     assert len(screen.posted) == answered
-    asks.ask("check", work)
-    asks.ask("another", work)
-    assert screen.waits == [SETTLE_SECONDS, waits, SETTLE_SECONDS]
+    asks.submit("check", work)
+    asks.submit("another", work)
+    assert screen.waits == [DEBOUNCE_SECONDS, waits, DEBOUNCE_SECONDS]
 
 
 def test_work_given_up_early_says_nothing_of_how_long_it_takes(clock: list[float]) -> None:
     screen = Screen()
-    asks = Reading(screen)  # type: ignore[arg-type]
+    asks = DebouncedWorker(screen)  # type: ignore[arg-type]
     answers: list[tuple[float, Message | None]] = [(0.2, Message()), (0.01, None), (0.03, Message())]
 
     def work() -> Message | None:
@@ -83,7 +83,7 @@ def test_work_given_up_early_says_nothing_of_how_long_it_takes(clock: list[float
         return message
 
     for _ in range(3):
-        asks.ask("check", work)
+        asks.submit("check", work)
         screen.stand_still()
-    asks.ask("check", work)
-    assert screen.waits == [SETTLE_SECONDS, 0.2, 0.2, 0.03]
+    asks.submit("check", work)
+    assert screen.waits == [DEBOUNCE_SECONDS, 0.2, 0.2, 0.03]

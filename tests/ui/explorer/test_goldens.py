@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.explorer_app import explorer, settled, text_of
 from tests.helpers.paths import SAMPLES, SNAPSHOTS
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.loading.load import load_trace
 
 GOLDENS = SNAPSHOTS
 
@@ -33,7 +33,7 @@ async def test_explorer(name: str, size: tuple[int, int]) -> None:
     path = SAMPLES / f"{sample}.pt.trace.json.gz"
     if not path.exists():
         pytest.skip("this sample is not here")
-    shown = load(str(path), cache=False)
+    shown = load_trace(str(path), cache=False)
     async with explorer(shown, size) as (screen, pilot):
         for key in keys:
             await pilot.press(key)

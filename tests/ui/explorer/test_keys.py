@@ -11,14 +11,14 @@ from tests.helpers.explorer_app import event_of, explorer, text_of, two_steps, u
 from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.keys import BINDINGS, sections
-from torchprof_tui.ui.explorer.lanes.screen_lines import Content
-from torchprof_tui.ui.explorer.view_state import Walk
+from torchprof_tui.ui.explorer.keys import BINDINGS, group_by_section
+from torchprof_tui.ui.explorer.lanes.screen_lines import LineContent
+from torchprof_tui.ui.explorer.view_state import ViewState
 
-Check = Callable[[Walk], bool]
+Check = Callable[[ViewState], bool]
 
 
-def selected(walk: Walk) -> str:
+def selected(walk: ViewState) -> str:
     return walk.trace.event(walk.selected).name if walk.selected >= 0 else ""
 
 
@@ -55,25 +55,30 @@ async def test_keys_that_move() -> None:
         ("a", lambda w: w.viewport.t0 == w.viewport.limits[0]),
         ("D", lambda w: 0.45 < (w.viewport.t0 - w.viewport.limits[0]) / w.viewport.span < 0.55),
         ("end", lambda w: w.viewport.t1 == w.viewport.limits[1]),
-        ("space", lambda w: w.lanes.arrangement.folded == {0}),
-        ("space", lambda w: not w.lanes.arrangement.folded),
-        ("p", lambda w: w.lanes.arrangement.pinned == (0,) and w.lanes.lines.pinned[0].content is Content.ROW),
-        ("p", lambda w: w.lanes.arrangement.pinned == ()),
+        ("space", lambda w: w.lane_view.arrangement.folded == {0}),
+        ("space", lambda w: not w.lane_view.arrangement.folded),
+        (
+            "p",
+            lambda w: (
+                w.lane_view.arrangement.pinned == (0,) and w.lane_view.lane_lines.pinned[0].content is LineContent.ROW
+            ),
+        ),
+        ("p", lambda w: w.lane_view.arrangement.pinned == ()),
         ("m", lambda w: w.mark is not None and w.mark.live and w.mark.start == 120_000),
         ("right", lambda w: w.mark is not None and w.mark.end == 190_000),
         ("m", lambda w: w.mark is not None and not w.mark.live),
         ("escape", lambda w: w.mark is None and selected(w) == "aten::add"),
         ("escape", lambda w: w.selected == -1),
-        ("h", lambda w: w.lanes.arrangement.hidden == {0} and w.lane == 1),
-        ("H", lambda w: not w.lanes.arrangement.hidden),
+        ("h", lambda w: w.lane_view.arrangement.hidden == {0} and w.lane == 1),
+        ("H", lambda w: not w.lane_view.arrangement.hidden),
     ]
     async with explorer(shown, (120, 40)) as (screen, pilot):
         for number, (key, holds) in enumerate(moves):
             await pilot.press(key)
-            assert holds(screen.walk), (number, key, selected(screen.walk), screen.walk.viewport)
+            assert holds(screen.view_state), (number, key, selected(screen.view_state), screen.view_state.viewport)
 
 
-def _whole(walk: Walk) -> int:
+def _whole(walk: ViewState) -> int:
     return walk.viewport.limits[1] - walk.viewport.limits[0]
 
 
@@ -81,17 +86,17 @@ async def test_searching() -> None:
     async with explorer(two_steps()) as (screen, pilot):
         await pilot.press("/", *"mm")
         await until(pilot, lambda: "4 found" in text_of(screen))
-        assert selected(screen.walk) == ""
+        assert selected(screen.view_state) == ""
         await pilot.press("enter")
-        assert selected(screen.walk) == "aten::mm"
+        assert selected(screen.view_state) == "aten::mm"
         assert "mm: 1/4" in text_of(screen)
         await pilot.press("n", "n", "N")
         assert "mm: 2/4" in text_of(screen)
         await pilot.press("/", "escape")
-        assert screen.walk.search.found is None
+        assert screen.view_state.search.matches is None
         assert not screen.has_class("asking")
         await pilot.press("/", *"/^g.*m$/", "enter")
-        assert selected(screen.walk) == "gemm"
+        assert selected(screen.view_state) == "gemm"
         assert "/2" in text_of(screen)
         await pilot.press("/")
         await pilot.press("end", "backspace", "backspace", *"(/", "enter")
@@ -100,29 +105,29 @@ async def test_searching() -> None:
 
 async def test_letters_typed_into_the_prompt_are_not_keys() -> None:
     async with explorer(two_steps()) as (screen, pilot):
-        before = screen.walk.viewport
+        before = screen.view_state.viewport
         await pilot.press("/", *"wasd0fmph")
-        assert screen.walk.viewport == before
-        assert screen.walk.mark is None
+        assert screen.view_state.viewport == before
+        assert screen.view_state.mark is None
         await pilot.press("escape", "w")
-        assert screen.walk.viewport != before
+        assert screen.view_state.viewport != before
 
 
 async def test_letters_typed_in_one_breath_with_the_slash_reach_the_prompt() -> None:
     async with explorer(two_steps()) as (screen, pilot):
-        before = screen.walk.viewport
+        before = screen.view_state.viewport
         for character in "/fwd":
             screen.app.post_message(Key("slash" if character == "/" else character, character))
         await until(pilot, lambda: screen.query_one(Input).value == "fwd")
-        assert screen.walk.viewport == before
+        assert screen.view_state.viewport == before
 
 
 async def test_going_to_a_time_or_a_step() -> None:
     async with explorer(two_steps()) as (screen, pilot):
         await pilot.press("W", "g", *"20us", "enter")
-        assert screen.walk.viewport.t0 <= 20_000 < screen.walk.viewport.t1
+        assert screen.view_state.viewport.t0 <= 20_000 < screen.view_state.viewport.t1
         await pilot.press("g", *"#1", "enter")
-        assert selected(screen.walk) == "ProfilerStep#1"
+        assert selected(screen.view_state) == "ProfilerStep#1"
         await pilot.press("g", *"never", "enter")
         assert "not a time" in text_of(screen)
         assert screen.has_class("asking")
@@ -149,7 +154,7 @@ async def test_panels() -> None:
         await pilot.press("i")
         await pilot.pause()
         assert "details]" not in text_of(screen)
-        assert screen.walk.lanes.height > 30
+        assert screen.view_state.lane_view.height > 30
         await pilot.press("i")
         await pilot.pause()
         assert "[details]" in text_of(screen)
@@ -166,7 +171,7 @@ async def test_panels() -> None:
 async def test_details_say_everything() -> None:
     shown = two_steps()
     async with explorer(shown, (140, 48)) as (screen, pilot):
-        screen.walk.select(event_of(shown, "aten::add"))
+        screen.view_state.select(event_of(shown, "aten::add"))
         await pilot.press("left", "right")
         await until(pilot, lambda: "only one of this name" in text_of(screen))
         said = text_of(screen)
@@ -199,15 +204,15 @@ async def test_copying() -> None:
 
 async def test_help_lists_every_binding() -> None:
     async with explorer(two_steps(), (150, 60)) as (screen, pilot):
-        known = [key for keys in sections(screen.active_bindings.values()).values() for key in keys]
+        known = [key for keys in group_by_section(screen.active_bindings.values()).values() for key in keys]
         await pilot.press("?")
         assert isinstance(screen.app.screen, HelpScreen)
         seen = "\n".join(strip.text for strip in screen.app.screen._compositor.render_strips())
         assert "▒" in seen
-        explained = {key.sentence for key in known}
+        explained = {key.description for key in known}
         assert {binding.tooltip for binding in BINDINGS if not isinstance(binding, tuple)} <= explained
         for key in known[:20]:
-            assert key.sentence[:30] in seen, key
+            assert key.description[:30] in seen, key
         await pilot.press("escape")
         assert isinstance(screen.app.screen, ExplorerScreen)
 
@@ -218,7 +223,7 @@ async def test_the_palette_offers_what_the_keys_do() -> None:
         await pilot.press(*"fold all")
         await until(pilot, lambda: "fold all lanes" in _screen_text(screen))
         await pilot.press("enter")
-        await until(pilot, lambda: bool(screen.walk.lanes.arrangement.folded))
+        await until(pilot, lambda: bool(screen.view_state.lane_view.arrangement.folded))
 
 
 def _screen_text(screen: ExplorerScreen) -> str:
@@ -240,7 +245,7 @@ async def test_sizes() -> None:
     """From far too small to very large and back: nothing breaks, and what is selected stays in sight."""
     shown = trace(*(cpu(f"level {depth}", depth, 100 - 2 * depth) for depth in range(40)))
     async with explorer(shown, (80, 24)) as (screen, pilot):
-        screen.walk.select(event_of(shown, "level 39"))
+        screen.view_state.select(event_of(shown, "level 39"))
         for size in ((80, 24), (320, 90), (30, 8), (40, 10), (160, 48), (41, 90), (320, 11)):
             await pilot.resize_terminal(*size)
             await pilot.pause()

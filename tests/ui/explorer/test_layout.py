@@ -7,39 +7,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import cpu, kernel, trace
-from torchprof_tui.ui.explorer.layout import DOCK_LEAST, DOCK_MOST, layout, lines_of_lanes, too_small
+from torchprof_tui.ui.explorer.layout import (
+    DOCK_MAX_LINES,
+    DOCK_MIN_LINES,
+    compute_layout,
+    count_lane_lines,
+    too_small_message,
+)
 
 
 @pytest.mark.parametrize(("width", "height"), [(39, 10), (40, 9), (1, 1)])
 def test_a_terminal_that_is_too_small_says_what_is_needed(width: int, height: int) -> None:
-    assert f"{width}×{height}" in too_small(width, height)
-    assert "40×10" in too_small(width, height)
-    assert too_small(40, 10) == ""
+    assert f"{width}×{height}" in too_small_message(width, height)
+    assert "40×10" in too_small_message(width, height)
+    assert too_small_message(40, 10) == ""
 
 
 @given(st.integers(40, 400), st.integers(10, 200), st.integers(1, 2), st.integers(1, 2), st.integers(0, 300))
 def test_the_parts_fit_and_leave_room_for_lanes(width: int, height: int, overview: int, ruler: int, lanes: int) -> None:
-    shared = layout(width, height, overview, ruler, lanes)
-    above = 2 + shared.verdict + shared.overview + shared.ruler
+    shared = compute_layout(width, height, overview, ruler, lanes)
+    above = 2 + shared.has_verdict + shared.overview + shared.ruler
     room = height - above - shared.dock
     assert room >= min(lanes, 3)
-    assert shared.dock >= (DOCK_LEAST if height >= 15 else 3)
-    assert shared.dock <= max(DOCK_MOST, height // 2)
+    assert shared.dock >= (DOCK_MIN_LINES if height >= 15 else 3)
+    assert shared.dock <= max(DOCK_MAX_LINES, height // 2)
     # Panels grow beyond their share only by lines that no lane needs.
-    assert room >= lanes or shared.dock <= DOCK_MOST
+    assert room >= lanes or shared.dock <= DOCK_MAX_LINES
 
 
 def test_more_room_more_lines() -> None:
-    sizes = {height: layout(200, height, 2, 2, 1000) for height in (19, 20, 29, 30)}
+    sizes = {height: compute_layout(200, height, 2, 2, 1000) for height in (19, 20, 29, 30)}
     assert [sizes[height].ruler for height in sizes] == [1, 2, 2, 2]
     assert [sizes[height].overview for height in sizes] == [1, 1, 1, 2]
-    assert [sizes[height].verdict for height in sizes] == [False, True, True, True]
-    assert [layout(width, 40, 1, 1, 9).brief for width in (169, 170)] == [False, True]
-    assert layout(200, 60, 2, 2, 10).dock == 30  # half of it, where the lanes leave more than that empty
-    assert layout(200, 60, 2, 2, 1000).dock == 16  # 27 %
+    assert [sizes[height].has_verdict for height in sizes] == [False, True, True, True]
+    assert [compute_layout(width, 40, 1, 1, 9).has_brief for width in (169, 170)] == [False, True]
+    assert compute_layout(200, 60, 2, 2, 10).dock == 30  # half of it, where the lanes leave more than that empty
+    assert compute_layout(200, 60, 2, 2, 1000).dock == 16  # 27 %
 
 
 def test_lines_of_lanes_are_rows_headings_and_one_to_spare() -> None:
     shown = trace(cpu("a", 0, 10), cpu("b", 2, 5), kernel("k", 3, 4), kernel("k", 3, 4, stream=8))
     groups = {lane.group for lane in shown.lanes}
-    assert lines_of_lanes(shown, shown) == 2 + 1 + 1 + len(groups) + 1
+    assert count_lane_lines(shown, shown) == 2 + 1 + 1 + len(groups) + 1

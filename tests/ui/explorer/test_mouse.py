@@ -17,7 +17,7 @@ def wheel(widget: Timeline, kind: type[events.MouseEvent], x: int, y: int, shift
 async def test_mouse() -> None:
     shown = two_steps()
     async with explorer(shown, (120, 40)) as (screen, pilot):
-        walk, timeline = screen.walk, screen.query_one(Timeline)
+        walk, timeline = screen.view_state, screen.query_one(Timeline)
         column = walk.viewport.cell(170_000)
         await pilot.click(timeline, offset=(column, 3))
         assert walk.selected == event_of(shown, "aten::add")
@@ -56,6 +56,6 @@ async def test_mouse() -> None:
 
         gutter = screen.query_one(Gutter)
         await pilot.click(gutter, offset=(3, 1))
-        assert walk.lanes.arrangement.folded == {0}
+        assert walk.lane_view.arrangement.folded == {0}
         await pilot.click(gutter, offset=(3, 0))  # the heading: all lanes under it, folded already
-        assert not walk.lanes.arrangement.folded
+        assert not walk.lane_view.arrangement.folded

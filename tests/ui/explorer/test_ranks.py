@@ -16,11 +16,11 @@ from tests.helpers.paths import SNAPSHOTS
 from tests.helpers.rank_traces import late_rank
 from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.trace.loading.resolve import named
+from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.lanes.screen_lines import Arrangement, Content, LaneLines, rank_rows
+from torchprof_tui.ui.explorer.lanes.screen_lines import LaneArrangement, LaneLines, LineContent, rank_rows
 from torchprof_tui.ui.table.table_screen import TableScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
@@ -37,20 +37,20 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Trace:
     return trace
 
 
-def contents(screen: ExplorerScreen) -> list[tuple[Content, str]]:
+def contents(screen: ExplorerScreen) -> list[tuple[LineContent, str]]:
     """Each line of the lanes, with the label of its lane."""
-    return [(line.content, screen.trace.lanes[line.lane].label) for line in screen.walk.lanes.lines.body]
+    return [(line.content, screen.trace.lanes[line.lane].label) for line in screen.view_state.lane_view.lane_lines.body]
 
 
 async def test_a_line_each_until_opened(shown: Trace) -> None:
     async with explorer(shown, (120, 40)) as (screen, pilot):
-        folded = [(Content.RANK, "rank 0"), (Content.RANK, "rank 1"), (Content.RANK, "rank 2")]
+        folded = [(LineContent.RANK, "rank 0"), (LineContent.RANK, "rank 1"), (LineContent.RANK, "rank 2")]
         assert contents(screen) == folded
         await pilot.press("space")
         opened = contents(screen)
-        assert opened[0] == (Content.RANK, "rank 0")
+        assert opened[0] == (LineContent.RANK, "rank 0")
         assert opened[-2:] == folded[1:]
-        labels = [label for content, label in opened if content is Content.ROW]
+        labels = [label for content, label in opened if content is LineContent.ROW]
         assert labels[0].startswith("CPU 1000")
         assert labels[-1] == "stream 20"
         await pilot.press("down", "up", "space")
@@ -66,54 +66,57 @@ async def test_walking_from_rank_to_rank(shown: Trace) -> None:
         assert "rank 0: " in text_of(screen)
         for number in range(3):
             await pilot.press("down")
-            event = screen.trace.event(screen.walk.selected)
+            event = screen.trace.event(screen.view_state.selected)
             assert event.lane.rank == number
             assert event.lane.role is Role.STREAM
-            assert screen.walk.rank() is shown.ranks.all[number]
-            assert screen.walk.lanes.lines.place(int(shown.lane[screen.walk.selected]), 0) == number
+            assert screen.view_state.current_rank() is shown.ranks.all[number]
+            assert (
+                screen.view_state.lane_view.lane_lines.line_index(int(shown.lane[screen.view_state.selected]), 0)
+                == number
+            )
         await settled(pilot)
         assert "rank 2: " in text_of(screen)
-        assert "rank 2 whole trace" in screen._inspection.cheatsheet.text()
-        assert screen._view.ruler._steps is shown.ranks.all[2].steps
+        assert "rank 2 whole trace" in screen._panel_controller.cheatsheet_panel.text()
+        assert screen._lanes_area.ruler._steps is shown.ranks.all[2].steps
         await pilot.press("}")
-        step = screen.trace.event(screen.walk.selected)
+        step = screen.trace.event(screen.view_state.selected)
         assert (step.name[:12], step.lane.rank) == ("ProfilerStep", 2)
         await pilot.press("g", *"#0", "enter")
-        assert screen.trace.event(screen.walk.selected).lane.rank == 2
+        assert screen.trace.event(screen.view_state.selected).lane.rank == 2
         await pilot.press("down")
-        assert screen.walk.rank() is shown.ranks.all[2]
-        before = screen.walk.selected
+        assert screen.view_state.current_rank() is shown.ranks.all[2]
+        before = screen.view_state.selected
         await pilot.press("right")
-        assert screen.trace.event(screen.walk.selected).lane.rank == 2
-        assert screen.walk.selected != before
+        assert screen.trace.event(screen.view_state.selected).lane.rank == 2
+        assert screen.view_state.selected != before
 
 
 async def test_an_event_in_a_folded_rank_is_drawn_in_its_line(shown: Trace) -> None:
     async with explorer(shown, (120, 40)) as (screen, pilot):
         await pilot.press("/", *"c10d", "enter")
-        event = screen.walk.selected
+        event = screen.view_state.selected
         assert screen.trace.event(event).name == "c10d::allreduce_"
         rank = screen.trace.event(event).lane.rank
-        assert screen._view.timeline.lines_of([event]) == [rank]
+        assert screen._lanes_area.timeline.find_event_lines([event]) == [rank]
         await pilot.pause()
-        line = text_of(screen).splitlines()[screen._view.timeline.region.y + int(rank or 0)]
+        line = text_of(screen).splitlines()[screen._lanes_area.timeline.region.y + int(rank or 0)]
         assert "◆" in line
         await pilot.press("space")  # its rank opens, and it lies on its own lane
-        assert (Content.ROW, screen.trace.event(event).lane.label) in contents(screen)
-        assert len(screen._view.timeline.lines_of([event])) == 1
+        assert (LineContent.ROW, screen.trace.event(event).lane.label) in contents(screen)
+        assert len(screen._lanes_area.timeline.find_event_lines([event])) == 1
 
 
 async def test_a_click_opens_a_rank_and_picks_an_event(shown: Trace) -> None:
     async with explorer(shown, (120, 40)) as (screen, pilot):
-        await pilot.click(screen._view.gutter, offset=Offset(3, 1))
-        assert (Content.RANK, "rank 1") in contents(screen)
-        assert any(content is Content.ROW for content, _ in contents(screen))
-        await pilot.click(screen._view.gutter, offset=Offset(3, 1))
+        await pilot.click(screen._lanes_area.gutter, offset=Offset(3, 1))
+        assert (LineContent.RANK, "rank 1") in contents(screen)
+        assert any(content is LineContent.ROW for content, _ in contents(screen))
+        await pilot.click(screen._lanes_area.gutter, offset=Offset(3, 1))
         assert len(contents(screen)) == 3
-        drawn = screen._view.timeline
+        drawn = screen._lanes_area.timeline
         place = next(x for x in range(drawn.size.width) if drawn.event_at(x, 2) >= 0)
         await pilot.click(drawn, offset=Offset(place, 2))
-        assert screen.trace.event(screen.walk.selected).lane.rank == 2
+        assert screen.trace.event(screen.view_state.selected).lane.rank == 2
 
 
 async def test_a_rank_that_recorded_nothing(tmp_path: Path) -> None:
@@ -143,7 +146,7 @@ async def test_hidden_and_shown_again(shown: Trace) -> None:
         await pilot.press("down", "down", "h")
         assert [label for _, label in contents(screen)] == ["rank 0", "rank 2"]
         assert shown.ranks is not None
-        screen.walk.select(shown.ranks.all[1].first)  # what is shown by name comes back
+        screen.view_state.select(shown.ranks.all[1].first)  # what is shown by name comes back
         assert [label for _, label in contents(screen)] == ["rank 0", "rank 1", "rank 2"]
         await pilot.press("up", "h", "H")
         assert len(contents(screen)) == 3
@@ -155,22 +158,22 @@ async def test_the_table_is_of_the_rank_looked_at(shown: Trace) -> None:
         await pilot.press("down", "down", "t")
         table = screen.app.screen
         assert isinstance(table, TableScreen)
-        await until(pilot, lambda: table._made is not None)
+        await until(pilot, lambda: table._built_sheet is not None)
         await settled(pilot)
         assert table.trace is shown.ranks.all[1].trace
         assert "rank 1, whole trace" in table._status._message
         await pilot.press("shift+tab", "shift+tab")
-        await until(pilot, lambda: table._made is not None and table._made.sheet.title == "Arrivals")
+        await until(pilot, lambda: table._built_sheet is not None and table._built_sheet.sheet.title == "Arrivals")
         await settled(pilot)
         assert len(table._listing.order) == 6
-        assert table._made is not None
-        sheet = table._made.sheet
+        assert table._built_sheet is not None
+        sheet = table._built_sheet.sheet
         first = table._listing.order[0]
         assert sheet.columns["last_rank"][first] == 1
         await pilot.press("enter")
         await pilot.pause()
         assert screen.app.screen is screen
-        chosen = screen.trace.event(screen.walk.selected)
+        chosen = screen.trace.event(screen.view_state.selected)
         assert chosen.name.startswith("nccl")
         assert chosen.lane.rank in (0, 2)
 
@@ -180,27 +183,27 @@ async def test_a_row_of_a_rank_leads_to_its_own_event(shown: Trace) -> None:
         await pilot.press("down", "down", "down", "t")
         table = screen.app.screen
         assert isinstance(table, TableScreen)
-        await until(pilot, lambda: table._made is not None)
+        await until(pilot, lambda: table._built_sheet is not None)
         await settled(pilot)
         await pilot.press("enter")
         await pilot.pause()
-        assert screen.trace.event(screen.walk.selected).lane.rank == 2
+        assert screen.trace.event(screen.view_state.selected).lane.rank == 2
         await pilot.press("T")
         tree = screen.app.screen
         assert isinstance(tree, TreeScreen)
-        await until(pilot, lambda: tree.nodes is not None)
+        await until(pilot, lambda: tree.call_tree is not None)
         await pilot.press("down", "enter")
         await pilot.pause()
-        assert screen.trace.event(screen.walk.selected).lane.rank == 2
+        assert screen.trace.event(screen.view_state.selected).lane.rank == 2
 
 
 async def test_the_app_opens_a_folder(tmp_path: Path) -> None:
     late_rank(3).write(tmp_path)
-    opening = named([str(tmp_path)]).opening()
+    opening = resolve_specs([str(tmp_path)]).create_opener()
     opening.start()
     app = TorchprofApp(opening)
     async with app.run_test(size=(120, 40)) as pilot:
-        await app.explored.wait()
+        await app.lanes_ready.wait()
         screen = app.screen
         assert isinstance(screen, ExplorerScreen)
         assert screen.trace.ranks is not None
@@ -224,33 +227,33 @@ def test_every_event_has_a_line_unless_it_is_hidden(folded: set[int], hidden: se
     shown = _few()
     assert shown.ranks is not None
     lanes = len(shown.lanes)
-    arrangement = Arrangement(
+    arrangement = LaneArrangement(
         frozenset(k for k in folded if k < lanes),
         frozenset(k for k in hidden if k < lanes),
         tuple(k for k in pinned if k < lanes),
     )
     lines = LaneLines.build(shown, arrangement)
     for number, lane in enumerate(shown.lanes):
-        rank = shown.ranks.of_lane(number)
+        rank = shown.ranks.rank_of_lane(number)
         for row in range(lane.rows):
-            place = lines.place(number, row)
+            place = lines.line_index(number, row)
             if number in arrangement.pinned and number not in arrangement.hidden:
                 assert place is not None
                 assert place < 0
                 continue
-            inside = rank.own_lane in arrangement.folded and number != rank.own_lane
-            own_hidden = rank.own_lane in arrangement.hidden
+            inside = rank.header_lane in arrangement.folded and number != rank.header_lane
+            own_hidden = rank.header_lane in arrangement.hidden
             if own_hidden or (number in arrangement.hidden and not inside):
                 assert place is None
                 continue
             assert place is not None
             line = (lines.body if place >= 0 else lines.pinned)[place]
             if inside:
-                assert (line.content, line.lane) == (Content.RANK, rank.own_lane)
+                assert (line.content, line.lane) == (LineContent.RANK, rank.header_lane)
             else:
                 assert line.lane == number
     for rank in shown.ranks.all:
-        rows = rank_rows(shown, rank.own_lane)
+        rows = rank_rows(shown, rank.header_lane)
         streams = [lane for lane in shown.lanes if lane.rank == rank.number and lane.role is Role.STREAM]
         assert rows == [row for lane in streams for row in range(lane.row_base, lane.row_base + lane.rows)]
 
@@ -284,8 +287,8 @@ async def test_a_rank_that_was_cut_before_its_gpu_work(tmp_path: Path) -> None:
         assert label.split() == ["▸", "rank", "1", "cut"]
         assert cells.strip() == "no GPU work recorded"
         assert "not all of this run could be read: cut short ·" in lines[-1]
-        screen.walk.select(shown.ranks.all[1].first + 3)
-        screen._show()
+        screen.view_state.select(shown.ranks.all[1].first + 3)
+        screen._refresh_widgets()
         await settled(pilot)
         line = next(line for line in text_of(screen).splitlines() if "rank 1" in line and "│" in line)
         assert "◆" in line.partition("│")[2]  # what is selected is seen all the same

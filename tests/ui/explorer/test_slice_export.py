@@ -11,24 +11,24 @@ from textual.widgets import Input
 
 from tests.helpers.explorer_app import explorer, until
 from tests.helpers.paths import SAMPLES
-from torchprof_tui.trace.loading.load import load
-from torchprof_tui.ui.common.status_line import Status
-from torchprof_tui.ui.explorer.slice_export import suggested
+from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.ui.common.status_line import StatusLine
+from torchprof_tui.ui.explorer.slice_export import suggest_file_name
 
 
 async def test_a_marked_range_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    trace = load(str(SAMPLES / "matmul_add_64_cold_eager.pt.trace.json.gz"), cache=False)
+    trace = load_trace(str(SAMPLES / "matmul_add_64_cold_eager.pt.trace.json.gz"), cache=False)
     async with explorer(trace) as (screen, pilot):
         await pilot.press("right_curly_bracket", "m", "m", "e")
         await pilot.pause()
         shown = screen.query_one("#prompt Input", Input).value
-        mark = screen.walk.mark
+        mark = screen.view_state.mark
         assert mark is not None
-        assert shown == suggested(trace, mark.start, mark.end)
+        assert shown == suggest_file_name(trace, mark.start, mark.end)
         assert shown.startswith("matmul_add_64_cold_eager_")
         await pilot.press("enter")
-        status = screen.query_one(Status)
+        status = screen.query_one(StatusLine)
         await until(pilot, lambda: status.message.startswith("wrote "))
         found = json.loads(gzip.decompress((tmp_path / shown).read_bytes()))
         assert found["torchprof_tui_slice"]["range_ns"] == [mark.start, mark.end]
@@ -59,4 +59,4 @@ def test_the_name_says_which_part_of_which_trace(label: str, name: str) -> None:
         def __init__(self) -> None:
             self.label = label
 
-    assert suggested(Labelled(), 1000, 20_000) == name  # type: ignore[arg-type]
+    assert suggest_file_name(Labelled(), 1000, 20_000) == name  # type: ignore[arg-type]

@@ -17,16 +17,16 @@ from tests.helpers.paths import ROOT
 from torchprof_samples import find
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.runs import recording_request
-from torchprof_tui.runs.history import remember
-from torchprof_tui.runs.recording_request import WORKLOADS, Request
-from torchprof_tui.trace.loading.open_trace import Opening
+from torchprof_tui.runs.history import save_request
+from torchprof_tui.runs.recording_request import WORKLOADS, RecordingRequest
+from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.record.console_view import Console
-from torchprof_tui.ui.record.record_screen import RunScreen
-from torchprof_tui.ui.record.recording_screen import RunningScreen, elapsed
-from torchprof_tui.ui.record.terminal_emulation import _SLACK, LIMIT
-from torchprof_tui.ui.start.recent_traces import recent
-from torchprof_tui.ui.start.start_screen import RECORD, StartScreen
+from torchprof_tui.ui.record.console_view import ConsoleView
+from torchprof_tui.ui.record.record_screen import RecordScreen
+from torchprof_tui.ui.record.recording_screen import RecordingScreen, format_elapsed
+from torchprof_tui.ui.record.terminal_emulation import _SLACK_LINES, MAX_LINES
+from torchprof_tui.ui.start.recent_traces import list_recent_traces
+from torchprof_tui.ui.start.start_screen import RECORD_SPEC, StartScreen
 
 SIZE = (120, 40)
 FAKE = ROOT / "tests/helpers/fake_harness.py"
@@ -60,7 +60,7 @@ def shown(app: object, selector: str) -> str:
 
 
 def output(app: TorchprofApp) -> str:
-    return app.screen.query_one(Console).shown.text
+    return app.screen.query_one(ConsoleView).terminal.text
 
 
 def options(app: TorchprofApp) -> list[str]:
@@ -69,7 +69,7 @@ def options(app: TorchprofApp) -> list[str]:
 
 async def form(pilot: Pilot[None]) -> None:
     await pilot.press("R")
-    await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+    await until(pilot, lambda: isinstance(pilot.app.screen, RecordScreen))
     await pilot.pause()
 
 
@@ -81,11 +81,11 @@ async def ask(pilot: Pilot[None], script: str, name: str = "script.py") -> None:
     await pilot.press("ctrl+r")
 
 
-async def started(pilot: Pilot[None], script: str, name: str = "script.py") -> RunningScreen:
+async def started(pilot: Pilot[None], script: str, name: str = "script.py") -> RecordingScreen:
     """The run of a script that does not end on the lanes at once."""
     await ask(pilot, script, name)
-    await until(pilot, lambda: isinstance(pilot.app.screen, RunningScreen))
-    assert isinstance(pilot.app.screen, RunningScreen)
+    await until(pilot, lambda: isinstance(pilot.app.screen, RecordingScreen))
+    assert isinstance(pilot.app.screen, RecordingScreen)
     return pilot.app.screen
 
 
@@ -94,9 +94,9 @@ async def test_the_start_screen_leads_there_and_esc_back() -> None:
     async with app.run_test(size=SIZE) as pilot:
         assert isinstance(app.screen, StartScreen)
         await until(pilot, lambda: app.screen.query_one(OptionList).highlighted is not None)
-        assert app.screen.query_one(OptionList).highlighted_option.id != RECORD  # enter opens a trace
+        assert app.screen.query_one(OptionList).highlighted_option.id != RECORD_SPEC  # enter opens a trace
         await pilot.press("home", "enter")
-        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await until(pilot, lambda: isinstance(app.screen, RecordScreen))
         await pilot.pause()
         assert [any(name in line for line in options(app)) for name in WORKLOADS] == [True] * len(WORKLOADS)
         await pilot.press("escape")
@@ -131,7 +131,7 @@ async def test_what_cannot_be_run_is_said_before_anything_starts() -> None:
         assert "nothing to run" in shown(app, "#run-hint")
         await pilot.press(*"nonesuch", "enter")
         assert "neither a workload" in shown(app, "#run-hint")
-        assert isinstance(app.screen, RunScreen)
+        assert isinstance(app.screen, RecordScreen)
 
 
 async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
@@ -142,14 +142,16 @@ async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
         (first,) = (alone / "torchprof_runs").iterdir()
         assert "hello\n" in (first / "output.txt").read_text()
         await pilot.press("r")
-        await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-1" in app._shown.spec)
+        await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-1" in app._current_opening.spec)
         assert len(app.screen_stack) == 2
         assert [note.message for note in app._notifications] == [
             "the trace before this one is kept: o lists it, below this one"
         ]
         await pilot.press("R")
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and len(app.screen._past) == 2)
-        await until(pilot, lambda: [Path(each.spec).parent.name for each in recent()] == ["script-1", "script-0"])
+        await until(pilot, lambda: isinstance(app.screen, RecordScreen) and len(app.screen._past_runs) == 2)
+        await until(
+            pilot, lambda: [Path(each.spec).parent.name for each in list_recent_traces()] == ["script-1", "script-0"]
+        )
         await pilot.press("escape", "o")
         await until(
             pilot, lambda: isinstance(app.screen, StartScreen) and app.screen.query_one(OptionList).option_count > 3
@@ -157,7 +159,7 @@ async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
         rows = [str(option.prompt).split()[0] for option in app.screen.query_one(OptionList).options if option.id]
         assert rows[1:3] == ["script-1", "script-0"]
         await pilot.press("down", "enter")
-        await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-0" in app._shown.spec)
+        await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-0" in app._current_opening.spec)
     words = json.loads((first / "words.json").read_text())
     assert words == ["--output", "torchprof_runs", "script.py"]
 
@@ -175,7 +177,9 @@ async def test_the_environment_is_the_users_and_not_ours(monkeypatch: pytest.Mon
 async def test_a_past_run_is_taken_with_all_that_was_set(alone: Path) -> None:
     folder = alone / "torchprof_runs" / "train-1"
     folder.mkdir(parents=True)
-    remember(str(folder), Request(("python", "train.py", "--lr", "1 2"), ("--active", "5", "--with-stack"), "py"))
+    save_request(
+        str(folder), RecordingRequest(("python", "train.py", "--lr", "1 2"), ("--active", "5", "--with-stack"), "py")
+    )
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:
         await form(pilot)
@@ -193,14 +197,14 @@ async def test_a_failed_run_stays_on_screen_and_its_trace_is_one_key_away() -> N
         assert "ValueError: the reason" in output(app)
         assert "failed with exit status 1" in shown(app, "#running-end")
         assert "enter open the trace" in shown(app, "#running-keys")
-        (style,) = (style for text, style in screen.query_one(Console).shown.lines[0].runs() if text == "red")
+        (style,) = (style for text, style in screen.query_one(ConsoleView).terminal.lines[0].runs() if text == "red")
         assert style.color is not None
         assert style.color.number == 1
         await pilot.press("R")
-        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await until(pilot, lambda: isinstance(app.screen, RecordScreen))
         assert app.screen.query_one(Input).value == "script.py"
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, RunningScreen) and not app.screen.busy)
+        await until(pilot, lambda: isinstance(app.screen, RecordingScreen) and not app.screen.busy)
         await pilot.press("enter")
         await until(pilot, lambda: app.screen.TITLE == "explorer")
 
@@ -229,7 +233,7 @@ async def test_ctrl_c_keeps_what_was_recorded_and_opens_it() -> None:
         await pilot.press("ctrl+c")
         await until(pilot, lambda: app.screen.TITLE == "explorer")
         assert screen.result is not None
-        assert screen.result.ended == "interrupted"
+        assert screen.result.end_reason == "interrupted"
 
 
 async def test_several_ranks_open_as_one(alone: Path) -> None:
@@ -264,22 +268,22 @@ async def test_quitting_ends_the_run_and_it_saves(alone: Path) -> None:
 
 async def test_a_flood_leaves_the_app_quick_and_small(monkeypatch: pytest.MonkeyPatch) -> None:
     fed: list[float] = []
-    feed = Console.feed
+    feed = ConsoleView.feed
 
-    def counted(self: Console, data: bytes, dropped: int = 0) -> None:
+    def counted(self: ConsoleView, data: bytes, dropped: int = 0) -> None:
         fed.append(time.monotonic())
         assert len(data) <= 200_000
         feed(self, data, dropped)
 
-    monkeypatch.setattr(Console, "feed", counted)
+    monkeypatch.setattr(ConsoleView, "feed", counted)
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:
         script = "for number in range(100_000):\n    print('line', number, '-' * 60)\nTRACES = 0"
         screen = await started(pilot, script)
         await until(pilot, lambda: not screen.busy)
-        console = screen.query_one(Console)
-        assert len(console.shown.lines) <= LIMIT + _SLACK
-        assert console.shown.cut + len(console.shown.lines) == 100_001
+        console = screen.query_one(ConsoleView)
+        assert len(console.terminal.lines) <= MAX_LINES + _SLACK_LINES
+        assert console.terminal.discarded_lines + len(console.terminal.lines) == 100_001
         await pilot.pause()
         assert "line 99999 " in console.render_line(console.size.height - 2).text
         assert "100,001 lines" in shown(app, "#running-phase")
@@ -300,7 +304,7 @@ async def test_its_terminal_is_as_large_as_what_shows_it() -> None:
             "print('first', *os.get_terminal_size(), flush=True)\ntime.sleep(600)"
         )
         screen = await started(pilot, script)
-        console = screen.query_one(Console)
+        console = screen.query_one(ConsoleView)
         await until(pilot, lambda: f"first {console.columns} {console.size.height}\n" in output(app))
         await pilot.resize_terminal(100, 30)
         await until(pilot, lambda: f"now {console.columns} {console.size.height}\n" in output(app))
@@ -308,7 +312,7 @@ async def test_its_terminal_is_as_large_as_what_shows_it() -> None:
 
 async def test_r_on_a_trace_from_elsewhere_is_said(alone: Path) -> None:
     shutil.copy(SAMPLE, alone / "mine.json.gz")
-    opening = Opening(str(alone / "mine.json.gz"))
+    opening = SingleTraceOpener(str(alone / "mine.json.gz"))
     opening.start()
     app = TorchprofApp(opening)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -323,4 +327,4 @@ async def test_r_on_a_trace_from_elsewhere_is_said(alone: Path) -> None:
 
 
 def test_elapsed_in_words() -> None:
-    assert [elapsed(each) for each in (0, 59.94, 65, 3665)] == ["0.0 s", "59.9 s", "1:05", "1:01:05"]
+    assert [format_elapsed(each) for each in (0, 59.94, 65, 3665)] == ["0.0 s", "59.9 s", "1:05", "1:01:05"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.color import Color
 from rich.style import Style
 
-from torchprof_tui.ui.record.terminal_emulation import _SLACK, LIMIT, ConsoleLines
+from torchprof_tui.ui.record.terminal_emulation import _SLACK_LINES, MAX_LINES, TerminalEmulator
 
 WIDTH, HEIGHT = 12, 6
 
@@ -35,7 +35,7 @@ class Screen(pyte.Screen):
         super().cursor_down(count)
 
 
-def plain(console: ConsoleLines) -> list[str]:
+def plain(console: TerminalEmulator) -> list[str]:
     lines = [line.text for line in console.lines]
     while lines and not lines[-1]:
         lines.pop()
@@ -47,7 +47,7 @@ def plain(console: ConsoleLines) -> list[str]:
 @example(["word", "word", "word", "\b", "a"])
 def test_it_shows_what_a_terminal_shows(tokens: list[str]) -> None:
     text = "".join(tokens).replace("宽", "wide")  # pyte's display fails where half of one is overwritten
-    console = ConsoleLines(WIDTH, 100)
+    console = TerminalEmulator(WIDTH, 100)
     console.feed(text.encode())
     screen = Screen(WIDTH, 100)
     pyte.Stream(screen).feed(text)
@@ -60,7 +60,7 @@ def test_it_shows_what_a_terminal_shows(tokens: list[str]) -> None:
 @given(st.lists(st.sampled_from(TOKENS), max_size=20), st.lists(st.integers(0, 200), max_size=5))
 def test_it_does_not_matter_where_a_read_ends(tokens: list[str], cuts: list[int]) -> None:
     data = "".join(tokens).encode()
-    whole, pieces = ConsoleLines(WIDTH, HEIGHT), ConsoleLines(WIDTH, HEIGHT)
+    whole, pieces = TerminalEmulator(WIDTH, HEIGHT), TerminalEmulator(WIDTH, HEIGHT)
     whole.feed(data)
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     for start, end in itertools.pairwise(edges):
@@ -70,7 +70,7 @@ def test_it_does_not_matter_where_a_read_ends(tokens: list[str], cuts: list[int]
 
 @given(st.lists(st.one_of(st.binary(max_size=20), st.sampled_from([b"\x1b[", b"\x1b]", b"\xc2\x9b", b"\x1bP", b"9A"]))))
 def test_nothing_but_printable_text_comes_out(pieces: list[bytes]) -> None:
-    console = ConsoleLines(WIDTH, HEIGHT)
+    console = TerminalEmulator(WIDTH, HEIGHT)
     for piece in pieces:
         console.feed(piece)
     shown = "".join(text for line in console.lines for text, _ in line.runs())
@@ -79,7 +79,7 @@ def test_nothing_but_printable_text_comes_out(pieces: list[bytes]) -> None:
 
 
 def test_half_of_a_wide_character_is_none() -> None:
-    console = ConsoleLines(5, HEIGHT)
+    console = TerminalEmulator(5, HEIGHT)
     console.feed("宽宽\rab\b\b\x1b[2Cc".encode())
     assert plain(console) == ["abc"]
     console.feed("\r\nabcd宽".encode())  # has no room in the last cell
@@ -87,7 +87,7 @@ def test_half_of_a_wide_character_is_none() -> None:
 
 
 def test_a_progress_bar_stays_on_its_line() -> None:
-    console = ConsoleLines(40, HEIGHT)
+    console = TerminalEmulator(40, HEIGHT)
     console.feed(b"before\r\n")
     for step in range(1, 101):
         console.feed(f"\r{step:3}%|\x1b[32m{'█' * (step // 10):<10}\x1b[0m| {step}/100".encode())
@@ -96,7 +96,7 @@ def test_a_progress_bar_stays_on_its_line() -> None:
 
 
 def test_two_bars_below_each_other() -> None:
-    console = ConsoleLines(40, HEIGHT)
+    console = TerminalEmulator(40, HEIGHT)
     for step in range(3):
         console.feed(f"\router {step}\r\n\rinner {step}\x1b[A".encode())
     console.feed(b"\r\n\r\ndone")
@@ -117,35 +117,35 @@ def test_two_bars_below_each_other() -> None:
     ],
 )
 def test_colours_are_kept(codes: str, style: Style) -> None:
-    console = ConsoleLines()
+    console = TerminalEmulator()
     console.feed(f"\x1b[{codes}mtext".encode())
     assert console.lines[0].runs() == [("text", style)]
 
 
 def test_a_flood_keeps_its_end_and_says_how_much_went() -> None:
-    console = ConsoleLines(80, 24)
+    console = TerminalEmulator(80, 24)
     for start in range(0, 100_000, 1000):
         console.feed("".join(f"line {number}\r\n" for number in range(start, start + 1000)).encode())
-        assert len(console.lines) <= LIMIT + _SLACK + 1001
-    assert console.cut + len(console.lines) == 100_001
+        assert len(console.lines) <= MAX_LINES + _SLACK_LINES + 1001
+    assert console.discarded_lines + len(console.lines) == 100_001
     assert plain(console)[-1] == "line 99999"
-    console.skip(5)
+    console.skip_lines(5)
     console.feed(b"later")
-    assert console.cut + len(console.lines) == 100_006
+    assert console.discarded_lines + len(console.lines) == 100_006
 
 
 def test_one_endless_line_and_endless_sequences_are_bounded() -> None:
-    console = ConsoleLines(80, 24)
+    console = TerminalEmulator(80, 24)
     console.feed(b"x" * 1_000_000)
-    assert len(console.lines) <= LIMIT + _SLACK
+    assert len(console.lines) <= MAX_LINES + _SLACK_LINES
     for opening in (b"\x1b]0;", b"\x1b[", b"\x1bP"):
         for _ in range(50):
             console.feed(opening + b"1" * 1000)
-        assert len(console._rest) < 10_000
+        assert len(console._pending_text) < 10_000
 
 
 def test_long_lines_are_whole_again_in_the_log() -> None:
-    console = ConsoleLines(10, 5)
+    console = TerminalEmulator(10, 5)
     console.feed(b"0123456789abc  xyz\r\nnext\r\n\r\n")
     assert [line.text for line in console.lines[:2]] == ["0123456789", "abc  xyz"]
     assert console.text == "0123456789abc  xyz\nnext\n"

@@ -13,9 +13,9 @@ from textual.widgets import OptionList
 
 from tests.helpers.paths import SNAPSHOTS
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.trace.loading.open_trace import Opening
-from torchprof_tui.trace.loading.progress import FAILED, Progress, RanksProgress
-from torchprof_tui.trace.specs.address import Listed
+from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.progress import FAILED_SHARE, Progress, RanksProgress
+from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 from torchprof_tui.ui.start.start_screen import StartScreen
 
@@ -26,21 +26,23 @@ SIZES = [(80, 24), (160, 48), (240, 60)]
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(StartScreen, "_look_around", lambda _: None)  # what lies here is another test's
+    monkeypatch.setattr(StartScreen, "_search_traces", lambda _: None)  # what lies here is another test's
 
 
-def listing() -> list[Listed]:
+def listing() -> list[ListedTrace]:
     """Two runs of ranks, one of them recorded twice; traces of no run, one whose name would act on a terminal."""
     now = time.time()
     return [
-        *(Listed(f"gpu-box:runs/ddp/rank{k}.pt.trace.json.gz", 3_400_000 + k, now - 3 * 3600) for k in range(8)),
+        *(ListedTrace(f"gpu-box:runs/ddp/rank{k}.pt.trace.json.gz", 3_400_000 + k, now - 3 * 3600) for k in range(8)),
         *(
-            Listed(f"gpu-box:runs/tb/worker{k}.{17 * 10**11 + later + k}.pt.trace.json", 9 << 20, now - 5e5 + later)
+            ListedTrace(
+                f"gpu-box:runs/tb/worker{k}.{17 * 10**11 + later + k}.pt.trace.json", 9 << 20, now - 5e5 + later
+            )
             for later in (0, 9000)
             for k in range(2)
         ),
-        Listed("gpu-box:runs/[b]\x1b[31mred.json", 12, now - 400 * 86400),
-        Listed("gpu-box:runs/unknown.json", None, 0.0),
+        ListedTrace("gpu-box:runs/[b]\x1b[31mred.json", 12, now - 400 * 86400),
+        ListedTrace("gpu-box:runs/unknown.json", None, 0.0),
     ]
 
 
@@ -61,7 +63,7 @@ def compare(name: str, text: str, size: tuple[int, int]) -> None:
 async def test_a_folder_elsewhere(size: tuple[int, int]) -> None:
     app = TorchprofApp()
     async with app.run_test(size=size) as pilot:
-        await app.switch_screen(StartScreen(elsewhere=("gpu-box:runs/", listing()), folder=Path("/nowhere")))
+        await app.switch_screen(StartScreen(remote_folder=("gpu-box:runs/", listing()), folder=Path("/nowhere")))
         await pilot.pause()
         text = drawn(app)
         compare("elsewhere", text, size)
@@ -79,7 +81,7 @@ async def test_a_run_opens_by_its_pattern_or_by_its_files(monkeypatch: pytest.Mo
     monkeypatch.setattr(TorchprofApp, "_open", lambda _, *specs: chosen.append(list(specs)))
     app = TorchprofApp()
     async with app.run_test(size=(120, 40)) as pilot:
-        await app.switch_screen(StartScreen(elsewhere=("gpu-box:runs/", listing())))
+        await app.switch_screen(StartScreen(remote_folder=("gpu-box:runs/", listing())))
         await pilot.pause()
         await pilot.press("enter", "down", "enter", "down", "down", "enter")
         await pilot.pause()
@@ -93,14 +95,14 @@ async def test_a_run_opens_by_its_pattern_or_by_its_files(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 async def test_ranks_on_their_way(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LoadingScreen, "_load", _nothing)
-    shares = (1.0, 1.0, 0.99, 0.5, 0.13, 0.12, FAILED, *(0.0,) * 57)
-    app = TorchprofApp(Opening("gpu-box:runs/ddp/rank*.json"))
+    shares = (1.0, 1.0, 0.99, 0.5, 0.13, 0.12, FAILED_SHARE, *(0.0,) * 57)
+    app = TorchprofApp(SingleTraceOpener("gpu-box:runs/ddp/rank*.json"))
     async with app.run_test(size=size) as pilot:
         screen = app.screen
         assert isinstance(screen, LoadingScreen)
-        screen._began = time.monotonic() + 3600  # so that it does not guess a time
-        screen._heard(RanksProgress("reading", 14_000_000, 217_600_000, 123_456, shares))
-        screen._paint()
+        screen._started_at = time.monotonic() + 3600  # so that it does not guess a time
+        screen._store_progress(RanksProgress("reading", 14_000_000, 217_600_000, 123_456, shares))
+        screen._show_progress()
         await pilot.pause()
         text = drawn(app)
         compare("ranks-coming", text, size)
@@ -114,12 +116,12 @@ async def _nothing(self: LoadingScreen) -> None:
 
 async def test_one_trace_has_no_cells_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LoadingScreen, "_load", _nothing)
-    app = TorchprofApp(Opening("trace.json"))
+    app = TorchprofApp(SingleTraceOpener("trace.json"))
     async with app.run_test(size=(80, 24)) as pilot:
         screen = app.screen
         assert isinstance(screen, LoadingScreen)
-        screen._heard(Progress("reading", 5, 10, 1))
-        screen._paint()
+        screen._store_progress(Progress("reading", 5, 10, 1))
+        screen._show_progress()
         await pilot.pause()
         lines = drawn(app).splitlines()
         bar = next(k for k, line in enumerate(lines) if "50%" in line)

@@ -19,14 +19,14 @@ from textual.widgets import Input, OptionList, Static
 from tests.helpers.rank_traces import late_rank
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.trace.loading.open_trace import Opening
+from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import Progress
 from torchprof_tui.trace.storage import disk_cache
 from torchprof_tui.ui.start import local_traces, recent_traces
 from torchprof_tui.ui.start.beginner_guide import GUIDE
-from torchprof_tui.ui.start.loading_screen import LoadingScreen, bar, numbers
-from torchprof_tui.ui.start.path_input import completions
-from torchprof_tui.ui.start.start_screen import StartScreen, ago
+from torchprof_tui.ui.start.loading_screen import LoadingScreen, format_bar, format_counters
+from torchprof_tui.ui.start.path_input import list_completions
+from torchprof_tui.ui.start.start_screen import StartScreen, format_age
 
 SAMPLE = find("matmul_add_64_cold_eager").path
 
@@ -78,7 +78,7 @@ async def test_enter_opens_the_first_sample_and_it_is_remembered() -> None:
         await until(pilot, lambda: len(options(app)) > len(SAMPLES))
         await pilot.press("enter")
         await until(pilot, lambda: explored(app))
-        await until(pilot, lambda: [entry.spec for entry in recent_traces.recent()] == [str(SAMPLE)])
+        await until(pilot, lambda: [entry.spec for entry in recent_traces.list_recent_traces()] == [str(SAMPLE)])
         await pilot.press("o")
         await until(pilot, lambda: isinstance(app.screen, StartScreen))
         await until(pilot, lambda: any("opened just now" in line for line in options(app)))
@@ -87,14 +87,14 @@ async def test_enter_opens_the_first_sample_and_it_is_remembered() -> None:
 
 
 async def test_another_trace_replaces_the_one_before() -> None:
-    before = set(disk_cache._held)
+    before = set(disk_cache._open_entries)
     app = TorchprofApp()
     async with app.run_test(size=(120, 40)) as pilot:
         for name in ("matmul_add_64_cold_eager", "attention_flash"):
             app.post_message(StartScreen.Chosen(f"sample:{name}"))
             await until(pilot, lambda: explored(app) and name in app.screen.trace.label)  # noqa: B023
             assert len(app.screen_stack) == 2
-    assert all(place.ready for place in disk_cache._held - before)
+    assert all(place.ready for place in disk_cache._open_entries - before)
 
 
 async def test_traces_in_the_folder_are_found(alone: Path) -> None:
@@ -159,7 +159,7 @@ async def test_a_wrong_path_is_said_and_nothing_else_happens() -> None:
 
 async def test_a_file_that_is_no_trace_says_what_to_do_next(alone: Path) -> None:
     (alone / "prose.json").write_text("hello, world")
-    opening = Opening("prose.json")
+    opening = SingleTraceOpener("prose.json")
     opening.start()
     app = TorchprofApp(opening)
     async with app.run_test() as pilot:
@@ -173,7 +173,7 @@ async def test_a_file_that_is_no_trace_says_what_to_do_next(alone: Path) -> None
 
 async def test_loading_can_be_given_up(tmp_path: Path) -> None:
     read, write = os.pipe()
-    opening = Opening("-", "a slow pipe", stdin=read)
+    opening = SingleTraceOpener("-", "a slow pipe", stdin=read)
     opening.start()
     app = TorchprofApp(opening)
     async with app.run_test() as pilot:
@@ -188,17 +188,17 @@ async def test_loading_can_be_given_up(tmp_path: Path) -> None:
 
 def test_progress_in_words() -> None:
     half = Progress("reading", 50_000_000, 100_000_000, 1234)
-    assert str(bar(half)) == "█" * 20 + "░" * 20 + "   50%"
-    assert str(numbers(half, 2.0)) == "50.0 of 100.0 MB · 1,234 events · 2.0 s left"
-    assert str(numbers(half, 0.1)) == "50.0 of 100.0 MB · 1,234 events"
-    assert "unknown" in str(bar(Progress("reading", 50)))
-    assert str(bar(Progress("storing", 1, 1, 7))).startswith("█" * 40)
-    assert "1,234 events" in str(numbers(Progress("arranging", 1, 1, 1234), 3.0))
+    assert str(format_bar(half)) == "█" * 20 + "░" * 20 + "   50%"
+    assert str(format_counters(half, 2.0)) == "50.0 of 100.0 MB · 1,234 events · 2.0 s left"
+    assert str(format_counters(half, 0.1)) == "50.0 of 100.0 MB · 1,234 events"
+    assert "unknown" in str(format_bar(Progress("reading", 50)))
+    assert str(format_bar(Progress("storing", 1, 1, 7))).startswith("█" * 40)
+    assert "1,234 events" in str(format_counters(Progress("arranging", 1, 1, 1234), 3.0))
 
 
 def test_ages_in_words() -> None:
     minute, hour, day = 60, 3600, 86400
-    said = [ago(age) for age in (0, 80, 3 * minute, 5 * hour, 3 * day, 400 * day)]
+    said = [format_age(age) for age in (0, 80, 3 * minute, 5 * hour, 3 * day, 400 * day)]
     assert said == ["just now", "just now", "3 minutes ago", "5 hours ago", "3 days ago", "13 months ago"]
 
 
@@ -206,10 +206,10 @@ def test_completion_offers_folders_and_traces_before_other_files(alone: Path) ->
     for name in ("a.txt", "a.json", ".hidden"):
         (alone / name).touch()
     (alone / "a_folder").mkdir()
-    assert completions("a") == ["a.json", "a_folder/", "a.txt"]
-    assert completions(f"{alone}/.h") == [f"{alone}/.hidden"]
-    assert completions("") == ["a.json", "a_folder/", "a.txt"]
-    assert completions("nowhere/") == []
+    assert list_completions("a") == ["a.json", "a_folder/", "a.txt"]
+    assert list_completions(f"{alone}/.h") == [f"{alone}/.hidden"]
+    assert list_completions("") == ["a.json", "a_folder/", "a.txt"]
+    assert list_completions("nowhere/") == []
 
 
 def test_what_looks_like_a_trace_and_what_does_not(alone: Path) -> None:
@@ -230,9 +230,9 @@ def test_what_looks_like_a_trace_and_what_does_not(alone: Path) -> None:
 def test_the_search_gives_up_in_time(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         (alone / f"{number}.json").write_text('{"traceEvents": []}')
-    monkeypatch.setattr(local_traces, "ENTRIES", 7)
+    monkeypatch.setattr(local_traces, "MAX_ENTRIES", 7)
     assert len(local_traces.find_traces(alone)) == 7
-    monkeypatch.setattr(local_traces, "SECONDS", -1)
+    monkeypatch.setattr(local_traces, "MAX_SECONDS", -1)
     assert local_traces.find_traces(alone) == []
 
 
@@ -240,16 +240,16 @@ def test_recent_traces_are_newest_first_without_doubles_or_ghosts(alone: Path) -
     for name in ("a.json", "b.json"):
         (alone / name).write_text("[]")
     for spec in ("a.json", "b.json", "-", "host:a.json", str(alone / "a.json")):
-        recent_traces.remember(spec)
-    assert [entry.spec for entry in recent_traces.recent()] == [
+        recent_traces.add_recent_trace(spec)
+    assert [entry.spec for entry in recent_traces.list_recent_traces()] == [
         str(alone / "a.json"),
         "host:a.json",
         str(alone / "b.json"),
     ]
     (alone / "b.json").unlink()
-    newest, remote = recent_traces.recent()
+    newest, remote = recent_traces.list_recent_traces()
     assert (newest.size, remote.size) == (2, None)
-    assert time.time() - newest.opened < 600
+    assert time.time() - newest.opened_at < 600
 
 
 @pytest.mark.parametrize("stored", ["", "null", "[[1]]", '{"a": 1}', '[["x", "y"]]'])
@@ -257,9 +257,9 @@ def test_a_damaged_list_is_an_empty_one(stored: str) -> None:
     path = recent_traces.state_file()
     path.parent.mkdir(parents=True)
     path.write_text(stored)
-    assert recent_traces.recent() == []
-    recent_traces.remember("host:a.json")
-    assert [entry.spec for entry in recent_traces.recent()] == ["host:a.json"]
+    assert recent_traces.list_recent_traces() == []
+    recent_traces.add_recent_trace("host:a.json")
+    assert [entry.spec for entry in recent_traces.list_recent_traces()] == ["host:a.json"]
 
 
 def test_the_guides_lines_fit_beside_the_list_and_its_code_is_python() -> None:

@@ -12,15 +12,15 @@ from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, until
 from tests.helpers.paths import SAMPLES
-from torchprof_tui.analysis.table.gpu_time_shares import shares
+from torchprof_tui.analysis.table.gpu_time_shares import compute_gpu_time_shares
 from torchprof_tui.analysis.table.profiler_table import Profile
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.painted_widget import Painted
+from torchprof_tui.ui.common.painted_widget import PaintedWidget
 from torchprof_tui.ui.common.terminal_info import palette_for
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.table.sheet_rows import layout
+from torchprof_tui.ui.table.sheet_rows import fit_columns
 from torchprof_tui.ui.table.table_screen import TableScreen
 
 
@@ -29,8 +29,8 @@ def text(screen: TableScreen) -> str:
 
 
 def listed(screen: TableScreen) -> list[str]:
-    assert screen._made is not None
-    return [str(screen._made.sheet.columns["name"][row]) for row in screen._listing.order.tolist()]
+    assert screen._built_sheet is not None
+    return [str(screen._built_sheet.sheet.columns["name"][row]) for row in screen._listing.order.tolist()]
 
 
 async def opened(screen: ExplorerScreen, pilot: Pilot[None]) -> TableScreen:
@@ -38,7 +38,7 @@ async def opened(screen: ExplorerScreen, pilot: Pilot[None]) -> TableScreen:
     await pilot.press("t")
     table = screen.app.screen
     assert isinstance(table, TableScreen)
-    await until(pilot, lambda: table._made is not None)
+    await until(pilot, lambda: table._built_sheet is not None)
     await settled(pilot)
     return table
 
@@ -50,18 +50,18 @@ async def test_it_sums_up_and_sorts_by_any_column() -> None:
         said = text(table)
         assert "[profiler table]" in said
         assert "Self CPU time total" in said
-        names = {field.key for field in table._made.sheet.fields}  # type: ignore[union-attr]
+        names = {field.key for field in table._built_sheet.sheet.fields}  # type: ignore[union-attr]
         for _ in names:
-            key = table._listing.key
-            column = [table._made.sheet.columns[key][row] for row in table._listing.order.tolist()]  # type: ignore[union-attr]
+            key = table._listing.sort_key
+            column = [table._built_sheet.sheet.columns[key][row] for row in table._listing.order.tolist()]  # type: ignore[union-attr]
             if key not in ("name", "device"):
                 known = [value for value in column if value == value]
                 assert known == sorted(known, reverse=True), key
             await pilot.press("right")
         await pilot.press("r")
         await settled(pilot)
-        key = table._listing.key
-        values = [float(table._made.sheet.columns[key][row]) for row in table._listing.order.tolist()]  # type: ignore[union-attr]
+        key = table._listing.sort_key
+        values = [float(table._built_sheet.sheet.columns[key][row]) for row in table._listing.order.tolist()]  # type: ignore[union-attr]
         known = [value for value in values if value == value]
         assert known == sorted(known)
 
@@ -86,14 +86,14 @@ async def test_filtering_as_one_types() -> None:
 async def test_from_an_event_to_its_row_and_from_an_instance_to_the_lanes() -> None:
     shown = two_steps()
     async with explorer(shown, (160, 40)) as (screen, pilot):
-        screen.walk.select(event_of(shown, "aten::mm"))
+        screen.view_state.select(event_of(shown, "aten::mm"))
         table = await opened(screen, pilot)
         await until(pilot, lambda: listed(table)[table.rows.cursor] == "aten::mm")
         await until(pilot, lambda: "2 instances" in text(table))
         assert "40.0 µs at 20" in text(table)
         await pilot.press("n", "enter")
         assert screen.app.screen is screen
-        assert screen.walk.selected == event_of(shown, "aten::mm", 1)
+        assert screen.view_state.selected == event_of(shown, "aten::mm", 1)
 
 
 async def test_scopes_groups_and_tabs() -> None:
@@ -120,12 +120,12 @@ async def test_scopes_groups_and_tabs() -> None:
 
 
 def _calls(table: TableScreen) -> list[int]:
-    assert table._made is not None
-    return [int(table._made.sheet.columns["calls"][row]) for row in table._listing.order.tolist()]
+    assert table._built_sheet is not None
+    return [int(table._built_sheet.sheet.columns["calls"][row]) for row in table._listing.order.tolist()]
 
 
 async def test_what_was_not_recorded_says_how_to_record_it() -> None:
-    shown = load(str(SAMPLES / "matmul_add_64_cold_eager.pt.trace.json.gz"), cache=False)
+    shown = load_trace(str(SAMPLES / "matmul_add_64_cold_eager.pt.trace.json.gz"), cache=False)
     async with explorer(shown, (120, 40)) as (screen, pilot):
         table = await opened(screen, pilot)
         await pilot.press("b")
@@ -168,7 +168,7 @@ SIZES = [(80, 24), (160, 48), (240, 60)]
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 async def test_every_tab_and_group_of_a_real_trace(size: tuple[int, int]) -> None:
-    shown: Trace = load(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
+    shown: Trace = load_trace(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
     async with explorer(shown, size) as (screen, pilot):
         table = await opened(screen, pilot)
         seen: list[str] = []
@@ -188,7 +188,7 @@ async def test_every_tab_and_group_of_a_real_trace(size: tuple[int, int]) -> Non
 
 
 async def test_pictures_of_where_gpu_time_goes() -> None:
-    shown = load(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
+    shown = load_trace(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
     async with explorer(shown, (120, 44)) as (screen, pilot):
         table = await opened(screen, pilot)
         await pilot.press("shift+tab")
@@ -205,30 +205,30 @@ async def test_pictures_of_where_gpu_time_goes() -> None:
 
 
 def test_the_shares_add_up() -> None:
-    shown = load(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
-    found = shares(Profile(shown))
+    shown = load_trace(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
+    found = compute_gpu_time_shares(Profile(shown))
     work = np.isin(shown.kind, [int(kind) for kind in GPU_WORK])
     whole = int(shown.duration[work].sum())
     assert sum(each.time for each in found.classes) == whole
     assert sum(each.share for each in found.classes) == pytest.approx(1)
     assert sum(each.time for each in found.modules) == whole
-    assert int(found.of_step.sum()) <= whole
+    assert int(found.time_by_step.sum()) <= whole
     for place, each in enumerate(shown.steps):
         launched = [
             int(shown.duration[event])
             for event in np.flatnonzero(work).tolist()
             if each.start <= int(shown.start[shown.links.launch_of[event]]) < each.start + each.duration
         ]
-        assert int(found.of_step[place].sum()) == sum(launched)
+        assert int(found.time_by_step[place].sum()) == sum(launched)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
 async def test_no_share_stands_without_the_column_that_it_is_of(width: int) -> None:
     async with explorer(two_steps(), (width, 30)) as (screen, pilot):
         table = await opened(screen, pilot)
-        assert table._made is not None
+        assert table._built_sheet is not None
         for sort in ("self_gpu", "calls", "gpu"):
-            kept = [field.key for field in layout(table._made.sheet, width, sort).fields]
+            kept = [field.key for field in fit_columns(table._built_sheet.sheet, width, sort).fields]
             assert sort in kept
             assert [key for key in kept if key.endswith("_share") and key.removesuffix("_share") not in kept] == []
 
@@ -242,4 +242,4 @@ async def test_another_theme_reaches_the_table_and_the_tree() -> None:
             assert shown is not screen
             screen.app.theme = "textual-light"
             await pilot.pause()
-            assert {widget.palette for widget in shown.query(Painted)} == {palette_for(screen.app)}
+            assert {widget.palette for widget in shown.query(PaintedWidget)} == {palette_for(screen.app)}

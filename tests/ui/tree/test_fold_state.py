@@ -18,9 +18,9 @@ import pytest
 
 from tests.helpers.explorer_app import explorer, until
 from tests.helpers.trace_builder import cpu, trace
-from torchprof_tui.analysis.dispatch.call_tree import DispatchTree, dispatch_tree
+from torchprof_tui.analysis.dispatch.call_tree import DispatchTree, build_dispatch_tree
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.tree.fold_state import TreeFolds
+from torchprof_tui.ui.tree.fold_state import FoldState
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
 LEADING_TO_COPIES = "CPU train forward aten::mm aten::copy_ backward aten::copy_"
@@ -41,59 +41,67 @@ def shown() -> Trace:
 
 @pytest.fixture
 def tree(shown: Trace) -> DispatchTree:
-    return dispatch_tree(shown)
+    return build_dispatch_tree(shown)
 
 
 @pytest.fixture
-def folds(tree: DispatchTree, shown: Trace) -> TreeFolds:
-    return TreeFolds(tree, shown.names)
+def folds(tree: DispatchTree, shown: Trace) -> FoldState:
+    return FoldState(tree, shown.names)
 
 
-def listed(folds: TreeFolds, tree: DispatchTree, shown: Trace) -> str:
-    names = ("CPU" if node in tree.roots else shown.names[int(tree.name[node])] for node in folds.listed.tolist())
+def listed(folds: FoldState, tree: DispatchTree, shown: Trace) -> str:
+    names = (
+        "CPU" if node in tree.root_labels else shown.names[int(tree.name[node])]
+        for node in folds.visible_nodes.tolist()
+    )
     return " ".join(names)
 
 
-def test_folding_works_in_what_a_filter_lists(folds: TreeFolds, tree: DispatchTree, shown: Trace) -> None:
-    folds.filter_by("COPY")
-    assert (listed(folds, tree, shown), folds.found) == (LEADING_TO_COPIES, 2)
-    forward = int(folds.listed[2])
+def test_folding_works_in_what_a_filter_lists(folds: FoldState, tree: DispatchTree, shown: Trace) -> None:
+    folds.set_filter("COPY")
+    assert (listed(folds, tree, shown), folds.match_count) == (LEADING_TO_COPIES, 2)
+    forward = int(folds.visible_nodes[2])
     folds.toggle(forward)
     assert listed(folds, tree, shown) == "CPU train forward backward aten::copy_"
-    assert not folds.is_open(forward)
-    folds.open(forward)
+    assert not folds.is_unfolded(forward)
+    folds.unfold(forward)
     assert listed(folds, tree, shown) == LEADING_TO_COPIES
-    folds.all(False)
+    folds.set_all_folds(False)
     assert listed(folds, tree, shown) == "CPU"
-    folds.all(True)
+    folds.set_all_folds(True)
     assert listed(folds, tree, shown) == LEADING_TO_COPIES
 
 
-def test_another_filter_unfolds_all_that_it_finds(folds: TreeFolds, tree: DispatchTree, shown: Trace) -> None:
-    folds.filter_by("cop")
-    folds.all(False)
-    folds.filter_by("copy")
+def test_another_filter_unfolds_all_that_it_finds(folds: FoldState, tree: DispatchTree, shown: Trace) -> None:
+    folds.set_filter("cop")
+    folds.set_all_folds(False)
+    folds.set_filter("copy")
     assert listed(folds, tree, shown) == LEADING_TO_COPIES
 
 
-def test_without_the_filter_all_is_folded_as_before(folds: TreeFolds, tree: DispatchTree, shown: Trace) -> None:
+def test_without_the_filter_all_is_folded_as_before(folds: FoldState, tree: DispatchTree, shown: Trace) -> None:
     assert listed(folds, tree, shown) == "CPU train forward backward"
-    folds.open(2)  # and aten::mm, the only way on
+    folds.unfold(2)  # and aten::mm, the only way on
     before = listed(folds, tree, shown)
     assert before == "CPU train forward aten::mm aten::copy_ backward"
-    folds.filter_by("copy")
-    folds.all(False)
-    folds.filter_by("")
-    assert (listed(folds, tree, shown), folds.found) == (before, -1)
-    folds.close(1)
+    folds.set_filter("copy")
+    folds.set_all_folds(False)
+    folds.set_filter("")
+    assert (listed(folds, tree, shown), folds.match_count) == (before, -1)
+    folds.fold(1)
     assert listed(folds, tree, shown) == "CPU train"
 
 
-def test_what_has_nothing_beneath_it_that_is_found_cannot_be_folded(folds: TreeFolds) -> None:
-    folds.filter_by("aten::mm")
-    assert [folds.can_fold(node) for node in folds.listed.tolist()] == [True, True, True, False]  # mm: no copy_ here
-    folds.filter_by("aten")
-    assert [folds.can_fold(node) for node in folds.listed.tolist()] == [
+def test_what_has_nothing_beneath_it_that_is_found_cannot_be_folded(folds: FoldState) -> None:
+    folds.set_filter("aten::mm")
+    assert [folds.can_fold(node) for node in folds.visible_nodes.tolist()] == [
+        True,
+        True,
+        True,
+        False,
+    ]  # mm: no copy_ here
+    folds.set_filter("aten")
+    assert [folds.can_fold(node) for node in folds.visible_nodes.tolist()] == [
         True,
         True,
         True,
@@ -105,13 +113,13 @@ def test_what_has_nothing_beneath_it_that_is_found_cannot_be_folded(folds: TreeF
     ]
 
 
-def test_a_node_that_is_not_listed_has_the_place_of_the_one_before_it(folds: TreeFolds) -> None:
-    folds.filter_by("add")
-    assert folds.place_of(0) == 0
-    assert folds.place_of(4) == 1  # aten::copy_ below forward: train stands above it
-    folds.filter_by("nothing has this name")
-    assert folds.place_of(4) == -1
-    assert folds.found == 0
+def test_a_node_that_is_not_listed_has_the_place_of_the_one_before_it(folds: FoldState) -> None:
+    folds.set_filter("add")
+    assert folds.index_of(0) == 0
+    assert folds.index_of(4) == 1  # aten::copy_ below forward: train stands above it
+    folds.set_filter("nothing has this name")
+    assert folds.index_of(4) == -1
+    assert folds.match_count == 0
 
 
 async def test_space_and_arrows_fold_while_filtering(shown: Trace) -> None:
@@ -119,7 +127,7 @@ async def test_space_and_arrows_fold_while_filtering(shown: Trace) -> None:
         await pilot.press("T")
         tree = screen.app.screen
         assert isinstance(tree, TreeScreen)
-        await until(pilot, lambda: tree.nodes is not None)
+        await until(pilot, lambda: tree.call_tree is not None)
 
         def lines() -> list[str]:
             return [strip.text.rstrip() for strip in tree._compositor.render_strips()]

@@ -9,36 +9,36 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from torchprof_tui.runs.recording_request import DEFAULT_OUTPUT, Request
-from torchprof_tui.runs.run_result import MANIFEST, Result, read_result
+from torchprof_tui.runs.recording_request import DEFAULT_OUTPUT, RecordingRequest
+from torchprof_tui.runs.run_result import MANIFEST_FILE, RunResult, read_result
 
-ASKED = "request.json"
+REQUEST_FILE = "request.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastRun:
     """One run: what was asked for, in which folder; when it `began` (Unix seconds), and what it left."""
 
-    request: Request
+    request: RecordingRequest
     cwd: str
-    began: float
-    result: Result
+    started_at: float
+    result: RunResult
 
 
-def remember(folder: str, request: Request, cwd: str | None = None) -> None:
+def save_request(folder: str, request: RecordingRequest, cwd: str | None = None) -> None:
     """Leave `request`, made in `cwd` (None: here), in the run's folder. One that cannot be written costs the repeating
     of this run alone.
     """
     cwd = cwd or os.getcwd()
-    with contextlib.suppress(OSError), open(os.path.join(folder, ASKED), "w", encoding="utf-8") as file:
+    with contextlib.suppress(OSError), open(os.path.join(folder, REQUEST_FILE), "w", encoding="utf-8") as file:
         json.dump({**asdict(request), "output": os.path.join(cwd, request.output), "cwd": cwd}, file, indent=1)
 
 
-def asked_for(trace: str) -> tuple[Request, str] | None:
+def read_request(trace: str) -> tuple[RecordingRequest, str] | None:
     """The request that led to the trace at this path, and the folder it was made in; None where it was not one."""
-    facts = _read(os.path.join(os.path.dirname(os.path.abspath(trace)), ASKED))
+    facts = _read_json(os.path.join(os.path.dirname(os.path.abspath(trace)), REQUEST_FILE))
     try:
-        request = Request(
+        request = RecordingRequest(
             tuple(map(str, facts["command"])), tuple(map(str, facts["options"])), facts["python"], str(facts["output"])
         )
         return request, str(facts["cwd"])
@@ -46,7 +46,7 @@ def asked_for(trace: str) -> tuple[Request, str] | None:
         return None
 
 
-def past_runs(output: str = DEFAULT_OUTPUT, limit: int = 50) -> list[Past]:
+def list_past_runs(output: str = DEFAULT_OUTPUT, limit: int = 50) -> list[PastRun]:
     """The runs in this folder that can be repeated, newest first."""
     found = []
     try:
@@ -54,8 +54,8 @@ def past_runs(output: str = DEFAULT_OUTPUT, limit: int = 50) -> list[Past]:
     except OSError:
         return []
     for folder in folders:
-        asked = asked_for(os.path.join(folder, ASKED))
-        facts = _read(os.path.join(folder, MANIFEST))
+        asked = read_request(os.path.join(folder, REQUEST_FILE))
+        facts = _read_json(os.path.join(folder, MANIFEST_FILE))
         if asked is not None:
             status = facts.get("exit_status")
             result = read_result(
@@ -64,18 +64,18 @@ def past_runs(output: str = DEFAULT_OUTPUT, limit: int = 50) -> list[Past]:
                 facts.get("seconds") or 0.0,
                 asked[0].command,
             )
-            found.append(Past(*asked, _began(facts, folder), result))
-    return sorted(found, key=lambda past: -past.began)[:limit]
+            found.append(PastRun(*asked, _read_start_time(facts, folder), result))
+    return sorted(found, key=lambda past: -past.started_at)[:limit]
 
 
-def _began(facts: dict[str, Any], folder: str) -> float:
+def _read_start_time(facts: dict[str, Any], folder: str) -> float:
     try:
         return datetime.fromisoformat(facts["started"]).timestamp()
     except (KeyError, TypeError, ValueError):
         return os.path.getmtime(folder)
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read_json(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
             facts = json.load(file)

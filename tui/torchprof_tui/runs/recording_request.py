@@ -18,8 +18,8 @@ from typing import Literal
 # in the same folder; in a checkout, under the folder `profiler_runs`.
 _INSTALLED = Path(__file__).resolve().parents[2] / "torchprof_runs"
 _CHECKOUT = Path(__file__).resolve().parents[3] / "profiler_runs" / "torchprof_runs"
-FOLDER = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
-HARNESS = FOLDER / "harness.py"
+HARNESS_FOLDER = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
+HARNESS = HARNESS_FOLDER / "harness.py"
 
 WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
 """The built-in ones, from the simplest on."""
@@ -27,8 +27,8 @@ WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompile
 DEFAULT_OUTPUT = "torchprof_runs"
 
 _INTERPRETER = re.compile(r"(python|pypy)\d*(\.\d+)*[a-z]?")
-_TAKES_NEXT = ("-X", "-W", "--check-hash-based-pycs")  # options of Python's that have a value in the next word
-_SCRIPTS = (".py", ".pyw", ".pyz")
+_FLAGS_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")  # options of Python's that have a value in the next word
+_SCRIPT_SUFFIXES = (".py", ".pyw", ".pyz")
 
 
 class RequestError(ValueError):
@@ -86,7 +86,7 @@ OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RecordingRequest:
     """What to record: a workload or the user's own command, and the harness's options as words."""
 
     command: tuple[str, ...]
@@ -97,11 +97,11 @@ class Request:
     def argv(self, environment: Mapping[str, str] | None = None) -> list[str]:
         """The command that records it. Raises RequestError where it cannot be."""
         environment = os.environ if environment is None else environment
-        python, flags, program = _interpreted(self.command, environment)
+        python, flags, program = _parse_command(self.command, environment)
         if self.python is not None:
-            python = _found(self.python, environment)
+            python = _find_interpreter(self.python, environment)
         return [
-            python or default_python(environment),
+            python or find_default_python(environment),
             *flags,
             str(HARNESS),
             "--output",
@@ -110,7 +110,7 @@ class Request:
             *program,
         ]
 
-    def equivalent(self) -> str:
+    def equivalent_command(self) -> str:
         """The command line that asks for the same."""
         words = ["torchprof-tui", "run", *self.options]
         if self.python is not None:
@@ -126,15 +126,15 @@ def is_workload(name: str) -> bool:
     return name in WORKLOADS and not os.path.exists(name)
 
 
-def summary(workload: str) -> str:
+def summarize_workload(workload: str) -> str:
     """The first line of what a workload says about itself."""
-    source = (FOLDER / "workloads" / f"{workload}.py").read_text(encoding="utf-8")
+    source = (HARNESS_FOLDER / "workloads" / f"{workload}.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
-def own_flags(workload: str) -> set[str]:
+def workload_flags(workload: str) -> set[str]:
     """The options that a workload's own parser has, read from its source."""
-    tree = ast.parse((FOLDER / "workloads" / f"{workload}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((HARNESS_FOLDER / "workloads" / f"{workload}.py").read_text(encoding="utf-8"))
     return {
         flag.value
         for call in ast.walk(tree)
@@ -144,7 +144,7 @@ def own_flags(workload: str) -> set[str]:
     }
 
 
-def default_python(environment: Mapping[str, str]) -> str:
+def find_default_python(environment: Mapping[str, str]) -> str:
     """The interpreter where none is named: the active environment's, ours if it has torch, else the PATH's."""
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         active = os.path.join(environment.get(variable, ""), "bin", "python")
@@ -155,29 +155,29 @@ def default_python(environment: Mapping[str, str]) -> str:
     return shutil.which("python3", path=environment.get("PATH")) or sys.executable
 
 
-def _interpreted(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str | None, list[str], list[str]]:
+def _parse_command(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str | None, list[str], list[str]]:
     """(interpreter, None for the default one; its own flags; what it runs, as the harness takes it)."""
     if not command:
         raise RequestError(f"nothing to run: name a workload ({', '.join(WORKLOADS)}) or a command after --")
     first, *rest = command
     if _INTERPRETER.fullmatch(os.path.basename(first)):
-        flags, program = _python_arguments(rest)
-        return _found(first, environment), flags, program
-    if is_workload(first) or first.endswith(_SCRIPTS) or os.path.isdir(first):
+        flags, program = _split_python_arguments(rest)
+        return _find_interpreter(first, environment), flags, program
+    if is_workload(first) or first.endswith(_SCRIPT_SUFFIXES) or os.path.isdir(first):
         return None, [], list(command)
     path = shutil.which(first, path=environment.get("PATH"))
     if path is None:
         raise RequestError(
             f"{first}: neither a workload ({', '.join(WORKLOADS)}) nor a command; your own: run -- python train.py"
         )
-    interpreter = _shebang(path)
+    interpreter = _read_shebang(path)
     if interpreter is None:
         raise RequestError(f"{first} is no Python program, and only those are recorded: run -- python SCRIPT …")
     # torchrun is known by its name to the harness, which puts itself between it and its script.
     return interpreter, [], ["torchrun" if os.path.basename(first) == "torchrun" else path, *rest]
 
 
-def _python_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def _split_python_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Python's own flags, and its program with what belongs to it."""
     flags: list[str] = []
     rest = list(words)
@@ -190,14 +190,14 @@ def _python_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
             before, _, attached = letters.partition("m")
             return [*flags, *([f"-{before}"] if before else [])], ["-m", *([attached] if attached else []), *rest]
         flags.append(word)
-        if word in _TAKES_NEXT and rest:
+        if word in _FLAGS_WITH_VALUE and rest:
             flags.append(rest.pop(0))
     if not rest or rest[0] == "-":
         raise RequestError("python without a script: name one, or -m MODULE")
     return flags, rest
 
 
-def _found(name: str, environment: Mapping[str, str]) -> str:
+def _find_interpreter(name: str, environment: Mapping[str, str]) -> str:
     """The interpreter at a path or on the PATH; a folder is taken for an environment's."""
     expanded = os.path.expanduser(name)
     if os.path.isdir(expanded):
@@ -209,7 +209,7 @@ def _found(name: str, environment: Mapping[str, str]) -> str:
     return os.path.abspath(path)
 
 
-def _shebang(path: str) -> str | None:
+def _read_shebang(path: str) -> str | None:
     """The Python interpreter that the first line of a script names; None where it is none."""
     try:
         with open(path, "rb") as file:

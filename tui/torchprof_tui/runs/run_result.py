@@ -7,11 +7,11 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-MANIFEST = "manifest.json"
+MANIFEST_FILE = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RunResult:
     """How a run ended and what it left. Paths are absolute; `traces` by rank, then in the order of recording.
 
     `exit_status` is the program's own, 128 more than the number of a signal that ended it; `ended` says how ("stopped"
@@ -23,9 +23,9 @@ class Result:
     tables: tuple[str, ...]
     exit_status: int
     seconds: float
-    ended: str | None
+    end_reason: str | None
     command: tuple[str, ...]
-    opened: tuple[str, ...] = ()
+    traces_to_open: tuple[str, ...] = ()
     """What to look at: the first trace; of several ranks the first of each, which are of the same time."""
 
     def as_json(self) -> dict[str, Any]:
@@ -36,15 +36,15 @@ class Result:
             "tables": list(self.tables),
             "exit_status": self.exit_status,
             "seconds": round(self.seconds, 3),
-            "ended": self.ended,
+            "ended": self.end_reason,
             "folder": self.folder,
             "command": list(self.command),
         }
 
 
-def read_result(folder: str | None, status: int, seconds: float, command: tuple[str, ...]) -> Result:
+def read_result(folder: str | None, status: int, seconds: float, command: tuple[str, ...]) -> RunResult:
     """The result of a run that ended with `status` as `subprocess` counts it, after `seconds`."""
-    manifests = _manifests(folder) if folder is not None else []
+    manifests = _read_manifests(folder) if folder is not None else []
     traces: list[str] = []
     tables: list[str] = []
     opened: list[str] = []
@@ -57,7 +57,7 @@ def read_result(folder: str | None, status: int, seconds: float, command: tuple[
         traces += [path for path in facts.get("script_traces", []) if not kept and os.path.exists(path)]
         opened += traces[before : before + 1] if kept else []  # of those only we know the rank
     ended = next((facts["ended"] for facts in manifests if facts.get("ended")), None)
-    return Result(
+    return RunResult(
         os.path.abspath(folder) if folder is not None else None,
         tuple(traces),
         tuple(tables),
@@ -69,7 +69,7 @@ def read_result(folder: str | None, status: int, seconds: float, command: tuple[
     )
 
 
-def _manifests(folder: str) -> list[dict[str, Any]]:
+def _read_manifests(folder: str) -> list[dict[str, Any]]:
     """Those of the processes that recorded, by rank: one in `manifest.json`, several in `manifest.rankN.json`."""
     try:
         names = os.listdir(folder)
@@ -77,7 +77,7 @@ def _manifests(folder: str) -> list[dict[str, Any]]:
         return []
     ranks = [name for name in names if name.startswith("manifest.rank") and name.endswith(".json")]
     found = []
-    for name in ranks or [MANIFEST]:
+    for name in ranks or [MANIFEST_FILE]:
         try:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 facts = json.load(file)

@@ -22,19 +22,19 @@ PARENT_VARIABLE = "TORCHPROF_PARENT"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class StatusMessage:
     """One line: a `phase` with its details in `facts`, or a `log` line; `time` in Unix seconds."""
 
     time: float
     rank: int
     phase: str = ""
     log: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
         """A phase as a person says it: ``recording, step 2 of 3``."""
-        facts = self.facts
+        facts = self.details
         words = self.phase
         if self.phase == "waiting" and facts.get("after_s"):
             words += f" for {facts['after_s']:g} s"
@@ -47,17 +47,17 @@ class Said:
         return words
 
 
-class Channel:
+class StatusChannel:
     """The pipe. Give `environment` to the run; when `fileno()` is readable, `read()` what it said. `close()` it."""
 
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="torchprof-tui-run-")
         self._path = os.path.join(self._folder, "status")
         os.mkfifo(self._path, 0o600)
-        self._reads = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._read_fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         # A writer of ours, so that the pipe never looks closed between two of the run's.
-        self._writes = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._rest = b""
+        self._write_fd = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._partial_line = b""
         self.folder: str | None = None  # the run's, once it has one
 
     @property
@@ -66,29 +66,29 @@ class Channel:
         return {STATUS_VARIABLE: self._path, PARENT_VARIABLE: str(os.getpid())}
 
     def fileno(self) -> int:
-        return self._reads
+        return self._read_fd
 
-    def read(self) -> list[Said]:
+    def read(self) -> list[StatusMessage]:
         """What was said since the last call; never waits."""
         with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self._reads, 1 << 16):
-                self._rest += chunk
-        *lines, self._rest = self._rest.split(b"\n")
-        said = [each for line in lines if (each := _parsed(line)) is not None]
+            while chunk := os.read(self._read_fd, 1 << 16):
+                self._partial_line += chunk
+        *lines, self._partial_line = self._partial_line.split(b"\n")
+        said = [each for line in lines if (each := _parse_message(line)) is not None]
         for each in said:
-            self.folder = each.facts.get("folder", self.folder)
+            self.folder = each.details.get("folder", self.folder)
         return said
 
     def close(self) -> None:
-        for descriptor in (self._reads, self._writes):
+        for descriptor in (self._read_fd, self._write_fd):
             os.close(descriptor)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _parsed(line: bytes) -> Said | None:
+def _parse_message(line: bytes) -> StatusMessage | None:
     try:
         facts = json.loads(line)
-        return Said(
+        return StatusMessage(
             float(facts.pop("time")),
             int(facts.pop("rank")),
             str(facts.pop("phase", "")),

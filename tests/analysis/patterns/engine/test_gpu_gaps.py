@@ -10,7 +10,7 @@ from tests.helpers.pattern_traces import DTOD, GEMM, NCCL, healthy, launched, wa
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memset, overhead, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.checker import Checker
-from torchprof_tui.analysis.patterns.engine.gpu_gaps import Idle
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import IdleReason
 from torchprof_tui.analysis.patterns.engine.verdict import Regime
 
 US = 1000
@@ -29,48 +29,48 @@ def two(*between: Entry, launch_at: float = 280, gpu_at: float = 300) -> list[En
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [
-        (two(cpu("aten::mm", 90, 185)), Idle.LAUNCH),
-        (two(), Idle.HOST),
-        (two(annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 90, 180)), Idle.INPUT),
+        (two(cpu("aten::mm", 90, 185)), IdleReason.LAUNCH),
+        (two(), IdleReason.HOST),
+        (two(annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 90, 180)), IdleReason.INPUT),
         (
             two(cpu("aten::item", 20, 90), runtime("cudaStreamSynchronize", 30, 75, 7), cpu("aten::mm", 112, 165)),
-            Idle.SYNC,
+            IdleReason.SYNC,
         ),
-        (two(cpu("c10d::barrier", 90, 180)), Idle.COMMUNICATION),
-        (two(launch_at=20), Idle.QUEUED),
-        (two(overhead("Activity Buffer Request", 100, 200)), Idle.PROFILER),
+        (two(cpu("c10d::barrier", 90, 180)), IdleReason.COMMUNICATION),
+        (two(launch_at=20), IdleReason.QUEUED),
+        (two(overhead("Activity Buffer Request", 100, 200)), IdleReason.PROFILER),
     ],
-    ids=lambda given: given.name if isinstance(given, Idle) else "",
+    ids=lambda given: given.name if isinstance(given, IdleReason) else "",
 )
-def test_a_gap_is_named_after_what_the_cpu_did(entries: list[Entry], reason: Idle) -> None:
+def test_a_gap_is_named_after_what_the_cpu_did(entries: list[Entry], reason: IdleReason) -> None:
     made = trace(*entries)
-    gaps = Checker(made).gaps(90 * US, 310 * US)
+    gaps = Checker(made).find_gaps(90 * US, 310 * US)
     assert gaps.start.tolist() == [100 * US]
     assert gaps.end.tolist() == [300 * US]
-    assert [Idle(int(one)) for one in gaps.reason] == [reason]
-    assert made.event(int(gaps.after[0])).start == 300 * US
+    assert [IdleReason(int(one)) for one in gaps.reason] == [reason]
+    assert made.event(int(gaps.next_event[0])).start == 300 * US
     assert reason.label
-    assert reason.explains
+    assert reason.explanation
 
 
 def test_waiting_for_a_collective_is_communication() -> None:
     entries = [step(1, 0, 500), *launched("aten::mm", 0, 10, 90, GEMM), *launched("c10d::x", 20, 300, 190, NCCL)]
-    gaps = Checker(trace(*entries)).gaps(0, 500 * US)
-    assert Idle.COMMUNICATION in [Idle(int(reason)) for reason in gaps.reason]
+    gaps = Checker(trace(*entries)).find_gaps(0, 500 * US)
+    assert IdleReason.COMMUNICATION in [IdleReason(int(reason)) for reason in gaps.reason]
 
 
 def test_the_profilers_part_of_a_gap_is_cut_out() -> None:
     made = trace(*two(cpu("aten::mm", 90, 185), overhead("Activity Buffer Request", 150, 50)))
-    gaps = Checker(made).gaps(90 * US, 310 * US)
+    gaps = Checker(made).find_gaps(90 * US, 310 * US)
     assert gaps.start.tolist() == [100 * US, 150 * US, 200 * US]
-    assert [Idle(int(one)) for one in gaps.reason] == [Idle.LAUNCH, Idle.PROFILER, Idle.LAUNCH]
-    assert gaps.by_reason() == {Idle.PROFILER: 50 * US, Idle.LAUNCH: 150 * US}
+    assert [IdleReason(int(one)) for one in gaps.reason] == [IdleReason.LAUNCH, IdleReason.PROFILER, IdleReason.LAUNCH]
+    assert gaps.time_by_reason() == {IdleReason.PROFILER: 50 * US, IdleReason.LAUNCH: 150 * US}
 
 
 def test_inside_a_graph_nothing_waits_for_the_cpu() -> None:
     entries = [runtime("cudaGraphLaunch", 0, 20, 9), kernel("a", 30, 10, 9), kernel("b", 60, 10, 9)]
-    gaps = Checker(trace(*entries)).gaps(35 * US, 65 * US)
-    assert [Idle(int(one)) for one in gaps.reason] == [Idle.QUEUED]
+    gaps = Checker(trace(*entries)).find_gaps(35 * US, 65 * US)
+    assert [IdleReason(int(one)) for one in gaps.reason] == [IdleReason.QUEUED]
 
 
 PIECES = st.tuples(st.integers(0, 200), st.integers(0, 40), st.sampled_from([7, 9]), st.integers(0, 200), st.booleans())
@@ -87,8 +87,8 @@ def test_busy_and_idle_fill_the_window(pieces: list, profiler: list) -> None:
         entries += [runtime("cudaMemsetAsync", launch, 3, number + 1)] if linked else []
     checker = Checker(trace(*entries, ns=True))
     busy = {ns for start, taken, *_ in pieces for ns in range(start, start + taken)}
-    first, last = checker.facts.window
-    gaps = checker.gaps(first, last)
+    first, last = checker.tables.window
+    gaps = checker.find_gaps(first, last)
     idle = [ns for start, end in zip(gaps.start.tolist(), gaps.end.tolist(), strict=True) for ns in range(start, end)]
     assert len(idle) == len(set(idle))
     assert set(idle) == set(range(first, last)) - busy
@@ -96,10 +96,10 @@ def test_busy_and_idle_fill_the_window(pieces: list, profiler: list) -> None:
     for start, end, reason in zip(gaps.start.tolist(), gaps.end.tolist(), gaps.reason.tolist(), strict=True):
         assert (
             set(range(start, end)) <= of_profiler
-            if reason == Idle.PROFILER
+            if reason == IdleReason.PROFILER
             else not of_profiler & set(range(start, end))
         )
-    for scope in (checker.whole, scopes.time_range(20, 90)):
+    for scope in (checker.default_scope, scopes.range_scope(20, 90)):
         for found in checker.check(scope):
             assert 0 <= found.answer.at_stake <= scope.length
 
@@ -120,7 +120,7 @@ def test_busy_and_idle_fill_the_window(pieces: list, profiler: list) -> None:
 )  # fmt: skip
 def test_the_regime(entries: list[Entry], regime: Regime) -> None:
     checker = Checker(trace(*entries))
-    said = checker.verdict()
+    said = checker.decide_verdict()
     assert said.regime is regime
     assert (said.busy is None) == (regime is Regime.UNKNOWN)
     assert said.line
@@ -134,5 +134,5 @@ def test_the_advice_names_the_cause_where_one_stands_out() -> None:
     ]
     checker = Checker(trace(*entries))
     findings = checker.check()
-    assert checker.verdict().regime is Regime.MIXED
-    assert "in-place variant" in checker.verdict(findings=findings).first
+    assert checker.decide_verdict().regime is Regime.MIXED
+    assert "in-place variant" in checker.decide_verdict(findings=findings).advice

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.helpers.pattern_traces import GEMM
 from tests.helpers.trace_builder import cpu, kernel, memcpy, overhead, trace
-from torchprof_tui.analysis.patterns.engine.lane_labels import class_label, overhead_says
+from torchprof_tui.analysis.patterns.engine.lane_labels import describe_overhead, kernel_class_label
 
 
 def test_events_say_what_they_are() -> None:
@@ -10,12 +10,12 @@ def test_events_say_what_they_are() -> None:
         cpu("aten::mm", 0, 5), kernel(GEMM, 10, 5), memcpy("Memcpy DtoD (Device -> Device)", 20, 5),
         overhead("Lazy Function Loading", 3, 1),
     )  # fmt: skip
-    labels = {made.event(row).name: class_label(made, row) for row in range(len(made))}
+    labels = {made.event(row).name: kernel_class_label(made, row) for row in range(len(made))}
     assert labels == {
         "aten::mm": "",
         GEMM: "gemm",
         "Memcpy DtoD (Device -> Device)": "memory",
         "Lazy Function Loading": "",
     }
-    assert "first launch" in overhead_says("Lazy Function Loading")
-    assert overhead_says("Something New") == ""
+    assert "first launch" in describe_overhead("Lazy Function Loading")
+    assert describe_overhead("Something New") == ""

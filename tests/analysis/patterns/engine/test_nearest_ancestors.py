@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from tests.helpers.trace_builder import annotation, cpu, kernel, runtime, trace
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest, outermost, with_ancestors
+from torchprof_tui.analysis.patterns.engine.nearest_ancestors import (
+    mark_with_ancestors,
+    nearest_ancestor,
+    outermost_ancestor,
+)
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -43,8 +47,8 @@ def shown() -> Trace:
 def test_nearest_and_outermost_are_what_climbing_finds(shown: Trace) -> None:
     every = np.arange(len(shown))
     ops = np.asarray(shown.kind) == Kind.OP
-    inner, outer = nearest(shown, every), outermost(shown, every, ops)
-    ranges = nearest(shown, every, Kind.ANNOTATION)
+    inner, outer = nearest_ancestor(shown, every), outermost_ancestor(shown, every, ops)
+    ranges = nearest_ancestor(shown, every, Kind.ANNOTATION)
     for event in range(len(shown)):
         up = [each for each in above(shown, event) if ops[each]]
         assert inner[event] == (up[0] if up else -1)
@@ -58,11 +62,13 @@ def test_nearest_and_outermost_are_what_climbing_finds(shown: Trace) -> None:
 def test_with_ancestors_marks_each_event_and_all_above_it(shown: Trace) -> None:
     chosen = np.flatnonzero(np.arange(len(shown)) % 7 == 3)
     wanted = {event for each in chosen.tolist() for event in (each, *above(shown, each))}
-    assert set(np.flatnonzero(with_ancestors(shown, chosen)).tolist()) == wanted
+    assert set(np.flatnonzero(mark_with_ancestors(shown, chosen)).tolist()) == wanted
     assert len(chosen) < len(wanted) < len(shown)
 
 
 def test_of_no_events_there_is_nothing_above(shown: Trace) -> None:
     none = np.zeros(0, np.int64)
-    assert len(nearest(shown, none)) == len(outermost(shown, none, np.ones(len(shown), np.bool_))) == 0
-    assert not with_ancestors(shown, none).any()
+    assert (
+        len(nearest_ancestor(shown, none)) == len(outermost_ancestor(shown, none, np.ones(len(shown), np.bool_))) == 0
+    )
+    assert not mark_with_ancestors(shown, none).any()

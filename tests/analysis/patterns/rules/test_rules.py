@@ -36,10 +36,10 @@ from tests.helpers.trace_builder import (
     step,
     trace,
 )
-from torchprof_tui.analysis.patterns import State, Weight
+from torchprof_tui.analysis.patterns import Severity, State
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.loading.load import load_trace
 
 CPU_ONLY = [step(1, 0, 100), cpu("aten::add", 10, 50)]
 GPU_ONLY = [kernel(ADD, 0, 10), kernel(ADD, 20, 10)]
@@ -398,14 +398,14 @@ def test_occupancy_misread_reads_the_file(tmp_path: Path, reported: int | None, 
         entries[-1]["args"]["est. achieved occupancy %"] = reported
     path = tmp_path / "made.json"
     path.write_text(json.dumps({"traceEvents": entries}))
-    assert find(load(str(path), cache=False), "occupancy-misread").state.value == state
+    assert find(load_trace(str(path), cache=False), "occupancy-misread").state.value == state
 
 
 def test_nothing_is_wrong_with_a_healthy_program() -> None:
     findings = Checker(trace(*healthy())).check()
     descriptive = {"compute-bound", "fixed-launch", "gemm-kernel", "canonical-chain"}
-    assert {found.id for found in findings if found.fired} == descriptive
-    assert all(found.pattern.weight is Weight.NOTICE for found in findings if found.fired)
+    assert {found.id for found in findings if found.has_fired} == descriptive
+    assert all(found.pattern.severity is Severity.NOTICE for found in findings if found.has_fired)
     assert not any(found.answer.at_stake for found in findings)
 
 
@@ -421,14 +421,14 @@ def test_artefacts_are_never_billed() -> None:
             entries += launched("aten::mm", at, at + 10, 85, GEMM)
     plain = trace(*entries)
     excused = trace(*entries, overhead("Activity Buffer Request", 100, 1000))
-    assert find(plain, "first-step-wide").fired
-    assert not find(excused, "first-step-wide").fired
-    assert Checker(plain).verdict().busy == pytest.approx(0.42, abs=0.03)
-    assert Checker(excused).verdict().busy > 0.85
+    assert find(plain, "first-step-wide").has_fired
+    assert not find(excused, "first-step-wide").has_fired
+    assert Checker(plain).decide_verdict().busy == pytest.approx(0.42, abs=0.03)
+    assert Checker(excused).decide_verdict().busy > 0.85
     billed = {
         found.id: found.answer.at_stake
         for found in Checker(excused).check()
-        if found.fired and found.pattern.weight is Weight.ARTEFACT
+        if found.has_fired and found.pattern.severity is Severity.ARTEFACT
     }
     assert "buffer-request" in billed
     assert not any(billed.values())
@@ -470,14 +470,14 @@ def test_streams_that_overlap_are_not_idle_twice() -> None:
         *launched("aten::to", 10, 500, 480, "Memcpy HtoD (Pinned -> Device)", stream=9),
     ]
     checker = Checker(trace(*entries))
-    assert checker.verdict().busy == pytest.approx(0.96)
-    assert sum(checker.gaps(0, 1_000_000).duration) == 40_000
+    assert checker.decide_verdict().busy == pytest.approx(0.96)
+    assert sum(checker.find_gaps(0, 1_000_000).duration) == 40_000
 
 
 def test_a_pattern_sees_only_its_scope() -> None:
     made = trace(*healthy(), *launched("aten::masked_fill", 2500, 2600, 20, DTOD, stream=9))
-    assert find(made, "hidden-copy", scopes.time_range(2_000_000, 3_000_000)).fired
-    assert not find(made, "hidden-copy", scopes.time_range(0, 2_000_000)).fired
+    assert find(made, "hidden-copy", scopes.range_scope(2_000_000, 3_000_000)).has_fired
+    assert not find(made, "hidden-copy", scopes.range_scope(0, 2_000_000)).has_fired
 
 
 def test_older_and_other_vocabularies() -> None:
@@ -493,16 +493,16 @@ def test_older_and_other_vocabularies() -> None:
         *launched("aten::add", 350, 360, 40),
     ]
     found = {one.id: one for one in Checker(trace(*entries)).check()}
-    assert found["adaptive-launch"].fired
-    assert found["gemm-kernel"].fired
-    assert found["sync-in-step"].fired
+    assert found["adaptive-launch"].has_fired
+    assert found["gemm-kernel"].has_fired
+    assert found["sync-in-step"].has_fired
 
 
 def test_compile_work_of_a_recompilation_is_the_time_at_stake() -> None:
     entries = compiled(": 0/1", ": 0/2")
     entries += [annotated("_compile.compile_inner (dynamo_timed)", 1500, 400)]
     found = find(trace(*entries), "recompiles")
-    assert found.fired
+    assert found.has_fired
     assert found.answer.at_stake == 0  # outside any step: nobody waited inside one
     inside = [*compiled(": 0/1", ": 0/2"), annotated("_compile.compile_inner (dynamo_timed)", 1005, 300)]
     assert find(trace(*inside), "recompiles").answer.at_stake == 300_000
@@ -628,6 +628,6 @@ def test_ranges_alone_tell_where_their_cost_lies() -> None:
 def test_a_range_inside_a_one_off_gap_has_evidence_too() -> None:
     """Neither piece of work around the gap has a part in it; the step has."""
     made = trace(*one_off(2, 400, 2, 3))
-    found = find(made, "one-off-gap", scopes.time_range(1_200_000, 1_201_000))
-    assert found.fired
+    found = find(made, "one-off-gap", scopes.range_scope(1_200_000, 1_201_000))
+    assert found.has_fired
     assert [made.names[made.name[row]] for row in found.answer.events] == ["ProfilerStep#1"]

@@ -17,27 +17,27 @@ from tests.helpers.column_equality import assert_alike
 from tests.trace.decode.test_decoder import ALL, entries, kineto_layout
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.core.problems import Tally
-from torchprof_tui.trace.decode.column_builder import Columns
-from torchprof_tui.trace.decode.decoder import read
-from torchprof_tui.trace.decode.template.template_decoder import ByteScan
+from torchprof_tui.trace.core.problems import ProblemTally
+from torchprof_tui.trace.decode.column_builder import ColumnBuilder
+from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.template.template_decoder import TemplateDecoder
 from torchprof_tui.trace.json_text.salvage import parse_chunk
-from torchprof_tui.trace.model.raw_events import Decoded
+from torchprof_tui.trace.model.raw_events import DecodedTrace
 from torchprof_tui.trace.sources.source import Source
 
 BETWEEN = b',\n  {\n    "'
 
 
-def decode(text: bytes, **options: Any) -> Decoded | str:
+def decode(text: bytes, **options: Any) -> DecodedTrace | str:
     """What was read; the words of the error where it was refused."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            return read(Source("stdin", io.BytesIO(text)), Path(folder), **options)
+            return decode_trace(Source("stdin", io.BytesIO(text)), Path(folder), **options)
         except TraceError as error:
             return str(error)
 
 
-def assert_same(text: bytes, size: int) -> Decoded | str:
+def assert_same(text: bytes, size: int) -> DecodedTrace | str:
     """Both ways of reading agree on everything: columns, order of interned values, problems, where chunks lie."""
     scanned, general = (decode(text, chunk_size=size, scan=scan) for scan in (True, False))
     if isinstance(scanned, str) or isinstance(general, str):
@@ -52,9 +52,9 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken = self.refused = 0
-        take = ByteScan.take
+        take = TemplateDecoder.try_decode
 
-        def watched(scan: ByteScan, text: memoryview, between: bytes) -> Any:
+        def watched(scan: TemplateDecoder, text: memoryview, between: bytes) -> Any:
             begins = take(scan, text, between)
             if begins is None:
                 self.refused += len(text)
@@ -62,7 +62,7 @@ class Watched:
                 self.taken += len(text)
             return begins
 
-        monkeypatch.setattr(ByteScan, "take", watched)
+        monkeypatch.setattr(TemplateDecoder, "try_decode", watched)
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def plain(count: int, odd: dict[int, str] | None = None) -> bytes:
 def test_a_plain_file_is_taken(watched: Watched) -> None:
     text = plain(400)
     decoded = assert_same(text, 2000)
-    assert isinstance(decoded, Decoded)
+    assert isinstance(decoded, DecodedTrace)
     assert watched.taken > 0.9 * len(text)
     assert decoded.events.time.tolist() == [1000 * k + 125 for k in range(400)]
     assert decoded.events.args["external_id"].values.tolist() == list(range(400))
@@ -180,7 +180,7 @@ def test_it_goes_on_behind_what_it_refused(watched: Watched) -> None:
     )
     text = plain(400, {200: metadata, 300: one(300, name='"bare " quote"')})
     decoded = assert_same(text, 2000)
-    assert isinstance(decoded, Decoded)
+    assert isinstance(decoded, DecodedTrace)
     assert len(decoded.events) == 400
     assert decoded.events.metadata == [("thread_name", "1", "2", "t")]
     assert {problem.kind for problem in decoded.problems} == {problems.REPAIRED_QUOTE}
@@ -214,35 +214,35 @@ def test_it_is_asked_less_and_less_where_nothing_is_plain(watched: Watched) -> N
     ],
 )
 def test_what_is_not_plain_is_refused_and_changes_nothing(odd: str) -> None:
-    columns = Columns(Tally())
-    scan = ByteScan(columns)
+    columns = ColumnBuilder(ProblemTally())
+    scan = TemplateDecoder(columns)
     usual = ",\n".join(one(k) for k in range(9)).encode()
     before = memoryview(b"\n" + usual)
-    assert scan.take(before, BETWEEN) is not None
-    assert scan.take(memoryview(b"\n" + usual + b",\n" + odd.encode()), BETWEEN) is None
+    assert scan.try_decode(before, BETWEEN) is not None
+    assert scan.try_decode(memoryview(b"\n" + usual + b",\n" + odd.encode()), BETWEEN) is None
     assert len(columns) == 9
     events = columns.finish()
     assert (events.names, events.categories, events.tracks) == (["aten::mm"], ["", "cpu_op"], [("1", "2")])
 
 
 def test_entries_without_a_comma_between_them_are_refused() -> None:
-    scan = ByteScan(Columns(Tally()))
+    scan = TemplateDecoder(ColumnBuilder(ProblemTally()))
     text = ",\n".join(one(k) for k in range(9))
-    assert scan.take(memoryview(f"\n{text}\n{one(9)}".encode()), BETWEEN) is None
-    assert scan.take(memoryview(f"\n{text},\n{one(9)}".encode()), BETWEEN) is not None
+    assert scan.try_decode(memoryview(f"\n{text}\n{one(9)}".encode()), BETWEEN) is None
+    assert scan.try_decode(memoryview(f"\n{text},\n{one(9)}".encode()), BETWEEN) is not None
 
 
 def test_zeros_in_front_are_well_where_they_are_no_number() -> None:
-    scan = ByteScan(Columns(Tally()))
+    scan = TemplateDecoder(ColumnBuilder(ProblemTally()))
     text = ",\n".join([one(7, name='"a_007"', ts="7.001"), one(8, name='"a_7"', args='"x": "0x00ff", "y": 0.007')])
-    assert scan.take(memoryview(f"\n{text}".encode()), BETWEEN) is not None
+    assert scan.try_decode(memoryview(f"\n{text}".encode()), BETWEEN) is not None
 
 
 def test_names_that_differ_in_digits_alone_are_told_apart() -> None:
     names = ["a1b12", "a11b2", "a2b11", "a01b12", "a1b12", "a123456789012b1", "a123456789013b1"]
-    columns = Columns(Tally())
+    columns = ColumnBuilder(ProblemTally())
     text = ",\n".join(one(k, name=f'"{name}"') for k, name in enumerate(names))
-    begins = ByteScan(columns).take(memoryview(f"\n{text}".encode()), BETWEEN)
+    begins = TemplateDecoder(columns).try_decode(memoryview(f"\n{text}".encode()), BETWEEN)
     assert begins is not None
     assert [f"\n{text}"[begin:].startswith("\n  {") for begin in begins.tolist()] == [True] * len(names)
     events = columns.finish()
@@ -252,14 +252,14 @@ def test_names_that_differ_in_digits_alone_are_told_apart() -> None:
 
 def test_categories_that_differ_in_digits_alone_may_be_of_another_kind() -> None:
     """`7_op` and `8_op` are alike; were one of them a kind of its own, its chunk would be the general reader's."""
-    columns = Columns(Tally())
+    columns = ColumnBuilder(ProblemTally())
     text = ",\n".join(one(k, cat=f"{k}_op") for k in (7, 8))
-    assert ByteScan(columns).take(memoryview(f"\n{text}".encode()), BETWEEN) is not None
+    assert TemplateDecoder(columns).try_decode(memoryview(f"\n{text}".encode()), BETWEEN) is not None
     assert columns.finish().categories == ["", "7_op", "8_op"]
 
 
 def test_entries_are_found_again(tmp_path: Path) -> None:
     text = plain(300)
-    decoded = read(Source("stdin", io.BytesIO(text)), tmp_path, chunk_size=3000, scan=True)
+    decoded = decode_trace(Source("stdin", io.BytesIO(text)), tmp_path, chunk_size=3000, use_templates=True)
     every = json.loads(text)["traceEvents"]
-    assert [decoded.text.entry(k, parse_chunk) for k in (0, 150, 299)] == [every[k] for k in (0, 150, 299)]
+    assert [decoded.text.read_entry(k, parse_chunk) for k in (0, 150, 299)] == [every[k] for k in (0, 150, 299)]

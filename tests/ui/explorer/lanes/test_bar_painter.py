@@ -14,21 +14,28 @@ from textual.strip import Strip
 from tests.helpers.trace_builder import Entry, cpu, kernel, trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.level_of_detail import Cells, cells
+from torchprof_tui.trace.query.level_of_detail import Cells, compute_cells
 from torchprof_tui.ui.common.event_styles import (
     BLANK,
     BLANK_MARKED,
-    Colors,
-    Form,
-    Theme,
-    Tone,
-    build,
-    style_number,
+    CellForm,
+    ColorSupport,
+    Emphasis,
+    ThemeColors,
+    build_palette,
+    style_index,
 )
-from torchprof_tui.ui.common.name_display import Names
-from torchprof_tui.ui.explorer.lanes.bar_painter import Decoration, Texts, deepest, dress, levels, strips
+from torchprof_tui.ui.common.name_display import DisplayNames
+from torchprof_tui.ui.explorer.lanes.bar_painter import (
+    BarTexts,
+    Decoration,
+    build_strips,
+    draw_level_graph,
+    merge_deepest,
+    style_cells,
+)
 
-PALETTE = build(Theme(), Colors.MANY)
+PALETTE = build_palette(ThemeColors(), ColorSupport.MANY)
 
 
 def lane(*entries: Entry) -> Trace:
@@ -40,9 +47,9 @@ def drawn(
     shown: Trace, t0: float, t1: float, width: int, decoration: Decoration | None = None, rows: slice = slice(0, 1)
 ) -> list[Strip]:
     """Strips of a few rows between two times in µs."""
-    found = cells(shown.row_index, rows, int(t0 * 1000), int(t1 * 1000), width)
-    dressed = dress(shown, found, (t1 - t0) * 1000 / width, decoration or Decoration())
-    return strips(dressed, shown, Texts(Names(shown.names)), PALETTE.cells)
+    found = compute_cells(shown.row_index, rows, int(t0 * 1000), int(t1 * 1000), width)
+    dressed = style_cells(shown, found, (t1 - t0) * 1000 / width, decoration or Decoration())
+    return build_strips(dressed, shown, BarTexts(DisplayNames(shown.names)), PALETTE.cells)
 
 
 def text(shown: Trace, t0: float, t1: float, width: int, decoration: Decoration | None = None) -> str:
@@ -93,7 +100,7 @@ class TestBars:
             {"ph": "X", "cat": "gpu_memcpy", "name": "m", "pid": 0, "tid": 7, "ts": 4, "dur": 5, "args": {"device": 0}},
         )
         strip = drawn(shown, 0, 10, 1, rows=slice(1, 2))[0]  # below the thread that `lane` adds
-        assert style_at(strip, 0) == style_number(Kind.COPY, Form.SHADE)
+        assert style_at(strip, 0) == style_index(Kind.COPY, CellForm.SHADE)
 
 
 class TestSigns:
@@ -101,25 +108,27 @@ class TestSigns:
         shown = lane(cpu("work", 10, 20))
         strip = drawn(shown, 0, 40, 40, Decoration(selected=0))[0]
         assert strip.text[10:15] == "▶work"
-        assert PALETTE.cells[style_at(strip, 12)] == PALETTE.cells[style_number(Kind.OP, Form.BAR, Tone.SELECTED)]
+        assert (
+            PALETTE.cells[style_at(strip, 12)] == PALETTE.cells[style_index(Kind.OP, CellForm.BAR, Emphasis.SELECTED)]
+        )
 
     def test_a_selected_event_too_small_for_a_name_is_marked(self) -> None:
         assert text(lane(cpu("x", 10, 1)), 0, 40, 4, Decoration(selected=0)) == " ◆  "
 
     def test_lit_bars_have_a_sign(self) -> None:
         shown = lane(cpu("work", 10, 20), cpu("rest", 30, 10))
-        assert text(shown, 0, 40, 40, Decoration(lit=np.array([0], np.int32)))[10:15] == "◆work"
-        assert text(shown, 0, 40, 40, Decoration(lit=np.array([0], np.int32)))[30:35] == "▏rest"
+        assert text(shown, 0, 40, 40, Decoration(highlighted=np.array([0], np.int32)))[10:15] == "◆work"
+        assert text(shown, 0, 40, 40, Decoration(highlighted=np.array([0], np.int32)))[30:35] == "▏rest"
 
     def test_selected_wins_over_found_over_lit(self) -> None:
         shown = lane(cpu("a", 0, 10), cpu("b", 10, 10), cpu("c", 20, 10))
         everything = Decoration(1, np.arange(2, dtype=np.int32), np.array([True, True, False]))
         strip = drawn(shown, 0, 30, 30, everything)[0]
-        tones = [style_at(strip, cell) // style_number(0, 0, 1) for cell in (3, 13, 23)]
-        assert tones == [Tone.FOUND, Tone.SELECTED, Tone.NORMAL]
+        tones = [style_at(strip, cell) // style_index(0, 0, 1) for cell in (3, 13, 23)]
+        assert tones == [Emphasis.MATCHED, Emphasis.SELECTED, Emphasis.NORMAL]
 
     def test_a_marked_range_shows_in_the_blank(self) -> None:
-        strip = drawn(lane(cpu("x", 0, 1)), 0, 40, 40, Decoration(marked=(10, 20)))[0]
+        strip = drawn(lane(cpu("x", 0, 1)), 0, 40, 40, Decoration(marked_cells=(10, 20)))[0]
         assert strip.text[10] == strip.text[19] == "┆"
         assert style_at(strip, 15) == BLANK_MARKED
         assert style_at(strip, 25) != BLANK_MARKED
@@ -148,15 +157,15 @@ def test_names_are_escaped_and_wide_characters_keep_the_width() -> None:
 
 def test_a_folded_lane_shows_the_innermost_event() -> None:
     shown = trace(cpu("outer", 0, 40), cpu("inner", 10, 10))
-    found = deepest(cells(shown.row_index, slice(0, 2), 0, 40_000, 40))
+    found = merge_deepest(compute_cells(shown.row_index, slice(0, 2), 0, 40_000, 40))
     assert isinstance(found, Cells)
     names = [shown.names[shown.name[event]] for event in found.event[0]]
     assert names == ["outer"] * 10 + ["inner"] * 10 + ["outer"] * 20
 
 
 def test_levels_reach_from_the_least_to_the_most() -> None:
-    assert levels(np.array([0.0, 1.0, 4.0, 8.0, np.nan]), 0, 8) == "▁▂▅█ "
-    assert levels(np.array([3.0, 3.0]), 3, 3) == "▁▁"
+    assert draw_level_graph(np.array([0.0, 1.0, 4.0, 8.0, np.nan]), 0, 8) == "▁▂▅█ "
+    assert draw_level_graph(np.array([3.0, 3.0]), 3, 3) == "▁▁"
 
 
 @st.composite
@@ -181,9 +190,9 @@ def test_strips_are_exact_merged_and_lose_nothing(
     if marked is not None and marked[0] >= marked[1]:
         marked = None
     t0, t1 = first * 1000, first * 1000 + max(span * 1000, width)
-    found = cells(shown.row_index, slice(0, shown.total_rows), t0, t1, width)
-    dressed = dress(shown, found, (t1 - t0) / width, Decoration(selected=selected, marked=marked))
-    for row, strip in enumerate(strips(dressed, shown, Texts(Names(shown.names)), PALETTE.cells)):
+    found = compute_cells(shown.row_index, slice(0, shown.total_rows), t0, t1, width)
+    dressed = style_cells(shown, found, (t1 - t0) / width, Decoration(selected=selected, marked_cells=marked))
+    for row, strip in enumerate(build_strips(dressed, shown, BarTexts(DisplayNames(shown.names)), PALETTE.cells)):
         segments = list(strip)
         assert cell_len(strip.text) == strip.cell_length == width
         assert all(left.style is not right.style for left, right in itertools.pairwise(segments))
@@ -193,14 +202,14 @@ def test_strips_are_exact_merged_and_lose_nothing(
             is_selected_tail = (
                 found.event[row, column] == selected and column and found.event[row, column - 1] == selected
             )
-            assert dressed.named[row, column] or glyph != " " or is_selected_tail
+            assert dressed.in_named_bar[row, column] or glyph != " " or is_selected_tail
         for column in np.flatnonzero(found.event[row] < 0):
-            assert not dressed.named[row, column]
+            assert not dressed.in_named_bar[row, column]
             assert chr(dressed.glyph[row, column]) in " ┆"
 
 
-@pytest.mark.parametrize("colors", list(Colors))
-def test_every_style_that_a_cell_can_have_exists(colors: Colors) -> None:
-    palette = build(Theme(), colors)
-    top = style_number(max(Kind), max(Form), max(Tone))
+@pytest.mark.parametrize("colors", list(ColorSupport))
+def test_every_style_that_a_cell_can_have_exists(colors: ColorSupport) -> None:
+    palette = build_palette(ThemeColors(), colors)
+    top = style_index(max(Kind), max(CellForm), max(Emphasis))
     assert len(palette.cells) > BLANK_MARKED > BLANK > top

@@ -8,7 +8,7 @@ from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memcpy, 
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.ui.common.name_display import Names
+from torchprof_tui.ui.common.name_display import DisplayNames
 from torchprof_tui.ui.explorer.lanes.event_labels import EventNotes
 
 REQUEST = "Activity Buffer Request"
@@ -21,13 +21,13 @@ def event_of(made: Trace, name: str) -> int:
 
 def notes_of(*entries: Entry) -> tuple[Trace, EventNotes]:
     made = trace(*entries)
-    return made, EventNotes(made, Checker(made).notes())
+    return made, EventNotes(made, Checker(made).find_event_notes())
 
 
 def line(made: Trace, notes: EventNotes, event: int, t0: float, t1: float, width: int) -> str:
     """What the notes write into the event's row."""
     viewport = Viewport(int(t0 * 1000), int(t1 * 1000), width, made.span)
-    written = notes.cells(viewport).get((int(made.lane[event]), int(made.row[event])), [])
+    written = notes.draw_notes(viewport).get((int(made.lane[event]), int(made.row[event])), [])
     shown = [" "] * width
     for x, character in written:
         assert 0 <= x < width
@@ -39,7 +39,7 @@ def line(made: Trace, notes: EventNotes, event: int, t0: float, t1: float, width
 def test_a_narrow_bar_has_its_note_behind_it() -> None:
     made, notes = notes_of(cpu("aten::mm", 0, 200), overhead(REQUEST, 10, 3))
     event = event_of(made, REQUEST)
-    assert notes.of(event) == SAYS
+    assert notes.get_note(event) == SAYS
     assert line(made, notes, event, 0, 200, 200) == f"{' ' * 14}‹{SAYS}›".ljust(200)
     cut = line(made, notes, event, 0, 40, 40)  # one cell is 1 µs: 24 are left
     assert cut.rstrip() == f"{' ' * 14}‹the profiler asks for m…"
@@ -56,15 +56,15 @@ def test_at_the_right_edge_it_stands_before_the_bar_and_leaves_others_alone() ->
 def test_a_wide_bar_has_its_note_inside() -> None:
     made, notes = notes_of(cpu("aten::mm", 0, 200), overhead(REQUEST, 10, 150))
     event = event_of(made, REQUEST)
-    assert notes.inside(event, REQUEST, 149) == f"{REQUEST} · {SAYS}"
+    assert notes.format_bar_text(event, REQUEST, 149) == f"{REQUEST} · {SAYS}"
     assert not line(made, notes, event, 0, 200, 200).strip()
-    assert notes.inside(event, REQUEST, 30) == ""  # no room for both
-    assert notes.inside(event_of(made, "aten::mm"), "aten::mm", 149) == ""
+    assert notes.format_bar_text(event, REQUEST, 30) == ""  # no room for both
+    assert notes.format_bar_text(event_of(made, "aten::mm"), "aten::mm", 149) == ""
 
 
 def test_only_the_profilers_own_events_say_what_the_profiler_does() -> None:
     made, notes = notes_of(annotation("Resource", 0, 50), overhead("Resource", 100, 5))
-    said = {made.event(row).kind.name: notes.of(row) for row in range(len(made))}
+    said = {made.event(row).kind.name: notes.get_note(row) for row in range(len(made))}
     assert said["ANNOTATION"] == ""
     assert said["OVERHEAD"] == "the profiler keeps track of contexts and streams"
 
@@ -78,7 +78,7 @@ def test_the_trailing_sync_says_what_it_covered() -> None:
         runtime("cudaDeviceSynchronize", 20, 5, 2),
         runtime("cudaDeviceSynchronize", 60, 1780, 3),
     )
-    said = [notes.of(row) for row in range(len(made)) if "Synchronize" in made.event(row).name]
+    said = [notes.get_note(row) for row in range(len(made)) if "Synchronize" in made.event(row).name]
     assert said == ["", "covers 26.0 µs of GPU work: 99 % idle"]
 
 
@@ -96,12 +96,12 @@ def test_the_trailing_sync_says_what_it_covered() -> None:
     ],
 )
 def test_kernels_carry_their_class(name: str, width: int, shown: str) -> None:
-    assert Names([name]).classed(0, width) == shown
+    assert DisplayNames([name]).fit_name_with_class(0, width) == shown
 
 
 def test_every_piece_of_gpu_work_fits_its_bar() -> None:
     made = trace(memcpy("Memcpy DtoD (Device -> Device)", 0, 5), kernel("void at::native::foo<int>(int)", 10, 5))
-    names = Names(made.names)
+    names = DisplayNames(made.names)
     for number in range(len(made.names)):
         for width in range(1, 50):
-            assert len(names.classed(number, width)) <= width
+            assert len(names.fit_name_with_class(number, width)) <= width

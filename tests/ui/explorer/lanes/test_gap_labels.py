@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import kernel, runtime, trace
-from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps, Idle
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps, IdleReason
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.ui.explorer.lanes.gap_labels import LEAST_CELLS, GapLabels
+from torchprof_tui.ui.explorer.lanes.gap_labels import MIN_LABEL_CELLS, GapLabels
 
 SHOWN = trace(
     runtime("cudaLaunchKernel", 0, 1, corr=1),
@@ -27,29 +27,29 @@ def some_gaps(draw: st.DrawFn) -> Gaps:
         edges = sorted(draw(st.sets(st.integers(0, 5000), max_size=60)))
         rows += [(start, end, device) for start, end in zip(edges[::2], edges[1::2], strict=False)]
     start, end, on = (np.array(column, np.int64) for column in (zip(*rows, strict=True) if rows else ((), (), ())))
-    return Gaps(start, end, on, np.full(len(start), -1), np.full(len(start), int(Idle.LAUNCH), np.uint8))
+    return Gaps(start, end, on, np.full(len(start), -1), np.full(len(start), int(IdleReason.LAUNCH), np.uint8))
 
 
 @given(some_gaps(), st.integers(-100, 5000), st.integers(1, 6000), st.integers(1, 200))
 def test_those_on_the_screen_that_are_wide_enough(gaps: Gaps, begin: int, span: int, width: int) -> None:
     view = Viewport(begin, begin + max(span, width), width, (-10_000, 20_000))
-    room = LEAST_CELLS * view.ns_per_cell
+    room = MIN_LABEL_CELLS * view.ns_per_cell
     expected = [
         place
         for place, (start, end) in enumerate(zip(gaps.start.tolist(), gaps.end.tolist(), strict=True))
         if end - start >= room and start < view.t1 and end > view.t0
     ]
-    assert GapLabels(SHOWN, gaps)._wide(view) == expected
+    assert GapLabels(SHOWN, gaps)._find_wide_gaps(view) == expected
 
 
 def test_a_label_lies_within_its_gap_on_the_first_stream_of_its_device() -> None:
-    reason = np.full(2, int(Idle.LAUNCH), np.uint8)
+    reason = np.full(2, int(IdleReason.LAUNCH), np.uint8)
     gaps = Gaps(np.array([1000, 2000]), np.array([1900, 2050]), np.array([0, 0]), np.array([-1, -1]), reason)
-    found = GapLabels(SHOWN, gaps).cells(Viewport(0, 4000, 200, (0, 4000)))
+    found = GapLabels(SHOWN, gaps).draw_labels(Viewport(0, 4000, 200, (0, 4000)))
     (lane,) = found
     assert SHOWN.lanes[lane].device == 0
     columns = [column for column, _ in found[lane]]
-    assert "".join(character for _, character in found[lane]).strip("‹›") == Idle.LAUNCH.label
+    assert "".join(character for _, character in found[lane]).strip("‹›") == IdleReason.LAUNCH.label
     assert columns[0] > 1000 / 20
     assert columns[-1] < 1900 / 20 - 1
 
@@ -57,4 +57,4 @@ def test_a_label_lies_within_its_gap_on_the_first_stream_of_its_device() -> None
 def test_no_gaps_no_labels() -> None:
     nothing = np.zeros(0, np.int64)
     gaps = Gaps(nothing, nothing, nothing, nothing, nothing.astype(np.uint8))
-    assert GapLabels(SHOWN, gaps).cells(Viewport(0, 100, 80, (0, 100))) == {}
+    assert GapLabels(SHOWN, gaps).draw_labels(Viewport(0, 100, 80, (0, 100))) == {}

@@ -6,16 +6,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.ui.explorer.lanes.launch_line import End, link_cells
+from torchprof_tui.ui.explorer.lanes.launch_line import LinkEnd, route_link
 
 
-def field(launch: End, work: End, width: int = 12, height: int = 6) -> list[str]:
-    cells = link_cells(launch, work, np.zeros((height, width), np.bool_))
+def field(launch: LinkEnd, work: LinkEnd, width: int = 12, height: int = 6) -> list[str]:
+    cells = route_link(launch, work, np.zeros((height, width), np.bool_))
     return ["".join(cells.get((y, x), ".") for x in range(width)) for y in range(height)]
 
 
 def test_down_and_across() -> None:
-    assert field(End(2, 0), End(7, 4)) == [
+    assert field(LinkEnd(2, 0), LinkEnd(7, 4)) == [
         "............",
         "..┊.........",
         "..┊.........",
@@ -26,7 +26,7 @@ def test_down_and_across() -> None:
 
 
 def test_upwards_to_a_pinned_stream() -> None:
-    assert field(End(7, 5), End(2, 1))[1:5] == [
+    assert field(LinkEnd(7, 5), LinkEnd(2, 1))[1:5] == [
         "............",
         "..╰┄┄┄┄╮....",
         ".......┊....",
@@ -35,22 +35,22 @@ def test_upwards_to_a_pinned_stream() -> None:
 
 
 def test_neighbouring_lines_need_none() -> None:
-    assert field(End(2, 1), End(7, 2)) == ["............"] * 6
+    assert field(LinkEnd(2, 1), LinkEnd(7, 2)) == ["............"] * 6
 
 
 def test_an_end_out_of_sight_is_pointed_at() -> None:
-    assert field(End(2, 1), End(40, 4))[1] == "...........▶"
-    assert field(End(-3, 1), End(5, 4))[4] == "◀..........."
-    below = field(End(2, 1), End(6, None))
+    assert field(LinkEnd(2, 1), LinkEnd(40, 4))[1] == "...........▶"
+    assert field(LinkEnd(-3, 1), LinkEnd(5, 4))[4] == "◀..........."
+    below = field(LinkEnd(2, 1), LinkEnd(6, None))
     assert below[2:] == ["......┊.....", "......┊.....", "......┊.....", "......▼....."]
-    assert field(End(2, 4), End(6, None, above=True))[0] == "......▲....."
+    assert field(LinkEnd(2, 4), LinkEnd(6, None, above=True))[0] == "......▲....."
 
 
 def drawn(*lines: str, ruled: frozenset[int] = frozenset()) -> list[str]:
     """The line over a picture of bars (`#`) from `L` to `W`: what can be seen of it, as bars are never covered."""
     places = {letter: (x, y) for y, line in enumerate(lines) for x, letter in enumerate(line)}
     taken = np.array([[letter != "." for letter in line] for line in lines])
-    cells = link_cells(End(*places["L"]), End(*places["W"]), taken, ruled)
+    cells = route_link(LinkEnd(*places["L"]), LinkEnd(*places["W"]), taken, ruled)
     return [
         "".join(cells.get((y, x), letter) if letter == "." else letter for x, letter in enumerate(line))
         for y, line in enumerate(lines)
@@ -111,18 +111,18 @@ def test_no_other_turn_would_be_hidden_less(bars: list[list[bool]], from_x: int,
         across = [(turn, x) for x in range(min(from_x, to_x), max(from_x, to_x) + 1)]
         return sum(bool(taken[cell]) for cell in [*way, *across, (turn, from_x), (turn, to_x)])
 
-    cells = link_cells(End(from_x, ends[0]), End(to_x, ends[1]), taken)
+    cells = route_link(LinkEnd(from_x, ends[0]), LinkEnd(to_x, ends[1]), taken)
     if from_x != to_x:
         (turn,) = {y for (y, _), glyph in cells.items() if glyph in "╰╯╭╮"}
         assert hidden(turn) == min(hidden(y) for y in range(1, len(bars) - 1))
     assert {y for y, _ in cells} == set(range(1, len(bars) - 1))
 
 
-ENDS = st.builds(End, st.integers(-5, 25), st.none() | st.integers(0, 9), st.booleans())
+ENDS = st.builds(LinkEnd, st.integers(-5, 25), st.none() | st.integers(0, 9), st.booleans())
 
 
 @given(ENDS, ENDS)
-def test_never_outside_the_screen_nor_on_an_end(launch: End, work: End) -> None:
-    cells = link_cells(launch, work, np.zeros((10, 20), np.bool_))
+def test_never_outside_the_screen_nor_on_an_end(launch: LinkEnd, work: LinkEnd) -> None:
+    cells = route_link(launch, work, np.zeros((10, 20), np.bool_))
     assert all(0 <= y < 10 and 0 <= x < 20 for y, x in cells)
     assert all(len(glyph) == 1 for glyph in cells.values())

@@ -63,32 +63,32 @@ async def test_lighting_events_repaints_their_lines_only() -> None:
     async with explorer(shown, (120, 40)) as (screen, pilot):
         timeline = screen.query_one(Timeline)
         watched = Watched(timeline)
-        timeline.lit = [event_of(shown, "aten::mm", 1), event_of(shown, "gemm", 1)]
+        timeline.highlighted = [event_of(shown, "aten::mm", 1), event_of(shown, "gemm", 1)]
         await pilot.pause()
         assert sorted(set(watched.lines)) == [3, 6]
         assert text_of(screen).count("◆") == 2
         watched.reset()
-        timeline.lit = [event_of(shown, "gemm", 1)]
+        timeline.highlighted = [event_of(shown, "gemm", 1)]
         await pilot.pause()
         assert sorted(set(watched.lines)) == [3]
-        timeline.lit = []
+        timeline.highlighted = []
         await pilot.pause()
         assert "◆" not in text_of(screen)
-        assert not len(timeline._decoration.lit)
+        assert not len(timeline._decoration.highlighted)
 
 
 async def test_keys_that_arrive_together_are_one_frame() -> None:
     """120 held-down keys are far fewer frames than keys, and all of them count."""
     async with explorer(two_steps(), (120, 40)) as (screen, pilot):
         await pilot.press("W", "home")
-        before = screen.walk.viewport.t0
+        before = screen.view_state.viewport.t0
         watched = Watched(screen.query_one(Timeline))
         for _ in range(120):
             screen.app.post_message(_key("d"))
         await pilot.pause()
         await pilot.pause()
-        assert screen.walk.viewport.t1 == screen.walk.viewport.limits[1]
-        assert screen.walk.viewport.t0 > before
+        assert screen.view_state.viewport.t1 == screen.view_state.viewport.limits[1]
+        assert screen.view_state.viewport.t0 > before
         assert 1 <= watched.frames <= 12
 
 

@@ -8,15 +8,15 @@ from textual.widgets import Input
 from tests.helpers.explorer_app import event_of, explorer, text_of, two_steps, until
 from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, step, trace
-from torchprof_tui.trace.loading.load import load
+from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
 
 def select(screen: ExplorerScreen, event: int) -> None:
-    screen.walk.select(event)
-    screen._show()
+    screen.view_state.select(event)
+    screen._refresh_widgets()
 
 
 def chained(screen: ExplorerScreen) -> bool:
@@ -38,14 +38,16 @@ async def test_the_chain_is_walked_and_the_lanes_move_along() -> None:
         places = [next(k for k, line in enumerate(lines) if hop in line) for hop in hops]
         assert places == sorted(places)
         await pilot.press("down", "down")
-        assert screen.walk.selected == gemm
-        assert screen._view.timeline.lit.tolist() == sorted(screen.query_one(ChainPanel).chain.events.tolist())  # type: ignore[union-attr]
+        assert screen.view_state.selected == gemm
+        assert screen._lanes_area.timeline.highlighted.tolist() == sorted(
+            screen.query_one(ChainPanel).chain.events.tolist()
+        )  # type: ignore[union-attr]
         await pilot.press("down")
-        assert screen.walk.selected == gemm
+        assert screen.view_state.selected == gemm
         assert "the end of the chain" in text_of(screen)
         await pilot.press("up", "up", "up", "up", "enter")
-        assert shown.event(screen.walk.selected).name == "ProfilerStep#0"
-        assert screen.walk.viewport.span == round(100_000 * 1.1)
+        assert shown.event(screen.view_state.selected).name == "ProfilerStep#0"
+        assert screen.view_state.viewport.span == round(100_000 * 1.1)
 
 
 async def test_an_op_lists_all_that_it_launched() -> None:
@@ -79,12 +81,12 @@ async def test_what_has_no_launch_says_so() -> None:
 @pytest.mark.parametrize("size", [(80, 24), (160, 48), (240, 60)])
 async def test_a_real_kernel_and_what_limits_it(size: tuple[int, int]) -> None:
     path = SAMPLES / "matmul_add_64_cold_eager.pt.trace.json.gz"
-    shown = load(str(path), cache=False)
+    shown = load_trace(str(path), cache=False)
     async with explorer(shown, size) as (screen, pilot):
         select(screen, event_of(shown, "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT"))
         await pilot.press("k")
-        await until(pilot, lambda: screen._inspection.kernel._kernel is not None)
-        panel = screen._inspection.kernel.text()
+        await until(pilot, lambda: screen._panel_controller.kernel_panel._kernel is not None)
+        panel = screen._panel_controller.kernel_panel.text()
         for part in (
             "grid 4×2×1 = 8 blocks",
             "168 registers a thread",
@@ -118,7 +120,7 @@ async def test_the_tree_opens_filters_and_leads_back() -> None:
         await pilot.press("T")
         tree = screen.app.screen
         assert isinstance(tree, TreeScreen)
-        await until(pilot, lambda: tree.nodes is not None)
+        await until(pilot, lambda: tree.call_tree is not None)
 
         def text() -> str:
             return "\n".join(strip.text.rstrip() for strip in tree._compositor.render_strips())
@@ -137,7 +139,7 @@ async def test_the_tree_opens_filters_and_leads_back() -> None:
         assert "filter: gemm" in text()
         await pilot.press("end", "enter")
         assert screen.app.screen is screen
-        assert screen.walk.selected == event_of(shown, "gemm")
+        assert screen.view_state.selected == event_of(shown, "gemm")
         await pilot.press("T", "escape")
         assert screen.app.screen is screen
         assert not screen.query_one(Input).has_focus
@@ -155,7 +157,7 @@ async def test_the_trees_shares_are_of_all_gpu_time() -> None:
         await pilot.press("T")
         tree = screen.app.screen
         assert isinstance(tree, TreeScreen)
-        await until(pilot, lambda: tree.nodes is not None)
+        await until(pilot, lambda: tree.call_tree is not None)
         await pilot.pause()
         lines = [strip.text for strip in tree._compositor.render_strips()]
         shares = [line.split()[-2] for line in lines if "CPU" in line]
@@ -173,11 +175,11 @@ async def test_beside_the_chain_stands_the_gpu_work_that_is_selected() -> None:
         await pilot.press("l")
         await until(pilot, lambda: "launch latency 90.0 µs" in text_of(screen))
         await pilot.press("down", "down", "down")
-        assert screen.walk.selected == event_of(shown, "kernel_2")
+        assert screen.view_state.selected == event_of(shown, "kernel_2")
         await until(pilot, lambda: "launch latency 180.0 µs" in text_of(screen))
-        assert screen._inspection.chain.text().split("\n")[0].endswith(" kernel_2")
+        assert screen._panel_controller.chain_panel.text().split("\n")[0].endswith(" kernel_2")
         await pilot.press("up", "up")
-        assert shown.event(screen.walk.selected).name == "cudaLaunchKernel"
+        assert shown.event(screen.view_state.selected).name == "cudaLaunchKernel"
         await until(pilot, lambda: "launch latency 90.0 µs" in text_of(screen))
 
 
@@ -188,4 +190,4 @@ async def test_a_long_name_leaves_room_for_what_is_said_of_it() -> None:
         select(screen, event_of(shown, name))
         await pilot.press("k")
         await until(pilot, lambda: "grid 4×1×1" in text_of(screen))
-        assert "".join(screen._inspection.kernel.text().split()).count("space_59::kernel") == 1
+        assert "".join(screen._panel_controller.kernel_panel.text().split()).count("space_59::kernel") == 1

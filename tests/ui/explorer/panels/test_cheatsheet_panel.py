@@ -6,8 +6,8 @@ from tests.helpers.explorer_app import explorer, settled, text_of, until
 from tests.helpers.trace_builder import Entry, cpu, kernel, overhead, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.panel_controller import Follows
-from torchprof_tui.ui.explorer.panels.panel_dock import Tabs
+from torchprof_tui.ui.explorer.panel_controller import ScopeMode
+from torchprof_tui.ui.explorer.panels.panel_dock import PanelTabs
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
 
 
@@ -28,7 +28,7 @@ def uneven() -> Trace:
 
 
 def fired(screen: ExplorerScreen) -> list[str]:
-    return [found.id for found in screen._inspection.cheatsheet._fired()]
+    return [found.id for found in screen._panel_controller.cheatsheet_panel._fired_findings()]
 
 
 async def test_it_says_what_fires_and_marks_it() -> None:
@@ -38,28 +38,28 @@ async def test_it_says_what_fires_and_marks_it() -> None:
         assert "overhead-bound · first:" in text_of(screen).split("\n")[1]
         assert "first-step-wide" in fired(screen)
         await pilot.press("c")
-        while screen._inspection.cheatsheet.finding.id != "first-step-wide":  # type: ignore[union-attr]
+        while screen._panel_controller.cheatsheet_panel.finding.id != "first-step-wide":  # type: ignore[union-attr]
             await pilot.press("down")
         said = text_of(screen)
         for part in ("whole trace · ", "▶ first-step-wide", "means", "decided", "threshold", "1.00 ms"):
             assert part in said, part
         assert "●" in said.split("\n")[7][:3]  # the lane with the evidence
         await pilot.press("n")
-        assert shown.event(screen.walk.selected).name == "ProfilerStep#0"
+        assert shown.event(screen.view_state.selected).name == "ProfilerStep#0"
         assert "first-step-wide: 1 of" in text_of(screen)
         await pilot.press("tab", "escape")
-        assert screen._view.gutter._flagged == frozenset()
+        assert screen._lanes_area.gutter._flagged == frozenset()
 
 
 async def test_a_click_on_its_tab_marks_as_the_key_does() -> None:
     async with explorer(uneven(), (140, 48)) as (screen, pilot):
         await settled(pilot)
-        assert screen._view.gutter._flagged == frozenset()
-        tabs = screen._dock.query_one(Tabs)
+        assert screen._lanes_area.gutter._flagged == frozenset()
+        tabs = screen._dock.query_one(PanelTabs)
         await pilot.click(tabs, offset=(tabs.paint(0, 140).text.index("cheatsheet"), 0))
-        assert screen._view.gutter._flagged == {0}
+        assert screen._lanes_area.gutter._flagged == {0}
         await pilot.click(tabs, offset=(3, 0))
-        assert screen._view.gutter._flagged == frozenset()
+        assert screen._lanes_area.gutter._flagged == frozenset()
 
 
 async def test_it_follows_the_screen_and_the_selection() -> None:
@@ -72,7 +72,7 @@ async def test_it_follows_the_screen_and_the_selection() -> None:
         assert "on screen · " in text_of(screen)
         assert "first-step-wide" not in fired(screen)
         await pilot.press("v")
-        assert screen._inspection.follows is Follows.SELECTION
+        assert screen._panel_controller.scope_mode is ScopeMode.SELECTION
         await settled(pilot)
         assert "selection · " in text_of(screen)
         await pilot.press("v")
@@ -130,7 +130,7 @@ async def test_without_a_gpu_it_says_what_is_missing() -> None:
         await settled(pilot)
         assert "no GPU activity was recorded" in text_of(screen)
         await pilot.press("c")
-        assert "? overhead-bound" in screen._inspection.cheatsheet.text()
+        assert "? overhead-bound" in screen._panel_controller.cheatsheet_panel.text()
 
 
 async def test_guess_then_look() -> None:

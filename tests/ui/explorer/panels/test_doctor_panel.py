@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tests.helpers.explorer_app import explorer, settled, text_of, until
 from tests.helpers.trace_builder import cpu, trace
-from torchprof_tui.trace.build.build_trace import assemble
-from torchprof_tui.trace.decode.decoder import read
+from torchprof_tui.trace.build.build_trace import build_trace
+from torchprof_tui.trace.decode.decoder import decode_trace
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.ui.common.status_line import Status
+from torchprof_tui.ui.common.status_line import StatusLine
 
 
 async def test_the_arrows_walk_the_remarks_and_enter_goes_to_the_event() -> None:
@@ -25,12 +25,12 @@ async def test_the_arrows_walk_the_remarks_and_enter_goes_to_the_event() -> None
         assert "crosses at 40.000 µs" in text
         assert "\x1b" not in text
         await pilot.press("enter")
-        assert screen.walk.selected == 1
+        assert screen.view_state.selected == 1
         await pilot.press("down")
         await settled(pilot)
         assert "▶ GPU work" in text_of(screen)
         await pilot.press(*["down"] * 9)
-        assert "says no more" in screen.query_one(Status).message
+        assert "says no more" in screen.query_one(StatusLine).message
         await pilot.press("!")
         assert not screen.details_open
 
@@ -45,9 +45,9 @@ async def test_a_healthy_trace_gets_one_sentence() -> None:
 
 async def test_what_was_lost_is_said_until_something_else_is(tmp_path: Path) -> None:
     text = b'{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}, {"ph": "X", "na'
-    shown = assemble(read(Source("cut", io.BytesIO(text)), tmp_path), "cut")
+    shown = build_trace(decode_trace(Source("cut", io.BytesIO(text)), tmp_path), "cut")
     async with explorer(shown) as (screen, pilot):
-        status = screen.query_one(Status)
+        status = screen.query_one(StatusLine)
         await until(pilot, lambda: status.message.startswith("not all of this file could be read: cut short"))
         await pilot.press("}")
         assert "not all" not in status.message

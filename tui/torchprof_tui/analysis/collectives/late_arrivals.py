@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.time.host_stalls import Pause, pauses
+from torchprof_tui.analysis.time.host_stalls import HostStall, find_host_stalls
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.ranks import Ranks
@@ -28,13 +28,13 @@ class Arrivals:
     """
 
     ranks: Ranks
-    meeting: I64
+    collective_index: I64
     present: Bool
     start: I64
     end: I64
 
     def __len__(self) -> int:
-        return len(self.meeting)
+        return len(self.collective_index)
 
     @cached_property
     def first_start(self) -> I64:
@@ -48,7 +48,7 @@ class Arrivals:
         return found
 
     @cached_property
-    def last(self) -> I64:
+    def last_rank(self) -> I64:
         """int64[m]: the place of the rank that came last; of several the first."""
         found: I64 = np.where(self.present, self.start, -_NEVER).argmax(axis=1)
         return found
@@ -68,30 +68,32 @@ class Arrivals:
         return self.last_start - self.first_start
 
     @cached_property
-    def waits(self) -> I64:
+    def wait_times(self) -> I64:
         """int64[m, r]: ns that each rank waited for the last one."""
         return np.where(self.present, self.last_start[:, None] - self.start, 0)
 
     @cached_property
-    def pauses(self) -> list[Pause]:
+    def host_stalls(self) -> list[HostStall]:
         """Where one rank stands still and the others do not."""
-        return pauses(self.ranks)
+        return find_host_stalls(self.ranks)
 
-    def waiting(self, rank: int, chosen: Bool | None = None) -> Intervals:
+    def wait_intervals(self, rank_index: int, selected: Bool | None = None) -> Intervals:
         """When a rank (a place) waited in these collectives (all); each moment once."""
-        mine = self.present[:, rank] if chosen is None else self.present[:, rank] & chosen
-        return union(self.start[mine, rank], self.last_start[mine])
+        mine = self.present[:, rank_index] if selected is None else self.present[:, rank_index] & selected
+        return union(self.start[mine, rank_index], self.last_start[mine])
 
-    def events(self, chosen: Bool, rank: int) -> I64:
+    def select_events(self, selected: Bool, rank_index: int) -> I64:
         """The events of one rank in these, numbered as in its own trace."""
-        found: I64 = self.ranks.meetings.events[self.meeting[chosen & self.present[:, rank]], rank].astype(np.int64)
+        found: I64 = self.ranks.matched_collectives.events[
+            self.collective_index[selected & self.present[:, rank_index]], rank_index
+        ].astype(np.int64)
         return found
 
 
-def arrivals(ranks: Ranks) -> Arrivals:
+def compute_arrivals(ranks: Ranks) -> Arrivals:
     """Of all collectives that at least two ranks came to."""
-    meetings = ranks.meetings
-    meeting = np.flatnonzero(meetings.together).astype(np.int64)
+    meetings = ranks.matched_collectives
+    meeting = np.flatnonzero(meetings.is_synchronizing).astype(np.int64)
     events: I32 = meetings.events[meeting]
     present = events >= 0
     start = np.zeros(events.shape, np.int64)

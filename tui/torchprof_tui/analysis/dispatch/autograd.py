@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32
-from torchprof_tui.trace.model.trace import Sparse, Trace
+from torchprof_tui.trace.model.trace import SparseColumn, Trace
 
 
-def partners(trace: Trace, path: list[int]) -> tuple[int, int]:
+def find_autograd_partners(trace: Trace, path: list[int]) -> tuple[int, int]:
     """(the forward op whose backward this path runs in or -1, the backward node of an op of the path or -1).
 
     `path` are rows, outermost first. The innermost op that has a partner decides; flows are believed first. Costs a
@@ -16,16 +16,16 @@ def partners(trace: Trace, path: list[int]) -> tuple[int, int]:
     """
     links = trace.links
     rows = np.array(path, dtype=np.int32)
-    forward = _by_flow(links.backward, links.forward, rows)
+    forward = _find_partner_by_flow(links.backward, links.forward, rows)
     if forward < 0:
-        forward = _by_sequence(trace, path, backward=True)
+        forward = _find_partner_by_sequence(trace, path, backward=True)
     if forward >= 0:
         return forward, -1
-    backward = _by_flow(links.forward, links.backward, rows)
-    return -1, backward if backward >= 0 else _by_sequence(trace, path, backward=False)
+    backward = _find_partner_by_flow(links.forward, links.backward, rows)
+    return -1, backward if backward >= 0 else _find_partner_by_sequence(trace, path, backward=False)
 
 
-def _by_flow(ours: I32, theirs: I32, rows: I32) -> int:
+def _find_partner_by_flow(ours: I32, theirs: I32, rows: I32) -> int:
     """The other end of a pair of the innermost row that has one: the first where it has several; else -1."""
     found = np.flatnonzero(np.isin(ours, rows))
     if not len(found):
@@ -34,7 +34,7 @@ def _by_flow(ours: I32, theirs: I32, rows: I32) -> int:
     return int(theirs[max(found.tolist(), key=lambda k: (depth[int(ours[k])], -k))])
 
 
-def _by_sequence(trace: Trace, path: list[int], backward: bool) -> int:
+def _find_partner_by_sequence(trace: Trace, path: list[int], backward: bool) -> int:
     """The partner by sequence number of the innermost op that has one; of backward nodes where `backward`.
 
     An op notes the number that the next node of the graph will get, so the ops around it note the same: the one that
@@ -54,15 +54,15 @@ def _by_sequence(trace: Trace, path: list[int], backward: bool) -> int:
         # Numbers are a thread's own: where several threads used one, nobody can tell whose it is.
         if not backwards or len({int(trace.lane[event]) for event in forwards}) != 1:
             continue
-        forward, node = _last(trace, forwards), _last(trace, backwards)
+        forward, node = _find_last_started(trace, forwards), _find_last_started(trace, backwards)
         if backward or forward == row:
             return forward if backward else node
     return -1
 
 
-def _runs_backward(threads: Sparse, event: int) -> bool:
+def _runs_backward(threads: SparseColumn, event: int) -> bool:
     return (threads.get(event) or 0) > 0
 
 
-def _last(trace: Trace, events: list[int]) -> int:
+def _find_last_started(trace: Trace, events: list[int]) -> int:
     return max(events, key=lambda event: (int(trace.start[event]), event))

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import depths, nearest_above
+from torchprof_tui.analysis.dispatch.ancestry import compute_depths, find_nearest_ancestor
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 
-NO_LAUNCH = "GPU work whose launch is not in this trace"
+NO_LAUNCH_LABEL = "GPU work whose launch is not in this trace"
 
 
 @dataclass(frozen=True)
@@ -38,49 +38,49 @@ class DispatchTree:
     count: I64
     total: I64
     self_time: I64
-    gpu: I64
-    example: I32
-    roots: dict[int, str]
-    unlisted: int
+    gpu_time: I64
+    longest_event: I32
+    root_labels: dict[int, str]
+    unlisted_calls: int
 
     def __len__(self) -> int:
         return len(self.parent)
 
-    def visible(self, closed: Bool, matching: Bool | None = None) -> I32:
+    def list_visible(self, collapsed: Bool, matching: Bool | None = None) -> I32:
         """The nodes to list, in order: those with no closed node above them; with `matching` bool[n] only what matches
         and what leads there. Linear, and vectorised: a million nodes take some ms."""
         change = np.zeros(len(self) + 1, np.int32)
-        shut = np.flatnonzero(closed)
+        shut = np.flatnonzero(collapsed)
         np.add.at(change, shut + 1, 1)
         np.add.at(change, shut + self.size[shut], -1)
         listed = np.cumsum(change[:-1]) == 0
         if matching is not None:
-            listed &= self.within(matching) > 0
+            listed &= self.count_in_subtrees(matching) > 0
         return np.flatnonzero(listed).astype(np.int32)
 
-    def within(self, chosen: Bool) -> I64:
+    def count_in_subtrees(self, selected: Bool) -> I64:
         """int64[n]: how many of the chosen nodes, bool[n], lie in each node's subtree, itself included."""
-        before = np.concatenate([[0], np.cumsum(chosen)])
+        before = np.concatenate([[0], np.cumsum(selected)])
         place = np.arange(len(self))
         counts: I64 = before[place + self.size] - before[place]
         return counts
 
-    def first_look(self, depth: int = 2) -> Bool:
+    def collapse_from_depth(self, depth: int = 2) -> Bool:
         """bool[n]: what is closed at first: everything from `depth` on that has something beneath it."""
         return (self.depth >= depth) & (self.size > 1)
 
 
-MOST_LEVELS = 1000
+MAX_LEVELS = 1000
 """Deeper calls are counted in the time of those above them, and not listed: Python itself stops there."""
 
 
-def dispatch_tree(trace: Trace) -> DispatchTree:
+def build_dispatch_tree(trace: Trace) -> DispatchTree:
     """One pass a level over the events of that level; about a second for a million events in deep stacks."""
     threads = [number for number, lane in enumerate(trace.lanes) if lane.role is Role.THREAD]
     of_thread = np.zeros(len(trace.lanes) + 1, np.bool_)
     of_thread[threads] = True
     on_cpu = of_thread[trace.lane]
-    labels = [trace.lanes[number].label for number in threads] + [NO_LAUNCH]
+    labels = [trace.lanes[number].label for number in threads] + [NO_LAUNCH_LABEL]
     root_of_lane = np.full(len(trace.lanes) + 1, len(threads), np.int32)
     root_of_lane[threads] = np.arange(len(threads), dtype=np.int32)
 
@@ -91,27 +91,27 @@ def dispatch_tree(trace: Trace) -> DispatchTree:
         name[steps] = name[steps[0]]
 
     node_of = np.full(len(trace), -1, np.int32)
-    made = _Nodes(len(labels))
+    made = _NodeTable(len(labels))
     level = np.flatnonzero(on_cpu & (trace.parent < 0)).astype(np.int32)
     above = root_of_lane[trace.lane[level]]
-    children = _Children(np.where(on_cpu, trace.parent, -1))
-    for _ in range(MOST_LEVELS):
+    children = _ChildIndex(np.where(on_cpu, trace.parent, -1))
+    for _ in range(MAX_LEVELS):
         if not len(level):
             break
         node_of[level] = made.add(above, name[level], trace.kind[level])
-        level, parents = children.of(level)
+        level, parents = children.find_children(level)
         above = node_of[parents]
     unlisted = int(np.count_nonzero(on_cpu & (node_of < 0)))
     work = np.flatnonzero(np.isin(trace.kind, [int(kind) for kind in GPU_WORK])).astype(np.int32)
     launch = trace.links.launch_of[work]
     deeper = np.flatnonzero((launch >= 0) & (node_of[launch] < 0))
-    launch[deeper] = nearest_above(trace.parent, launch[deeper], node_of >= 0)
+    launch[deeper] = find_nearest_ancestor(trace.parent, launch[deeper], node_of >= 0)
     above = np.where(launch >= 0, node_of[launch], np.int32(len(threads)))
     node_of[work] = made.add(np.where(above >= 0, above, np.int32(len(threads))), name[work], trace.kind[work])
-    return _ordered(trace, node_of, made, labels, unlisted)
+    return _order_nodes(trace, node_of, made, labels, unlisted)
 
 
-class _Nodes:
+class _NodeTable:
     """Nodes in the order in which they are met: a parent always before its children."""
 
     def __init__(self, roots: int) -> None:
@@ -133,14 +133,14 @@ class _Nodes:
         return found
 
 
-class _Children:
+class _ChildIndex:
     """The children of many events at once."""
 
     def __init__(self, parent: I32) -> None:
         self._order = np.argsort(parent, kind="stable").astype(np.int32)
         self._sorted = parent[self._order]
 
-    def of(self, events: I32) -> tuple[I32, I32]:
+    def find_children(self, events: I32) -> tuple[I32, I32]:
         """(all children of the events, the parent of each)."""
         first = np.searchsorted(self._sorted, events, side="left")
         last = np.searchsorted(self._sorted, events, side="right")
@@ -150,25 +150,25 @@ class _Children:
         return self._order[np.repeat(first, counts) + within], parents
 
 
-def _ordered(trace: Trace, node_of: I32, made: _Nodes, labels: list[str], unlisted: int) -> DispatchTree:
+def _order_nodes(trace: Trace, node_of: I32, nodes: _NodeTable, labels: list[str], unlisted: int) -> DispatchTree:
     """Sums up the subtrees and renumbers: heaviest child first, what is beneath a node right behind it."""
-    parent: I32 = np.concatenate(made.parents)
-    name: I32 = np.concatenate(made.names)
-    kind: U8 = np.concatenate(made.kinds)
+    parent: I32 = np.concatenate(nodes.parents)
+    name: I32 = np.concatenate(nodes.names)
+    kind: U8 = np.concatenate(nodes.kinds)
     count_of = len(parent)
     events = np.flatnonzero(node_of >= 0)
     node = node_of[events]
     duration = trace.duration[events]
     on_gpu = np.isin(trace.kind[events], [int(each) for each in GPU_WORK])
     count = np.bincount(node, minlength=count_of)
-    total = _sum(node, duration, count_of)
-    own = _sum(node, np.where(on_gpu, duration, trace.self_duration[events]), count_of)
-    gpu = _sum(node[on_gpu], duration[on_gpu], count_of)
+    total = _sum_by_node(node, duration, count_of)
+    own = _sum_by_node(node, np.where(on_gpu, duration, trace.self_duration[events]), count_of)
+    gpu = _sum_by_node(node[on_gpu], duration[on_gpu], count_of)
     by_length = np.argsort(duration, kind="stable")
     example = np.full(count_of, -1, np.int32)
     example[node[by_length]] = events[by_length]  # the last one written is the longest
 
-    depth = depths(parent)
+    depth = compute_depths(parent)
     by_depth = np.argsort(depth, kind="stable")
     levels = np.split(by_depth, np.cumsum(np.bincount(depth))[:-1])
     size = np.ones(count_of, np.int64)
@@ -200,17 +200,17 @@ def _ordered(trace: Trace, node_of: I32, made: _Nodes, labels: list[str], unlist
         count=count[inverse],
         total=total[inverse],
         self_time=own[inverse],
-        gpu=gpu[inverse],
-        example=example[inverse],
-        roots=roots,
-        unlisted=unlisted,
+        gpu_time=gpu[inverse],
+        longest_event=example[inverse],
+        root_labels=roots,
+        unlisted_calls=unlisted,
     )
-    return _without_empty_roots(tree)
+    return _drop_empty_roots(tree)
 
 
-def _without_empty_roots(tree: DispatchTree) -> DispatchTree:
+def _drop_empty_roots(tree: DispatchTree) -> DispatchTree:
     """Threads without events have no place in the list, nor has an empty rest."""
-    empty = [number for number in tree.roots if tree.size[number] == 1]
+    empty = [number for number in tree.root_labels if tree.size[number] == 1]
     if not empty:
         return tree
     keep = np.ones(len(tree), np.bool_)
@@ -226,14 +226,14 @@ def _without_empty_roots(tree: DispatchTree) -> DispatchTree:
         count=tree.count[keep],
         total=tree.total[keep],
         self_time=tree.self_time[keep],
-        gpu=tree.gpu[keep],
-        example=tree.example[keep],
-        roots={int(number[root]): label for root, label in tree.roots.items() if keep[root]},
-        unlisted=tree.unlisted,
+        gpu_time=tree.gpu_time[keep],
+        longest_event=tree.longest_event[keep],
+        root_labels={int(number[root]): label for root, label in tree.root_labels.items() if keep[root]},
+        unlisted_calls=tree.unlisted_calls,
     )
 
 
-def _sum(node: I32, values: I64, count: int) -> I64:
+def _sum_by_node(node: I32, values: I64, count: int) -> I64:
     """Exact sums of int64 by node."""
     out = np.zeros(count, np.int64)
     np.add.at(out, node, values)

@@ -11,28 +11,28 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SiblingPosition:
     """The event among its parent's children (at the top of a lane: among the lane's outermost events)."""
 
     nth: int  # from 1
-    of: int
+    sibling_count: int
     offset: int  # ns after the parent's start; after the trace's first event at the top
     share: float | None  # of the parent's duration; None at the top or where the parent has none
 
 
 @dataclass(frozen=True, slots=True)
-class Namesakes:
+class SameNameStatistics:
     """The event among those of the same name and category, in time order; durations in ns."""
 
     nth: int  # from 1
-    of: int
+    count: int
     shortest: int
     median: float
     longest: int
     total: int
 
 
-def place(trace: Trace, event: int) -> Place:
+def find_sibling_position(trace: Trace, event: int) -> SiblingPosition:
     """Costs one pass over the parent's descendants (at the top: over the lane)."""
     lane = trace.lanes[trace.lane[event]]
     parent = int(trace.parent[event])
@@ -45,22 +45,22 @@ def place(trace: Trace, event: int) -> Place:
     nth = int(np.searchsorted(siblings, event)) + 1
     start = int(trace.start[event])
     if parent < 0:
-        return Place(nth, len(siblings), start, None)
+        return SiblingPosition(nth, len(siblings), start, None)
     whole = int(trace.duration[parent])
     share = int(trace.duration[event]) / whole if whole else None
-    return Place(nth, len(siblings), start - int(trace.start[parent]), share)
+    return SiblingPosition(nth, len(siblings), start - int(trace.start[parent]), share)
 
 
-def namesakes(trace: Trace, event: int) -> Namesakes:
+def compute_same_name_statistics(trace: Trace, event: int) -> SameNameStatistics:
     """Costs one pass over all events."""
     same = np.flatnonzero((trace.name == trace.name[event]) & (trace.category == trace.category[event]))
     durations = trace.duration[same]
     starts = trace.start[same]
     start = trace.start[event]
     earlier = int(np.count_nonzero(starts < start)) + int(np.count_nonzero(starts[same < event] == start))
-    return Namesakes(
+    return SameNameStatistics(
         nth=earlier + 1,
-        of=len(same),
+        count=len(same),
         shortest=int(durations.min()),
         median=float(np.median(durations)),
         longest=int(durations.max()),
@@ -69,23 +69,23 @@ def namesakes(trace: Trace, event: int) -> Namesakes:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class EventContext:
     """All that is known of one event beyond its columns. `args` as the file has them, or `missing` says why not."""
 
-    place: Place
-    namesakes: Namesakes
+    position: SiblingPosition
+    same_name: SameNameStatistics
     args: dict[str, Any]
-    missing: str = ""
+    args_error: str = ""
 
 
-def facts(trace: Trace, event: int) -> Facts:
+def read_event_context(trace: Trace, event: int) -> EventContext:
     """Looks into the file for the args; what goes wrong there is said in `missing`, in one line."""
     args: dict[str, Any] = {}
     missing = ""
     try:
-        args = trace.event(event).args()
+        args = trace.event(event).read_args()
     except OSError as error:
         missing = f"the trace file cannot be read any more: {error.strerror or error}"
     except LookupError as error:
         missing = str(error.args[0]) if error.args else "not in the trace file any more"
-    return Facts(place(trace, event), namesakes(trace, event), args, missing)
+    return EventContext(find_sibling_position(trace, event), compute_same_name_statistics(trace, event), args, missing)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchprof_tui.analysis.doctor.remark import Remark, Section
-from torchprof_tui.analysis.slicing.slice_metadata import slice_of
+from torchprof_tui.analysis.slicing.slice_metadata import read_slice_metadata
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace
 
-_LOST = {
+_LOSS_MEANINGS = {
     problems.LOST_RANK: (
         "of several ranks these could not be opened; what is told of all ranks is told without them",
         "once they can be read, open the run again",
@@ -36,7 +36,7 @@ _LOST = {
     problems.TOO_MANY_CATEGORIES: ("beyond 65,535 different categories an event's own is forgotten", ""),
 }
 
-_REPAIRED = {
+_REPAIR_MEANINGS = {
     problems.REPAIRED_BACKSLASH: "Windows paths written without escaping, read as such",
     problems.REPAIRED_CONTROL: "control characters inside names, escaped",
     problems.REPAIRED_ENCODING: "bytes that are not UTF-8, shown as \\xNN",
@@ -53,19 +53,19 @@ _REPAIRED = {
     "time out of range": "times more than 73 years away, cut off there",
 }
 
-_ODD = {
+_ODDITY_MEANINGS = {
     problems.NOT_AN_OBJECT: ("entries that are null, numbers or lists instead of events", ""),
     problems.TOO_MANY_LANES: (
         "more lanes than a screen can show: these share lines, their events on rows that are free",
         "",
     ),
-    problems.UNRELATED: (
+    problems.UNRELATED_RANKS: (
         "no collective joins these ranks with the others, and they do not seem to be of one run",
         "open the ranks of one run; what is told of all ranks together means nothing otherwise",
     ),
 }
 
-_NOT_DRAWN = {
+_NOT_DRAWN_MEANINGS = {
     "no time": "entries without a ts that can be read",
     "no phase": "entries without a ph",
     "unknown phase": "entries of a phase that the format does not have",
@@ -82,70 +82,70 @@ _NOT_DRAWN = {
 """Reasons of `phases.py`. "unreadable" and "not an object" are problems with an example of their own."""
 
 
-def found_while_reading(trace: Trace) -> Iterator[Remark]:
-    yield from _of_the_whole(trace)
+def find_read_problems(trace: Trace) -> Iterator[Remark]:
+    yield from _find_source_problems(trace)
     for problem in trace.problems:
-        if problem.kind in _LOST:
-            meaning, action = _LOST[problem.kind]
+        if problem.kind in _LOSS_MEANINGS:
+            meaning, action = _LOSS_MEANINGS[problem.kind]
             yield Remark(Section.LOST, problem.kind, problem.count, meaning, problem.example, action)
-        elif problem.kind in _ODD:
-            meaning, action = _ODD[problem.kind]
+        elif problem.kind in _ODDITY_MEANINGS:
+            meaning, action = _ODDITY_MEANINGS[problem.kind]
             yield Remark(Section.ODD, problem.kind, problem.count, meaning, problem.example, action)
         else:
-            meaning = _REPAIRED.get(problem.kind, "")
+            meaning = _REPAIR_MEANINGS.get(problem.kind, "")
             yield Remark(Section.REPAIRED, problem.kind, problem.count, meaning, problem.example)
     for reason, count in trace.counts.not_drawn.items():
         if reason not in ("unreadable", "not an object"):
-            meaning = _NOT_DRAWN.get(reason, "")
+            meaning = _NOT_DRAWN_MEANINGS.get(reason, "")
             yield Remark(Section.ODD, f"not drawn: {reason}", count, meaning)
 
 
-def _of_the_whole(trace: Trace) -> Iterator[Remark]:
+def _find_source_problems(trace: Trace) -> Iterator[Remark]:
     """What a slice says of the trace that it was cut from."""
-    mark = slice_of(trace)
+    mark = read_slice_metadata(trace)
     if mark is None:
         return
-    for problem in mark.lost:
-        if problem.kind in _LOST:
-            meaning = f"before this slice was cut: {_LOST[problem.kind][0]}"
+    for problem in mark.source_losses:
+        if problem.kind in _LOSS_MEANINGS:
+            meaning = f"before this slice was cut: {_LOSS_MEANINGS[problem.kind][0]}"
             yield Remark(Section.LOST, problem.kind, problem.count, meaning, problem.example)
-    t0, t1 = mark.range
+    t0, t1 = mark.source_range
     yield Remark(
         Section.ODD,
         "slice",
         1,
-        f"a slice of {mark.of or 'another trace'}: {_short(t0)} to {_short(t1)} of the whole",
+        f"a slice of {mark.source_name or 'another trace'}: {_format_instant(t0)} to {_format_instant(t1)} of the whole",
         action="around that lies only what it is linked to: read shares and idle time of the range alone",
     )
 
 
-def _short(ns: int) -> str:
+def _format_instant(ns: int) -> str:
     """ "14.4 ms": an instant without the zeros at its end."""
     number, _, unit = format_time(ns).partition(" ")
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
 
-def lost_of(trace: Trace) -> list[Problem]:
+def list_losses(trace: Trace) -> list[Problem]:
     """What of the file is lost, not merely mended or odd; of a slice also what its whole had lost."""
-    mark = slice_of(trace)
-    before = mark.lost if mark is not None else ()
-    return [problem for problem in (*trace.problems, *before) if problem.kind in _LOST]
+    mark = read_slice_metadata(trace)
+    before = mark.source_losses if mark is not None else ()
+    return [problem for problem in (*trace.problems, *before) if problem.kind in _LOSS_MEANINGS]
 
 
-def lost_in_a_line(trace: Trace) -> str:
+def summarize_losses(trace: Trace) -> str:
     """What the file lost, for a status line, or that the ranks may be of different runs; "" where all is well."""
-    lost = lost_of(trace)
+    lost = list_losses(trace)
     if not lost:
-        unrelated = [problem for problem in trace.problems if problem.kind == problems.UNRELATED]
+        unrelated = [problem for problem in trace.problems if problem.kind == problems.UNRELATED_RANKS]
         return f"{unrelated[0].kind} {unrelated[0].example} · ! says more" if unrelated else ""
-    words = ", ".join(map(briefly, lost[:2]))
+    words = ", ".join(map(summarize_problem, lost[:2]))
     if lost[0].kind == problems.CUT_CONNECTION:  # with its bytes, a longer beginning would leave 80 columns no room
         return f"partial: {words}{', …' if len(lost) > 2 else ''} · ! says more"
     what = "file" if trace.ranks is None else "run"
     return f"not all of this {what} could be read: {words}{', …' if len(lost) > 2 else ''} · ! says more"
 
 
-def briefly(problem: Problem) -> str:
+def summarize_problem(problem: Problem) -> str:
     """What was lost, in a few words; of a stream that ended early, how often that was noticed says nothing."""
     match problem.kind:
         case problems.UNREADABLE_ENTRY:

@@ -37,10 +37,10 @@ class Diagnosis:
 
     remarks: list[Remark]
 
-    def of(self, section: Section) -> list[Remark]:
+    def remarks_in(self, section: Section) -> list[Remark]:
         return [remark for remark in self.remarks if remark.section is section]
 
     @property
     def summary(self) -> str:
         """ "2 lost · 3 repaired · 5 odd · 1 not recorded": kinds, not events."""
-        return " · ".join(f"{len(self.of(section))} {section.value}" for section in Section)
+        return " · ".join(f"{len(self.remarks_in(section))} {section.value}" for section in Section)

@@ -13,7 +13,7 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class DurationStatistics:
     """Of k durations in ns. Percentiles interpolate linearly, as numpy does."""
 
     count: int
@@ -27,7 +27,7 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Instances:
+class KernelInstances:
     """All GPU work of one name, in time order. k rows; `selected` is the row of the event asked about.
 
     `same_shape` marks those with the same grid and block: runs of one kernel on other sizes are no variation of it.
@@ -37,12 +37,12 @@ class Instances:
     start: I64
     duration: I64
     same_shape: Bool
-    selected: int
-    all: Spread
-    alike: Spread
+    selected_index: int
+    statistics: DurationStatistics
+    same_shape_statistics: DurationStatistics
 
 
-def instances(trace: Trace, event: int) -> Instances:
+def find_instances(trace: Trace, event: int) -> KernelInstances:
     """Every GPU event named like this one, on any stream and device. Costs one pass over the GPU's lanes.
 
     Raises ValueError for an event that is no GPU work.
@@ -58,25 +58,25 @@ def instances(trace: Trace, event: int) -> Instances:
             found.append((same[np.isin(trace.kind[rows][same], kinds)] + lane.first).astype(np.int32))
     events = np.concatenate(found) if found else np.array([event], np.int32)
     events = events[np.argsort(trace.start[events], kind="stable")]
-    shapes = np.hstack([_shapes(trace, "grid", events), _shapes(trace, "block", events)])
+    shapes = np.hstack([_read_shapes(trace, "grid", events), _read_shapes(trace, "block", events)])
     selected = int(np.flatnonzero(events == event)[0])
     same_shape = (shapes == shapes[selected]).all(axis=1)
     duration = np.asarray(trace.duration[events])
-    return Instances(
+    return KernelInstances(
         events=events,
         start=np.asarray(trace.start[events]),
         duration=duration,
         same_shape=same_shape,
-        selected=selected,
-        all=spread(duration),
-        alike=spread(duration[same_shape]),
+        selected_index=selected,
+        statistics=compute_duration_statistics(duration),
+        same_shape_statistics=compute_duration_statistics(duration[same_shape]),
     )
 
 
-def spread(durations: I64) -> Spread:
+def compute_duration_statistics(durations: I64) -> DurationStatistics:
     """Statistics of at least one duration."""
     low, middle, high = np.percentile(durations, (5, 50, 95))
-    return Spread(
+    return DurationStatistics(
         count=len(durations),
         mean=float(durations.mean()),
         median=float(middle),
@@ -88,7 +88,7 @@ def spread(durations: I64) -> Spread:
     )
 
 
-def _shapes(trace: Trace, column: str, events: I32) -> Array:
+def _read_shapes(trace: Trace, column: str, events: I32) -> Array:
     """int64[k, 3]: the column's value of each event, else of the call that launched it, else -1."""
     out = np.full((len(events), 3), -1, np.int64)
     sparse = trace.args.get(column)

@@ -11,28 +11,28 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from torchprof_tui.analysis.kernel.footprint_notes import notes_of
-from torchprof_tui.analysis.kernel.names import KernelName, decode
+from torchprof_tui.analysis.kernel.footprint_notes import build_notes
+from torchprof_tui.analysis.kernel.names import KernelName, decode_kernel_name
 from torchprof_tui.analysis.kernel.occupancy import (
-    LIMITS,
-    Change,
+    LIMIT_NAMES,
     Device,
-    Launch,
+    LaunchConfig,
     Occupancy,
-    device_of,
-    occupancy,
-    what_if,
+    OccupancyChange,
+    compute_occupancy,
+    find_occupancy_changes,
+    parse_device,
 )
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
-KERNELS = (Kind.KERNEL, Kind.COLLECTIVE)
+KERNEL_KINDS = (Kind.KERNEL, Kind.COLLECTIVE)
 
-Shape = tuple[int, int, int]
+Dim3 = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class ReportedOccupancy:
     """What Kineto itself wrote about a kernel. None where it wrote nothing."""
 
     occupancy: float | None = None  # `est. achieved occupancy %`, 0..100
@@ -50,30 +50,30 @@ class Footprint:
     kernel: KernelName
     duration: int  # ns
     device: Device | None
-    grid: Shape | None  # in blocks, also on ROCm
-    block: Shape | None
+    grid: Dim3 | None  # in blocks, also on ROCm
+    block: Dim3 | None
     registers: int | None  # of a thread
     shared_memory: int | None  # bytes of a block, static and dynamic
     dynamic_shared_memory: int | None  # where the trace has only this part (ROCm)
     occupancy: Occupancy | None
-    reported: Reported
-    changes: tuple[Change, ...]
+    reported: ReportedOccupancy
+    changes: tuple[OccupancyChange, ...]
     launched_by: str | None  # the runtime or driver call's name
     notes: tuple[str, ...] = ()
 
     @property
-    def threads(self) -> int | None:
+    def threads_per_block(self) -> int | None:
         return prod(self.block) if self.block else None
 
     @property
-    def blocks(self) -> int | None:
+    def block_count(self) -> int | None:
         return prod(self.grid) if self.grid else None
 
     @property
     def blocks_per_sm(self) -> float | None:
         """Of the grid, on average over all SMs."""
         sms = self.device.sms if self.device else None
-        return self.blocks / sms if self.blocks is not None and sms else None
+        return self.block_count / sms if self.block_count is not None and sms else None
 
     @property
     def warps_per_sm(self) -> float | None:
@@ -82,7 +82,7 @@ class Footprint:
         return self.blocks_per_sm * self.occupancy.warps_per_block
 
     @property
-    def agrees(self) -> bool | None:
+    def agrees_with_kineto(self) -> bool | None:
         """Whether Kineto's own `occupancy` block says the same active blocks; None without one."""
         if self.reported.active_blocks is None or self.occupancy is None or self.occupancy.active_blocks is None:
             return None
@@ -91,15 +91,15 @@ class Footprint:
     def as_dict(self) -> dict[str, Any]:
         """`footprint` of `chain --json`. Occupancies in percent, as traces write them."""
         found = self.occupancy
-        percent = None if found is None or found.occupancy is None else round(100 * found.occupancy, 3)
+        percent = None if found is None or found.fraction is None else round(100 * found.fraction, 3)
         return {
             "grid": list(self.grid) if self.grid else None,
             "block": list(self.block) if self.block else None,
-            "threads_per_block": self.threads,
+            "threads_per_block": self.threads_per_block,
             "registers_per_thread": self.registers,
             "shared_memory_bytes": self.shared_memory,
             "dynamic_shared_memory_bytes": self.dynamic_shared_memory,
-            "blocks_per_sm_limit": dict(found.limits) if found else dict.fromkeys(LIMITS),
+            "blocks_per_sm_limit": dict(found.limits) if found else dict.fromkeys(LIMIT_NAMES),
             "active_blocks_per_sm": found.active_blocks if found else None,
             "active_warps_per_sm": found.active_warps if found else None,
             "theoretical_occupancy": percent,
@@ -111,7 +111,7 @@ class Footprint:
             "idle_sms": found.idle_sms if found else None,
             "what_if": [
                 {
-                    "change": change.what,
+                    "change": change.parameter,
                     "from": change.before,
                     "to": change.after,
                     "active_blocks_per_sm": change.active_blocks,
@@ -125,31 +125,31 @@ class Footprint:
         }
 
 
-def footprint(trace: Trace, event: int) -> Footprint | None:
+def compute_footprint(trace: Trace, event: int) -> Footprint | None:
     """The footprint of a kernel (collectives too); None for any other event.
 
     Reads the event's args from the file for what Kineto reported; without the file, that part is missing and the
     rest is there. Raises IndexError outside the trace.
     """
     view = trace.event(event)
-    if view.kind not in KERNELS:
+    if view.kind not in KERNEL_KINDS:
         return None
-    kernel = decode(view.name)
+    kernel = decode_kernel_name(view.name)
     call = int(trace.links.launch_of[event])
     launched_by = trace.event(call).name if call >= 0 else None
-    device = device_at(trace, event)
-    block = _shape(trace, "block", event, call)
-    grid = grid_in_blocks(_shape(trace, "grid", event, call), block, launched_by)
-    registers = _column(trace, "registers", event)
-    shared = _column(trace, "shared_memory", event)
-    dynamic = _column(trace, "shared_memory", call) if shared is None and call >= 0 else None
-    reported = reported_of(_args(trace, event))
+    device = find_device(trace, event)
+    block = _read_dim3(trace, "block", event, call)
+    grid = grid_in_blocks(_read_dim3(trace, "grid", event, call), block, launched_by)
+    registers = _read_column(trace, "registers", event)
+    shared = _read_column(trace, "shared_memory", event)
+    dynamic = _read_column(trace, "shared_memory", call) if shared is None and call >= 0 else None
+    reported = parse_reported_occupancy(_read_args(trace, event))
     found: Occupancy | None = None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[OccupancyChange, ...] = ()
     if block is not None and device is not None and prod(block) > 0:
-        launch = Launch(prod(block), registers, shared, prod(grid) if grid else None, dynamic)
-        found = occupancy(device, launch)
-        changes = what_if(device, launch)
+        launch = LaunchConfig(prod(block), registers, shared, prod(grid) if grid else None, dynamic)
+        found = compute_occupancy(device, launch)
+        changes = find_occupancy_changes(device, launch)
     result = Footprint(
         event=event,
         kernel=kernel,
@@ -165,24 +165,24 @@ def footprint(trace: Trace, event: int) -> Footprint | None:
         changes=changes,
         launched_by=launched_by,
     )
-    return _with_notes(result)
+    return _add_notes(result)
 
 
-def device_at(trace: Trace, event: int) -> Device | None:
+def find_device(trace: Trace, event: int) -> Device | None:
     """The GPU that an event ran on, from `deviceProperties`; None where the trace does not describe it."""
-    number = _column(trace, "device", event)
+    number = _read_column(trace, "device", event)
     if number is None:
         number = trace.event(event).lane.device
-    devices = trace.devices_at(event)
+    devices = trace.devices_of_event(event)
     for place, properties in enumerate(devices):
         if properties.get("id", place) == number:
-            return device_of(properties)
+            return parse_device(properties)
     # One kind of GPU in a node is the rule: one description serves where an id is missing.
     names = {str(properties.get("name")) for properties in devices}
-    return device_of(devices[0]) if len(names) == 1 and number is None else None
+    return parse_device(devices[0]) if len(names) == 1 and number is None else None
 
 
-def grid_in_blocks(grid: Shape | None, block: Shape | None, launched_by: str | None) -> Shape | None:
+def grid_in_blocks(grid: Dim3 | None, block: Dim3 | None, launched_by: str | None) -> Dim3 | None:
     """The grid in blocks. `hipExtModuleLaunchKernel` takes the grid in threads, and ROCm's traces write it so.
 
     HIP API: "globalWorkSizeX: X grid dimension specified in work-items". MIOpen and Tensile kernels go that way.
@@ -195,7 +195,7 @@ def grid_in_blocks(grid: Shape | None, block: Shape | None, launched_by: str | N
     return x, y, z
 
 
-def reported_of(args: Mapping[str, Any]) -> Reported:
+def parse_reported_occupancy(args: Mapping[str, Any]) -> ReportedOccupancy:
     """Kineto's own words in a kernel's args."""
     block = args.get("occupancy")
     block = block if isinstance(block, Mapping) else {}
@@ -207,29 +207,29 @@ def reported_of(args: Mapping[str, Any]) -> Reported:
         "blocks": "blockLimitBlocks",
         "barriers": "blockLimitBarriers",
     }
-    limits = {ours: value for ours, key in keys.items() if (value := _integer(block.get(key))) is not None}
+    limits = {ours: value for ours, key in keys.items() if (value := _parse_integer(block.get(key))) is not None}
     factors = str(block.get("limitingFactors") or "").split("|")
-    return Reported(
-        occupancy=_number(args.get("est. achieved occupancy %")),
-        blocks_per_sm=_number(args.get("blocks per SM")),
-        active_blocks=_integer(block.get("activeBlocksPerMultiprocessor")),
+    return ReportedOccupancy(
+        occupancy=_parse_float(args.get("est. achieved occupancy %")),
+        blocks_per_sm=_parse_float(args.get("blocks per SM")),
+        active_blocks=_parse_integer(block.get("activeBlocksPerMultiprocessor")),
         limits=limits or None,
         limited_by=tuple(words[factor] for factor in factors if factor in words),
     )
 
 
-def _with_notes(found: Footprint) -> Footprint:
-    return replace(found, notes=notes_of(found))
+def _add_notes(found: Footprint) -> Footprint:
+    return replace(found, notes=build_notes(found))
 
 
-def _args(trace: Trace, event: int) -> dict[str, Any]:
+def _read_args(trace: Trace, event: int) -> dict[str, Any]:
     try:
-        return trace.event(event).args()
+        return trace.event(event).read_args()
     except (OSError, LookupError):
         return {}
 
 
-def _shape(trace: Trace, column: str, event: int, call: int) -> Shape | None:
+def _read_dim3(trace: Trace, column: str, event: int, call: int) -> Dim3 | None:
     """Grid or block of the kernel itself, else of the call that launched it."""
     sparse = trace.args.get(column)
     if sparse is None:
@@ -242,13 +242,13 @@ def _shape(trace: Trace, column: str, event: int, call: int) -> Shape | None:
     return None
 
 
-def _column(trace: Trace, column: str, event: int) -> int | None:
+def _read_column(trace: Trace, column: str, event: int) -> int | None:
     sparse = trace.args.get(column)
     value = sparse.get(event) if sparse is not None else None
     return None if value is None or int(value) < 0 else int(value)
 
 
-def _number(value: Any) -> float | None:
+def _parse_float(value: Any) -> float | None:
     """Numbers, and the "inf" and "NaN" that Kineto writes as text."""
     if isinstance(value, bool) or value is None:
         return None
@@ -258,6 +258,6 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _integer(value: Any) -> int | None:
-    found = _number(value)
+def _parse_integer(value: Any) -> int | None:
+    found = _parse_float(value)
     return None if found is None or found != found or abs(found) == float("inf") else int(found)

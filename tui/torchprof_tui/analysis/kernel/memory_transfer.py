@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from torchprof_tui.analysis.kernel.footprint import device_at
-from torchprof_tui.analysis.kernel.names import decode
+from torchprof_tui.analysis.kernel.footprint import find_device
+from torchprof_tui.analysis.kernel.names import decode_kernel_name
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
-_MEMORY = (
+_MEMORY_BANDWIDTHS = (
     (r"V100S", 1134),
     (r"V100", 900),
     (r"P100-PCIE-12GB", 549),
@@ -49,14 +49,14 @@ _MEMORY = (
 )
 """Device memory bandwidth in GB/s (10^9 bytes), by device name: the vendors' data sheets. First hit wins."""
 
-_HOST = (
+_PCIE_GENERATIONS = (
     (r"V100|P100|\bT4\b|RTX 20", 3),
     (r"A100|\bA10G?\b|\bA[34]0\b|A6000|\bL4\b|L40|RTX (6000 Ada|30|40)|MI2[15]0", 4),
     (r"H100|H200|RTX 50|MI3\d\d", 5),
 )
 """PCI Express generation of the card's x16 interface: the same data sheets. The slot may offer less."""
 
-_PCIE = {3: 15.75, 4: 31.5, 5: 63.0}
+_PCIE_BANDWIDTHS = {3: 15.75, 4: 31.5, 5: 63.0}
 """GB/s a direction over 16 lanes, after line coding: 8, 16, 32 GT/s x 16 x 128/130 / 8 (PCI-SIG)."""
 
 
@@ -72,10 +72,10 @@ class Transfer:
     bandwidth: float | None  # bytes / duration
     reported_bandwidth: float | None
     pinned: bool | None  # the host's side; None where no host memory is involved, or it is not said
-    peak: float | None
-    peak_of: str | None  # what the peak is of
-    share: float | None  # of the peak, counting a copy inside the device twice: it is read and written
-    between: tuple[int, int] | None = None  # devices of a peer copy
+    peak_bandwidth: float | None
+    peak_source: str | None  # what the peak is of
+    share_of_peak: float | None  # of the peak, counting a copy inside the device twice: it is read and written
+    peer_devices: tuple[int, int] | None = None  # devices of a peer copy
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -85,29 +85,29 @@ class Transfer:
             "bandwidth_gb_s": self.bandwidth,
             "reported_bandwidth_gb_s": self.reported_bandwidth,
             "pinned": self.pinned,
-            "peak_gb_s": self.peak,
-            "peak_of": self.peak_of,
-            "share_of_peak": self.share,
+            "peak_gb_s": self.peak_bandwidth,
+            "peak_of": self.peak_source,
+            "share_of_peak": self.share_of_peak,
         }
 
 
-def transfer(trace: Trace, event: int) -> Transfer | None:
+def measure_transfer(trace: Trace, event: int) -> Transfer | None:
     """A copy's or fill's figures; None for any other event. Raises IndexError outside the trace."""
     view = trace.event(event)
     if view.kind not in (Kind.COPY, Kind.MEMSET):
         return None
-    name = decode(view.name)
+    name = decode_kernel_name(view.name)
     source, _, target = (name.direction or "").partition(" to ")
     try:
-        args = view.args()
+        args = view.read_args()
     except (OSError, LookupError):
         args = {}
     column = trace.args.get("bytes")
     size = column.get(event) if column is not None else None
     size = None if size is None or size < 0 else int(size)
     bandwidth = size / view.duration if size is not None and view.duration > 0 else None
-    device = device_at(trace, event)
-    peak, peak_of = _peak(device.name if device else "", source, target)
+    device = find_device(trace, event)
+    peak, peak_of = _find_peak_bandwidth(device.name if device else "", source, target)
     traffic = 2 if source == target == "device" else 1
     host = dict(name.details).get("host memory")
     return Transfer(
@@ -117,36 +117,36 @@ def transfer(trace: Trace, event: int) -> Transfer | None:
         bytes=size,
         duration=view.duration,
         bandwidth=bandwidth,
-        reported_bandwidth=_number(args.get("memory bandwidth (GB/s)")),
+        reported_bandwidth=_parse_float(args.get("memory bandwidth (GB/s)")),
         pinned=None if host is None else host == "pinned",
-        peak=peak,
-        peak_of=peak_of,
-        share=traffic * bandwidth / peak if bandwidth is not None and peak else None,
-        between=_between(args),
+        peak_bandwidth=peak,
+        peak_source=peak_of,
+        share_of_peak=traffic * bandwidth / peak if bandwidth is not None and peak else None,
+        peer_devices=_read_peer_devices(args),
     )
 
 
-def _peak(device: str, source: str, target: str) -> tuple[float | None, str | None]:
+def _find_peak_bandwidth(device: str, source: str, target: str) -> tuple[float | None, str | None]:
     """GB/s that this copy cannot exceed, and what limits it. A peer copy's link is not in the trace."""
     if "peer" in source or "peer" in target:
         return None, None
     if "host" in (source, target):
-        generation = _lookup(_HOST, device)
+        generation = _match_device_name(_PCIE_GENERATIONS, device)
         if generation is None:
             return None, None
-        return _PCIE[generation], f"PCIe {generation}.0 x16, one direction"
-    bandwidth = _lookup(_MEMORY, device)
+        return _PCIE_BANDWIDTHS[generation], f"PCIe {generation}.0 x16, one direction"
+    bandwidth = _match_device_name(_MEMORY_BANDWIDTHS, device)
     return (None, None) if bandwidth is None else (float(bandwidth), "device memory")
 
 
-def _lookup(table: tuple[tuple[str, int], ...], device: str) -> int | None:
+def _match_device_name(table: tuple[tuple[str, int], ...], device: str) -> int | None:
     return next((value for pattern, value in table if re.search(pattern, device)), None)
 
 
-def _between(args: dict[str, Any]) -> tuple[int, int] | None:
+def _read_peer_devices(args: dict[str, Any]) -> tuple[int, int] | None:
     source, target = args.get("fromDevice"), args.get("toDevice")
     return (source, target) if isinstance(source, int) and isinstance(target, int) else None
 
 
-def _number(value: Any) -> float | None:
+def _parse_float(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

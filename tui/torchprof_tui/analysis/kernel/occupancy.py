@@ -26,7 +26,7 @@ KIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Capability:
+class CapabilityLimits:
     """One column of the table of technical specifications. Bytes, and numbers per SM."""
 
     max_blocks: int
@@ -37,37 +37,37 @@ class Capability:
     sub_partitions: int = 4
 
 
-_OLDER = {"shared_memory_granularity": 256, "reserved_shared_memory": 0}
-CAPABILITIES: dict[tuple[int, int], Capability] = {
-    (6, 0): Capability(32, 2048, 64 * KIB, 256, 0, sub_partitions=2),
-    (6, 1): Capability(32, 2048, 96 * KIB, **_OLDER),
-    (6, 2): Capability(32, 2048, 64 * KIB, **_OLDER),
-    (7, 0): Capability(32, 2048, 96 * KIB, **_OLDER),
-    (7, 2): Capability(32, 2048, 96 * KIB, **_OLDER),
-    (7, 5): Capability(16, 1024, 64 * KIB, **_OLDER),
-    (8, 0): Capability(32, 2048, 164 * KIB),
-    (8, 6): Capability(16, 1536, 100 * KIB),
-    (8, 7): Capability(16, 1536, 164 * KIB),
-    (8, 9): Capability(24, 1536, 100 * KIB),
-    (9, 0): Capability(32, 2048, 228 * KIB),
-    (10, 0): Capability(32, 2048, 228 * KIB),
-    (10, 1): Capability(24, 1536, 228 * KIB),
-    (10, 3): Capability(32, 2048, 228 * KIB),
-    (11, 0): Capability(24, 1536, 228 * KIB),
-    (12, 0): Capability(24, 1536, 100 * KIB),
-    (12, 1): Capability(24, 1536, 100 * KIB),
+_PRE_AMPERE_RULES = {"shared_memory_granularity": 256, "reserved_shared_memory": 0}
+CAPABILITY_LIMITS: dict[tuple[int, int], CapabilityLimits] = {
+    (6, 0): CapabilityLimits(32, 2048, 64 * KIB, 256, 0, sub_partitions=2),
+    (6, 1): CapabilityLimits(32, 2048, 96 * KIB, **_PRE_AMPERE_RULES),
+    (6, 2): CapabilityLimits(32, 2048, 64 * KIB, **_PRE_AMPERE_RULES),
+    (7, 0): CapabilityLimits(32, 2048, 96 * KIB, **_PRE_AMPERE_RULES),
+    (7, 2): CapabilityLimits(32, 2048, 96 * KIB, **_PRE_AMPERE_RULES),
+    (7, 5): CapabilityLimits(16, 1024, 64 * KIB, **_PRE_AMPERE_RULES),
+    (8, 0): CapabilityLimits(32, 2048, 164 * KIB),
+    (8, 6): CapabilityLimits(16, 1536, 100 * KIB),
+    (8, 7): CapabilityLimits(16, 1536, 164 * KIB),
+    (8, 9): CapabilityLimits(24, 1536, 100 * KIB),
+    (9, 0): CapabilityLimits(32, 2048, 228 * KIB),
+    (10, 0): CapabilityLimits(32, 2048, 228 * KIB),
+    (10, 1): CapabilityLimits(24, 1536, 228 * KIB),
+    (10, 3): CapabilityLimits(32, 2048, 228 * KIB),
+    (11, 0): CapabilityLimits(24, 1536, 228 * KIB),
+    (12, 0): CapabilityLimits(24, 1536, 100 * KIB),
+    (12, 1): CapabilityLimits(24, 1536, 100 * KIB),
 }
 
 REGISTER_GRANULARITY = 256
 """Registers are handed to a warp in units of 256 on every capability in the table."""
 
-ASSUMED_PARTITIONS = 4
+ASSUMED_SUB_PARTITIONS = 4
 """Sub-partitions that the check at launch reckons with, whatever the SM has (`cuda_occupancy.h`)."""
 
-MAX_REGISTERS = 255
+MAX_REGISTERS_PER_THREAD = 255
 """A thread cannot use more."""
 
-LIMITS = ("warps", "registers", "shared_memory", "blocks")
+LIMIT_NAMES = ("warps", "registers", "shared_memory", "blocks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Device:
     name: str
     vendor: str  # "NVIDIA", "AMD"
     capability: tuple[int, int] | None
-    table: Capability | None
+    capability_limits: CapabilityLimits | None
     sms: int | None  # compute units on AMD
     warp_size: int
     max_threads: int | None  # per SM
@@ -92,7 +92,7 @@ class Device:
         return None if self.max_threads is None else self.max_threads // self.warp_size
 
 
-def device_of(properties: Mapping[str, Any]) -> Device:
+def parse_device(properties: Mapping[str, Any]) -> Device:
     """One entry of `deviceProperties`. Missing fields (old torch, other vendors) fall back to the table, else None.
 
     AMD is told by its own key or a wavefront of 64: its compute capability (9.4 for an MI300X) is no CUDA one.
@@ -109,12 +109,12 @@ def device_of(properties: Mapping[str, Any]) -> Device:
     amd = "maxSharedMemoryPerMultiProcessor" in properties or warp_size == 64
     major, minor = number("computeMajor"), properties.get("computeMinor")
     capability = (major, int(minor)) if major is not None and isinstance(minor, int) else None
-    table = None if amd or capability is None else CAPABILITIES.get(capability)
+    table = None if amd or capability is None else CAPABILITY_LIMITS.get(capability)
     return Device(
         name=str(properties.get("name") or ""),
         vendor="AMD" if amd else "NVIDIA",
         capability=capability,
-        table=table,
+        capability_limits=table,
         sms=number("numSms"),
         warp_size=warp_size,
         max_threads=number("maxThreadsPerMultiprocessor") or (table.max_threads if table else None),
@@ -128,14 +128,14 @@ def device_of(properties: Mapping[str, Any]) -> Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchConfig:
     """What a kernel asks of each SM. None for what the trace does not say."""
 
-    threads: int  # of a block
-    registers: int | None  # of a thread
+    threads_per_block: int  # of a block
+    registers_per_thread: int | None  # of a thread
     shared_memory: int | None  # bytes of a block, static and dynamic, as traces record them
-    blocks: int | None = None  # of the grid
-    least_shared_memory: int | None = None  # of which `shared_memory` is not known, but this much is
+    grid_blocks: int | None = None  # of the grid
+    min_shared_memory: int | None = None  # of which `shared_memory` is not known, but this much is
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,35 +151,35 @@ class Occupancy:
     active_blocks: int | None
     active_warps: int | None
     max_warps: int | None
-    occupancy: float | None  # 0..1
+    fraction: float | None  # 0..1
     limited_by: tuple[str, ...]  # all that tie
-    at_most: int | None
+    active_blocks_bound: int | None
     waves: float | None = None
     tail_waste: float | None = None
     idle_sms: int | None = None
 
 
-def occupancy(device: Device, launch: Launch) -> Occupancy:
+def compute_occupancy(device: Device, launch: LaunchConfig) -> Occupancy:
     """The calculator. A launch that cannot run on the device has 0 active blocks."""
-    warps = ceil(launch.threads / device.warp_size)
+    warps = ceil(launch.threads_per_block / device.warp_size)
     limits = {
         "warps": None if device.max_warps is None else device.max_warps // warps,
-        "registers": _register_limit(device, launch, warps),
-        "shared_memory": _shared_memory_limit(device, launch),
-        "blocks": device.table.max_blocks if device.table else None,
+        "registers": _compute_register_limit(device, launch, warps),
+        "shared_memory": _compute_shared_memory_limit(device, launch),
+        "blocks": device.capability_limits.max_blocks if device.capability_limits else None,
     }
-    if launch.threads > device.max_threads_per_block:
+    if launch.threads_per_block > device.max_threads_per_block:
         limits["warps"] = 0
     known = [limit for limit in limits.values() if limit is not None]
     complete = len(known) == len(limits)
-    if not complete and launch.least_shared_memory and device.shared_memory:
-        known.append(device.shared_memory // launch.least_shared_memory)
+    if not complete and launch.min_shared_memory and device.shared_memory:
+        known.append(device.shared_memory // launch.min_shared_memory)
     at_most = min(known) if known else None
     active = at_most if complete else None
     max_warps = device.max_warps
     waves = tail = None
-    if active and launch.blocks and device.sms:
-        waves = launch.blocks / (device.sms * active)
+    if active and launch.grid_blocks and device.sms:
+        waves = launch.grid_blocks / (device.sms * active)
         tail = 1 - waves / ceil(waves)
     return Occupancy(
         warps_per_block=warps,
@@ -187,25 +187,25 @@ def occupancy(device: Device, launch: Launch) -> Occupancy:
         active_blocks=active,
         active_warps=None if active is None else active * warps,
         max_warps=max_warps,
-        occupancy=None if active is None or not max_warps else active * warps / max_warps,
-        limited_by=tuple(name for name in LIMITS if limits[name] == active) if complete else (),
-        at_most=at_most,
+        fraction=None if active is None or not max_warps else active * warps / max_warps,
+        limited_by=tuple(name for name in LIMIT_NAMES if limits[name] == active) if complete else (),
+        active_blocks_bound=at_most,
         waves=waves,
         tail_waste=tail,
-        idle_sms=None if not launch.blocks or device.sms is None else max(0, device.sms - launch.blocks),
+        idle_sms=None if not launch.grid_blocks or device.sms is None else max(0, device.sms - launch.grid_blocks),
     )
 
 
-def _register_limit(device: Device, launch: Launch, warps: int) -> int | None:
-    table = device.table
-    if table is None or launch.registers is None or device.registers is None:
+def _compute_register_limit(device: Device, launch: LaunchConfig, warps: int) -> int | None:
+    table = device.capability_limits
+    if table is None or launch.registers_per_thread is None or device.registers is None:
         return None
-    if launch.registers > MAX_REGISTERS + 1:  # 256 is what tools report for a full allocation
+    if launch.registers_per_thread > MAX_REGISTERS_PER_THREAD + 1:  # 256 is what tools report for a full allocation
         return 0
-    per_warp = _round_up(launch.registers * device.warp_size, REGISTER_GRANULARITY)
+    per_warp = _round_up(launch.registers_per_thread * device.warp_size, REGISTER_GRANULARITY)
     # The check at launch assumes that a block takes the same from every sub-partition, and four of them also on 6.0,
     # so that what runs there runs on the rest of its family.
-    assumed = per_warp * _round_up(warps, ASSUMED_PARTITIONS)
+    assumed = per_warp * _round_up(warps, ASSUMED_SUB_PARTITIONS)
     if device.registers_per_block is not None and assumed > device.registers_per_block:
         return 0
     if per_warp == 0:
@@ -213,8 +213,8 @@ def _register_limit(device: Device, launch: Launch, warps: int) -> int | None:
     return device.registers // table.sub_partitions // per_warp * table.sub_partitions // warps
 
 
-def _shared_memory_limit(device: Device, launch: Launch) -> int | None:
-    table = device.table
+def _compute_shared_memory_limit(device: Device, launch: LaunchConfig) -> int | None:
+    table = device.capability_limits
     if table is None or launch.shared_memory is None or device.shared_memory is None:
         return None
     used = launch.shared_memory + table.reserved_shared_memory
@@ -231,73 +231,83 @@ def _round_up(value: int, unit: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OccupancyChange:
     """One thing changed, nothing else, and what the calculator says then."""
 
-    what: str  # "registers", "shared_memory", "block"
+    parameter: str  # "registers", "shared_memory", "block"
     before: int
     after: int
     active_blocks: int
     occupancy: float
 
 
-def what_if(device: Device, launch: Launch) -> tuple[Change, ...]:
+def find_occupancy_changes(device: Device, launch: LaunchConfig) -> tuple[OccupancyChange, ...]:
     """The nearest change of each kind that raises occupancy, the smallest relative change first.
 
     Fewer registers a thread and less shared memory a block must fit one more block; another block size (a multiple
     of the warp size, registers a thread and shared memory a block as they are) must hold more warps. Each is the
     calculator's own answer to the changed launch. Empty where nothing helps, or limits are unknown.
     """
-    now = occupancy(device, launch)
-    if not now.active_blocks or now.occupancy is None or launch.registers is None or launch.shared_memory is None:
+    now = compute_occupancy(device, launch)
+    if (
+        not now.active_blocks
+        or now.fraction is None
+        or launch.registers_per_thread is None
+        or launch.shared_memory is None
+    ):
         return ()
-    registers, shared = launch.registers, launch.shared_memory
+    registers, shared = launch.registers_per_thread, launch.shared_memory
     found = [
-        _first(
+        _find_first_improvement(
             device,
             now,
             "registers",
             registers,
             range(registers - 1, 0, -1),
-            lambda n: Launch(launch.threads, n, shared, launch.blocks),
+            lambda n: LaunchConfig(launch.threads_per_block, n, shared, launch.grid_blocks),
         ),
-        _first(
+        _find_first_improvement(
             device,
             now,
             "shared_memory",
             shared,
-            _smaller_shared_memory(device, now, shared),
-            lambda n: Launch(launch.threads, registers, n, launch.blocks),
+            _list_shared_memory_candidates(device, now, shared),
+            lambda n: LaunchConfig(launch.threads_per_block, registers, n, launch.grid_blocks),
         ),
-        _first(
+        _find_first_improvement(
             device,
             now,
             "block",
-            launch.threads,
-            _other_blocks(device, launch.threads),
-            lambda n: Launch(n, registers, shared, None),
+            launch.threads_per_block,
+            _list_block_size_candidates(device, launch.threads_per_block),
+            lambda n: LaunchConfig(n, registers, shared, None),
         ),
     ]
     changes = [change for change in found if change is not None]
     return tuple(sorted(changes, key=lambda change: abs(change.after - change.before) / change.before))
 
 
-def _first(
-    device: Device, now: Occupancy, what: str, before: int, candidates: Iterable[int], launch: Callable[[int], Launch]
-) -> Change | None:
+def _find_first_improvement(
+    device: Device,
+    now: Occupancy,
+    parameter: str,
+    before: int,
+    candidates: Iterable[int],
+    launch: Callable[[int], LaunchConfig],
+) -> OccupancyChange | None:
     """The first candidate that the calculator says is better."""
     for candidate in candidates:
-        then = occupancy(device, launch(candidate))
-        if not then.active_blocks or then.occupancy is None or now.occupancy is None:
+        then = compute_occupancy(device, launch(candidate))
+        if not then.active_blocks or then.fraction is None or now.fraction is None:
             continue
-        if then.occupancy > now.occupancy and (what == "block" or then.active_blocks > (now.active_blocks or 0)):
-            return Change(what, before, candidate, then.active_blocks, then.occupancy)
+        if then.fraction > now.fraction and (parameter == "block" or then.active_blocks > (now.active_blocks or 0)):
+            return OccupancyChange(parameter, before, candidate, then.active_blocks, then.fraction)
     return None
 
 
-def _smaller_shared_memory(device: Device, now: Occupancy, shared: int) -> tuple[int, ...]:
+def _list_shared_memory_candidates(device: Device, now: Occupancy, shared: int) -> tuple[int, ...]:
     """The most that a block may use for one more of them to fit, where it uses more."""
-    table = device.table
+    table = device.capability_limits
     if table is None or device.shared_memory is None or now.active_blocks is None:
         return ()
     share = device.shared_memory // (now.active_blocks + 1)
@@ -305,7 +315,7 @@ def _smaller_shared_memory(device: Device, now: Occupancy, shared: int) -> tuple
     return (most,) if 0 <= most < shared else ()
 
 
-def _other_blocks(device: Device, threads: int) -> list[int]:
+def _list_block_size_candidates(device: Device, threads: int) -> list[int]:
     """Block sizes of whole warps, nearest first, the smaller of two equally near ones first."""
     step = device.warp_size
     sizes = [size for size in range(step, device.max_threads_per_block + 1, step) if size != threads]

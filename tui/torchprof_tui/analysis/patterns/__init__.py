@@ -11,9 +11,9 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     Finding,
     Pattern,
     Section,
+    Severity,
     State,
     Threshold,
-    Weight,
 )
 
-__all__ = ["Answer", "Finding", "Pattern", "Section", "State", "Threshold", "Weight"]
+__all__ = ["Answer", "Finding", "Pattern", "Section", "Severity", "State", "Threshold"]

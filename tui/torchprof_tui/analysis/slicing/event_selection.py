@@ -17,34 +17,34 @@ from typing import cast
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import with_all_above
-from torchprof_tui.analysis.slicing.flow_entries import Flows
+from torchprof_tui.analysis.dispatch.ancestry import include_ancestors
+from torchprof_tui.analysis.slicing.flow_entries import FlowEntries
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 
-def overlapping(trace: Trace, t0: int, t1: int) -> Bool:
+def find_overlapping(trace: Trace, t0: int, t1: int) -> Bool:
     """bool[n]: the events with a part in t0 up to, not with, t1; one without a duration lies where it starts."""
     found: Bool = (trace.start < t1) & (trace.start + np.maximum(trace.duration, 1) > t0)
     return found
 
 
-def chosen(trace: Trace, t0: int, t1: int, flows: Flows) -> Bool:
+def select_events(trace: Trace, t0: int, t1: int, flows: FlowEntries) -> Bool:
     """bool[n]: the events that a slice from t0 to t1 keeps."""
-    kept = overlapping(trace, t0, t1)
+    kept = find_overlapping(trace, t0, t1)
     linked: Bool = kept.copy()
-    _add_work(trace, linked)
-    _add_passes(trace, kept, linked)
+    _add_linked_work(trace, linked)
+    _add_autograd_partners(trace, kept, linked)
     flows.add_other_ends(kept, linked)
-    add_enclosing(trace, linked)
+    add_ancestors(trace, linked)
     both_passes: Bool = linked.copy()
-    _add_passes(trace, linked, both_passes)
-    add_enclosing(trace, both_passes)
+    _add_autograd_partners(trace, linked, both_passes)
+    add_ancestors(trace, both_passes)
     return both_passes
 
 
-def _add_work(trace: Trace, kept: Bool) -> None:
+def _add_linked_work(trace: Trace, kept: Bool) -> None:
     """The launches of kept GPU work, then all work of kept launches."""
     launch_of = trace.links.launch_of
     launches = launch_of[np.flatnonzero(kept & (launch_of >= 0))]
@@ -53,7 +53,7 @@ def _add_work(trace: Trace, kept: Bool) -> None:
     kept[work[kept[launch_of[work]]]] = True
 
 
-def _add_passes(trace: Trace, of: Bool, kept: Bool) -> None:
+def _add_autograd_partners(trace: Trace, of: Bool, kept: Bool) -> None:
     """Forward ops of backward nodes and back: by flows, and by what shares a sequence number."""
     links = trace.links
     kept[links.backward[of[links.forward]]] = True
@@ -65,6 +65,6 @@ def _add_passes(trace: Trace, of: Bool, kept: Bool) -> None:
         kept[numbers.events[np.isin(values, values[mine])]] = True
 
 
-def add_enclosing(trace: Trace, kept: Bool) -> None:
+def add_ancestors(trace: Trace, kept: Bool) -> None:
     """All ancestors of what is kept."""
-    kept |= with_all_above(trace.parent, kept)
+    kept |= include_ancestors(trace.parent, kept)

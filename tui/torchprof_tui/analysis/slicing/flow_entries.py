@@ -15,7 +15,7 @@ FLOW_PHASES = frozenset("stf")
 
 
 @dataclass(frozen=True, slots=True)
-class Flows:
+class FlowEntries:
     """k flow entries, in file order. `ordinal`: which entry; `owner`: the event it is bound to, -1 for none known;
     `group`: the same number for those with the same category and id; `begins`: whether it is an `s`; `time`: ns.
     """
@@ -23,20 +23,20 @@ class Flows:
     ordinal: I64
     owner: I64
     group: I64
-    begins: Bool
+    is_start: Bool
     time: I64
 
-    def add_other_ends(self, of: Bool, kept: Bool) -> None:
+    def add_other_ends(self, selected: Bool, kept: Bool) -> None:
         """Keep the events that flows join with one `of` these. Ids used for several flows tell nothing: left alone."""
         owned = np.flatnonzero(self.owner >= 0)
         size = int(self.group.max(initial=-1)) + 1
-        once = np.bincount(self.group[self.begins], minlength=size) == 1
+        once = np.bincount(self.group[self.is_start], minlength=size) == 1
         wanted = np.zeros(size, np.bool_)
-        wanted[self.group[owned[of[self.owner[owned]]]]] = True
+        wanted[self.group[owned[selected[self.owner[owned]]]]] = True
         ends = owned[(wanted & once)[self.group[owned]]]
         kept[self.owner[ends]] = True
 
-    def kept(self, events: Bool, t0: int, t1: int) -> I64:
+    def select_ordinals(self, events: Bool, t0: int, t1: int) -> I64:
         """The ordinals of those that belong to kept events, or to none that is known and lie in the range."""
         inside = (self.owner < 0) & (self.time >= t0) & (self.time < t1)
         mine = (self.owner >= 0) & events[np.maximum(self.owner, 0)] if len(events) else inside
@@ -45,38 +45,38 @@ class Flows:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class FlowEntry:
     """One flow entry as it was met. `before`: the event that the entry before it became (flows left out), or -1."""
 
     ordinal: int
     key: tuple[str, str]
-    begins: bool
+    is_start: bool
     time: int
     track: tuple[str, str]
-    before: int
+    previous_event: int
 
 
-def bound(trace: Trace, found: Iterable[Flow]) -> Flows:
+def bind_flows(trace: Trace, entries: Iterable[FlowEntry]) -> FlowEntries:
     """Each to its event: the one it directly follows in the file, as Kineto writes, else the innermost around it."""
-    flows = list(found)
+    flows = list(entries)
     groups: dict[tuple[str, str], int] = {}
     lanes = {
         (lane.pid, lane.tid): number
         for number, lane in reversed(list(enumerate(trace.lanes)))
         if LANE_KIND[lane.role] in ("cpu", "gpu")
     }
-    return Flows(
+    return FlowEntries(
         ordinal=np.array([flow.ordinal for flow in flows], np.int64),
-        owner=np.array([_owner(trace, flow, lanes) for flow in flows], np.int64),
+        owner=np.array([_find_owner(trace, flow, lanes) for flow in flows], np.int64),
         group=np.array([groups.setdefault(flow.key, len(groups)) for flow in flows], np.int64),
-        begins=np.array([flow.begins for flow in flows], np.bool_),
+        is_start=np.array([flow.is_start for flow in flows], np.bool_),
         time=np.array([flow.time for flow in flows], np.int64),
     )
 
 
-def _owner(trace: Trace, flow: Flow, lanes: dict[tuple[str, str], int]) -> int:
-    if flow.before >= 0 and trace.start[flow.before] == flow.time:
-        return flow.before
+def _find_owner(trace: Trace, flow: FlowEntry, lanes: dict[tuple[str, str], int]) -> int:
+    if flow.previous_event >= 0 and trace.start[flow.previous_event] == flow.time:
+        return flow.previous_event
     number = lanes.get(flow.track)
     if number is None:
         return -1

@@ -10,55 +10,55 @@ from typing import Any
 from torchprof_tui.trace.core.problems import Problem, excerpt
 from torchprof_tui.trace.model.trace import Trace
 
-KEY = "torchprof_tui_slice"
+SLICE_KEY = "torchprof_tui_slice"
 """The file's key that holds it."""
 
-_FAR = 2**62
+_MAX_TIME = 2**62
 """ns, 146 years: sums of two such times would not be int64 any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class SliceMark:
+class SliceMetadata:
     """`of`: what the whole was called, "" where it is not said. `range`: ns on the whole's clock; `times`: the same on
     the slice's own, None where an older slice does not say how these differ. `lost`: what the whole had lost."""
 
-    of: str
-    range: tuple[int, int]
-    times: tuple[int, int] | None
-    lost: tuple[Problem, ...] = ()
+    source_name: str
+    source_range: tuple[int, int]
+    slice_range: tuple[int, int] | None
+    source_losses: tuple[Problem, ...] = ()
 
 
-def marked(whole: Trace, t0: int, t1: int, lost: Sequence[Problem]) -> dict[str, Any]:
+def build_slice_metadata(source: Trace, t0: int, t1: int, losses: Sequence[Problem]) -> dict[str, Any]:
     """What a slice of t0 up to t1 (ns) of this trace carries. Only the last part of its path: folders are private."""
     about: dict[str, Any] = {
         "range_ns": [t0, t1],
-        "entries_of": whole.counts.events,
-        "of": re.split(r"[/\\]", whole.label)[-1],
-        "origin_ns": whole.origin,
+        "entries_of": source.counts.events,
+        "of": re.split(r"[/\\]", source.label)[-1],
+        "origin_ns": source.origin,
     }
-    if lost:
-        about["partial"] = [{"kind": each.kind, "count": each.count, "example": each.example} for each in lost]
+    if losses:
+        about["partial"] = [{"kind": each.kind, "count": each.count, "example": each.example} for each in losses]
     return about
 
 
-def slice_of(trace: Trace) -> SliceMark | None:
+def read_slice_metadata(trace: Trace) -> SliceMetadata | None:
     """What a trace is a slice of; None where it is none, or says so in a way that makes no sense."""
-    about = trace.header.get(KEY)
+    about = trace.header.get(SLICE_KEY)
     if not isinstance(about, Mapping):
         return None
     match about.get("range_ns"):
-        case [int(t0), int(t1)] if -_FAR < t0 < t1 < _FAR:
+        case [int(t0), int(t1)] if -_MAX_TIME < t0 < t1 < _MAX_TIME:
             pass
         case _:
             return None
     of, origin, lost = about.get("of"), about.get("origin_ns"), about.get("partial")
     times = None
-    if isinstance(origin, int) and abs(origin) < _FAR:
+    if isinstance(origin, int) and abs(origin) < _MAX_TIME:
         # Entries keep their ts, so both traces count on the file's own clock, each from a time 0 of its own.
         shift = origin - trace.origin
         times = t0 + shift, t1 + shift
-    listed = [_problem(each) for each in lost] if isinstance(lost, list) else []
-    return SliceMark(
+    listed = [_parse_problem(each) for each in lost] if isinstance(lost, list) else []
+    return SliceMetadata(
         excerpt(of) if isinstance(of, str) else "",
         (t0, t1),
         times,
@@ -66,7 +66,7 @@ def slice_of(trace: Trace) -> SliceMark | None:
     )
 
 
-def _problem(listed: object) -> Problem | None:
+def _parse_problem(listed: object) -> Problem | None:
     match listed:
         case {"kind": str(kind), "count": int(count), "example": str(example)} if count > 0:
             return Problem(excerpt(kind), count, excerpt(example))

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import nearest, nearest_above, subtree_sums
-from torchprof_tui.analysis.table.containment import by_thread, folded, innermost_at, parents
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, find_nearest_ancestor_or_self, sum_subtrees
+from torchprof_tui.analysis.table.containment import find_innermost_at, find_parents, fold_only_children, sort_by_thread
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
@@ -36,7 +36,7 @@ from torchprof_tui.trace.model.trace import Trace
 STEP_PREFIX = "ProfilerStep#"
 STEP_NAME = "ProfilerStep*"
 
-_UNSEEN = frozenset(
+_IGNORED_NAMES = frozenset(
     (
         "[memory]",
         "[OutOfMemory]",
@@ -50,13 +50,13 @@ _UNSEEN = frozenset(
 )
 """What `profiler_util.py::_filter_name` leaves out."""
 
-_PROVEN = 0.99
+_MIN_MATCH_SHARE = 0.99
 """Share of linked GPU events whose External id must be that of an operator above their launch."""
 
-_DENSE = 16
+_MAX_SLOTS_PER_CALL = 16
 """Sums are looked up in a plain array while it has at most this many slots a call."""
 
-_WIDENED = 1
+_SPAN_PADDING = 1
 """ns by which Kineto writes the span of an annotation on the GPU wider, at both ends, than it is (output_json.cpp)."""
 
 
@@ -80,32 +80,32 @@ class Calls:
     self_gpu: I64
     parent: I32
     ordinal: I32  # in the file: how torch orders what begins and ends together
-    cpu_count: int
-    top_memory: int
+    cpu_call_count: int
+    top_level_memory_records: int
     """`[memory]` records inside no call on the CPU: a row of its own in torch's table."""
 
     def __len__(self) -> int:
         return len(self.event)
 
 
-def calls_of(trace: Trace) -> Calls:
+def build_calls(trace: Trace) -> Calls:
     """The calls of a trace. A few passes over its columns: ask once and keep the answer."""
-    names, code = _names(trace.names)
-    seen = np.fromiter((name not in _UNSEEN for name in trace.names), np.bool_, len(trace.names))[trace.name]
-    on_cpu = np.flatnonzero(_of_kinds(_cpu_kinds(trace))[trace.kind] & seen).astype(np.int32)
-    on_gpu = np.flatnonzero(_of_kinds(_GPU_KINDS)[trace.kind] & seen).astype(np.int32)
+    names, code = _merge_step_names(trace.names)
+    seen = np.fromiter((name not in _IGNORED_NAMES for name in trace.names), np.bool_, len(trace.names))[trace.name]
+    on_cpu = np.flatnonzero(_kind_table(_cpu_kinds(trace))[trace.kind] & seen).astype(np.int32)
+    on_gpu = np.flatnonzero(_kind_table(_GPU_KINDS)[trace.kind] & seen).astype(np.int32)
 
-    main = _main_lane(trace)
-    links = _Linked(trace, on_cpu, on_gpu, main)
-    lane = links.lane(on_cpu)
-    order, first = by_thread(lane, trace.start[on_cpu], trace.duration[on_cpu], trace.ordinal[on_cpu])
+    main = _find_main_lane(trace)
+    links = _CallLinks(trace, on_cpu, on_gpu, main)
+    lane = links.lane_of(on_cpu)
+    order, first = sort_by_thread(lane, trace.start[on_cpu], trace.duration[on_cpu], trace.ordinal[on_cpu])
     on_cpu = on_cpu[order]
     start, duration = trace.start[on_cpu], trace.duration[on_cpu]
-    parent = parents(first, start, duration)
+    parent = find_parents(first, start, duration)
     name = code[trace.name[on_cpu]]
-    own = links.own_gpu(on_cpu)
+    own = links.self_gpu_time(on_cpu)
 
-    kept, parent, own = folded(parent, name, own)
+    kept, parent, own = fold_only_children(parent, name, own)
     on_cpu, name, duration = on_cpu[kept], name[kept], duration[kept]
     has_parent = np.flatnonzero(parent >= 0)
     # float64 sums are exact up to 2**53 ns: a hundred days.
@@ -113,9 +113,9 @@ def calls_of(trace: Trace) -> Calls:
 
     gpu_duration, gpu_start = np.asarray(trace.duration[on_gpu]), np.asarray(trace.start[on_gpu])
     if "baseTimeNanoseconds" in trace.header:  # earlier traces counted in µs, and widened spans otherwise
-        wide = (trace.kind[on_gpu] == Kind.GPU_ANNOTATION) & (gpu_duration >= 2 * _WIDENED)
-        gpu_duration = gpu_duration - 2 * _WIDENED * wide
-        gpu_start = gpu_start + _WIDENED * wide
+        wide = (trace.kind[on_gpu] == Kind.GPU_ANNOTATION) & (gpu_duration >= 2 * _SPAN_PADDING)
+        gpu_duration = gpu_duration - 2 * _SPAN_PADDING * wide
+        gpu_start = gpu_start + _SPAN_PADDING * wide
     nothing = np.zeros(len(on_gpu), np.int64)
     event = np.concatenate([on_cpu, on_gpu])
     return Calls(
@@ -123,16 +123,16 @@ def calls_of(trace: Trace) -> Calls:
         name=np.concatenate([name, code[trace.name[on_gpu]]]),
         names=names,
         on_gpu=np.arange(len(event)) >= len(on_cpu),
-        annotation=_annotations(trace, event),
+        annotation=_annotation_mask(trace, event),
         start=np.concatenate([trace.start[on_cpu], gpu_start]),
         cpu=np.concatenate([duration, nothing]),
         self_cpu=np.concatenate([duration - taken, nothing]),
-        gpu=np.concatenate([subtree_sums(parent, own), gpu_duration]),
+        gpu=np.concatenate([sum_subtrees(parent, own), gpu_duration]),
         self_gpu=np.concatenate([own, gpu_duration]),
-        parent=np.concatenate([parent, _above_launch(trace, on_cpu, on_gpu)]),
+        parent=np.concatenate([parent, _find_launching_calls(trace, on_cpu, on_gpu)]),
         ordinal=trace.ordinal[event],
-        cpu_count=len(on_cpu),
-        top_memory=_top_memory(trace, on_cpu[parent < 0]),
+        cpu_call_count=len(on_cpu),
+        top_level_memory_records=_count_top_level_memory(trace, on_cpu[parent < 0]),
     )
 
 
@@ -145,20 +145,20 @@ def _cpu_kinds(trace: Trace) -> tuple[Kind, ...]:
     return kinds if trace.format == "kineto" else (*kinds, Kind.OTHER)
 
 
-def _of_kinds(kinds: Iterable[Kind]) -> Bool:
+def _kind_table(kinds: Iterable[Kind]) -> Bool:
     table = np.zeros(256, np.bool_)
     table[[int(kind) for kind in kinds]] = True
     return table
 
 
-def _annotations(trace: Trace, events: I32) -> Bool:
+def _annotation_mask(trace: Trace, events: I32) -> Bool:
     """bool[k]: by category, for torch 1.9 recorded steps as operators."""
     known = [category.lower() in ("user_annotation", "gpu_user_annotation") for category in trace.categories]
     found: Bool = np.array(known or [False], np.bool_)[trace.category[events]]
     return found
 
 
-def _names(names: list[str]) -> tuple[list[str], I32]:
+def _merge_step_names(names: list[str]) -> tuple[list[str], I32]:
     """The names with one for all steps, and for each of the trace's names its place there."""
     code = np.arange(len(names), dtype=np.int32)
     steps = [place for place, name in enumerate(names) if name.startswith(STEP_PREFIX)]
@@ -168,7 +168,7 @@ def _names(names: list[str]) -> tuple[list[str], I32]:
     return [*names, STEP_NAME], code
 
 
-def _main_lane(trace: Trace) -> int:
+def _find_main_lane(trace: Trace) -> int:
     """The thread that ran the profiler: the one of the steps, else the process's first, else the first lane."""
     if trace.steps:
         return int(trace.lane[trace.steps[0].event])
@@ -178,7 +178,7 @@ def _main_lane(trace: Trace) -> int:
     return next(iter([*first, *threads]), 0)
 
 
-def _above_launch(trace: Trace, on_cpu: I32, on_gpu: I32) -> I32:
+def _find_launching_calls(trace: Trace, on_cpu: I32, on_gpu: I32) -> I32:
     """int32[g]: the place among `on_cpu` of the innermost call that each piece of GPU work was launched in, or -1."""
     launch = trace.links.launch_of[on_gpu]
     place = np.full(len(trace), -1, np.int32)
@@ -186,11 +186,11 @@ def _above_launch(trace: Trace, on_cpu: I32, on_gpu: I32) -> I32:
     above: I32 = launch.copy()
     others = np.flatnonzero((above >= 0) & (place[above] < 0))  # a launch is a call itself, but for those folded
     if len(others):
-        above[others] = nearest_above(trace.parent, above[others], place >= 0)
+        above[others] = find_nearest_ancestor(trace.parent, above[others], place >= 0)
     return np.where(above >= 0, place[above], np.int32(-1)).astype(np.int32)
 
 
-def _top_memory(trace: Trace, roots: I32) -> int:
+def _count_top_level_memory(trace: Trace, roots: I32) -> int:
     """How many `[memory]` records lie inside no CPU call of any thread, as torch looks for them."""
     if trace.memory is None:
         return 0
@@ -201,48 +201,50 @@ def _top_memory(trace: Trace, roots: I32) -> int:
     return int(np.count_nonzero(under_way == 0))
 
 
-class _Linked:
+class _CallLinks:
     """Which operator each runtime call and each piece of GPU work belongs to, by External id or by containment."""
 
     def __init__(self, trace: Trace, on_cpu: I32, on_gpu: I32, main: int) -> None:
         self._trace = trace
         ids = trace.args.get("external_id")
-        id_of: I64 = (np.zeros(len(trace)) if ids is None else ids.dense(len(trace), 0)).astype(np.int64)
+        id_of: I64 = (np.zeros(len(trace)) if ids is None else ids.to_dense(len(trace), 0)).astype(np.int64)
         kind = trace.kind[on_cpu]
         is_call = kind == Kind.RUNTIME
         overhead = on_cpu[kind == Kind.OVERHEAD]
         work = on_gpu[trace.kind[on_gpu] != Kind.GPU_ANNOTATION]
         ops = on_cpu[((kind == Kind.OP) | (kind == Kind.STEP)) & (id_of[on_cpu] > 0)]
-        ops = ops[~_annotations(trace, ops)]
+        ops = ops[~_annotation_mask(trace, ops)]
         known, op_of_id = id_of[ops], ops
         if (known[1:] < known[:-1]).any():
             order = np.argsort(known, kind="stable")
             known, op_of_id = known[order], ops[order]
         self._lane = trace.lane.copy()
         self._lane[overhead] = main
-        self._by_id = self._proven(known, op_of_id, id_of, work)
-        if self._by_id:
+        self._uses_external_ids = self._are_operator_ids(known, op_of_id, id_of, work)
+        if self._uses_external_ids:
             work = work[id_of[work] > 0]
-            self._spent = _Table(id_of[work], np.asarray(trace.duration[work]))
+            self._gpu_time_by_key = _SumsByKey(id_of[work], np.asarray(trace.duration[work]))
             runtime = on_cpu[is_call]
             linked_to = id_of[runtime]
             op = _lookup(known, op_of_id, linked_to)
             unlinked = runtime[linked_to <= 0]
             self._lane[unlinked] = main
-            self._lane[runtime[op >= 0]] = self._lane_of_op(known, op_of_id, unlinked, main)[op[op >= 0]]
-            interrupted = innermost_at(trace, ops[trace.lane[ops] == main], np.asarray(trace.start[overhead]))
+            self._lane[runtime[op >= 0]] = self._assign_op_lanes(known, op_of_id, unlinked, main)[op[op >= 0]]
+            interrupted = find_innermost_at(trace, ops[trace.lane[ops] == main], np.asarray(trace.start[overhead]))
             interrupted_id = np.where(interrupted >= 0, id_of[interrupted], 0)
             id_of[runtime] = 0
             id_of[unlinked] = trace.correlation[unlinked]
             id_of[overhead] = interrupted_id
             self._key = id_of
         else:
-            op = nearest(trace.parent, trace.kind == Kind.OP)[np.maximum(trace.links.launch_of[work], 0)]
+            op = find_nearest_ancestor_or_self(trace.parent, trace.kind == Kind.OP)[
+                np.maximum(trace.links.launch_of[work], 0)
+            ]
             good = (trace.links.launch_of[work] >= 0) & (op >= 0)
-            self._spent = _Table(op[good].astype(np.int64), np.asarray(trace.duration[work[good]]))
+            self._gpu_time_by_key = _SumsByKey(op[good].astype(np.int64), np.asarray(trace.duration[work[good]]))
             self._key = np.arange(len(trace), dtype=np.int64)
 
-    def _lane_of_op(self, known: I64, ops: I32, unlinked: I32, main: int) -> I32:
+    def _assign_op_lanes(self, known: I64, ops: I32, unlinked: I32, main: int) -> I32:
         """int32[n]: the lane that the runtime calls of each operator count on: its own, mostly.
 
         Where a later runtime call has the operator's id for its correlation, torch takes that one for the operator.
@@ -256,16 +258,16 @@ class _Linked:
         lane[op[later]] = main
         return lane
 
-    def lane(self, events: I32) -> I32:
+    def lane_of(self, events: I32) -> I32:
         """int32[k]: the lane of the thread that a CPU call counts on."""
         lane: I32 = self._lane[events]
         return lane
 
-    def own_gpu(self, events: I32) -> I64:
+    def self_gpu_time(self, events: I32) -> I64:
         """int64[k]: ns of GPU work that these CPU calls launched themselves."""
-        return self._spent.of(self._key[events])
+        return self._gpu_time_by_key.look_up(self._key[events])
 
-    def _proven(self, known: I64, ops: I32, id_of: I64, work: I32) -> bool:
+    def _are_operator_ids(self, known: I64, ops: I32, id_of: I64, work: I32) -> bool:
         """Are External ids operators'? Judged by GPU work whose launch is known, else by torch's version."""
         trace = self._trace
         launch = trace.links.launch_of[work]
@@ -278,10 +280,10 @@ class _Linked:
         op, launch = op[good], launch[good]
         begin, end = trace.start[op], trace.start[op] + trace.duration[op]
         above = (trace.lane[op] == trace.lane[launch]) & (begin <= trace.start[launch]) & (trace.start[launch] <= end)
-        return bool(np.count_nonzero(above) >= _PROVEN * np.count_nonzero(linked))
+        return bool(np.count_nonzero(above) >= _MIN_MATCH_SHARE * np.count_nonzero(linked))
 
 
-class _Table:
+class _SumsByKey:
     """Sums by key."""
 
     def __init__(self, keys: I64, amounts: I64) -> None:
@@ -289,14 +291,14 @@ class _Table:
         # float64 sums are exact up to 2**53 ns: a hundred days.
         self._sums = np.bincount(inverse, weights=amounts, minlength=len(self._keys)).astype(np.int64)
 
-    def of(self, keys: I64) -> I64:
+    def look_up(self, keys: I64) -> I64:
         """int64[k]: the sum of each key, 0 where it has none."""
         found = np.zeros(len(keys), np.int64)
         if not len(self._keys):
             return found
         low, high = int(self._keys[0]), int(self._keys[-1])
         inside = (keys >= low) & (keys <= high)
-        if high - low < _DENSE * len(keys):
+        if high - low < _MAX_SLOTS_PER_CALL * len(keys):
             dense = np.zeros(high - low + 1, np.int64)
             dense[self._keys - low] = self._sums
             found[inside] = dense[keys[inside] - low]

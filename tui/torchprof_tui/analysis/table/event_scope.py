@@ -9,23 +9,23 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step, Trace
 
 
-def in_range(trace: Trace, t0: int, t1: int) -> Bool:
+def range_mask(trace: Trace, t0: int, t1: int) -> Bool:
     """Events that begin between t0 and, not with, t1 (ns): so ranges side by side add up."""
     return (trace.start >= t0) & (trace.start < t1)
 
 
-def in_lane(trace: Trace, lane: int) -> Bool:
+def lane_mask(trace: Trace, lane: int) -> Bool:
     """Events on one lane, by its number."""
     return np.asarray(trace.lane == lane)
 
 
-def in_step(trace: Trace, step: Step, asked: I64 | None = None) -> Bool:
+def step_mask(trace: Trace, step: Step, request_times: I64 | None = None) -> Bool:
     """What was asked for during a step: GPU work that it launched counts, however late it ran."""
-    when = asked_at(trace) if asked is None else asked
+    when = compute_request_times(trace) if request_times is None else request_times
     return (when >= step.start) & (when < step.start + max(step.duration, 1))
 
 
-def asked_at(trace: Trace) -> I64:
+def compute_request_times(trace: Trace) -> I64:
     """int64[n] ns: when the CPU asked for each event: of GPU work its launch, of an annotation's span the annotation.
 
     Its own start for everything else, and where neither was recorded.

@@ -13,38 +13,38 @@ import numpy as np
 
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
 
-Clean = Callable[[str], str]
+CleanText = Callable[[str], str]
 
-_PER_LINE = " < "
+_FRAME_SEPARATOR = " < "
 """Between the frames of a stack, where a cell is one line."""
 
 
-def key_of(field: Field) -> str:
+def column_key(field: Field) -> str:
     """The name of a column in a file."""
     return f"{field.key}_us" if field.unit is Unit.NS else field.key
 
 
-def rows(sheet: Sheet, order: Iterable[int]) -> list[dict[str, Any]]:
+def to_records(sheet: Sheet, order: Iterable[int]) -> list[dict[str, Any]]:
     """One object a row, in this order; None for "not known"; a stack is a list of frames, innermost first."""
-    return [{key_of(field): _value(sheet, field, row) for field in sheet.fields} for row in order]
+    return [{column_key(field): _cell_value(sheet, field, row) for field in sheet.fields} for row in order]
 
 
 def to_json(sheet: Sheet, order: Iterable[int]) -> str:
-    return json.dumps(rows(sheet, order))
+    return json.dumps(to_records(sheet, order))
 
 
-def to_csv(sheet: Sheet, order: Iterable[int], clean: Clean) -> str:
+def to_csv(sheet: Sheet, order: Iterable[int], clean: CleanText) -> str:
     """With a header line; what is not known is empty. `clean` makes one line of a text."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([key_of(field) for field in sheet.fields])
+    writer.writerow([column_key(field) for field in sheet.fields])
     for row in order:
-        values = (_value(sheet, field, row) for field in sheet.fields)
-        writer.writerow(["" if value is None else _line(value, clean) for value in values])
+        values = (_cell_value(sheet, field, row) for field in sheet.fields)
+        writer.writerow(["" if value is None else _join_lines(value, clean) for value in values])
     return out.getvalue()
 
 
-def to_markdown(sheet: Sheet, order: Iterable[int], clean: Clean) -> str:
+def to_markdown(sheet: Sheet, order: Iterable[int], clean: CleanText) -> str:
     """A table, numbers to the right, and the totals below it."""
     titles = [_markdown_title(field) for field in sheet.fields]
     sides = [":--" if field.unit is Unit.TEXT else "--:" for field in sheet.fields]
@@ -54,7 +54,7 @@ def to_markdown(sheet: Sheet, order: Iterable[int], clean: Clean) -> str:
     return "\n".join([text, "", *(f"{total}  " for total in sheet.totals)]).rstrip() + "\n"
 
 
-def _value(sheet: Sheet, field: Field, row: int) -> Any:
+def _cell_value(sheet: Sheet, field: Field, row: int) -> Any:
     value: Any = sheet.columns[field.key][row]
     if field.unit is Unit.TEXT:
         return str(value).split("\n") if field.key == "stack" and value else value
@@ -64,9 +64,9 @@ def _value(sheet: Sheet, field: Field, row: int) -> Any:
     return number / 1000 if field.unit is Unit.NS else number
 
 
-def _line(value: Any, clean: Clean) -> Any:
+def _join_lines(value: Any, clean: CleanText) -> Any:
     if isinstance(value, list):
-        value = _PER_LINE.join(value)
+        value = _FRAME_SEPARATOR.join(value)
     return clean(value) if isinstance(value, str) else value
 
 
@@ -75,12 +75,12 @@ def _markdown_title(field: Field) -> str:
     return "share" if field.title == "%" else f"{field.title}{units.get(field.unit, '')}"
 
 
-def _markdown_cell(sheet: Sheet, field: Field, row: int, clean: Clean) -> str:
-    value = _value(sheet, field, row)
+def _markdown_cell(sheet: Sheet, field: Field, row: int, clean: CleanText) -> str:
+    value = _cell_value(sheet, field, row)
     if value is None:
         return ""
     if field.unit is Unit.TEXT:
-        text = str(_line(value, clean))
+        text = str(_join_lines(value, clean))
         return "".join(f"\\{letter}" if letter in "\\`*_[]<>|" else letter for letter in text)
     if field.unit is Unit.SHARE:
         return f"{value:.2%}"

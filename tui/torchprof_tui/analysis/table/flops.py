@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import nearest_above, with_all_above
-from torchprof_tui.analysis.kernel.footprint import device_at
-from torchprof_tui.analysis.kernel.names import decode
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, include_ancestors
+from torchprof_tui.analysis.kernel.footprint import find_device
+from torchprof_tui.analysis.kernel.names import decode_kernel_name
 from torchprof_tui.analysis.table.calls import Calls
-from torchprof_tui.analysis.table.flop_formulas import covered, flops
+from torchprof_tui.analysis.table.flop_formulas import count_flops, has_formula
 from torchprof_tui.analysis.table.op_args import Inputs, OpArgs
 from torchprof_tui.analysis.table.peak_rates import peak_tflops, short_type
-from torchprof_tui.analysis.table.table_rows import By, Table
+from torchprof_tui.analysis.table.table_rows import GroupBy, ProfilerTable
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 from torchprof_tui.trace.model.trace import Trace
 
@@ -26,7 +26,7 @@ DTYPES = ("", "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 
 
 @dataclass(frozen=True)
-class Flops:
+class CallFlops:
     """m calls: `count` float64 (0 where none is known), `dtype` uint8 into DTYPES, `innermost` bool.
 
     `ideal` float64: ns that the device would take at its peak; NaN where the peak is not known.
@@ -34,8 +34,8 @@ class Flops:
 
     count: F64
     dtype: I64
-    innermost: Bool
-    ideal: F64
+    is_innermost: Bool
+    time_at_peak: F64
 
 
 @dataclass(frozen=True)
@@ -47,33 +47,33 @@ class RowFlops:
     share: F64
 
 
-MOST_CALLS = 1000
+MAX_CALL_DEPTH = 1000
 """Calls above a multiplication that learn what it computed in: no operator is called through more."""
 
 
-def flops_of(trace: Trace, calls: Calls, args: OpArgs) -> Flops:
+def compute_call_flops(trace: Trace, calls: Calls, args: OpArgs) -> CallFlops:
     """The FLOPs of every call. One formula per distinct set of inputs; then numpy over all calls."""
-    count, dtype = _of_operators(calls, args)
+    count, dtype = _count_operator_flops(calls, args)
     innermost = count > 0
     above = calls.parent[innermost]
     around = np.zeros(len(calls), np.bool_)
     around[above[above >= 0]] = True
-    innermost &= ~with_all_above(calls.parent, around)
+    innermost &= ~include_ancestors(calls.parent, around)
     leaves = np.flatnonzero(innermost).astype(np.int32)
-    kernel = _longest_kernel(calls, leaves)
+    kernel = _find_longest_kernels(calls, leaves)
     ran = leaves[kernel >= 0]
     kernel = kernel[kernel >= 0]
-    dtype[ran[(dtype[ran] == DTYPES.index("fp32")) & _in_tf32(calls, kernel)]] = DTYPES.index("tf32")
-    _tell_those_above(calls, leaves, dtype)
+    dtype[ran[(dtype[ran] == DTYPES.index("fp32")) & _tf32_mask(calls, kernel)]] = DTYPES.index("tf32")
+    _propagate_dtype_up(calls, leaves, dtype)
     count[kernel], dtype[kernel] = count[ran], dtype[ran]
-    peaks = _peaks(trace, calls, kernel)
+    peaks = _peak_tflops_by_dtype(trace, calls, kernel)
     ideal = np.full(len(calls), np.nan)
     have = np.flatnonzero(count > 0)
     ideal[have] = count[have] / (peaks[dtype[have]] * 1e3)  # TFLOP/s are 1000 operations a ns
-    return Flops(count, dtype, innermost, ideal)
+    return CallFlops(count, dtype, innermost, ideal)
 
 
-def row_flops(table: Table, calls: Calls, known: Flops) -> RowFlops:
+def sum_row_flops(table: ProfilerTable, calls: Calls, call_flops: CallFlops) -> RowFlops:
     """Sums over the calls of each row, those aside that call their like. Rates are over the GPU time of the same calls.
 
     Torch's own "Total FLOPs" counts both where an operator calls itself.
@@ -81,9 +81,9 @@ def row_flops(table: Table, calls: Calls, known: Flops) -> RowFlops:
     row = np.repeat(np.arange(len(table)), np.diff(table.first))
     member = table.members
     # A row of many names holds operators inside operators, and their kernels: only the innermost count there.
-    counts = known.count[member] > 0
-    if not table.per_name and table.by is not By.CLASS:
-        counts &= known.innermost[member]
+    counts = call_flops.count[member] > 0
+    if not table.per_name and table.group_by is not GroupBy.CLASS:
+        counts &= call_flops.is_innermost[member]
     above = np.maximum(calls.parent[member], 0)
     inner = counts & (calls.parent[member] >= 0) & (calls.name[above] == calls.name[member])
     calls_itself = np.zeros(len(calls), np.bool_)
@@ -92,47 +92,47 @@ def row_flops(table: Table, calls: Calls, known: Flops) -> RowFlops:
     row, member = row[counts], member[counts]
     gpu = calls.gpu[member]
     size = len(table)
-    total = np.bincount(row, weights=known.count[member], minlength=size)
+    total = np.bincount(row, weights=call_flops.count[member], minlength=size)
     timed = gpu > 0
     time = np.bincount(row[timed], weights=gpu[timed], minlength=size)
-    done = np.bincount(row[timed], weights=known.count[member][timed], minlength=size)
-    ideal = np.bincount(row[timed], weights=known.ideal[member][timed], minlength=size)
+    done = np.bincount(row[timed], weights=call_flops.count[member][timed], minlength=size)
+    ideal = np.bincount(row[timed], weights=call_flops.time_at_peak[member][timed], minlength=size)
     with np.errstate(invalid="ignore", divide="ignore"):
         rate = np.where(time > 0, done / time / 1e3, np.nan)
         share = np.where(time > 0, ideal / time, np.nan)
     return RowFlops(np.where(total > 0, total, np.nan), rate, share)
 
 
-def _of_operators(calls: Calls, args: OpArgs) -> tuple[F64, I64]:
+def _count_operator_flops(calls: Calls, args: OpArgs) -> tuple[F64, I64]:
     """(FLOPs, place in DTYPES) of each call, 0 where there are none."""
     count, dtype = np.zeros(len(calls)), np.zeros(len(calls), np.int64)
-    known = np.fromiter((covered(name) for name in calls.names), np.bool_, len(calls.names))
+    known = np.fromiter((has_formula(name) for name in calls.names), np.bool_, len(calls.names))
     recorded = np.fromiter((each.flops is not None for each in args.all_inputs), np.bool_, len(args.all_inputs))
-    places = np.flatnonzero((known[calls.name] & (args.inputs > 0) & ~calls.on_gpu) | recorded[args.inputs])
-    key = calls.name[places].astype(np.int64) * len(args.all_inputs) + args.inputs[places]
+    places = np.flatnonzero((known[calls.name] & (args.input_index > 0) & ~calls.on_gpu) | recorded[args.input_index])
+    key = calls.name[places].astype(np.int64) * len(args.all_inputs) + args.input_index[places]
     distinct, inverse = np.unique(key, return_inverse=True)
     found = np.zeros(len(distinct))
     types = np.zeros(len(distinct), np.int64)
     for place, each in enumerate(distinct.tolist()):
         inputs = args.all_inputs[each % len(args.all_inputs)]
-        counted = inputs.flops or flops(calls.names[each // len(args.all_inputs)], inputs.dims, inputs.concrete)
-        found[place], types[place] = counted or 0, _dtype(inputs)
+        counted = inputs.flops or count_flops(calls.names[each // len(args.all_inputs)], inputs.dims, inputs.concrete)
+        found[place], types[place] = counted or 0, _dtype_index(inputs)
     count[places], dtype[places] = found[inverse], types[inverse]
     return count, dtype
 
 
-def _dtype(inputs: Inputs) -> int:
+def _dtype_index(inputs: Inputs) -> int:
     """The type of the first tensor that is multiplied: the first that has one."""
     shorts = (short_type(each) for each in inputs.types)
     return DTYPES.index(next((short for short in shorts if short), ""))
 
 
-def _longest_kernel(calls: Calls, leaves: I32) -> I32:
+def _find_longest_kernels(calls: Calls, leaves: I32) -> I32:
     """int32[k]: the longest GPU work launched in each of these calls, -1 for none."""
     leaf_of = np.full(len(calls), -1, np.int32)
     leaf_of[leaves] = np.arange(len(leaves), dtype=np.int32)
     work = np.flatnonzero(calls.on_gpu & ~calls.annotation)
-    around = nearest_above(calls.parent, work, leaf_of >= 0)
+    around = find_nearest_ancestor(calls.parent, work, leaf_of >= 0)
     work, found = work[around >= 0], leaf_of[around[around >= 0]]
     by_time = np.argsort(calls.gpu[work], kind="stable")
     longest = np.full(len(leaves), -1, np.int32)
@@ -140,22 +140,22 @@ def _longest_kernel(calls: Calls, leaves: I32) -> I32:
     return longest
 
 
-def _in_tf32(calls: Calls, kernels: I32) -> Bool:
+def _tf32_mask(calls: Calls, kernels: I32) -> Bool:
     """bool[k]: does the kernel's name say that it multiplies fp32 in TF32?"""
     used = np.unique(calls.name[kernels])
     says = np.zeros(len(calls.names), np.bool_)
-    says[used] = ["tf32" in decode(calls.names[name]).dtypes for name in used.tolist()]
+    says[used] = ["tf32" in decode_kernel_name(calls.names[name]).dtypes for name in used.tolist()]
     found: Bool = says[calls.name[kernels]]
     return found
 
 
-def _tell_those_above(calls: Calls, leaves: I32, dtype: I64) -> None:
+def _propagate_dtype_up(calls: Calls, leaves: I32, dtype: I64) -> None:
     """Autocast changes the type inside `linear`: what it computes in is what its innermost operator computes in.
 
     So far above as any operator calls another.
     """
     at, value = calls.parent[leaves], dtype[leaves]
-    for _ in range(MOST_CALLS):
+    for _ in range(MAX_CALL_DEPTH):
         if not len(at):
             break
         inside = at >= 0
@@ -164,12 +164,12 @@ def _tell_those_above(calls: Calls, leaves: I32, dtype: I64) -> None:
         at = calls.parent[at]
 
 
-def _peaks(trace: Trace, calls: Calls, kernels: I32) -> F64:
+def _peak_tflops_by_dtype(trace: Trace, calls: Calls, kernels: I32) -> F64:
     """float64[dtypes]: TFLOP/s of the device that these kernels ran on, NaN where it is not known."""
     peaks = np.full(len(DTYPES), np.nan)
     names = {str(device.get("name") or "") for device in trace.devices}
     if len(names) > 1 and len(kernels):  # a mixed node: by what the first kernel ran on
-        device = device_at(trace, int(calls.event[kernels[0]]))
+        device = find_device(trace, int(calls.event[kernels[0]]))
         names = {device.name} if device else set()
     if len(names) == 1:
         name = names.pop()

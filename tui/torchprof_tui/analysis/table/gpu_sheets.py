@@ -7,15 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.duration_distribution import spread
-from torchprof_tui.analysis.kernel.names import decode
-from torchprof_tui.analysis.table.sheets import CALLS, NAME, Field, Sheet, Unit, extremes, grouped, ratio
+from torchprof_tui.analysis.kernel.duration_distribution import compute_duration_statistics
+from torchprof_tui.analysis.kernel.names import decode_kernel_name
+from torchprof_tui.analysis.table.sheets import (
+    CALLS_FIELD,
+    NAME_FIELD,
+    Field,
+    Sheet,
+    Unit,
+    compute_extremes,
+    group_events,
+    ratio,
+)
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.read_entries import Tell, entries
+from torchprof_tui.trace.query.read_entries import ReportChunks, read_entries
 
-_TIMES = (
+_TIME_FIELDS = (
     Field("total", "total", Unit.NS),
     Field("share", "%", Unit.SHARE),
     Field("avg", "avg", Unit.NS),
@@ -23,7 +32,7 @@ _TIMES = (
     Field("min", "min", Unit.NS),
     Field("max", "max", Unit.NS),
 )
-_BYTES = (
+_BYTE_FIELDS = (
     Field("bytes", "bytes", Unit.BYTES),
     Field("gb_s", "GB/s", Unit.GB_S),
     Field("max_gb_s", "best", Unit.GB_S),
@@ -46,69 +55,71 @@ ELEMENT_BYTES = {
 """`dtype` of a collective (c10/core/ScalarType.h) -> bytes of an element; messages are counted in elements."""
 
 
-def kernels(trace: Trace, only: Bool | None = None) -> Sheet:
+def build_kernels_sheet(trace: Trace, event_mask: Bool | None = None) -> Sheet:
     """Kernels and collectives by name, with their class. `only` bool[n] restricts, as for all of these."""
-    events = _chosen(trace, (Kind.KERNEL, Kind.COLLECTIVE), only)
+    events = _select_events(trace, (Kind.KERNEL, Kind.COLLECTIVE), event_mask)
     codes, row = np.unique(trace.name[events], return_inverse=True)
     names = [trace.names[code] for code in codes.tolist()]
-    decoded = [decode(name) for name in names]
+    decoded = [decode_kernel_name(name) for name in names]
     texts = {"name": names, "class": [each.kernel_class.label for each in decoded]}
-    return _sheet("Kernels", trace, events, row, texts, (NAME, Field("class", "class", Unit.TEXT)))
+    return _build_sheet("Kernels", trace, events, row, texts, (NAME_FIELD, Field("class", "class", Unit.TEXT)))
 
 
-def copies(trace: Trace, only: Bool | None = None) -> Sheet:
+def build_copies_sheet(trace: Trace, event_mask: Bool | None = None) -> Sheet:
     """Copies and fills by name, with bytes and GB/s: all bytes over all time, and of the fastest single one."""
-    events = _chosen(trace, (Kind.COPY, Kind.MEMSET), only)
+    events = _select_events(trace, (Kind.COPY, Kind.MEMSET), event_mask)
     codes, row = np.unique(trace.name[events], return_inverse=True)
     size = trace.args.get("bytes")
-    moved = np.zeros(len(events), np.int64) if size is None else np.maximum(size.of(events, 0).astype(np.int64), 0)
+    moved = (
+        np.zeros(len(events), np.int64) if size is None else np.maximum(size.values_at(events, 0).astype(np.int64), 0)
+    )
     texts = {"name": [trace.names[code] for code in codes.tolist()]}
-    return _sheet("Copies", trace, events, row, texts, (NAME,), moved)
+    return _build_sheet("Copies", trace, events, row, texts, (NAME_FIELD,), moved)
 
 
-def collectives(trace: Trace, only: Bool | None = None, tell: Tell | None = None) -> Sheet:
+def build_collectives_sheet(trace: Trace, event_mask: Bool | None = None, report: ReportChunks | None = None) -> Sheet:
     """Collectives by operation, type and group where recorded, else by kernel: bytes of the larger message, GB/s.
 
     That is bytes over time as the kernel ran, waiting for other ranks included. Their args lie in the file: raises
     OSError, LookupError where it is gone or changed.
     """
-    events = _chosen(trace, (Kind.COLLECTIVE,), only)
+    events = _select_events(trace, (Kind.COLLECTIVE,), event_mask)
     moved = np.zeros(len(events), np.int64)
     keys: dict[tuple[str, str, str], int] = {}
     row = np.zeros(len(events), np.int64)
-    for place, entry in entries(trace, events, tell):
+    for place, entry in read_entries(trace, events, report):
         args = entry.get("args")
         told = args if isinstance(args, dict) else {}
         name = str(told.get("Collective name") or trace.names[trace.name[events[place]]])
-        key = (name, str(told.get("dtype") or ""), _group(told))
+        key = (name, str(told.get("dtype") or ""), _format_group(told))
         row[place] = keys.setdefault(key, len(keys))
-        moved[place] = _message(told)
-    fields = (NAME, Field("dtype", "type", Unit.TEXT), Field("group", "group", Unit.TEXT))
+        moved[place] = _message_bytes(told)
+    fields = (NAME_FIELD, Field("dtype", "type", Unit.TEXT), Field("group", "group", Unit.TEXT))
     texts = {field.key: [key[k] for key in keys] for k, field in enumerate(fields)}
-    return _sheet("Collectives", trace, events, row, texts, fields, moved)
+    return _build_sheet("Collectives", trace, events, row, texts, fields, moved)
 
 
-def _group(args: dict[str, Any]) -> str:
+def _format_group(args: dict[str, Any]) -> str:
     name = str(args.get("Process Group Description") or args.get("Process Group Name") or "")
     size = args.get("Group size")
     return f"{name} × {size}" if name and isinstance(size, int) else name or (str(size) if size is not None else "")
 
 
-def _message(args: dict[str, Any]) -> int:
+def _message_bytes(args: dict[str, Any]) -> int:
     """Bytes of the larger of what goes in and what comes out; 0 where it is not told."""
     counts = [args.get(key) for key in ("In msg nelems", "Out msg nelems")]
     elements = max((count for count in counts if isinstance(count, int)), default=0)
     return elements * ELEMENT_BYTES.get(str(args.get("dtype")), 0)
 
 
-def _chosen(trace: Trace, kinds: tuple[Kind, ...], only: Bool | None) -> I32:
+def _select_events(trace: Trace, kinds: tuple[Kind, ...], only: Bool | None) -> I32:
     wanted = np.zeros(256, np.bool_)
     wanted[[int(kind) for kind in kinds]] = True
     mask = wanted[trace.kind]
     return np.flatnonzero(mask if only is None else mask & only).astype(np.int32)
 
 
-def _sheet(
+def _build_sheet(
     title: str,
     trace: Trace,
     events: I32,
@@ -119,10 +130,10 @@ def _sheet(
 ) -> Sheet:
     size = len(texts["name"])
     duration = np.asarray(trace.duration[events])
-    members, first, sums = grouped(row, size, events)
+    members, first, sums = group_events(row, size, events)
     total = sums(duration)
-    least, greatest = extremes(row, size, duration)
-    medians = [spread(trace.duration[members[a:b]]).median for a, b in pairwise(first.tolist())]
+    least, greatest = compute_extremes(row, size, duration)
+    medians = [compute_duration_statistics(trace.duration[members[a:b]]).median for a, b in pairwise(first.tolist())]
     columns: dict[str, list[str] | I64 | F64] = {
         **texts,
         "calls": np.diff(first),
@@ -133,13 +144,13 @@ def _sheet(
         "min": least,
         "max": greatest,
     }
-    fields = (*fields, CALLS, *_TIMES)
+    fields = (*fields, CALLS_FIELD, *_TIME_FIELDS)
     if moved is not None:
         told = moved > 0
         best = np.zeros(size)
         np.maximum.at(best, row[told], np.nan_to_num(ratio(moved[told], duration[told])))
         all_bytes, their_time = sums(moved), sums(np.where(told, duration, 0))
-        fields = (*fields, *_BYTES)
+        fields = (*fields, *_BYTE_FIELDS)
         columns |= {
             "bytes": np.where(all_bytes > 0, all_bytes, np.nan),
             "gb_s": ratio(all_bytes, their_time),  # bytes a ns are GB a second

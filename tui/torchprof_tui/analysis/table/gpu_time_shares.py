@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names import KernelClass
-from torchprof_tui.analysis.kernel.names.classes import class_of_names
-from torchprof_tui.analysis.table.groups import NotRecordedError, step_of
+from torchprof_tui.analysis.kernel.names.classes import classify_names
+from torchprof_tui.analysis.table.groups import NotRecordedError, step_index_at
 from torchprof_tui.analysis.table.profiler_table import Profile
-from torchprof_tui.analysis.table.table_rows import By, Column
+from torchprof_tui.analysis.table.table_rows import GroupBy, TableColumn
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class TimeShare:
     """A part of all GPU time: ns, and its share 0..1."""
 
     label: str
@@ -25,55 +25,55 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Shares:
+class GpuTimeShares:
     """`classes` and `modules` heaviest first; `modules_missing` says why there are none.
 
     `steps`: names; `step_time` int64[s] ns of each on the CPU; `of_step` int64[s, c] ns of GPU work launched in it, by
     the class `columns[c]`, heaviest class first.
     """
 
-    classes: list[Slice]
-    modules: list[Slice]
-    modules_missing: str
-    steps: list[str]
+    classes: list[TimeShare]
+    modules: list[TimeShare]
+    modules_missing_reason: str
+    step_names: list[str]
     step_time: I64
-    columns: list[str]
-    of_step: I64
+    class_labels: list[str]
+    time_by_step: I64
 
 
-def shares(profile: Profile) -> Shares:
+def compute_gpu_time_shares(profile: Profile) -> GpuTimeShares:
     """A few passes over the GPU work."""
     trace = profile.trace
     work = np.flatnonzero(np.isin(trace.kind, [int(kind) for kind in GPU_WORK]))
     names, which = np.unique(trace.name[work], return_inverse=True)
-    sort = class_of_names([trace.names[name] for name in names.tolist()])[which]
+    sort = classify_names([trace.names[name] for name in names.tolist()])[which]
     duration = trace.duration[work]
     total = np.bincount(sort, weights=duration, minlength=len(KernelClass)).astype(np.int64)
     order = [int(each) for each in np.argsort(-total, kind="stable") if total[each]]
     whole = max(int(total.sum()), 1)
-    classes = [Slice(KernelClass(each).label, int(total[each]), int(total[each]) / whole) for each in order]
+    classes = [TimeShare(KernelClass(each).label, int(total[each]), int(total[each]) / whole) for each in order]
 
-    step = step_of(trace, profile.asked[work]) if trace.steps else np.full(len(work), -1, np.int32)
+    step = step_index_at(trace, profile.request_times[work]) if trace.steps else np.full(len(work), -1, np.int32)
     table = np.zeros((len(trace.steps), len(KernelClass)), np.int64)
     inside = step >= 0
     np.add.at(table, (step[inside], sort[inside]), duration[inside])
-    modules, missing = _modules(profile, whole)
-    return Shares(
+    modules, missing = _module_shares(profile, whole)
+    return GpuTimeShares(
         classes=classes,
         modules=modules,
-        modules_missing=missing,
-        steps=[each.name for each in trace.steps],
+        modules_missing_reason=missing,
+        step_names=[each.name for each in trace.steps],
         step_time=np.array([each.duration for each in trace.steps], np.int64),
-        columns=[KernelClass(each).label for each in order],
-        of_step=table[:, order],
+        class_labels=[KernelClass(each).label for each in order],
+        time_by_step=table[:, order],
     )
 
 
-def _modules(profile: Profile, whole: int) -> tuple[list[Slice], str]:
+def _module_shares(profile: Profile, whole: int) -> tuple[list[TimeShare], str]:
     try:
-        table = profile.table(By.MODULE)
+        table = profile.build_table(GroupBy.MODULE)
     except NotRecordedError as error:
         return [], str(error)
-    heaviest = table.order(Column.GPU).tolist()
-    found = [Slice(table.names[row], int(table.gpu[row]), int(table.gpu[row]) / whole) for row in heaviest]
+    heaviest = table.sort_rows(TableColumn.GPU).tolist()
+    found = [TimeShare(table.names[row], int(table.gpu[row]), int(table.gpu[row]) / whole) for row in heaviest]
     return [each for each in found if each.time], ""

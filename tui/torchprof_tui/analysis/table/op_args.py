@@ -15,7 +15,7 @@ from torchprof_tui.analysis.table.calls import Calls
 from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.read_entries import Tell, entries
+from torchprof_tui.trace.query.read_entries import ReportChunks, read_entries
 
 
 @dataclass(frozen=True)
@@ -35,19 +35,19 @@ class OpArgs:
     The first of each stands for "not recorded".
     """
 
-    inputs: I32
+    input_index: I32
     all_inputs: list[Inputs]
-    shape: I32
+    shape_index: I32
     shapes: list[str]
 
 
-def op_args(trace: Trace, calls: Calls, tell: Tell | None = None) -> OpArgs:
+def read_op_args(trace: Trace, calls: Calls, report: ReportChunks | None = None) -> OpArgs:
     """The inputs of every operator among the calls. Raises OSError, LookupError where the file is gone or changed."""
     places = np.flatnonzero(trace.kind[calls.event] == Kind.OP)
     which = np.zeros(len(calls), np.int32)
     known: dict[str, int] = {}
     found = [Inputs([], [], [])]
-    for place, entry in entries(trace, calls.event[places], tell):
+    for place, entry in read_entries(trace, calls.event[places], report):
         args = entry.get("args")
         if not isinstance(args, dict):
             continue
@@ -58,7 +58,7 @@ def op_args(trace: Trace, calls: Calls, tell: Tell | None = None) -> OpArgs:
         number = known.get(key)
         if number is None:
             number = known[key] = len(found)
-            types, concrete = _texts(args.get("Input type")), _listed(args.get("Concrete Inputs"))
+            types, concrete = _as_texts(args.get("Input type")), _as_list(args.get("Concrete Inputs"))
             recorded = float(flops) if isinstance(flops, (int, float)) and flops > 0 else None
             found.append(Inputs(dims, types, concrete, recorded))
         which[places[place]] = number
@@ -67,9 +67,9 @@ def op_args(trace: Trace, calls: Calls, tell: Tell | None = None) -> OpArgs:
     return OpArgs(which, found, np.array(shape_of, np.int32)[which], list(texts))
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _texts(value: Any) -> list[str]:
-    return [str(each) for each in _listed(value)]
+def _as_texts(value: Any) -> list[str]:
+    return [str(each) for each in _as_list(value)]

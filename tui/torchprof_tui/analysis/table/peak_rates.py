@@ -56,7 +56,7 @@ _PEAKS: tuple[tuple[str, _Rates], ...] = (
 )
 """By device name; the first hit wins."""
 
-_TYPES = {
+_SHORT_TYPES = {
     "double": "fp64",
     "float": "fp32",
     "c10::Half": "fp16",
@@ -72,7 +72,7 @@ _TYPES = {
 
 def short_type(name: str) -> str | None:
     """ "c10::BFloat16" -> "bf16"; None for types that matrices are not multiplied in."""
-    return _TYPES.get(name)
+    return _SHORT_TYPES.get(name)
 
 
 def peak_tflops(device: str, dtype: str) -> float | None:

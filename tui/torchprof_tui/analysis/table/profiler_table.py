@@ -8,15 +8,15 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.table import groups
-from torchprof_tui.analysis.table.call_sites import Sites
-from torchprof_tui.analysis.table.calls import Calls, calls_of
-from torchprof_tui.analysis.table.event_scope import asked_at
-from torchprof_tui.analysis.table.flops import Flops, flops_of
-from torchprof_tui.analysis.table.op_args import OpArgs, op_args
-from torchprof_tui.analysis.table.table_rows import By, Groups, Table, summed
+from torchprof_tui.analysis.table.call_sites import CallSites
+from torchprof_tui.analysis.table.calls import Calls, build_calls
+from torchprof_tui.analysis.table.event_scope import compute_request_times
+from torchprof_tui.analysis.table.flops import CallFlops, compute_call_flops
+from torchprof_tui.analysis.table.op_args import OpArgs, read_op_args
+from torchprof_tui.analysis.table.table_rows import GroupBy, Groups, ProfilerTable, sum_calls
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.read_entries import Tell
+from torchprof_tui.trace.query.read_entries import ReportChunks
 
 STACK_DEPTH = 5
 """Frames that make a stack, as `key_averages(group_by_stack_n=5)` is mostly called."""
@@ -30,66 +30,68 @@ class Profile:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self._args: OpArgs | None = None
-        self._flops: Flops | None = None
-        self._groups: dict[By, Groups] = {}
+        self._flops: CallFlops | None = None
+        self._groups: dict[GroupBy, Groups] = {}
 
     @cached_property
     def calls(self) -> Calls:
         """Every call that a table may count."""
-        return calls_of(self.trace)
+        return build_calls(self.trace)
 
     @cached_property
-    def asked(self) -> I64:
+    def request_times(self) -> I64:
         """int64[n] ns: when the CPU asked for each event; see `scope.asked_at`."""
-        return asked_at(self.trace)
+        return compute_request_times(self.trace)
 
     @cached_property
-    def sites(self) -> Sites:
-        return Sites(self.trace)
+    def call_sites(self) -> CallSites:
+        return CallSites(self.trace)
 
-    def args(self, tell: Tell | None = None) -> OpArgs:
+    def args(self, report: ReportChunks | None = None) -> OpArgs:
         """What operators were called with. The first time a pass over the file; raises OSError, LookupError."""
         if self._args is None:
-            self._args = op_args(self.trace, self.calls, tell)
+            self._args = read_op_args(self.trace, self.calls, report)
         return self._args
 
-    def flops(self, tell: Tell | None = None) -> Flops:
+    def flops(self, report: ReportChunks | None = None) -> CallFlops:
         """What every call computed; kept. Raises what `args` raises."""
         if self._flops is None:
-            self._flops = flops_of(self.trace, self.calls, self.args(tell))
+            self._flops = compute_call_flops(self.trace, self.calls, self.args(report))
         return self._flops
 
-    def groups(self, by: By, tell: Tell | None = None) -> Groups:
+    def groups(self, group_by: GroupBy, report: ReportChunks | None = None) -> Groups:
         """Which row each call belongs to; kept. Raises NotRecordedError, and what `args` raises for shapes."""
-        known = self._groups.get(by)
+        known = self._groups.get(group_by)
         if known is None:
-            known = self._groups[by] = self._make(by, tell)
+            known = self._groups[group_by] = self._build_groups(group_by, report)
         return known
 
-    def table(self, by: By = By.NAME, only: Bool | None = None, tell: Tell | None = None) -> Table:
+    def build_table(
+        self, group_by: GroupBy = GroupBy.NAME, event_mask: Bool | None = None, report: ReportChunks | None = None
+    ) -> ProfilerTable:
         """The table, over all events or those of a mask (bool[n]; see `scope`). Raises as `groups` does."""
         calls = self.calls
-        table = summed(calls, self.groups(by, tell), None if only is None else only[calls.event])
-        if by is By.NAME and only is None and calls.top_memory:
-            return _with_memory(table, calls.top_memory)
+        table = sum_calls(calls, self.groups(group_by, report), None if event_mask is None else event_mask[calls.event])
+        if group_by is GroupBy.NAME and event_mask is None and calls.top_level_memory_records:
+            return _add_memory_row(table, calls.top_level_memory_records)
         return table
 
-    def _make(self, by: By, tell: Tell | None) -> Groups:
+    def _build_groups(self, by: GroupBy, tell: ReportChunks | None) -> Groups:
         calls = self.calls
-        if by is By.SHAPE:
-            return groups.by_shape(calls, self.args(tell))
-        if by is By.STACK:
-            return groups.by_stack(calls, self.sites, STACK_DEPTH)
-        if by is By.MODULE:
-            return groups.by_module(calls, self.sites)
-        if by is By.CLASS:
-            return groups.by_class(calls)
-        if by is By.STEP:
-            return groups.by_step(self.trace, calls, self.asked)
-        return groups.by_name(calls)
+        if by is GroupBy.SHAPE:
+            return groups.group_by_shape(calls, self.args(tell))
+        if by is GroupBy.STACK:
+            return groups.group_by_stack(calls, self.call_sites, STACK_DEPTH)
+        if by is GroupBy.MODULE:
+            return groups.group_by_module(calls, self.call_sites)
+        if by is GroupBy.CLASS:
+            return groups.group_by_class(calls)
+        if by is GroupBy.STEP:
+            return groups.group_by_step(self.trace, calls, self.request_times)
+        return groups.group_by_name(calls)
 
 
-def _with_memory(table: Table, count: int) -> Table:
+def _add_memory_row(table: ProfilerTable, count: int) -> ProfilerTable:
     """Torch lists allocations outside of all calls as calls of no time."""
     return replace(
         table,

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import nearest, nearest_above
-from torchprof_tui.analysis.kernel.duration_distribution import Spread, spread
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, find_nearest_ancestor_or_self
+from torchprof_tui.analysis.kernel.duration_distribution import DurationStatistics, compute_duration_statistics
 from torchprof_tui.analysis.table.calls import Calls
-from torchprof_tui.analysis.table.table_rows import By, Table
+from torchprof_tui.analysis.table.table_rows import GroupBy, ProfilerTable
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
-TOP = "(top level)"
-UNLAUNCHED = "(no launch recorded)"
+TOP_LEVEL = "(top level)"
+NO_LAUNCH = "(no launch recorded)"
 
 
 @dataclass(frozen=True, slots=True)
-class Relative:
+class RelatedName:
     """A name next to the row: `calls` of it, their `time`, and the `share` 0..1 of what they are compared with."""
 
     name: str
@@ -40,36 +40,36 @@ class RowDetail:
     events: I32
     start: I64
     duration: I64
-    spread: Spread | None
-    callers: list[Relative]
-    callees: list[Relative]
-    kernels: list[Relative]
-    told: tuple[str, ...] = ()
+    spread: DurationStatistics | None
+    callers: list[RelatedName]
+    callees: list[RelatedName]
+    kernels: list[RelatedName]
+    message_lines: tuple[str, ...] = ()
 
 
-def row_detail(trace: Trace, calls: Calls, table: Table, row: int) -> RowDetail:
+def build_row_detail(trace: Trace, calls: Calls, table: ProfilerTable, row: int) -> RowDetail:
     """The detail of one row. A few passes over the calls. Raises IndexError outside of the table."""
     if not 0 <= row < len(table):
         raise IndexError(row)
     members = table.members_of(row)
-    if not table.per_name and table.by is not By.CLASS:
+    if not table.per_name and table.group_by is not GroupBy.CLASS:
         members = members[~calls.on_gpu[members]]  # its kernels are told apart below
     members = members[np.argsort(calls.start[members], kind="stable")]
-    duration = _time(calls, members)
+    duration = _call_durations(calls, members)
     mine = np.zeros(len(calls), np.bool_)
     mine[members] = True
     return RowDetail(
         events=calls.event[members],
         start=calls.start[members],
         duration=duration,
-        spread=spread(duration) if len(members) else None,
-        callers=_callers(trace, calls, members, duration),
-        callees=_callees(calls, mine),
-        kernels=_kernels(calls, mine),
+        spread=compute_duration_statistics(duration) if len(members) else None,
+        callers=_sum_callers(trace, calls, members, duration),
+        callees=_sum_callees(calls, mine),
+        kernels=_sum_kernels(calls, mine),
     )
 
 
-def row_of_event(trace: Trace, calls: Calls, table: Table, event: int) -> int:
+def find_row_of_event(trace: Trace, calls: Calls, table: ProfilerTable, event: int) -> int:
     """The row of the table that counts an event (a row of the trace), -1 for none.
 
     A call that is folded into the one around it belongs to that one's row.
@@ -86,38 +86,38 @@ def row_of_event(trace: Trace, calls: Calls, table: Table, event: int) -> int:
     return -1
 
 
-def _time(calls: Calls, places: I32 | I64) -> I64:
+def _call_durations(calls: Calls, places: I32 | I64) -> I64:
     return np.where(calls.on_gpu[places], calls.gpu[places], calls.cpu[places])
 
 
-def _callers(trace: Trace, calls: Calls, members: I32, duration: I64) -> list[Relative]:
+def _sum_callers(trace: Trace, calls: Calls, members: I32, duration: I64) -> list[RelatedName]:
     """For GPU work the operator or annotation around its launch, not the runtime call itself."""
     above = calls.parent[members].astype(np.int64)
     runtime = trace.kind[calls.event] == Kind.RUNTIME
     inside = np.flatnonzero(calls.on_gpu[members] & (above >= 0) & runtime[np.maximum(above, 0)])
-    above[inside] = nearest_above(calls.parent, above[inside], ~runtime)
+    above[inside] = find_nearest_ancestor(calls.parent, above[inside], ~runtime)
     at_top = calls.on_gpu[members] & (calls.parent[members] < 0)
     code = np.where(above >= 0, calls.name[np.maximum(above, 0)], np.where(at_top, -2, -1))
-    return _by_name(calls, code, duration, int(duration.sum()))
+    return _sum_by_name(calls, code, duration, int(duration.sum()))
 
 
-def _callees(calls: Calls, mine: Bool) -> list[Relative]:
+def _sum_callees(calls: Calls, mine: Bool) -> list[RelatedName]:
     below = np.flatnonzero((calls.parent >= 0) & mine[np.maximum(calls.parent, 0)] & ~calls.on_gpu)
     whole = np.flatnonzero(mine)
-    return _by_name(calls, calls.name[below], calls.cpu[below], int(calls.cpu[whole].sum()))
+    return _sum_by_name(calls, calls.name[below], calls.cpu[below], int(calls.cpu[whole].sum()))
 
 
-def _kernels(calls: Calls, mine: Bool) -> list[Relative]:
+def _sum_kernels(calls: Calls, mine: Bool) -> list[RelatedName]:
     work = calls.on_gpu & ~calls.annotation
     if (mine & calls.on_gpu).any():
         work &= mine
     else:
-        work &= nearest(calls.parent, mine) >= 0
+        work &= find_nearest_ancestor_or_self(calls.parent, mine) >= 0
     places = np.flatnonzero(work)
-    return _by_name(calls, calls.name[places], calls.gpu[places], int(calls.gpu[places].sum()))
+    return _sum_by_name(calls, calls.name[places], calls.gpu[places], int(calls.gpu[places].sum()))
 
 
-def _by_name(calls: Calls, code: I32 | I64, time: I64, total: int) -> list[Relative]:
+def _sum_by_name(calls: Calls, code: I32 | I64, time: I64, total: int) -> list[RelatedName]:
     """Sums by name, longest first; -1 and -2 stand for no name."""
     used, inverse = np.unique(code, return_inverse=True)
     count = np.bincount(inverse, minlength=len(used))
@@ -126,7 +126,7 @@ def _by_name(calls: Calls, code: I32 | I64, time: I64, total: int) -> list[Relat
     found = []
     for place in np.argsort(-spent, kind="stable").tolist():
         number = int(used[place])
-        name = calls.names[number] if number >= 0 else TOP if number == -1 else UNLAUNCHED
+        name = calls.names[number] if number >= 0 else TOP_LEVEL if number == -1 else NO_LAUNCH
         share = int(spent[place]) / total if total else 0.0
-        found.append(Relative(name, int(count[place]), int(spent[place]), share))
+        found.append(RelatedName(name, int(count[place]), int(spent[place]), share))
     return found

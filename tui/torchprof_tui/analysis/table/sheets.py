@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.name_search import BadPattern
-from torchprof_tui.analysis.table.text_columns import Texts, matching
+from torchprof_tui.analysis.table.text_columns import TextColumn, match_rows
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 
 
@@ -67,31 +67,31 @@ class Sheet:
                 return each
         raise KeyError(key)
 
-    def order(self, key: str, descending: bool | None = None) -> I64:
+    def sort_rows(self, key: str, descending: bool | None = None) -> I64:
         """int64[k]: rows sorted by a column: numbers largest first, text first to last unless told; unknown ones last.
 
         Ties stay as they were. Raises KeyError.
         """
         column = self.columns[self.field(key).key]
         if not isinstance(column, np.ndarray):
-            column = self._texts[key].ranks
+            column = self._texts[key].sort_ranks
             descending = bool(descending)
         return np.argsort(column if descending is False else -column, kind="stable").astype(np.int64)
 
-    def matching(self, text: str) -> Bool | BadPattern:
+    def filter_rows(self, text: str) -> Bool | BadPattern:
         """bool[k]: rows in which a text holds `text`; `/text/` is a regular expression. All rows for ""."""
-        return matching(list(self._texts.values()), len(self), text)
+        return match_rows(list(self._texts.values()), len(self), text)
 
     @cached_property
-    def _texts(self) -> dict[str, Texts]:
-        return {key: Texts(column) for key, column in self.columns.items() if not isinstance(column, np.ndarray)}
+    def _texts(self) -> dict[str, TextColumn]:
+        return {key: TextColumn(column) for key, column in self.columns.items() if not isinstance(column, np.ndarray)}
 
 
-NAME = Field("name", "name", Unit.TEXT)
-CALLS = Field("calls", "calls", Unit.COUNT)
+NAME_FIELD = Field("name", "name", Unit.TEXT)
+CALLS_FIELD = Field("calls", "calls", Unit.COUNT)
 
 
-def grouped(row: I32 | I64, size: int, events: I32) -> tuple[I32, I64, Callable[[I64 | F64], I64]]:
+def group_events(row: I32 | I64, size: int, events: I32) -> tuple[I32, I64, Callable[[I64 | F64], I64]]:
     """(events by row, bounds, a function that sums a column by row): `row` int64[k] of each event, 0..size-1."""
     order = np.argsort(row, kind="stable")
     count = np.bincount(row, minlength=size)
@@ -103,7 +103,7 @@ def grouped(row: I32 | I64, size: int, events: I32) -> tuple[I32, I64, Callable[
     return events[order].astype(np.int32), np.concatenate([[0], np.cumsum(count)]).astype(np.int64), sums
 
 
-def extremes(row: I32 | I64, size: int, values: I64) -> tuple[I64, I64]:
+def compute_extremes(row: I32 | I64, size: int, values: I64) -> tuple[I64, I64]:
     """(least, greatest) of each row, int64[size]; 0 for a row without any."""
     least, greatest = np.full(size, np.iinfo(np.int64).max), np.zeros(size, np.int64)
     np.minimum.at(least, row, values)

@@ -11,11 +11,11 @@ import numpy as np
 
 from torchprof_tui.analysis.name_search import BadPattern
 from torchprof_tui.analysis.table.calls import Calls
-from torchprof_tui.analysis.table.text_columns import Texts, matching
+from torchprof_tui.analysis.table.text_columns import TextColumn, match_rows
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 
 
-class Column(str, Enum):
+class TableColumn(str, Enum):
     """What a table can be sorted by. The value is the command line's word for it."""
 
     NAME = "name"
@@ -32,7 +32,7 @@ class Column(str, Enum):
     GPU_AVERAGE = "gpu_avg"
 
 
-class By(str, Enum):
+class GroupBy(str, Enum):
     """What makes a row. Names, shapes and stacks have a row for each name; the others one for all calls of a group."""
 
     NAME = "name"
@@ -51,7 +51,7 @@ class Groups:
     a row holds calls of one name, on one side (CPU or GPU), annotations or not.
     """
 
-    by: By
+    group_by: GroupBy
     row: I32
     names: Sequence[str]
     details: Sequence[str]
@@ -59,7 +59,7 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One row, looked at. Times ns; shares 0..1 of the table's totals, 0 where a total is 0."""
 
     name: str
@@ -86,7 +86,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class ProfilerTable:
     """k rows in the order in which torch lists them: by their first call. Columns int64[k] and bool[k].
 
     `self_cpu_total` and `self_gpu_total` are torch's footer: of the GPU only what it did, not the spans of annotations.
@@ -94,7 +94,7 @@ class Table:
     lie in no other of the same row, and as GPU time what the GPU did.
     """
 
-    by: By
+    group_by: GroupBy
     per_name: bool
     names: list[str]
     details: list[str]
@@ -114,11 +114,11 @@ class Table:
     def __len__(self) -> int:
         return len(self.names)
 
-    def __getitem__(self, row: int) -> Row:
+    def __getitem__(self, row: int) -> TableRow:
         cpu_total, gpu_total = self.self_cpu_total, self.self_gpu_total
         self_cpu, cpu = int(self.self_cpu[row]), int(self.cpu[row])
         self_gpu, gpu = int(self.self_gpu[row]), int(self.gpu[row])
-        return Row(
+        return TableRow(
             self.names[row],
             self.details[row],
             bool(self.on_gpu[row]),
@@ -138,52 +138,52 @@ class Table:
         """int32[c]: the places in `Calls` of a row's calls, in their order there."""
         return self.members[self.first[row] : self.first[row + 1]]
 
-    def order(self, column: Column, descending: bool | None = None) -> I64:
+    def sort_rows(self, column: TableColumn, descending: bool | None = None) -> I64:
         """int64[k]: rows sorted; numbers largest first and names first to last unless told. Ties stay as they were."""
-        if column is Column.NAME:
-            ranks = self._texts[0].ranks
+        if column is TableColumn.NAME:
+            ranks = self._texts[0].sort_ranks
             return np.argsort(-ranks if descending else ranks, kind="stable")
-        value = self.value(column)
+        value = self.column_values(column)
         return np.argsort(value if descending is False else -value, kind="stable")
 
-    def value(self, column: Column) -> I64 | F64:
+    def column_values(self, column: TableColumn) -> I64 | F64:
         """The numbers of a column, [k]: ns, calls, or shares. Raises KeyError for the names."""
-        average = {Column.CPU_AVERAGE: self.cpu, Column.GPU_AVERAGE: self.gpu}.get(column)
+        average = {TableColumn.CPU_AVERAGE: self.cpu, TableColumn.GPU_AVERAGE: self.gpu}.get(column)
         if average is not None:
             return average / np.maximum(self.calls, 1)
         plain = {
-            Column.CALLS: (self.calls, 1),
-            Column.SELF_CPU: (self.self_cpu, 1),
-            Column.CPU: (self.cpu, 1),
-            Column.SELF_GPU: (self.self_gpu, 1),
-            Column.GPU: (self.gpu, 1),
-            Column.SELF_CPU_SHARE: (self.self_cpu, self.self_cpu_total),
-            Column.CPU_SHARE: (self.cpu, self.self_cpu_total),
-            Column.SELF_GPU_SHARE: (self.self_gpu, self.self_gpu_total),
-            Column.GPU_SHARE: (self.gpu, self.self_gpu_total),
+            TableColumn.CALLS: (self.calls, 1),
+            TableColumn.SELF_CPU: (self.self_cpu, 1),
+            TableColumn.CPU: (self.cpu, 1),
+            TableColumn.SELF_GPU: (self.self_gpu, 1),
+            TableColumn.GPU: (self.gpu, 1),
+            TableColumn.SELF_CPU_SHARE: (self.self_cpu, self.self_cpu_total),
+            TableColumn.CPU_SHARE: (self.cpu, self.self_cpu_total),
+            TableColumn.SELF_GPU_SHARE: (self.self_gpu, self.self_gpu_total),
+            TableColumn.GPU_SHARE: (self.gpu, self.self_gpu_total),
         }
         value, total = plain[column]
         return value if total == 1 else value / max(total, 1)
 
-    def matching(self, text: str) -> Bool | BadPattern:
+    def filter_rows(self, text: str) -> Bool | BadPattern:
         """bool[k]: rows whose name or detail holds `text`; `/text/` is a regular expression. All rows for ""."""
-        return matching(self._texts, len(self), text)
+        return match_rows(self._texts, len(self), text)
 
     @cached_property
-    def _texts(self) -> tuple[Texts, Texts]:
-        return Texts(self.names), Texts(self.details)
+    def _texts(self) -> tuple[TextColumn, TextColumn]:
+        return TextColumn(self.names), TextColumn(self.details)
 
 
-def summed(calls: Calls, groups: Groups, counted: Bool | None = None) -> Table:
+def sum_calls(calls: Calls, groups: Groups, call_mask: Bool | None = None) -> ProfilerTable:
     """The table of these groups, over all calls or those that are `counted` (bool[m])."""
-    included = groups.row >= 0 if counted is None else (groups.row >= 0) & counted
+    included = groups.row >= 0 if call_mask is None else (groups.row >= 0) & call_mask
     if not groups.per_name:
         included &= ~(calls.on_gpu & calls.annotation)  # which spans work that is counted already
     places = np.flatnonzero(included)
     row = groups.row
     size = len(groups.names)
     row = row[places]
-    used, first_call = _first_calls(calls, row, places, size)
+    used, first_call = _find_first_calls(calls, row, places, size)
     number = np.full(size, -1, np.int32)
     number[used] = np.arange(len(used), dtype=np.int32)
     row = number[row]
@@ -192,16 +192,16 @@ def summed(calls: Calls, groups: Groups, counted: Bool | None = None) -> Table:
     gpu_of = None
     if not groups.per_name:
         # What lies inside a call of the same row is in its total; operators' GPU time is that of the work itself.
-        outer, gpu_of = _outermost(calls, places, groups.row), work
+        outer, gpu_of = _outermost_mask(calls, places, groups.row), work
     counting = {"self_cpu": None, "cpu": outer, "self_gpu": gpu_of, "gpu": gpu_of}
-    sums = {name: _sums(row, getattr(calls, name)[places], len(used), only) for name, only in counting.items()}
+    sums = {name: _sum_by_row(row, getattr(calls, name)[places], len(used), only) for name, only in counting.items()}
     by_row = np.argsort(row.astype(np.uint16) if len(used) < 1 << 16 else row, kind="stable")
     count = np.bincount(row, minlength=len(used))
     counted_calls = count
-    if not groups.per_name and groups.by is not By.CLASS:
+    if not groups.per_name and groups.group_by is not GroupBy.CLASS:
         counted_calls = np.bincount(row[~calls.on_gpu[places]], minlength=len(used))
-    return Table(
-        by=groups.by,
+    return ProfilerTable(
+        group_by=groups.group_by,
         per_name=groups.per_name,
         names=[groups.names[place] for place in used.tolist()],
         details=[groups.details[place] for place in used.tolist()],
@@ -216,7 +216,7 @@ def summed(calls: Calls, groups: Groups, counted: Bool | None = None) -> Table:
     )
 
 
-def _first_calls(calls: Calls, row: I32, places: I64, size: int) -> tuple[I64, I64]:
+def _find_first_calls(calls: Calls, row: I32, places: I64, size: int) -> tuple[I64, I64]:
     """(rows that have calls, the first call of each): both int64[k], by start of that call, longest first."""
     earliest = np.full(size, np.iinfo(np.int64).max, np.int64)
     start = calls.start[places]
@@ -230,14 +230,14 @@ def _first_calls(calls: Calls, row: I32, places: I64, size: int) -> tuple[I64, I
     return used[by_time].astype(np.int64), places[order[where[by_time]]]
 
 
-def _sums(row: I32, values: I64, size: int, only: Bool | None) -> I64:
+def _sum_by_row(row: I32, values: I64, size: int, only: Bool | None) -> I64:
     if only is not None:
         row, values = row[only], values[only]
     # float64 sums are exact up to 2**53 ns: a hundred days.
     return np.bincount(row, weights=values, minlength=size).astype(np.int64)
 
 
-def _outermost(calls: Calls, places: I64, row: I32) -> Bool:
+def _outermost_mask(calls: Calls, places: I64, row: I32) -> Bool:
     """bool[k]: whether the call right above is of another row, or of the other side."""
     above = calls.parent[places]
     outermost: Bool = (above < 0) | (row[np.maximum(above, 0)] != row[places]) | calls.on_gpu[places]

@@ -8,47 +8,50 @@ import numpy as np
 
 from torchprof_tui.analysis.table.calls import Calls
 from torchprof_tui.analysis.table.flops import RowFlops
-from torchprof_tui.analysis.table.sheets import CALLS, NAME, Field, Sheet, Unit, ratio
-from torchprof_tui.analysis.table.table_rows import By, Table
+from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, Field, Sheet, Unit, ratio
+from torchprof_tui.analysis.table.table_rows import GroupBy, ProfilerTable
 from torchprof_tui.trace.core.arrays import F64, I64
 
-_DETAIL = {By.SHAPE: Field("input_shapes", "input shapes", Unit.TEXT), By.STACK: Field("stack", "stack", Unit.TEXT)}
-
-_TITLES = {
-    By.NAME: "Profiler table",
-    By.SHAPE: "Profiler table by input shape",
-    By.STACK: "Profiler table by Python stack",
-    By.MODULE: "Modules",
-    By.CLASS: "Kernel classes",
-    By.STEP: "Steps",
+_DETAIL_FIELDS = {
+    GroupBy.SHAPE: Field("input_shapes", "input shapes", Unit.TEXT),
+    GroupBy.STACK: Field("stack", "stack", Unit.TEXT),
 }
 
-_CPU = (
+_TITLES = {
+    GroupBy.NAME: "Profiler table",
+    GroupBy.SHAPE: "Profiler table by input shape",
+    GroupBy.STACK: "Profiler table by Python stack",
+    GroupBy.MODULE: "Modules",
+    GroupBy.CLASS: "Kernel classes",
+    GroupBy.STEP: "Steps",
+}
+
+_CPU_FIELDS = (
     Field("self_cpu", "self CPU", Unit.NS),
     Field("self_cpu_share", "%", Unit.SHARE),
     Field("cpu", "CPU total", Unit.NS),
     Field("cpu_share", "%", Unit.SHARE),
     Field("cpu_avg", "CPU avg", Unit.NS),
 )
-_GPU = (
+_GPU_FIELDS = (
     Field("self_gpu", "self GPU", Unit.NS),
     Field("self_gpu_share", "%", Unit.SHARE),
     Field("gpu", "GPU total", Unit.NS),
     Field("gpu_share", "%", Unit.SHARE),
     Field("gpu_avg", "GPU avg", Unit.NS),
 )
-_DEVICE = Field("device", "on", Unit.TEXT)
-_FLOPS = (
+_DEVICE_FIELD = Field("device", "on", Unit.TEXT)
+_FLOP_FIELDS = (
     Field("flops", "FLOP", Unit.FLOPS),
     Field("tflops", "TFLOP/s", Unit.TFLOPS),
     Field("peak_share", "of peak", Unit.SHARE),
 )
 
-COLUMNS = ("name", "calls", *(field.key for field in (*_CPU, *_GPU)))
+SORT_KEYS = ("name", "calls", *(field.key for field in (*_CPU_FIELDS, *_GPU_FIELDS)))
 """What every such sheet can be sorted by."""
 
 
-def table_sheet(table: Table, calls: Calls, flops: RowFlops | None = None) -> Sheet:
+def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None = None) -> Sheet:
     """All columns of the table; torch's footer as totals. Members are events of the trace."""
     columns: dict[str, Sequence[str] | I64 | F64] = {
         "name": table.names,
@@ -65,31 +68,31 @@ def table_sheet(table: Table, calls: Calls, flops: RowFlops | None = None) -> Sh
         "gpu_share": ratio(table.gpu, table.self_gpu_total),
         "gpu_avg": table.gpu / np.maximum(table.calls, 1),
     }
-    fields = [NAME]
-    detail = _DETAIL.get(table.by)
+    fields = [NAME_FIELD]
+    detail = _DETAIL_FIELDS.get(table.group_by)
     if detail is not None:
         fields.append(detail)
         columns[detail.key] = table.details
-    fields += [_DEVICE, CALLS] if table.per_name else [CALLS]
-    fields += [*(_CPU if table.by is not By.CLASS else ()), *_GPU]
+    fields += [_DEVICE_FIELD, CALLS_FIELD] if table.per_name else [CALLS_FIELD]
+    fields += [*(_CPU_FIELDS if table.group_by is not GroupBy.CLASS else ()), *_GPU_FIELDS]
     if flops is not None:
-        fields += _FLOPS
+        fields += _FLOP_FIELDS
         columns |= {"flops": flops.flops, "tflops": flops.tflops, "peak_share": flops.share}
     keys = {field.key for field in fields}
     return Sheet(
-        title=_TITLES[table.by],
+        title=_TITLES[table.group_by],
         fields=tuple(fields),
         columns={key: column for key, column in columns.items() if key in keys},
         members=calls.event[table.members],
         first=table.first,
         totals=(
-            f"Self CPU time total: {torch_time(table.self_cpu_total)}",
-            f"Self GPU time total: {torch_time(table.self_gpu_total)}",
+            f"Self CPU time total: {format_torch_time(table.self_cpu_total)}",
+            f"Self GPU time total: {format_torch_time(table.self_gpu_total)}",
         ),
     )
 
 
-def torch_time(ns: float) -> str:
+def format_torch_time(ns: float) -> str:
     """A time as torch's tables print it: "8.384us", "10.589ms", "1.200s" (`profiler_util.py::_format_time`)."""
     us = ns / 1000
     if us >= 1e6:

@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.name_search import BadPattern, matcher
+from torchprof_tui.analysis.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.arrays import I64, Bool
 
 
-class Texts:
+class TextColumn:
     """One column, of k texts. What sorting and filtering need is worked out when first asked, and kept."""
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -20,7 +20,7 @@ class Texts:
         self.distinct = list(place)
 
     @cached_property
-    def ranks(self) -> I64:
+    def sort_ranks(self) -> I64:
         """int64[k]: where each text stands among the distinct ones, upper and lower case together."""
         names = self.distinct
         folded = [name.casefold() for name in names]
@@ -29,9 +29,9 @@ class Texts:
         rank[order] = np.arange(len(names))
         return rank[self.codes]
 
-    def matching(self, text: str) -> Bool | BadPattern:
+    def match_text(self, text: str) -> Bool | BadPattern:
         """bool[k]: which have `text` in them; `/text/` is a regular expression. An empty text never does."""
-        matches = matcher(text)
+        matches = compile_matcher(text)
         if isinstance(matches, BadPattern):
             return matches
         hit = np.fromiter((each != "" and matches(each) for each in self.distinct), np.bool_, len(self.distinct))
@@ -39,13 +39,13 @@ class Texts:
         return found
 
 
-def matching(columns: Sequence[Texts], size: int, text: str) -> Bool | BadPattern:
+def match_rows(columns: Sequence[TextColumn], size: int, text: str) -> Bool | BadPattern:
     """bool[size]: rows that have `text` in one of these columns; all rows for ""."""
     if not text:
         return np.ones(size, np.bool_)
     found = np.zeros(size, np.bool_)
     for column in columns:
-        hits = column.matching(text)
+        hits = column.match_text(text)
         if isinstance(hits, BadPattern):
             return hits
         found |= hits

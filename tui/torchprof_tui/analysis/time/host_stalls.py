@@ -19,43 +19,43 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.ranks import Rank, Ranks
 from torchprof_tui.trace.model.trace import Step
 
-LEAST = 500_000
+MIN_STALL_NS = 500_000
 """ns. Python between two operators takes some tens of µs, a busy machine's scheduler some hundreds."""
 
-STEPS = 2
+MIN_STALL_STEPS = 2
 """What happened in one step only is an accident."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class HostStall:
     """`rank` (a place) stands still before the operator of this name, `longer` ns (the median) than the others do, in
     `times` steps of `of`. `event`: the first such operator, numbered as in the rank's own trace."""
 
-    rank: int
+    rank_index: int
     operator: str
-    longer: int
-    times: int
-    of: int
+    excess: int
+    step_count: int
+    compared_steps: int
     event: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Walked:
+class _StepOperators:
     """One rank's step: the outermost operators on its thread, and how long the process stood still before each."""
 
     names: tuple[str, ...]
     events: I64
-    still: I64
+    idle_before: I64
 
 
-def pauses(ranks: Ranks) -> list[Pause]:
+def find_host_stalls(ranks: Ranks) -> list[HostStall]:
     """Those in at least half of the steps that can be compared, longest first. Needs steps, on three ranks or more: of
     two nobody can say which one is as it should be."""
     if len(ranks) < 3:
         return []
-    walked: dict[int, dict[int, _Walked]] = defaultdict(dict)
+    walked: dict[int, dict[int, _StepOperators]] = defaultdict(dict)
     for place, rank in enumerate(ranks.all):
-        for number, one in _steps(rank).items():
+        for number, one in _read_steps(rank).items():
             walked[number][place] = one
     found: dict[tuple[int, int, str], list[tuple[int, int]]] = defaultdict(list)
     compared = 0
@@ -65,30 +65,30 @@ def pauses(ranks: Ranks) -> list[Pause]:
             continue
         compared += 1
         places = [place for place, one in step.items() if one.names == usual]
-        still = np.stack([step[place].still for place in places])
+        still = np.stack([step[place].idle_before for place in places])
         longer = still - np.median(still, axis=0).astype(np.int64)
-        for row, column in zip(*np.nonzero(longer >= LEAST), strict=True):
+        for row, column in zip(*np.nonzero(longer >= MIN_STALL_NS), strict=True):
             place = places[int(row)]
             at = (place, int(column), usual[int(column)])
             found[at].append((int(longer[row, column]), int(step[place].events[column])))
     told = [
-        Pause(place, name, int(np.median([ns for ns, _ in times])), len(times), compared, min(e for _, e in times))
+        HostStall(place, name, int(np.median([ns for ns, _ in times])), len(times), compared, min(e for _, e in times))
         for (place, _, name), times in found.items()
-        if len(times) >= max(STEPS, compared / 2)
+        if len(times) >= max(MIN_STALL_STEPS, compared / 2)
     ]
-    return sorted(told, key=lambda each: -each.longer * each.times)
+    return sorted(told, key=lambda each: -each.excess * each.step_count)
 
 
-def _steps(rank: Rank) -> dict[int, _Walked]:
+def _read_steps(rank: Rank) -> dict[int, _StepOperators]:
     """By the steps' numbers."""
     trace = rank.trace
     kind = np.asarray(trace.kind)
     rows = np.flatnonzero((kind == Kind.OP) | (kind == Kind.RUNTIME))
     worked = union(trace.start[rows], trace.start[rows] + trace.duration[rows])
-    return {step.number: _walked(rank, step, worked) for step in trace.steps}
+    return {step.number: _read_step(rank, step, worked) for step in trace.steps}
 
 
-def _walked(rank: Rank, step: Step, worked: Intervals) -> _Walked:
+def _read_step(rank: Rank, step: Step, worked: Intervals) -> _StepOperators:
     trace = rank.trace
     lane = trace.lanes[int(trace.lane[step.event])]
     first = lane.first + int(trace.start[lane.first : lane.last].searchsorted(step.start))
@@ -101,6 +101,8 @@ def _walked(rank: Rank, step: Step, worked: Intervals) -> _Walked:
     reach = np.maximum.accumulate(np.concatenate([[step.start], end]))
     outermost = end > reach[:-1] if len(rows) else np.zeros(0, np.bool_)
     rows, start, reach = rows[outermost], start[outermost], reach[:-1][outermost]
-    still = np.maximum(start - reach, 0) - (worked.before(np.maximum(start, reach)) - worked.before(reach))
+    still = np.maximum(start - reach, 0) - (
+        worked.measure_before(np.maximum(start, reach)) - worked.measure_before(reach)
+    )
     names = tuple(trace.names[code] for code in trace.name[rows].tolist())
-    return _Walked(names, rows.astype(np.int64), still)
+    return _StepOperators(names, rows.astype(np.int64), still)

@@ -25,7 +25,7 @@ class Intervals:
         return len(self.starts)
 
     @cached_property
-    def _sums(self) -> I64:
+    def _cumulative(self) -> I64:
         """int64[k + 1]: the length of all intervals before each."""
         sums = np.zeros(len(self) + 1, dtype=np.int64)
         np.cumsum(self.ends - self.starts, out=sums[1:])
@@ -33,26 +33,26 @@ class Intervals:
 
     @property
     def total(self) -> int:
-        return int(self._sums[-1])
+        return int(self._cumulative[-1])
 
-    def before(self, times: I64) -> I64:
+    def measure_before(self, times: I64) -> I64:
         """int64[...]: how much of the set lies before each time. One binary search each."""
         if not len(self):
             return np.zeros(np.shape(times), dtype=np.int64)
         place = self.starts.searchsorted(times)
         beyond = np.maximum(self.ends[np.maximum(place - 1, 0)] - times, 0)
-        covered: I64 = self._sums[place] - np.where(place > 0, beyond, 0)
+        covered: I64 = self._cumulative[place] - np.where(place > 0, beyond, 0)
         return covered
 
-    def within(self, t0: int, t1: int) -> int:
+    def measure_between(self, t0: int, t1: int) -> int:
         """How much of the set lies between two times."""
-        first, last = self.before(np.array([t0, max(t0, t1)], dtype=np.int64)).tolist()
+        first, last = self.measure_before(np.array([t0, max(t0, t1)], dtype=np.int64)).tolist()
         return int(last - first)
 
     def clip(self, t0: int, t1: int) -> Intervals:
         """The part of the set between two times; nothing where they leave no time."""
         if t1 <= t0:
-            return NOTHING
+            return NO_INTERVALS
         first = int(self.ends.searchsorted(t0, side="right"))
         last = max(int(self.starts.searchsorted(t1)), first)
         return Intervals(np.maximum(self.starts[first:last], t0), np.minimum(self.ends[first:last], t1))
@@ -66,7 +66,7 @@ class Intervals:
     def __sub__(self, other: Intervals) -> Intervals:
         return self._combine(other, lambda mine, theirs: mine & ~theirs)
 
-    def _holds(self, times: I64) -> Bool:
+    def _contains(self, times: I64) -> Bool:
         """bool[...]: is each time in the set?"""
         inside: Bool = self.starts.searchsorted(times, side="right") > self.ends.searchsorted(times, side="right")
         return inside
@@ -76,14 +76,14 @@ class Intervals:
         # Four sorted runs, which a stable sort merges; `np.unique` would hash them first, at ten times the price.
         bounds = np.sort(np.concatenate([self.starts, self.ends, other.starts, other.ends]), kind="stable")
         if not len(bounds):
-            return NOTHING
+            return NO_INTERVALS
         bounds = bounds[np.append(True, bounds[1:] != bounds[:-1])]
-        kept = keep(self._holds(bounds), other._holds(bounds))  # the last bound is in neither set
+        kept = keep(self._contains(bounds), other._contains(bounds))  # the last bound is in neither set
         change = np.diff(kept.astype(np.int8), prepend=0)
         return Intervals(bounds[change > 0], bounds[change < 0])
 
 
-NOTHING = Intervals(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+NO_INTERVALS = Intervals(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
 def union(starts: I64, ends: I64) -> Intervals:
@@ -92,7 +92,7 @@ def union(starts: I64, ends: I64) -> Intervals:
     if not some.all():
         starts, ends = starts[some], ends[some]
     if not len(starts):
-        return NOTHING
+        return NO_INTERVALS
     if (starts[1:] < starts[:-1]).any():
         order = np.argsort(starts, kind="stable")  # a few sorted runs, one a stream: merging them is fast
         starts, ends = starts[order], ends[order]

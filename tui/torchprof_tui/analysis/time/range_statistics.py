@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.time.gpu_time import busy_by_device, work_mask
+from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device, work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.lanes import Role
@@ -44,7 +44,7 @@ class NameTime:
 
 
 @dataclass(frozen=True, slots=True)
-class RangeTime:
+class RangeStatistics:
     """`gpu_busy`: device -> ns. `gpu_names` by total time, `cpu_names` by self time, longest first.
 
     `steps`: those that touch the range; `whole_steps` of them lie in it entirely.
@@ -65,14 +65,14 @@ class RangeTime:
         return self.t1 - self.t0
 
 
-def range_time(
+def compute_range_statistics(
     trace: Trace,
     t0: int,
     t1: int,
     busy: Mapping[int, Intervals] | None = None,
-    top: int = TOP_NAMES,
-    of_steps: Sequence[Step] | None = None,
-) -> RangeTime:
+    max_names: int = TOP_NAMES,
+    candidate_steps: Sequence[Step] | None = None,
+) -> RangeStatistics:
     """Statistics of t0 up to, not with, t1. `busy` is `busy_by_device(trace)`, where somebody has it already;
     `of_steps` are the steps to count: of several ranks, those of one.
 
@@ -84,47 +84,50 @@ def range_time(
     parts: list[I64] = []
     lanes: list[LaneTime] = []
     for number, lane in enumerate(trace.lanes):
-        touching = _touching(trace, lane.first, lane.last, t0, t1)
+        touching = _find_touching(trace, lane.first, lane.last, t0, t1)
         if len(touching):
             parts.append(touching)
             outermost = touching[trace.parent[touching] < 0]
-            covered = union(*_clipped(trace, outermost, t0, t1)).total
+            covered = union(*_clip_events(trace, outermost, t0, t1)).total
             lanes.append(LaneTime(number, len(touching), covered, covered / (t1 - t0)))
     events = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-    starts, ends = _clipped(trace, events, t0, t1)
+    starts, ends = _clip_events(trace, events, t0, t1)
     total = ends - starts
-    own = total - _of_children(trace, events, total)
+    own = total - _sum_children(trace, events, total)
     on_gpu = work_mask(trace.kind[events])
     on_cpu = np.array([lane.role is Role.THREAD for lane in trace.lanes], dtype=np.bool_)[trace.lane[events]]
-    all_steps = trace.steps if of_steps is None else of_steps
+    all_steps = trace.steps if candidate_steps is None else candidate_steps
     steps = [step for step in all_steps if step.start < t1 and step.start + max(step.duration, 1) > t0]
-    return RangeTime(
+    return RangeStatistics(
         t0,
         t1,
         len(events),
         lanes,
-        {device: worked.within(t0, t1) for device, worked in (busy_by_device(trace) if busy is None else busy).items()},
-        _top(trace, events[on_gpu], total[on_gpu], own[on_gpu], total[on_gpu], top),
-        _top(trace, events[on_cpu], total[on_cpu], own[on_cpu], own[on_cpu], top),
+        {
+            device: worked.measure_between(t0, t1)
+            for device, worked in (compute_busy_by_device(trace) if busy is None else busy).items()
+        },
+        _list_top_names(trace, events[on_gpu], total[on_gpu], own[on_gpu], total[on_gpu], max_names),
+        _list_top_names(trace, events[on_cpu], total[on_cpu], own[on_cpu], own[on_cpu], max_names),
         steps,
         sum(t0 <= step.start and step.start + step.duration <= t1 for step in steps),
     )
 
 
-def _touching(trace: Trace, first: int, last: int, t0: int, t1: int) -> I64:
+def _find_touching(trace: Trace, first: int, last: int, t0: int, t1: int) -> I64:
     """Those of the events first..last, one lane's, that have a part in the range."""
     last = first + int(trace.start[first:last].searchsorted(t1))
     end = trace.start[first:last] + np.maximum(trace.duration[first:last], 1)
     return np.flatnonzero(end > t0) + first
 
 
-def _clipped(trace: Trace, events: I64, t0: int, t1: int) -> tuple[I64, I64]:
+def _clip_events(trace: Trace, events: I64, t0: int, t1: int) -> tuple[I64, I64]:
     """Starts and ends inside the range; an event without a duration has none inside either."""
     start = trace.start[events]
     return np.maximum(start, t0), np.minimum(start + trace.duration[events], t1)
 
 
-def _of_children(trace: Trace, events: I64, total: I64) -> I64:
+def _sum_children(trace: Trace, events: I64, total: I64) -> I64:
     """int64[k]: what the children of each event take of the range. Who has a part in it, has its parents there too."""
     parent = trace.parent[events]
     has_parent = parent >= 0
@@ -133,7 +136,7 @@ def _of_children(trace: Trace, events: I64, total: I64) -> I64:
     return taken[events].astype(np.int64)
 
 
-def _top(trace: Trace, events: I64, total: I64, own: I64, key: I64, top: int) -> list[NameTime]:
+def _list_top_names(trace: Trace, events: I64, total: I64, own: I64, key: I64, top: int) -> list[NameTime]:
     """The names with the greatest sum of `key`."""
     name = trace.name[events]
     size = len(trace.names)

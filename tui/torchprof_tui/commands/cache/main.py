@@ -17,19 +17,21 @@ def run(options: argparse.Namespace) -> int:
     folder = disk_cache.cache_folder()
     removed = freed = 0
     if options.clear:
-        removed, freed = disk_cache.clear()
-    traces, size = disk_cache.usage()
+        removed, freed = disk_cache.clear_cache()
+    traces, size = disk_cache.cache_usage()
     if options.json:
-        answer = {"folder": str(folder), "traces": traces, "bytes": size, "limit_bytes": disk_cache.LIMIT}
+        answer = {"folder": str(folder), "traces": traces, "bytes": size, "limit_bytes": disk_cache.LIMIT_BYTES}
         if options.clear:
             answer |= {"removed": removed, "freed_bytes": freed}
         print(json.dumps(answer))
         return 0
     if options.clear:
-        print(f"removed {_traces(removed)}, {freed / 1e6:.1f} MB")
-    print(f"{folder}: {_traces(traces)}, {size / 1e6:.1f} MB of at most {disk_cache.LIMIT / 1e9:.1f} GB")
+        print(f"removed {_format_trace_count(removed)}, {freed / 1e6:.1f} MB")
+    print(
+        f"{folder}: {_format_trace_count(traces)}, {size / 1e6:.1f} MB of at most {disk_cache.LIMIT_BYTES / 1e9:.1f} GB"
+    )
     return 0
 
 
-def _traces(number: int) -> str:
+def _format_trace_count(number: int) -> str:
     return f"{number} trace" if number == 1 else f"{number} traces"

@@ -9,22 +9,22 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.commands import UsageError
-from torchprof_tui.commands.common.load import add_rank, add_trace, load, one_rank
-from torchprof_tui.commands.common.partial_input import partial_of
+from torchprof_tui.commands.common.load import add_rank_option, add_trace_arguments, load_specs, select_rank
+from torchprof_tui.commands.common.partial_input import partial_as_json
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain
     from torchprof_tui.trace.model.trace import Trace
 
-HEAVIEST = 20
+MAX_LISTED_WORK = 20
 """Pieces of GPU work beneath the event that `--json` lists; of all of them it has count and total."""
 
-_SUGGESTED = 3
+_MAX_SUGGESTIONS = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_trace(parser)
-    add_rank(parser)
+    add_trace_arguments(parser)
+    add_rank_option(parser)
     parser.add_argument("--event", metavar="NAME", required=True, help="the whole name of an event: an op, a kernel, …")
     parser.add_argument("--nth", metavar="K", type=int, default=0, help="which of that name, in time, from 0 (default)")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -34,39 +34,39 @@ def run(options: argparse.Namespace) -> int:
     if options.nth < 0:
         raise UsageError(f"--nth {options.nth}: events of one name are counted from 0")
 
-    trace, rank = one_rank(load(options.trace, cache=not options.no_cache).trace, options.rank)
-    from torchprof_tui.analysis.dispatch.chain import chain
+    trace, rank = select_rank(load_specs(options.trace, cache=not options.no_cache).trace, options.rank)
+    from torchprof_tui.analysis.dispatch.chain import find_chain
 
-    event, of = find(trace, options.event, options.nth)
-    found = chain(trace, event)
+    event, of = find_event(trace, options.event, options.nth)
+    found = find_chain(trace, event)
     if options.json:
         whose = {} if rank is None else {"rank": rank.number}
         asked = {"event": options.event, "nth": options.nth, "of": of, **whose}
-        print(json.dumps({**asked, **document(trace, found), "partial": partial_of(trace)}))
+        print(json.dumps({**asked, **build_document(trace, found), "partial": partial_as_json(trace)}))
         return 0
-    from torchprof_tui.commands.chain.text import show
+    from torchprof_tui.commands.chain.text import print_chain
 
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
-    show(trace, found, options.nth, of)
+    print_chain(trace, found, options.nth, of)
     return 0
 
 
-def find(trace: Trace, name: str, nth: int) -> tuple[int, int]:
+def find_event(trace: Trace, name: str, nth: int) -> tuple[int, int]:
     """(the `nth` event of this name in time, how many there are). Raises UsageError where there is no such event."""
     import numpy as np
 
-    from torchprof_tui.ui.common.name_display import clean, cut
+    from torchprof_tui.ui.common.name_display import clean, truncate
 
     try:
         rows = np.flatnonzero(trace.name == trace.names.index(name))
     except ValueError:
         rows = np.empty(0, np.int64)
-    shown = cut(clean(name), 60)
+    shown = truncate(clean(name), 60)
     if not len(rows):
-        near = [each for each in trace.names if name and name.lower() in each.lower()][:_SUGGESTED]
-        near = near or difflib.get_close_matches(name, trace.names, _SUGGESTED)
-        hint = ", ".join(f"'{cut(clean(each), 60)}'" for each in near)
+        near = [each for each in trace.names if name and name.lower() in each.lower()][:_MAX_SUGGESTIONS]
+        near = near or difflib.get_close_matches(name, trace.names, _MAX_SUGGESTIONS)
+        hint = ", ".join(f"'{truncate(clean(each), 60)}'" for each in near)
         raise UsageError(f"no event is named '{shown}'" + (f"; is it one of {hint}?" if hint else ""))
     if nth >= len(rows):
         times = "once" if len(rows) == 1 else f"{len(rows):,} times"
@@ -75,14 +75,14 @@ def find(trace: Trace, name: str, nth: int) -> tuple[int, int]:
     return int(rows[nth]), len(rows)
 
 
-def document(trace: Trace, found: Chain) -> dict[str, Any]:
+def build_document(trace: Trace, found: Chain) -> dict[str, Any]:
     """What `chain --json` prints of a chain; times in ns, starts from the trace's first event."""
-    from torchprof_tui.analysis.kernel.footprint import footprint
-    from torchprof_tui.analysis.kernel.memory_transfer import transfer
+    from torchprof_tui.analysis.kernel.footprint import compute_footprint
+    from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
 
     work = found.work[0].event if found.work else -1
-    resources = footprint(trace, work) if work >= 0 else None
-    moved = transfer(trace, work) if work >= 0 else None
+    resources = compute_footprint(trace, work) if work >= 0 else None
+    moved = measure_transfer(trace, work) if work >= 0 else None
     return {
         "chain": [
             {
@@ -94,20 +94,20 @@ def document(trace: Trace, found: Chain) -> dict[str, Any]:
             }
             for hop in found.hops
         ],
-        "joined_by": found.origin.value,
+        "joined_by": found.join_method.value,
         "note": found.note,
         "launch_latency_ns": found.launch_latency,
         "queue_delay_ns": found.queue_delay,
         "held_up_ns": found.held_up,
         "held_up_by": name_of(trace, found.held_up_by),
-        "backward_of": name_of(trace, found.forward),
-        "backward": name_of(trace, found.backward),
+        "backward_of": name_of(trace, found.forward_op),
+        "backward": name_of(trace, found.backward_node),
         "gpu_work": {
             "count": len(found.work),
             "total_ns": found.work.total,
             "heaviest": [
                 {"name": trace.event(piece.event).name, "duration_ns": piece.duration, "share": piece.share}
-                for piece in found.work[:HEAVIEST]
+                for piece in found.work[:MAX_LISTED_WORK]
             ],
         },
         "footprint": resources.as_dict() if resources is not None else None,

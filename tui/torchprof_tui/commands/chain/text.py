@@ -8,62 +8,67 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from torchprof_tui.analysis.dispatch.chain import Chain, Hop, Role
-from torchprof_tui.analysis.kernel.footprint import Footprint, footprint
-from torchprof_tui.analysis.kernel.memory_transfer import Transfer, transfer
-from torchprof_tui.analysis.kernel.names import decode
-from torchprof_tui.analysis.kernel.occupancy import LIMITS, Change
+from torchprof_tui.analysis.dispatch.chain import Chain, Hop, HopRole
+from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
+from torchprof_tui.analysis.kernel.memory_transfer import Transfer, measure_transfer
+from torchprof_tui.analysis.kernel.names import decode_kernel_name
+from torchprof_tui.analysis.kernel.occupancy import LIMIT_NAMES, OccupancyChange
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.name_display import clean, cut, short
+from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share, format_value
 
-PIECES = 8
+MAX_LISTED_WORK = 8
 """Pieces of GPU work that are listed where the event led to more than one."""
 
 NAME_CELLS = 76
-DEEPEST_INDENT = 24
+MAX_INDENT = 24
 """Python stacks are dozens of frames deep: from here on they stand below each other."""
 
-_LIMIT = {
+_LIMIT_LABELS = {
     "warps": "warps",
     "registers": "registers",
     "shared_memory": "shared memory",
     "blocks": "blocks per SM",
     "barriers": "barriers",
 }
-_BAR = 20
+_BAR_CELLS = 20
 
 
-def show(trace: Trace, found: Chain, nth: int, of: int) -> None:
+def print_chain(trace: Trace, chain: Chain, nth: int, event_count: int) -> None:
     """Print it on stdout: with colour and at the terminal's width there, plain into a pipe."""
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = 120
-    parts: list[RenderableType] = [_title(trace, found, nth, of), Text(), _hops(found), *_timing(trace, found)]
-    if len(found.work) > 1:
-        heading = f"All GPU work beneath it: {len(found.work):,} pieces, {format_duration(found.work.total)}"
-        parts += [Text(), Text(heading, style="bold"), _pieces(trace, found)]
-    if found.work:
-        work = found.work[0].event
-        resources, moved = footprint(trace, work), transfer(trace, work)
+    parts: list[RenderableType] = [
+        _format_title(trace, chain, nth, event_count),
+        Text(),
+        _hop_table(chain),
+        *_timing_lines(trace, chain),
+    ]
+    if len(chain.work) > 1:
+        heading = f"All GPU work beneath it: {len(chain.work):,} pieces, {format_duration(chain.work.total)}"
+        parts += [Text(), Text(heading, style="bold"), _work_table(trace, chain)]
+    if chain.work:
+        work = chain.work[0].event
+        resources, moved = compute_footprint(trace, work), measure_transfer(trace, work)
         if resources is not None:
-            parts += [Text(), *_footprint(resources)]
+            parts += [Text(), *_footprint_parts(resources)]
         if moved is not None:
-            parts += [Text(), *_transfer(moved)]
+            parts += [Text(), *_transfer_lines(moved)]
     console.print(Group(*parts))
 
 
-def _title(trace: Trace, found: Chain, nth: int, of: int) -> Text:
+def _format_title(trace: Trace, found: Chain, nth: int, of: int) -> Text:
     event = trace.event(found.event)
-    title = Text(cut(clean(event.name), NAME_CELLS), style="bold")
+    title = Text(truncate(clean(event.name), NAME_CELLS), style="bold")
     title.append(f"  --nth {nth} of {of:,}" if of > 1 else "  the only one of this name", style="default")
     title.append(f", at {format_duration(event.start)}")
     return title
 
 
-def _grid(*sides: str) -> Table:
+def _create_table(*sides: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for side in sides:
         heading, _, justify = side.partition(":")
@@ -71,12 +76,12 @@ def _grid(*sides: str) -> Table:
     return table
 
 
-def _hops(found: Chain) -> Table:
-    table = _grid("", "", "total:r", "self:r", "starts after:r")
+def _hop_table(found: Chain) -> Table:
+    table = _create_table("", "", "total:r", "self:r", "starts after:r")
     for depth, hop in enumerate(found.hops):
         table.add_row(
             Text(hop.role.value, style="dim"),
-            _hop(hop, depth, hop.event == found.event),
+            _format_hop(hop, depth, hop.event == found.event),
             format_duration(hop.duration),
             format_duration(hop.self_duration),
             f"+{format_duration(hop.offset)}" if depth else "",
@@ -84,17 +89,17 @@ def _hops(found: Chain) -> Table:
     return table
 
 
-def _hop(hop: Hop, depth: int, selected: bool) -> Text:
-    indent = min(2 * depth, DEEPEST_INDENT)
+def _format_hop(hop: Hop, depth: int, selected: bool) -> Text:
+    indent = min(2 * depth, MAX_INDENT)
     name = clean(hop.name)
     room = NAME_CELLS - indent - 2
-    name = name if len(name) <= room else cut(short(name), room)
+    name = name if len(name) <= room else truncate(shorten(name), room)
     line = Text(" " * indent)
-    line.append("⇢ " if hop.role is Role.GPU and depth else "└ " if depth else "", style="dim")
+    line.append("⇢ " if hop.role is HopRole.GPU and depth else "└ " if depth else "", style="dim")
     return line.append(name, style="bold" if selected else "default")
 
 
-def _timing(trace: Trace, found: Chain) -> list[Text]:
+def _timing_lines(trace: Trace, found: Chain) -> list[Text]:
     """What lies between the launch and the GPU, the other half of a training step, and what is missing."""
     lines = []
     if found.launch_latency is not None and found.queue_delay is not None:
@@ -103,63 +108,65 @@ def _timing(trace: Trace, found: Chain) -> list[Text]:
         if found.queue_delay < 0:
             lines.append(f"queue delay {delay}: the GPU began before the call had returned")
         else:
-            lines.append(f"queue delay {delay}: from the end of the call until the GPU began; {_held_up(trace, found)}")
+            lines.append(
+                f"queue delay {delay}: from the end of the call until the GPU began; {_describe_queue_delay(trace, found)}"
+            )
     if trace.event(found.event).kind not in (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON):  # they hold many of each
-        if found.forward >= 0:
-            lines.append(f"it runs in the backward of {_name(trace, found.forward)}")
-        if found.backward >= 0:
-            lines.append(f"its backward is {_name(trace, found.backward)}")
+        if found.forward_op >= 0:
+            lines.append(f"it runs in the backward of {_event_name(trace, found.forward_op)}")
+        if found.backward_node >= 0:
+            lines.append(f"its backward is {_event_name(trace, found.backward_node)}")
     if found.note:
         lines.append(found.note)
     return [Text(), *map(Text, lines)] if lines else []
 
 
-def _held_up(trace: Trace, found: Chain) -> str:
+def _describe_queue_delay(trace: Trace, found: Chain) -> str:
     if not found.held_up:
         return "the stream was idle meanwhile"
     share = format_share(found.held_up / found.queue_delay) if found.queue_delay else "0 %"
-    return f"{share} of it the stream was busy, at last with {_name(trace, found.held_up_by)}"
+    return f"{share} of it the stream was busy, at last with {_event_name(trace, found.held_up_by)}"
 
 
-def _name(trace: Trace, event: int) -> str:
-    return cut(short(clean(trace.event(event).name)), 48)
+def _event_name(trace: Trace, event: int) -> str:
+    return truncate(shorten(clean(trace.event(event).name)), 48)
 
 
-def _pieces(trace: Trace, found: Chain) -> Table:
+def _work_table(trace: Trace, found: Chain) -> Table:
     work = found.work
-    table = _grid("", "GPU time:r", "share:r")
-    for piece in work[:PIECES]:
-        known = decode(trace.event(piece.event).name)
-        name = known.display if known.known else short(clean(known.name))
-        table.add_row(cut(clean(name), NAME_CELLS), format_duration(piece.duration), format_share(piece.share))
-    if len(work) > PIECES:
-        rest = int(work.durations[PIECES:].sum())
+    table = _create_table("", "GPU time:r", "share:r")
+    for piece in work[:MAX_LISTED_WORK]:
+        known = decode_kernel_name(trace.event(piece.event).name)
+        name = known.display if known.known else shorten(clean(known.name))
+        table.add_row(truncate(clean(name), NAME_CELLS), format_duration(piece.duration), format_share(piece.share))
+    if len(work) > MAX_LISTED_WORK:
+        rest = int(work.durations[MAX_LISTED_WORK:].sum())
         share = format_share(rest / work.total) if work.total else ""
-        table.add_row(Text(f"and {len(work) - PIECES:,} more", style="dim"), format_duration(rest), share)
+        table.add_row(Text(f"and {len(work) - MAX_LISTED_WORK:,} more", style="dim"), format_duration(rest), share)
     return table
 
 
-def _footprint(found: Footprint) -> list[RenderableType]:
+def _footprint_parts(found: Footprint) -> list[RenderableType]:
     title = Text("Footprint of ", style="bold")
-    title.append(cut(clean(found.kernel.display or found.kernel.name), NAME_CELLS))
+    title.append(truncate(clean(found.kernel.display or found.kernel.name), NAME_CELLS))
     parts: list[RenderableType] = [title]
     if found.kernel.known:
         parts.append(Text(clean(found.kernel.summary), style="dim"))
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for label, value in _facts(found):
+    for label, value in _footprint_rows(found):
         table.add_row(label, value)
     parts += [table, *(Text(f"• {note}") for note in found.notes)]
     return parts
 
 
-def _facts(found: Footprint) -> list[tuple[str, str]]:
+def _footprint_rows(found: Footprint) -> list[tuple[str, str]]:
     facts = []
     if found.device is not None and found.device.name:
         facts.append(("device", clean(found.device.name)))
     if found.grid and found.block:
-        blocks, threads = found.blocks, found.threads
+        blocks, threads = found.block_count, found.threads_per_block
         grid, block = "×".join(map(str, found.grid)), "×".join(map(str, found.block))
         facts.append(("grid", f"{grid} = {blocks:,} blocks of {block} = {threads:,} threads"))
     if found.registers is not None:
@@ -173,13 +180,17 @@ def _facts(found: Footprint) -> list[tuple[str, str]]:
     theory = found.occupancy
     if theory is None:
         return facts
-    if theory.occupancy is not None:
-        share = theory.occupancy
-        bar = "█" * round(_BAR * share) + "░" * (_BAR - round(_BAR * share))
+    if theory.fraction is not None:
+        share = theory.fraction
+        bar = "█" * round(_BAR_CELLS * share) + "░" * (_BAR_CELLS - round(_BAR_CELLS * share))
         warps = f"{theory.active_warps} of {theory.max_warps} warps an SM"
-        facts.append(("occupancy", f"{bar} {format_share(share)}: {warps}, in {_blocks(theory.active_blocks or 0)}"))
-        facts.append(("limited by", " and ".join(_LIMIT[name] for name in theory.limited_by)))
-    limits = [f"{_LIMIT[name]} {theory.limits[name]}" for name in LIMITS if theory.limits.get(name) is not None]
+        facts.append(
+            ("occupancy", f"{bar} {format_share(share)}: {warps}, in {_format_block_count(theory.active_blocks or 0)}")
+        )
+        facts.append(("limited by", " and ".join(_LIMIT_LABELS[name] for name in theory.limited_by)))
+    limits = [
+        f"{_LIMIT_LABELS[name]} {theory.limits[name]}" for name in LIMIT_NAMES if theory.limits.get(name) is not None
+    ]
     if limits:
         facts.append(("blocks that fit", ", ".join(limits)))
     if theory.waves is not None:
@@ -188,25 +199,25 @@ def _facts(found: Footprint) -> list[tuple[str, str]]:
         facts.append(("waves", f"{waves}{tail if ceil(theory.waves) < 100 else ''}"))
     if found.reported.occupancy is not None:
         facts.append(("the trace says", f"{found.reported.occupancy:g} % (est. achieved occupancy)"))
-    facts += [("what would help" if not k else "", _change(change)) for k, change in enumerate(found.changes)]
+    facts += [("what would help" if not k else "", _format_change(change)) for k, change in enumerate(found.changes)]
     return facts
 
 
-def _change(change: Change) -> str:
+def _format_change(change: OccupancyChange) -> str:
     what = {
         "registers": f"{change.after} registers a thread instead of {change.before}",
         "shared_memory": f"{format_value(change.after, 'bytes')} of shared memory a block "
         f"instead of {format_value(change.before, 'bytes')}",
         "block": f"blocks of {change.after} threads instead of {change.before}",
-    }[change.what]
-    return f"{what}: {_blocks(change.active_blocks)}, {format_share(change.occupancy)}"
+    }[change.parameter]
+    return f"{what}: {_format_block_count(change.active_blocks)}, {format_share(change.occupancy)}"
 
 
-def _blocks(count: int) -> str:
+def _format_block_count(count: int) -> str:
     return f"{count} block" if count == 1 else f"{count} blocks"
 
 
-def _transfer(found: Transfer) -> list[RenderableType]:
+def _transfer_lines(found: Transfer) -> list[RenderableType]:
     """A copy or fill: what was moved, how fast, and how fast it could have been."""
     between = " to ".join(part for part in (found.source, found.target) if part)
     title = Text("Transfer", style="bold").append(f" {between}" if found.source else f", a fill of the {between}")
@@ -214,8 +225,12 @@ def _transfer(found: Transfer) -> list[RenderableType]:
     if found.bytes is not None:
         line = f"{format_value(found.bytes, 'bytes')} in {format_duration(found.duration)}"
         lines.append(Text(line + (f": {found.bandwidth:,.2f} GB/s" if found.bandwidth is not None else "")))
-    if found.share is not None and found.peak is not None:
-        lines.append(Text(f"{format_share(found.share)} of {found.peak:,.4g} GB/s, the peak of {found.peak_of}"))
+    if found.share_of_peak is not None and found.peak_bandwidth is not None:
+        lines.append(
+            Text(
+                f"{format_share(found.share_of_peak)} of {found.peak_bandwidth:,.4g} GB/s, the peak of {found.peak_source}"
+            )
+        )
     if found.pinned is False:
         lines.append(
             Text("• The host's memory is pageable: pinned memory (pin_memory=True) copies faster, and beside the CPU.")

@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.commands import UsageError
-from torchprof_tui.commands.common.load import add_trace, load
-from torchprof_tui.commands.common.partial_input import partial_of
-from torchprof_tui.commands.common.time_range import times_of
+from torchprof_tui.commands.common.load import add_trace_arguments, load_specs
+from torchprof_tui.commands.common.partial_input import partial_as_json
+from torchprof_tui.commands.common.time_range import parse_time_range
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns import Finding
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.verdict import Verdict
     from torchprof_tui.trace.model.trace import Trace
 
-EVIDENCE = 50
+MAX_EVIDENCE = 50
 """Events listed for a pattern; `evidence_count` has how many there are."""
 
-ANY = "fired"
+ANY_FIRED = "fired"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_trace(parser)
+    add_trace_arguments(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument(
         "--fail-on",
@@ -36,63 +36,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    wanted = _wanted(options.fail_on)
-    times = None if options.range is None else times_of(options.range)
+    wanted = _parse_fail_on(options.fail_on)
+    times = None if options.range is None else parse_time_range(options.range)
 
-    loaded = load(options.trace, cache=not options.no_cache)
+    loaded = load_specs(options.trace, cache=not options.no_cache)
     trace = loaded.trace
     from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 
-    scope = scopes.default(trace) if times is None else scopes.time_range(*times)
-    findings, verdicts = _checked(trace, scope)
+    scope = scopes.default_scope(trace) if times is None else scopes.range_scope(*times)
+    findings, verdicts = _check_trace(trace, scope)
     if options.json:
-        print(json.dumps(answer(trace, scope, findings, verdicts)))
+        print(json.dumps(build_document(trace, scope, findings, verdicts)))
     else:
-        from torchprof_tui.commands.check.text import show
+        from torchprof_tui.commands.check.text import print_findings
 
         ranks = [rank.number for rank in trace.ranks.all] if trace.ranks is not None else []
-        show(trace.label, scope, findings, verdicts, ranks)
-    failed = any(fails(found, wanted) for found in findings)
+        print_findings(trace.label, scope, findings, verdicts, ranks)
+    failed = any(matches_fail_on(found, wanted) for found in findings)
     if wanted and not failed:
-        _tell_unsure(findings, wanted)
+        _report_undecidable(findings, wanted)
     return int(failed)
 
 
-def _tell_unsure(findings: list[Finding], wanted: frozenset[str]) -> None:
+def _report_undecidable(findings: list[Finding], wanted: frozenset[str]) -> None:
     """On stderr, why what `--fail-on` asked for did not fire, where that is because nobody can tell."""
-    from torchprof_tui.analysis.patterns import State, Weight
+    from torchprof_tui.analysis.patterns import Severity, State
     from torchprof_tui.ui.common.name_display import clean
 
     told: dict[str, list[str]] = {}
     for found in findings:
-        asked = found.id in wanted or (ANY in wanted and found.pattern.weight is Weight.PROBLEM)
+        asked = found.id in wanted or (ANY_FIRED in wanted and found.pattern.severity is Severity.PROBLEM)
         if asked and found.state is State.CANNOT_TELL:
             told.setdefault(found.answer.reason, []).append(found.id)
     for reason, ids in told.items():
         print(f"torchprof-tui: --fail-on: cannot be told: {', '.join(ids)}: {clean(reason)}", file=sys.stderr)
 
 
-def _checked(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict]]:
+def _check_trace(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict]]:
     """Findings, worst first, and the verdict: of several ranks those of all, and each one's verdict."""
     if trace.ranks is not None:
-        from torchprof_tui.analysis.patterns.engine.multi_rank_check import RanksChecker
+        from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 
-        return RanksChecker(trace).check(scope)
+        return MultiRankChecker(trace).check(scope)
     from torchprof_tui.analysis.patterns.engine.checker import Checker
 
     checker = Checker(trace)
     findings = checker.check(scope)
-    return findings, [checker.verdict(scope, findings)]
+    return findings, [checker.decide_verdict(scope, findings)]
 
 
-def _wanted(fail_on: str | None) -> frozenset[str]:
+def _parse_fail_on(fail_on: str | None) -> frozenset[str]:
     """The ids asked for, or {"fired"}. Raises UsageError for one that is no pattern."""
     from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 
     wanted = frozenset(word.strip() for word in (fail_on or "").split(",") if word.strip())
     if fail_on is not None and not wanted:
         raise UsageError("--fail-on needs a pattern's name, or: fired")
-    for word in sorted(wanted - {ANY}):
+    for word in sorted(wanted - {ANY_FIRED}):
         if word not in PATTERNS:
             from difflib import get_close_matches
 
@@ -101,38 +101,38 @@ def _wanted(fail_on: str | None) -> frozenset[str]:
     return wanted
 
 
-def fails(found: Finding, wanted: frozenset[str]) -> bool:
+def matches_fail_on(found: Finding, wanted: frozenset[str]) -> bool:
     """Whether this finding is one that `--fail-on` asked for."""
-    return found.fired and (found.id in wanted or (ANY in wanted and found.is_problem))
+    return found.has_fired and (found.id in wanted or (ANY_FIRED in wanted and found.is_problem))
 
 
-def answer(trace: Trace, scope: Scope, findings: list[Finding], verdicts: list[Verdict]) -> dict[str, Any]:
+def build_document(trace: Trace, scope: Scope, findings: list[Finding], verdicts: list[Verdict]) -> dict[str, Any]:
     """What `check --json` prints. Of several ranks `verdict` is the first one's, and `ranks` has all."""
     document = {
         "scope": {"label": scope.label, "start_ns": scope.t0, "duration_ns": scope.length},
-        "verdict": _verdict(verdicts[0]),
-        "patterns": [_entry(trace, found) for found in findings],
-        "partial": partial_of(trace),
+        "verdict": _verdict_as_json(verdicts[0]),
+        "patterns": [_finding_as_json(trace, found) for found in findings],
+        "partial": partial_as_json(trace),
     }
     if trace.ranks is not None:
         document["ranks"] = [
-            {"rank": rank.number, "verdict": _verdict(verdict)}
+            {"rank": rank.number, "verdict": _verdict_as_json(verdict)}
             for rank, verdict in zip(trace.ranks.all, verdicts, strict=True)
         ]
     return document
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    return {"regime": verdict.regime.value, "gpu_busy": verdict.busy, "first": verdict.first}
+def _verdict_as_json(verdict: Verdict) -> dict[str, Any]:
+    return {"regime": verdict.regime.value, "gpu_busy": verdict.busy, "first": verdict.advice}
 
 
-def _entry(trace: Trace, found: Finding) -> dict[str, Any]:
+def _finding_as_json(trace: Trace, found: Finding) -> dict[str, Any]:
     pattern, said = found.pattern, found.answer
     return {
         "id": pattern.id,
         "section": pattern.section.value,
         "state": said.state.value,
-        "weight": pattern.weight.value,
+        "weight": pattern.severity.value,
         "title": pattern.title,
         "seen": said.seen,
         "meaning": pattern.meaning,
@@ -147,11 +147,11 @@ def _entry(trace: Trace, found: Finding) -> dict[str, Any]:
             for limit in pattern.thresholds
         ],
         "evidence_count": len(said.events),
-        "evidence": [_event(trace, row) for row in said.events[:EVIDENCE].tolist()],
+        "evidence": [_event_as_json(trace, row) for row in said.events[:MAX_EVIDENCE].tolist()],
     }
 
 
-def _event(trace: Trace, row: int) -> dict[str, Any]:
+def _event_as_json(trace: Trace, row: int) -> dict[str, Any]:
     event = trace.event(row)
     whose = "" if event.lane.rank is None else f"rank {event.lane.rank} "
     return {

@@ -8,24 +8,24 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from torchprof_tui.analysis.patterns import Finding, State, Weight
+from torchprof_tui.analysis.patterns import Finding, Severity, State
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.verdict import Verdict
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share
 
-_SIGNS = {Weight.PROBLEM: ("●", "bold red"), Weight.NOTICE: ("○", "cyan"), Weight.ARTEFACT: ("·", "dim")}
+_SIGNS = {Severity.PROBLEM: ("●", "bold red"), Severity.NOTICE: ("○", "cyan"), Severity.ARTEFACT: ("·", "dim")}
 _INDENT = 2
 
 
-def show(name: str, scope: Scope, findings: list[Finding], verdicts: list[Verdict], ranks: list[int]) -> None:
+def print_findings(name: str, scope: Scope, findings: list[Finding], verdicts: list[Verdict], ranks: list[int]) -> None:
     """Print on stdout: with colour and at the terminal's width there, plain and not wrapped into a pipe."""
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = 10_000  # a line each: made for grep
     title = Text(clean(name), style="bold")
-    where = "" if scope.whole else f"  {format_time(scope.t0)} to {format_time(scope.t1)}"
+    where = "" if scope.is_whole_trace else f"  {format_time(scope.t0)} to {format_time(scope.t1)}"
     if not ranks:
         where += f"  {clean(verdicts[0].line)}"
     title.append(where, style="default")
@@ -35,11 +35,13 @@ def show(name: str, scope: Scope, findings: list[Finding], verdicts: list[Verdic
     for rank, verdict in zip(ranks, verdicts, strict=False):
         said.setdefault(verdict.line, []).append(rank)
     for verdict_line, those in said.items():
-        console.print(Text(f"{'rank' if len(those) == 1 else 'ranks'} {_runs(those)}: {clean(verdict_line)}"))
+        console.print(
+            Text(f"{'rank' if len(those) == 1 else 'ranks'} {_format_number_ranges(those)}: {clean(verdict_line)}")
+        )
     console.print()
     for found in findings:
-        if found.fired:
-            for part in _fired(found, "the trace" if scope.whole else "the range"):
+        if found.has_fired:
+            for part in _finding_lines(found, "the trace" if scope.is_whole_trace else "the range"):
                 console.print(part)
     unknown = [found for found in findings if found.state is State.CANNOT_TELL]
     # One line a reason: a trace without ops has the same one for a dozen patterns.
@@ -48,12 +50,12 @@ def show(name: str, scope: Scope, findings: list[Finding], verdicts: list[Verdic
         ids = ", ".join(found.id for found in same)
         console.print(Text(f"? {clean(reason)}: {ids}", style="dim"))
     absent = sum(found.state is State.ABSENT for found in findings)
-    fired = sum(found.fired for found in findings)
+    fired = sum(found.has_fired for found in findings)
     console.print()
     console.print(Text(f"{fired} fired · {absent} absent · {len(unknown)} cannot be told"))
 
 
-def _runs(numbers: list[int]) -> str:
+def _format_number_ranges(numbers: list[int]) -> str:
     """`0-3, 7` of ascending numbers."""
     runs: list[list[int]] = []
     for number in numbers:
@@ -64,16 +66,16 @@ def _runs(numbers: list[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def _fired(found: Finding, of: str) -> list[RenderableType]:
+def _finding_lines(found: Finding, share_base: str) -> list[RenderableType]:
     """`of`: what shares are shares of."""
-    sign, style = _SIGNS[found.pattern.weight]
+    sign, style = _SIGNS[found.pattern.severity]
     line = Text(f"{sign} ", style=style)
     line.append(f"{found.id:<18}", style="bold")
     stake = found.answer.at_stake
     if stake:
-        line.append(f" {format_duration(stake)}, {format_share(found.share)} of {of}", style="bold")
+        line.append(f" {format_duration(stake)}, {format_share(found.share)} of {share_base}", style="bold")
     line.append(f" {clean(found.answer.seen)}")
-    if found.pattern.weight is not Weight.PROBLEM:
+    if found.pattern.severity is not Severity.PROBLEM:
         return [line]
     says = Text(f"{found.pattern.meaning} → {found.pattern.action}", style="dim")
     parts: list[RenderableType] = [line, Padding(says, (0, 0, 0, _INDENT), expand=False)]

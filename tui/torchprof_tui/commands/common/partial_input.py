@@ -9,18 +9,18 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.core.problems import Problem
     from torchprof_tui.trace.model.trace import Trace
 
-_LISTED = 4
+_MAX_LISTED_RANKS = 4
 """Ranks that are named; of more their number is told."""
 
 
-def partial_of(trace: Trace) -> list[dict[str, Any]]:
+def partial_as_json(trace: Trace) -> list[dict[str, Any]]:
     """`partial` of a JSON document: what was lost, as `problems` of `info` has it; [] where all could be read."""
-    return [{"kind": each.kind, "count": each.count, "example": each.example} for each in _lost(trace)]
+    return [{"kind": each.kind, "count": each.count, "example": each.example} for each in _data_loss(trace)]
 
 
-def tell_partial(trace: Trace) -> bool:
+def report_partial(trace: Trace) -> bool:
     """Say on stderr, in a line, what was lost; whether anything was."""
-    said = _said(trace)
+    said = _describe_problems(trace)
     if said:
         from torchprof_tui.ui.common.name_display import (
             clean,  # which loads a screen's library: only who needs it waits for that
@@ -30,18 +30,18 @@ def tell_partial(trace: Trace) -> bool:
     return bool(said)
 
 
-def _said(trace: Trace) -> str:
+def _describe_problems(trace: Trace) -> str:
     """Of several ranks which; those that could not be opened at all have lines of their own."""
     if trace.ranks is None:
-        from torchprof_tui.analysis.doctor.read_problems import briefly
+        from torchprof_tui.analysis.doctor.read_problems import summarize_problem
 
-        return ", ".join(map(briefly, _lost(trace)))
-    said = [f"{rank.label}: {words}" for rank in trace.ranks.all if (words := _said(rank.trace))]
-    more = f"; and {len(said) - _LISTED} more ranks" if len(said) > _LISTED else ""
-    return "; ".join(said[:_LISTED]) + more
+        return ", ".join(map(summarize_problem, _data_loss(trace)))
+    said = [f"{rank.label}: {words}" for rank in trace.ranks.all if (words := _describe_problems(rank.trace))]
+    more = f"; and {len(said) - _MAX_LISTED_RANKS} more ranks" if len(said) > _MAX_LISTED_RANKS else ""
+    return "; ".join(said[:_MAX_LISTED_RANKS]) + more
 
 
-def _lost(trace: Trace) -> list[Problem]:
-    from torchprof_tui.analysis.doctor.read_problems import lost_of
+def _data_loss(trace: Trace) -> list[Problem]:
+    from torchprof_tui.analysis.doctor.read_problems import list_losses
 
-    return lost_of(trace)
+    return list_losses(trace)

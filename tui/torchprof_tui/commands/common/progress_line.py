@@ -7,7 +7,7 @@ from typing import TextIO
 
 from torchprof_tui.trace.loading.progress import Progress, RanksProgress
 
-PATIENCE_SECONDS = 0.5
+DELAY_SECONDS = 0.5
 """A load that is over before this needs no progress."""
 
 REDRAW_SECONDS = 0.1
@@ -18,18 +18,22 @@ class ProgressLine:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._heard = out.isatty()
-        self._next = time.monotonic() + PATIENCE_SECONDS
+        self._is_terminal = out.isatty()
+        self._next_redraw = time.monotonic() + DELAY_SECONDS
         self._shown = False
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
-        if not self._heard or now < self._next or progress.phase == "connecting":
+        if not self._is_terminal or now < self._next_redraw or progress.phase == "connecting":
             return
-        self._next = now + REDRAW_SECONDS
+        self._next_redraw = now + REDRAW_SECONDS
         self._shown = True
         share = f"{progress.bytes / progress.total:4.0%}" if progress.total else f"{progress.bytes / 1e6:,.0f} MB"
-        ranks = f", {progress.whole} of {len(progress.shares)} ranks" if isinstance(progress, RanksProgress) else ""
+        ranks = (
+            f", {progress.finished_count} of {len(progress.shares)} ranks"
+            if isinstance(progress, RanksProgress)
+            else ""
+        )
         self._out.write(f"\r{progress.phase} {share}, {progress.events:,} events{ranks}\x1b[K")
         self._out.flush()
 

@@ -6,43 +6,43 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from torchprof_tui.ui.common.name_display import cut
+from torchprof_tui.ui.common.name_display import truncate
 
-PIPE_CELLS = 10_000
+PIPE_WIDTH = 10_000
 """Wider than any table: a line each, made for grep and cut."""
 
 
-def stdout() -> Console:
+def create_console() -> Console:
     """Where a command prints for a person: with colour and at the terminal's width there, plain and whole in a pipe."""
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
-        console.width = PIPE_CELLS
+        console.width = PIPE_WIDTH
     return console
 
 
-class Rows(Table):
+class ConsoleTable(Table):
     """A table whose numbers are never cut: where a terminal is too narrow its texts are, the longest ones first.
 
     `columns`: (heading, "right" for numbers or "left" for texts). `most`: cells of a text at the most, None for any.
     """
 
-    def __init__(self, title: str, *columns: tuple[str, str], most: int | None = None) -> None:
+    def __init__(self, title: str, *columns: tuple[str, str], max_text_cells: int | None = None) -> None:
         super().__init__(
             title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
         )
-        self._most = most
-        self._numbers = [side == "right" for _, side in columns]
+        self._max_text_cells = max_text_cells
+        self._is_numeric = [side == "right" for _, side in columns]
         for name, side in columns:
             number = side == "right"
             self.add_column(Text(name, no_wrap=True), justify="right" if number else "left", no_wrap=number)
 
-    def add(self, *cells: str | Text) -> None:
+    def add_cells(self, *cells: str | Text) -> None:
         """A row; texts already cleaned."""
         shown = []
-        for cell, number in zip(cells, self._numbers, strict=False):
+        for cell, number in zip(cells, self._is_numeric, strict=False):
             text = cell if isinstance(cell, Text) else Text(cell)
-            if self._most is not None and not number and not isinstance(cell, Text):
-                text = Text(cut(cell, self._most))
+            if self._max_text_cells is not None and not number and not isinstance(cell, Text):
+                text = Text(truncate(cell, self._max_text_cells))
             text.no_wrap, text.overflow = True, "ellipsis"
             shown.append(text)
         self.add_row(*shown)

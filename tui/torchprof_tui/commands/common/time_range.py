@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torchprof_tui.commands import UsageError
 
-HELP = "12.5ms:30ms; a bare number is µs"
+TIME_RANGE_HELP = "12.5ms:30ms; a bare number is µs"
 
 
-def times_of(text: str) -> tuple[int, int]:
+def parse_time_range(text: str) -> tuple[int, int]:
     """ns of "T0:T1", from the trace's first event. Raises UsageError."""
     from torchprof_tui.trace.core.time_format import parse_time
 

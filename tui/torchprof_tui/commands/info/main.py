@@ -6,16 +6,18 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from torchprof_tui.commands.common.load import add_trace, load
+from torchprof_tui.commands.common.load import add_trace_arguments, load_specs
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.loading.load import Loaded
+    from torchprof_tui.trace.loading.load import OpenedTrace
     from torchprof_tui.trace.model.ranks import Ranks
     from torchprof_tui.trace.model.trace import Trace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_trace(parser, "a trace, host:path, a URL, sample:NAME, - for stdin; or host:folder/ for the traces in it")
+    add_trace_arguments(
+        parser, "a trace, host:path, a URL, sample:NAME, - for stdin; or host:folder/ for the traces in it"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
@@ -23,27 +25,27 @@ def run(options: argparse.Namespace) -> int:
     from torchprof_tui.trace.specs.folder_error import FolderError
 
     try:
-        loaded = load(options.trace, cache=not options.no_cache, listing=True)
+        loaded = load_specs(options.trace, cache=not options.no_cache, list_folders=True)
     except FolderError as folder:
-        if not folder.found:
+        if not folder.traces:
             raise
-        from torchprof_tui.commands.info.remote_folder import show_folder
+        from torchprof_tui.commands.info.remote_folder import print_folder
 
-        show_folder(folder, options.json)
+        print_folder(folder, options.json)
         return 0
     answer = summary(loaded)
     if options.json:
         print(json.dumps(answer))
         return 0
-    from torchprof_tui.commands.info.text import show
+    from torchprof_tui.commands.info.text import print_summary
 
-    show(loaded.trace.label, answer)
+    print_summary(loaded.trace.label, answer)
     return 0
 
 
-def summary(loaded: Loaded) -> dict[str, Any]:
+def summary(loaded: OpenedTrace) -> dict[str, Any]:
     """What `info --json` prints; times in ns from the first event of the trace, or of the earliest rank."""
-    from torchprof_tui.analysis.doctor.examination import examined
+    from torchprof_tui.analysis.doctor.examination import diagnose_trace
     from torchprof_tui.trace.model.lanes import Role
 
     trace = loaded.trace
@@ -59,7 +61,7 @@ def summary(loaded: Loaded) -> dict[str, Any]:
         "not_drawn": counts.not_drawn,
         "by_category": counts.by_category,
         "duration_ns": last - first,
-        "steps": _steps(trace),
+        "steps": _steps_as_json(trace),
         "lanes": [
             {
                 "kind": lane.kind,
@@ -76,7 +78,7 @@ def summary(loaded: Loaded) -> dict[str, Any]:
             if lane.role is not Role.RANK
         ],
         "devices": [{"id": device.get("id"), "name": device.get("name", "")} for device in trace.devices],
-        "gpu_busy_ns": _busy(trace),
+        "gpu_busy_ns": _gpu_busy_ns(trace),
         "rank": trace.rank,
         "world_size": trace.world_size,
         "links": {
@@ -96,35 +98,37 @@ def summary(loaded: Loaded) -> dict[str, Any]:
                 "example": remark.example,
                 "action": remark.action,
             }
-            for remark in examined(trace).remarks
+            for remark in diagnose_trace(trace).remarks
         ],
         "seconds": round(loaded.seconds, 4),
         "cached": loaded.cached,
     }
     if trace.ranks is not None:
-        answer |= _ranks(trace.ranks)
+        answer |= _ranks_as_json(trace.ranks)
     return answer
 
 
-def _steps(trace: Trace) -> list[dict[str, Any]]:
+def _steps_as_json(trace: Trace) -> list[dict[str, Any]]:
     """Of several ranks all, each with its rank."""
     if trace.ranks is None:
         return [{"name": step.name, "start_ns": step.start, "duration_ns": step.duration} for step in trace.steps]
-    return [{**step, "rank": rank.number} for rank in trace.ranks.all for step in _steps(rank.trace)]
+    return [{**step, "rank": rank.number} for rank in trace.ranks.all for step in _steps_as_json(rank.trace)]
 
 
-def _busy(trace: Trace) -> dict[str, int]:
+def _gpu_busy_ns(trace: Trace) -> dict[str, int]:
     """By device; of several ranks by `RANK:DEVICE`, because each may call its own 0."""
-    from torchprof_tui.analysis.time.gpu_time import busy_ns_by_device
+    from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
 
     if trace.ranks is None:
-        return {str(device): busy for device, busy in busy_ns_by_device(trace).items()}
-    return {f"{rank.number}:{device}": busy for rank in trace.ranks.all for device, busy in _busy(rank.trace).items()}
+        return {str(device): busy for device, busy in compute_busy_ns_by_device(trace).items()}
+    return {
+        f"{rank.number}:{device}": busy for rank in trace.ranks.all for device, busy in _gpu_busy_ns(rank.trace).items()
+    }
 
 
-def _ranks(ranks: Ranks) -> dict[str, Any]:
+def _ranks_as_json(ranks: Ranks) -> dict[str, Any]:
     """Which ranks there are, how their clocks were brought together, and which collectives were joined."""
-    meetings = ranks.meetings
+    meetings = ranks.matched_collectives
     return {
         "ranks": [
             {
@@ -136,18 +140,18 @@ def _ranks(ranks: Ranks) -> dict[str, Any]:
                 "duration_ns": rank.trace.span[1] - rank.trace.span[0],
                 "shift_ns": rank.clock.shift,
                 "partial": rank.partial,
-                "aligned_by": rank.clock.how.value,
+                "aligned_by": rank.clock.method.value,
                 "error_ns": rank.clock.error,
-                "aligned_collectives": rank.clock.by,
-                "collectives_alone": int(meetings.alone[place]),
-                "collectives_before": int(meetings.before[place]),
+                "aligned_collectives": rank.clock.collective_count,
+                "collectives_alone": int(meetings.unmatched[place]),
+                "collectives_before": int(meetings.before_recording[place]),
             }
             for place, rank in enumerate(ranks.all)
         ],
-        "lost_ranks": [{"rank": lost.number, "file": lost.file, "why": lost.why} for lost in ranks.lost],
+        "lost_ranks": [{"rank": lost.number, "file": lost.file, "why": lost.reason} for lost in ranks.lost],
         "collectives": {
             "joined": len(meetings),
-            "incomplete": int((meetings.lacking > 0).sum()),
-            "differing": int(meetings.differ.sum()),
+            "incomplete": int((meetings.missing_ranks > 0).sum()),
+            "differing": int(meetings.is_mismatched.sum()),
         },
     }

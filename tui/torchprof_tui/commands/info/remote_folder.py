@@ -8,7 +8,7 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.specs.rank_groups import runs_in
+from torchprof_tui.trace.specs.rank_groups import group_runs
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.specs.folder_error import FolderError
 
 
-def show_folder(folder: FolderError, as_json: bool) -> None:
+def print_folder(folder: FolderError, as_json: bool) -> None:
     """Print it on stdout; what stands last in a line is what `torchprof-tui` takes to open that trace. On stderr, what
     it takes to open the ranks of a run together."""
     if as_json:
         traces = [
             {"trace": each.spec, "bytes": each.size, "modified": each.modified, "rank": each.rank}
-            for each in folder.found
+            for each in folder.traces
         ]
-        found = [[each.spec for each in run.traces] for run in runs_in(folder.found)]
+        found = [[each.spec for each in run.traces] for run in group_runs(folder.traces)]
         print(json.dumps({"folder": folder.spec, "traces": traces, "runs": found}))
         return
-    runs = runs_in(folder.found)
-    ranked = any(each.rank is not None for each in folder.found)
-    for each in folder.found:
-        rank = f"{_rank(each.rank):<10}" if ranked else ""
+    runs = group_runs(folder.traces)
+    ranked = any(each.rank is not None for each in folder.traces)
+    for each in folder.traces:
+        rank = f"{_format_rank(each.rank):<10}" if ranked else ""
         size = "-" if each.size is None else format_value(each.size, "bytes")
-        print(f"{size:>9}  {when(each.modified):16}  {rank}{clean(each.spec)}")
+        print(f"{size:>9}  {format_modified_time(each.modified):16}  {rank}{clean(each.spec)}")
     for run in runs:
         names = " ".join(shlex.quote(clean(spec)) for spec in run.specs)
         print(f"all {len(run.traces)} ranks of one run: {names}", file=sys.stderr)
 
 
-def _rank(rank: int | None) -> str:
+def _format_rank(rank: int | None) -> str:
     return "" if rank is None else f"rank {rank}"
 
 
-def when(seconds: float) -> str:
+def format_modified_time(seconds: float) -> str:
     """A time of change by this machine's clock, to the minute; a dash where it is not known."""
     return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else "-"

@@ -8,19 +8,19 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from torchprof_tui.commands.common.tables import Rows, stdout
+from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
 
-STEPS = 8
-LANES = 24
+MAX_LISTED_STEPS = 8
+MAX_LISTED_LANES = 24
 """More than these say more than a summary should; `--json` has all of them."""
 
 NAME_CELLS = 60
 """Of a name, on a terminal: beyond, the numbers behind it are too far away to be read together."""
 
-CATEGORIES = {
+CATEGORY_MEANINGS = {
     "cpu_op": "PyTorch operators, on the CPU",
     "kernel": "kernels: what the GPU ran",
     "cuda_runtime": "calls into the CUDA runtime, launches among them",
@@ -35,7 +35,7 @@ CATEGORIES = {
 }
 """What the categories mean, for somebody who meets them here."""
 
-DOCTOR = {
+DOCTOR_TITLES = {
     "lost": "Problems: lost",
     "repaired": "Problems: repaired",
     "odd": "Odd, but valid",
@@ -43,30 +43,30 @@ DOCTOR = {
 }
 
 
-def show(name: str, answer: dict[str, Any]) -> None:
+def print_summary(name: str, summary: dict[str, Any]) -> None:
     """Print the summary on stdout: with colour and at the terminal's width there, plain into a pipe."""
-    console = stdout()
+    console = create_console()
     most = NAME_CELLS if console.is_terminal else None
-    parts: list[RenderableType] = [_title(name, answer), _facts(answer)]
-    if "ranks" in answer:
-        parts.append(_ranks(answer, most))
-    elif answer["steps"]:
-        parts.append(_steps(answer, most))
-    parts.append(_categories(answer, most))
-    if "ranks" not in answer:
-        parts.append(_lanes(answer, most))
-    parts += _doctor(answer)
-    console.print(Group(*_spaced(parts)))
+    parts: list[RenderableType] = [_format_title(name, summary), _overview_table(summary)]
+    if "ranks" in summary:
+        parts.append(_rank_table(summary, most))
+    elif summary["steps"]:
+        parts.append(_step_table(summary, most))
+    parts.append(_category_table(summary, most))
+    if "ranks" not in summary:
+        parts.append(_lane_table(summary, most))
+    parts += _doctor_tables(summary)
+    console.print(Group(*_insert_blank_lines(parts)))
 
 
-def _spaced(parts: list[RenderableType]) -> list[RenderableType]:
+def _insert_blank_lines(parts: list[RenderableType]) -> list[RenderableType]:
     spaced: list[RenderableType] = []
     for part in parts:
         spaced += [part, Text()]
     return spaced[:-1]
 
 
-def _title(name: str, answer: dict[str, Any]) -> Text:
+def _format_title(name: str, answer: dict[str, Any]) -> Text:
     devices = [clean(str(device["name"])) for device in answer["devices"] if device["name"]]
     kinds = sorted(set(devices))
     what = "torch.profiler trace" if answer["format"] == "kineto" else "Chrome trace (not torch.profiler's)"
@@ -77,17 +77,17 @@ def _title(name: str, answer: dict[str, Any]) -> Text:
     if answer["rank"] is not None:
         title.append(f", rank {answer['rank']} of {answer['world_size'] or '?'}")
     if "ranks" in answer:
-        title.append(f", {len(answer['ranks'])} ranks" + _of(answer))
+        title.append(f", {len(answer['ranks'])} ranks" + _format_missing_ranks(answer))
     return title
 
 
-def _of(answer: dict[str, Any]) -> str:
+def _format_missing_ranks(answer: dict[str, Any]) -> str:
     """Where some of the ranks are missing."""
     world: int | None = answer["world_size"]
     return f" of {world}" if world is not None and world != len(answer["ranks"]) else ""
 
 
-def _facts(answer: dict[str, Any]) -> Table:
+def _overview_table(answer: dict[str, Any]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column()
@@ -101,12 +101,12 @@ def _facts(answer: dict[str, Any]) -> Table:
     table.add_row("entries", entries)
     for reason, number in answer["not_drawn"].items():
         table.add_row("", Text(f"not drawn: {number:,} {clean(reason)}", style="dim"))
-    for device, busy in list(answer["gpu_busy_ns"].items())[:LANES] if "ranks" not in answer else ():
+    for device, busy in list(answer["gpu_busy_ns"].items())[:MAX_LISTED_LANES] if "ranks" not in answer else ():
         share = f" ({busy / duration:.1%} of the trace)" if duration else ""
         label = f"GPU {device} busy" if device != "-1" else "GPU busy"
         table.add_row(label, f"{format_duration(busy)}{share}")
-    if len(answer["gpu_busy_ns"]) > LANES:
-        table.add_row("", Text(f"and {len(answer['gpu_busy_ns']) - LANES:,} more devices", style="dim"))
+    if len(answer["gpu_busy_ns"]) > MAX_LISTED_LANES:
+        table.add_row("", Text(f"and {len(answer['gpu_busy_ns']) - MAX_LISTED_LANES:,} more devices", style="dim"))
     links = answer["links"]
     if links["gpu_events"]:
         linked = f"{links['linked_gpu_events']:,} of {links['gpu_events']:,} GPU events joined to their launch"
@@ -117,13 +117,13 @@ def _facts(answer: dict[str, Any]) -> Table:
     return table
 
 
-def _ranks(answer: dict[str, Any], most: int | None) -> Rows:
+def _rank_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
     """A line a rank: how much it recorded, how busy its GPUs were, and how far its clock is to be trusted."""
     numbers = [(name, "right") for name in ("events", "steps", "begins", "length", "GPU busy")]
     cut = any(rank["partial"] for rank in answer["ranks"])
     columns = [("rank", "right"), *([("", "left")] if cut else []), ("file", "left"), *numbers, ("clock", "left")]
     measured = any(rank["error_ns"] is not None for rank in answer["ranks"])
-    table = Rows(f"Ranks ({len(answer['ranks'])})", *columns, most=most)
+    table = ConsoleTable(f"Ranks ({len(answer['ranks'])})", *columns, max_text_cells=most)
     for rank in answer["ranks"]:
         number, duration = rank["rank"], rank["duration_ns"]
         busy = [ns for key, ns in answer["gpu_busy_ns"].items() if key.partition(":")[0] == str(number)]
@@ -133,7 +133,7 @@ def _ranks(answer: dict[str, Any], most: int | None) -> Rows:
         within = f", ±{format_duration(error)} by {by} collectives" if error is not None else ""
         if error is None and measured:
             within = ", no collective to measure it by"
-        table.add(
+        table.add_cells(
             str(number),
             *(["cut" if rank["partial"] else ""] if cut else []),
             clean(rank["file"].rpartition("/")[2]),
@@ -155,36 +155,40 @@ def _ranks(answer: dict[str, Any], most: int | None) -> Rows:
     return table
 
 
-def _steps(answer: dict[str, Any], most: int | None) -> Rows:
+def _step_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
     steps = answer["steps"]
-    table = Rows(f"Steps ({len(steps)})", ("name", "left"), ("start", "right"), ("duration", "right"), most=most)
-    for step in steps[:STEPS]:
-        table.add(clean(step["name"]), format_duration(step["start_ns"]), format_duration(step["duration_ns"]))
-    return _rest(table, len(steps) - STEPS)
+    table = ConsoleTable(
+        f"Steps ({len(steps)})", ("name", "left"), ("start", "right"), ("duration", "right"), max_text_cells=most
+    )
+    for step in steps[:MAX_LISTED_STEPS]:
+        table.add_cells(clean(step["name"]), format_duration(step["start_ns"]), format_duration(step["duration_ns"]))
+    return _add_remainder_row(table, len(steps) - MAX_LISTED_STEPS)
 
 
-def _categories(answer: dict[str, Any], most: int | None) -> Rows:
+def _category_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
     by_category = sorted(answer["by_category"].items(), key=lambda item: -item[1])
-    table = Rows("What was recorded", ("category", "left"), ("events", "right"), ("", "left"), most=most)
-    for category, number in by_category[:LANES]:
-        meaning = Text(CATEGORIES.get(category, ""), style="dim")
-        table.add(clean(category or "(none)"), f"{number:,}", meaning)
-    return _rest(table, len(by_category) - LANES)
+    table = ConsoleTable(
+        "What was recorded", ("category", "left"), ("events", "right"), ("", "left"), max_text_cells=most
+    )
+    for category, number in by_category[:MAX_LISTED_LANES]:
+        meaning = Text(CATEGORY_MEANINGS.get(category, ""), style="dim")
+        table.add_cells(clean(category or "(none)"), f"{number:,}", meaning)
+    return _add_remainder_row(table, len(by_category) - MAX_LISTED_LANES)
 
 
-def _lanes(answer: dict[str, Any], most: int | None) -> Rows:
+def _lane_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
     lanes = answer["lanes"]
     columns = (("lane", "left"), ("of", "left"), ("events", "right"), ("rows", "right"))
-    table = Rows(f"Lanes ({len(lanes)})", *columns, most=most)
-    for lane in lanes[:LANES]:
-        table.add(clean(lane["label"]), clean(lane["group"]), f"{lane['events']:,}", str(lane["rows"]))
-    return _rest(table, len(lanes) - LANES)
+    table = ConsoleTable(f"Lanes ({len(lanes)})", *columns, max_text_cells=most)
+    for lane in lanes[:MAX_LISTED_LANES]:
+        table.add_cells(clean(lane["label"]), clean(lane["group"]), f"{lane['events']:,}", str(lane["rows"]))
+    return _add_remainder_row(table, len(lanes) - MAX_LISTED_LANES)
 
 
-def _doctor(answer: dict[str, Any]) -> list[RenderableType]:
+def _doctor_tables(answer: dict[str, Any]) -> list[RenderableType]:
     """A table for each section that has anything; what was not recorded comes with the option that records it."""
     found: list[RenderableType] = []
-    for section, title in DOCTOR.items():
+    for section, title in DOCTOR_TITLES.items():
         remarks = [remark for remark in answer["doctor"] if remark["section"] == section]
         if not remarks:
             continue
@@ -192,17 +196,17 @@ def _doctor(answer: dict[str, Any]) -> list[RenderableType]:
         columns = (("what", "left"), ("to record it", "left")) if missing else (
             ("times", "right"), ("what", "left"), ("for example", "left"),
         )  # fmt: skip
-        table = Rows(title, *columns)
+        table = ConsoleTable(title, *columns)
         for remark in remarks:
             kind = clean(remark["kind"])
             said = clean(remark["action"] if missing else remark["example"] or remark["meaning"])
             cells = [] if missing else [f"{remark['count']:,}"]
-            table.add(*cells, kind, said)
+            table.add_cells(*cells, kind, said)
         found.append(table)
     return found
 
 
-def _rest(table: Rows, more: int) -> Rows:
+def _add_remainder_row(table: ConsoleTable, more: int) -> ConsoleTable:
     if more > 0:
-        table.add(Text(f"and {more:,} more", style="dim"))
+        table.add_cells(Text(f"and {more:,} more", style="dim"))
     return table

@@ -14,29 +14,29 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.commands import UsageError
-from torchprof_tui.commands.open.main import add_appearance
+from torchprof_tui.commands.open.main import add_appearance_options
 from torchprof_tui.runs.recording_request import (
     DEFAULT_OUTPUT,
     OPTIONS,
     WORKLOADS,
-    Request,
+    RecordingRequest,
     RequestError,
     is_workload,
-    own_flags,
-    summary,
+    summarize_workload,
+    workload_flags,
 )
 
 if TYPE_CHECKING:
-    from torchprof_tui.runs.run_result import Result
-    from torchprof_tui.runs.status_channel import Channel, Said
+    from torchprof_tui.runs.run_result import RunResult
+    from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
 
-PATIENCE_SECONDS = 1.0
+PHASE_DELAY_SECONDS = 1.0
 """A phase that is over before this needs no line; most steps are."""
 
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 """How late it may be noticed that a run has ended without a word."""
 
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
+_TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = "workloads, each with options of its own (WORKLOAD --help):\n" + "\n".join(
-        f"  {name:<12}{summary(name)}" for name in WORKLOADS
+        f"  {name:<12}{summarize_workload(name)}" for name in WORKLOADS
     )
     _add_options(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -69,35 +69,35 @@ def _add_options(parser: argparse.ArgumentParser, taken: Collection[str] = ()) -
     parser.add_argument("-o", "--output", metavar="FOLDER", default=DEFAULT_OUTPUT, help="where runs are kept")
     parser.add_argument("--no-open", action="store_true", help="do not open what was recorded")
     parser.add_argument("--json", action="store_true", help="the result as one JSON document on stdout; opens nothing")
-    add_appearance(parser)
+    add_appearance_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    request = _request(options)
+    request = _parse_request(options)
     try:
         argv = request.argv()
     except RequestError as error:
         raise UsageError(str(error)) from error
-    from torchprof_tui.runs.status_channel import Channel
+    from torchprof_tui.runs.status_channel import StatusChannel
 
-    with contextlib.closing(Channel()) as channel:
-        result = _recorded(request, argv, channel, quiet=options.json)
+    with contextlib.closing(StatusChannel()) as channel:
+        result = _record_run(request, argv, channel, quiet=options.json)
     if options.json:
         print(json.dumps(result.as_json()))
     elif result.folder is not None:
-        _show(result)
+        _print_result(result)
     opens = not (options.json or options.no_open) and os.isatty(0) and os.isatty(2)
     if opens and result.traces:
-        _open(result, options)
+        _open_explorer(result, options)
     return result.exit_status
 
 
-def _request(options: argparse.Namespace) -> Request:
+def _parse_request(options: argparse.Namespace) -> RecordingRequest:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if command and is_workload(command[0]) and "--" not in command:
         # An option of ours after a workload is what was meant, where the workload has none of that name.
         ours = argparse.ArgumentParser(prog=f"torchprof-tui run {command[0]}", add_help=False, allow_abbrev=False)
-        _add_options(ours, taken=own_flags(command[0]))
+        _add_options(ours, taken=workload_flags(command[0]))
         command = [command[0], *ours.parse_known_args(command[1:], options)[1]]
     words: list[str] = []
     for option in OPTIONS:
@@ -106,10 +106,10 @@ def _request(options: argparse.Namespace) -> Request:
             words.append(option.flag)
         elif value is not None and value is not False:  # 0 is said
             words += [option.flag, f"{value:g}" if isinstance(value, float) else str(value)]
-    return Request(tuple(command), tuple(words), options.python, options.output)
+    return RecordingRequest(tuple(command), tuple(words), options.python, options.output)
 
 
-def _recorded(request: Request, argv: list[str], channel: Channel, quiet: bool) -> Result:
+def _record_run(request: RecordingRequest, argv: list[str], channel: StatusChannel, quiet: bool) -> RunResult:
     """Run it to its end. `quiet`: what the program prints goes to stderr."""
     from torchprof_tui.runs.run_result import read_result
 
@@ -117,7 +117,7 @@ def _recorded(request: Request, argv: list[str], channel: Channel, quiet: bool) 
     # a session of its own, and the signals that we get.
     shared = os.isatty(0)
     started = time.monotonic()
-    with _Signals(shared) as signals:
+    with _SignalForwarder(shared) as signals:
         try:
             process = subprocess.Popen(
                 argv,
@@ -128,24 +128,24 @@ def _recorded(request: Request, argv: list[str], channel: Channel, quiet: bool) 
         except OSError as error:
             raise UsageError(f"{argv[0]}: {error.strerror or error}") from error
         signals.process = process
-        _relay(process, channel, request)
+        _relay_status(process, channel, request)
         status = process.wait()
-        signals.finish()
+        signals.terminate_group()
     return read_result(channel.folder, status, time.monotonic() - started, request.command)
 
 
-def _relay(process: subprocess.Popen[bytes], channel: Channel, request: Request) -> None:
+def _relay_status(process: subprocess.Popen[bytes], channel: StatusChannel, request: RecordingRequest) -> None:
     """Until the run ends: a line on stderr for each phase that takes its time. Its log lines it writes itself.
 
     What was asked for is left in its folder as soon as there is one: where we are killed it can be repeated too.
     """
-    from torchprof_tui.runs.history import remember
+    from torchprof_tui.runs.history import save_request
 
     remembered = False
-    latest: Said | None = None
+    latest: StatusMessage | None = None
     since = 0.0
     while process.poll() is None:
-        select.select([channel], [], [], LOOK_SECONDS)
+        select.select([channel], [], [], POLL_SECONDS)
         now = time.monotonic()
         for said in channel.read():
             if said.phase and said.rank == 0 and (latest is None or said.phase != latest.phase):
@@ -154,78 +154,80 @@ def _relay(process: subprocess.Popen[bytes], channel: Channel, request: Request)
                 latest = said
         if channel.folder is not None and not remembered:
             remembered = True
-            remember(channel.folder, request)
-        if latest is not None and since and now - since > PATIENCE_SECONDS:
+            save_request(channel.folder, request)
+        if latest is not None and since and now - since > PHASE_DELAY_SECONDS:
             since = 0.0
             if latest.phase not in ("starting", "done", "running on"):
-                _say(latest.text)
+                _report(latest.text)
     channel.read()  # where its folder is, if it was that quick
     if channel.folder is not None and not remembered:
-        remember(channel.folder, request)
+        save_request(channel.folder, request)
 
 
-class _Signals:
+class _SignalForwarder:
     """While a run goes on, what would end us ends the run first, and it saves.
 
     The third ctrl+c kills: the first one saves, the second gives up what is being saved.
     """
 
     def __init__(self, shared: bool) -> None:
-        self._shared = shared
-        self._got: list[int] = []
-        self._before: dict[int, Any] = {}
+        self._terminal_is_shared = shared
+        self._received_signals: list[int] = []
+        self._previous_handlers: dict[int, Any] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> _Signals:
-        for signum in (signal.SIGINT, *_ENDING):
+    def __enter__(self) -> _SignalForwarder:
+        for signum in (signal.SIGINT, *_TERMINATION_SIGNALS):
             if signal.getsignal(signum) != signal.SIG_IGN:  # as under nohup
                 # A handler, as one that ignores would be inherited.
-                self._before[signum] = signal.signal(signum, self._pass_on)
+                self._previous_handlers[signum] = signal.signal(signum, self._forward_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for signum, handler in self._before.items():
+        for signum, handler in self._previous_handlers.items():
             signal.signal(signum, handler)
 
-    def _pass_on(self, signum: int, frame: object) -> None:
-        self._got.append(signum)
+    def _forward_signal(self, signum: int, frame: object) -> None:
+        self._received_signals.append(signum)
         if self.process is None:
             return
-        if self._got.count(signal.SIGINT) > 2:
+        if self._received_signals.count(signal.SIGINT) > 2:
             self.process.kill()
-        elif signum != signal.SIGINT or not self._shared:
+        elif signum != signal.SIGINT or not self._terminal_is_shared:
             self.process.send_signal(signum)
 
-    def finish(self) -> None:
+    def terminate_group(self) -> None:
         """The run has ended. What it started goes with it where it was told to end."""
-        if self._got and not self._shared and self.process is not None:
+        if self._received_signals and not self._terminal_is_shared and self.process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGTERM)
 
 
-def _show(result: Result) -> None:
+def _print_result(result: RunResult) -> None:
     for trace in result.traces:
-        print(f"trace  {_near(trace)}")
+        print(f"trace  {_shorten_path(trace)}")
     for table in result.tables:
-        print(f"table  {_near(table)}")
+        print(f"table  {_shorten_path(table)}")
 
 
-def _near(path: str) -> str:
+def _shorten_path(path: str) -> str:
     """A path as one would type it here."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
 
 
-def _open(result: Result, options: argparse.Namespace) -> None:
+def _open_explorer(result: RunResult, options: argparse.Namespace) -> None:
     from torchprof_tui.commands.open import main as explorer
 
-    if len(result.opened) < len(result.traces):
-        _say(f"opening {len(result.opened)} of {len(result.traces)} traces; the others lie in {result.folder}")
-    shown = {"trace": list(result.opened), "at": None, "no_cache": False}
+    if len(result.traces_to_open) < len(result.traces):
+        _report(
+            f"opening {len(result.traces_to_open)} of {len(result.traces)} traces; the others lie in {result.folder}"
+        )
+    shown = {"trace": list(result.traces_to_open), "at": None, "no_cache": False}
     explorer.run(argparse.Namespace(**{**vars(options), **shown}))
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     from torchprof_tui.ui.common.name_display import clean
 
     os.write(2, f"torchprof-tui: {clean(text)}\n".encode())

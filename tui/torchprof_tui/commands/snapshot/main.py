@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_tui.commands import UsageError
-from torchprof_tui.trace.loading.resolve import named
+from torchprof_tui.trace.loading.resolve import resolve_specs
 
 if TYPE_CHECKING:
     from torchprof_tui.app import TorchprofApp
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SETTLE_SECONDS = 0.1
 """Details and statistics are read a moment after the last key; the picture waits for them."""
 
-SIZE = re.compile(r"(\d{1,3})x(\d{1,3})")
+SIZE_PATTERN = re.compile(r"(\d{1,3})x(\d{1,3})")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    size = SIZE.fullmatch(options.size)
+    size = SIZE_PATTERN.fullmatch(options.size)
     if size is None:
         raise UsageError(f"--size: {options.size!r} is not like 160x48")
     output = Path(options.output)
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     for key in keys:
         if not is_key(key):
             raise UsageError(f"--keys: no key is called {key!r}; letters and names such as right, enter, space, slash")
-    picture = asyncio.run(_taken(options, (int(size[1]), int(size[2])), keys, output.suffix == ".svg"))
+    picture = asyncio.run(_take_snapshot(options, (int(size[1]), int(size[2])), keys, output.suffix == ".svg"))
     try:
         output.write_text(picture, encoding="utf-8")
     except OSError as error:
@@ -66,18 +66,18 @@ def is_key(key: str) -> bool:
     return len(name) == 1 or name in named or key_to_character(name) is not None
 
 
-async def _taken(options: argparse.Namespace, size: tuple[int, int], keys: list[str], svg: bool) -> str:
+async def _take_snapshot(options: argparse.Namespace, size: tuple[int, int], keys: list[str], svg: bool) -> str:
     from torchprof_tui.app import TorchprofApp
 
     opening = None
     if options.trace:
-        opening = named(options.trace).opening(cache=not options.no_cache)
+        opening = resolve_specs(options.trace).create_opener(cache=not options.no_cache)
         opening.start()
     app = TorchprofApp(opening, theme=options.theme, cache=not options.no_cache)
     try:
         async with app.run_test(size=size) as pilot:
             if opening is not None:
-                await app.explored.wait()
+                await app.lanes_ready.wait()
             if app.failure is None:
                 await pilot.pause()
                 await pilot.press(*keys)

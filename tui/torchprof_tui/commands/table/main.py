@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from torchprof_tui.commands import UsageError
-from torchprof_tui.commands.common.load import add_rank, add_trace, load, one_rank
+from torchprof_tui.commands.common.load import add_rank_option, add_trace_arguments, load_specs, select_rank
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.table.profiler_table import Profile
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.core.arrays import Bool
     from torchprof_tui.trace.model.trace import Trace
 
-ROWS = 100
+DEFAULT_ROWS = 100
 """Of a table for people, unless told: as many as torch prints."""
 
-BY = ("name", "shape", "stack", "module", "class", "step")
-OF = ("calls", "kernels", "copies", "collectives", "memory", "arrivals")
+GROUPINGS = ("name", "shape", "stack", "module", "class", "step")
+TABLE_NAMES = ("calls", "kernels", "copies", "collectives", "memory", "arrivals")
 
-_ALIASES = {
+_SORT_ALIASES = {
     "count": "calls",
     "cpu_time": "cpu_avg",
     "cpu_time_total": "cpu",
@@ -34,8 +34,8 @@ _ALIASES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_trace(parser)
-    add_rank(parser)
+    add_trace_arguments(parser)
+    add_rank_option(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout: a list of rows, times in µs")
     form.add_argument("--csv", action="store_true", help="comma-separated values with a header line, times in µs")
@@ -45,12 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN",
         help="self_gpu, gpu, self_cpu, cpu, gpu_avg, cpu_avg, calls, name (what took most; JSON, CSV: torch's order)",
     )
-    parser.add_argument("--limit", metavar="N", type=_rows, help=f"so many rows (0: all; for people {ROWS}, else all)")
-    parser.add_argument("--by", choices=BY, default="name", help="what makes a row (name)")
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        type=_parse_row_limit,
+        help=f"so many rows (0: all; for people {DEFAULT_ROWS}, else all)",
+    )
+    parser.add_argument("--by", choices=GROUPINGS, default="name", help="what makes a row (name)")
     parser.add_argument("--step", metavar="N", type=int, help="only what ProfilerStep#N did and launched")
     parser.add_argument(
         "--of",
-        choices=OF,
+        choices=TABLE_NAMES,
         default="calls",
         help="which table (calls); arrivals: over all ranks, who came late to each collective",
     )
@@ -61,39 +66,39 @@ def run(options: argparse.Namespace) -> int:
     if options.of != "calls" and (options.by != "name" or options.flops):
         raise UsageError(f"--by and --flops belong to the table of calls, not to --of {options.of}")
 
-    loaded = load(options.trace, cache=not options.no_cache)
+    loaded = load_specs(options.trace, cache=not options.no_cache)
     if options.of == "arrivals":
-        sheet = _arrivals(loaded.trace)
+        sheet = _build_arrivals_sheet(loaded.trace)
     else:
-        trace, rank = one_rank(loaded.trace, options.rank)
+        trace, rank = select_rank(loaded.trace, options.rank)
         if rank is not None and options.rank is None:
-            print(f"{rank.label} of {_of(loaded.trace)}; another: --rank N", file=sys.stderr)
+            print(f"{rank.label} of {_format_rank_count(loaded.trace)}; another: --rank N", file=sys.stderr)
         from torchprof_tui.analysis.table.profiler_table import Profile
 
-        sheet = _sheet(Profile(trace), options)
+        sheet = _build_sheet(Profile(trace), options)
     for_people = not (options.json or options.csv or options.markdown)
     key = _sort_key(sheet, options.sort, for_people or options.markdown or options.of != "calls")
-    order = sheet.order(key).tolist() if key else list(range(len(sheet)))
-    limit = ROWS if options.limit is None and for_people else options.limit or None
-    _print(options, sheet, order[:limit], len(order))
+    order = sheet.sort_rows(key).tolist() if key else list(range(len(sheet)))
+    limit = DEFAULT_ROWS if options.limit is None and for_people else options.limit or None
+    _print_sheet(options, sheet, order[:limit], len(order))
     return 0
 
 
-def _arrivals(trace: Trace) -> Sheet:
+def _build_arrivals_sheet(trace: Trace) -> Sheet:
     if trace.ranks is None:
         raise UsageError("--of arrivals needs several ranks: name their traces, or the folder that they are in")
-    from torchprof_tui.analysis.collectives.late_arrivals import arrivals
-    from torchprof_tui.analysis.table.arrivals_sheet import arrivals_sheet
+    from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
+    from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet
 
-    return arrivals_sheet(arrivals(trace.ranks))
+    return build_arrivals_sheet(compute_arrivals(trace.ranks))
 
 
-def _of(trace: Trace) -> str:
+def _format_rank_count(trace: Trace) -> str:
     assert trace.ranks is not None
     return f"{len(trace.ranks)} ranks"
 
 
-def _print(options: argparse.Namespace, sheet: Sheet, order: list[int], rows: int) -> None:
+def _print_sheet(options: argparse.Namespace, sheet: Sheet, order: list[int], rows: int) -> None:
     from torchprof_tui.analysis.table import export
 
     if options.json:
@@ -106,45 +111,45 @@ def _print(options: argparse.Namespace, sheet: Sheet, order: list[int], rows: in
     elif options.markdown:
         print(export.to_markdown(sheet, order, clean), end="")
     else:
-        from torchprof_tui.commands.table.text import show
+        from torchprof_tui.commands.table.text import print_sheet
 
-        show(sheet, order, rows)
+        print_sheet(sheet, order, rows)
 
 
-def _sheet(profile: Profile, options: argparse.Namespace) -> Sheet:
+def _build_sheet(profile: Profile, options: argparse.Namespace) -> Sheet:
     from torchprof_tui.analysis.table import gpu_sheets
-    from torchprof_tui.analysis.table.flops import row_flops
+    from torchprof_tui.analysis.table.flops import sum_row_flops
     from torchprof_tui.analysis.table.groups import NotRecordedError
-    from torchprof_tui.analysis.table.memory_sheet import memory_by_op
-    from torchprof_tui.analysis.table.table_rows import By
-    from torchprof_tui.analysis.table.table_sheet import table_sheet
+    from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet
+    from torchprof_tui.analysis.table.table_rows import GroupBy
+    from torchprof_tui.analysis.table.table_sheet import build_table_sheet
 
-    only = _step(profile, options.step)
+    only = _step_mask(profile, options.step)
     trace, calls = profile.trace, profile.calls
     if options.of == "kernels":
-        return gpu_sheets.kernels(trace, only)
+        return gpu_sheets.build_kernels_sheet(trace, only)
     if options.of == "copies":
-        return gpu_sheets.copies(trace, only)
+        return gpu_sheets.build_copies_sheet(trace, only)
     if options.of == "collectives":
-        return gpu_sheets.collectives(trace, only)
+        return gpu_sheets.build_collectives_sheet(trace, only)
     if options.of == "memory":
-        return memory_by_op(trace, calls, only)
+        return build_memory_sheet(trace, calls, only)
     try:
-        table = profile.table(By(options.by), only)
+        table = profile.build_table(GroupBy(options.by), only)
     except NotRecordedError as error:
         raise UsageError(str(error)) from error
-    return table_sheet(table, calls, row_flops(table, calls, profile.flops()) if options.flops else None)
+    return build_table_sheet(table, calls, sum_row_flops(table, calls, profile.flops()) if options.flops else None)
 
 
-def _step(profile: Profile, number: int | None) -> Bool | None:
+def _step_mask(profile: Profile, number: int | None) -> Bool | None:
     if number is None:
         return None
-    from torchprof_tui.analysis.table.event_scope import in_step
+    from torchprof_tui.analysis.table.event_scope import step_mask
 
     steps = profile.trace.steps
     for step in steps:
         if step.number == number:
-            return in_step(profile.trace, step, profile.asked)
+            return step_mask(profile.trace, step, profile.request_times)
     known = f"it has {steps[0].number} to {steps[-1].number}" if steps else "it has none"
     raise UsageError(f"no step {number} in this trace ({known})")
 
@@ -157,13 +162,13 @@ def _sort_key(sheet: Sheet, wanted: str | None, default: bool) -> str | None:
         # The first that says something: a trace without a GPU is sorted by what the CPU did.
         of_interest = ("self_gpu", "self_cpu", "total", "allocated", "waited")
         return next((key for key in of_interest if key in keys and bool(sheet.columns[key].any())), None)  # type: ignore[union-attr]
-    key = _ALIASES.get(wanted, wanted.removesuffix("_us"))
+    key = _SORT_ALIASES.get(wanted, wanted.removesuffix("_us"))
     if key not in keys:
         raise UsageError(f"--sort: no column {wanted!r} (there are {', '.join(keys)})")
     return key
 
 
-def _rows(text: str) -> int:
+def _parse_row_limit(text: str) -> int:
     number = int(text) if text.isascii() and text.isdecimal() else -1
     if number < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")

@@ -9,15 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
-from torchprof_tui.commands.common.tables import stdout
+from torchprof_tui.commands.common.tables import create_console
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.ui.common.name_display import clean, cut
+from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share, format_value
 
 NAME_CELLS = 60
 NARROW_NAME_CELLS = 24
 
-_DROPPED = (
+_OPTIONAL_COLUMNS = (
     ("cpu_share", "gpu_share"),
     ("self_cpu_share", "peak_share"),
     ("cpu_avg", "gpu_avg", "min", "median"),
@@ -27,30 +27,30 @@ _DROPPED = (
 """Columns that a narrow terminal goes without, the first first; `--json` and a pipe have all."""
 
 
-def show(sheet: Sheet, order: Sequence[int], rows: int) -> None:
+def print_sheet(sheet: Sheet, order: Sequence[int], row_count: int) -> None:
     """Print some rows of a sheet on stdout, what was left out, and the totals."""
-    console = stdout()
+    console = create_console()
     if not len(sheet):
         console.print(f"{sheet.title}: nothing of that kind in this trace.")
         return
-    cells = {field.key: [_cell(sheet, field, row) for row in order] for field in sheet.fields}
-    fields, width = _fitting(sheet.fields, cells, console.width)
+    cells = {field.key: [_format_cell(sheet, field, row) for row in order] for field in sheet.fields}
+    fields, width = _fit_columns(sheet.fields, cells, console.width)
     table = Table(box=None, pad_edge=False, header_style="dim")
     for field in fields:
         table.add_column(field.title, justify="left" if field.unit is Unit.TEXT else "right", no_wrap=True)
     for place in range(len(order)):
-        table.add_row(*(Text(_fit(field, cells[field.key][place], width)) for field in fields))
+        table.add_row(*(Text(_fit_cell(field, cells[field.key][place], width)) for field in fields))
     console.print(table)
-    if rows > len(order):
-        console.print(Text(f"and {rows - len(order):,} more rows (--limit 0 shows all)", style="dim"))
+    if row_count > len(order):
+        console.print(Text(f"and {row_count - len(order):,} more rows (--limit 0 shows all)", style="dim"))
     for total in sheet.totals:
         console.print(total)
 
 
-def _fitting(fields: Sequence[Field], cells: dict[str, list[str]], width: int) -> tuple[list[Field], int]:
+def _fit_columns(fields: Sequence[Field], cells: dict[str, list[str]], width: int) -> tuple[list[Field], int]:
     """(the columns that have room, cells for each text): texts give way first, then columns."""
     kept = list(fields)
-    for dropped in ((), *_DROPPED):
+    for dropped in ((), *_OPTIONAL_COLUMNS):
         kept = [field for field in kept if field.key not in dropped]
         texts = [field for field in kept if field.unit is Unit.TEXT]
         used = sum(max(len(field.title), *map(len, cells[field.key]), 0) + 1 for field in kept if field not in texts)
@@ -60,11 +60,11 @@ def _fitting(fields: Sequence[Field], cells: dict[str, list[str]], width: int) -
     return kept, min(max(room, NARROW_NAME_CELLS), max(NAME_CELLS, room // 2))
 
 
-def _fit(field: Field, cell: str, width: int) -> str:
-    return cut(cell, width) if field.unit is Unit.TEXT else cell
+def _fit_cell(field: Field, cell: str, width: int) -> str:
+    return truncate(cell, width) if field.unit is Unit.TEXT else cell
 
 
-def _cell(sheet: Sheet, field: Field, row: int) -> str:
+def _format_cell(sheet: Sheet, field: Field, row: int) -> str:
     value = sheet.columns[field.key][row]
     if isinstance(value, str):
         return clean(value.replace("\n", " < "))
@@ -78,11 +78,11 @@ def _cell(sheet: Sheet, field: Field, row: int) -> str:
     if field.unit is Unit.BYTES:
         return format_value(number, "bytes")
     if field.unit is Unit.FLOPS:
-        return _metric(number)
+        return _format_metric(number)
     return f"{number:,.0f}" if field.unit is Unit.COUNT else f"{number:,.1f}"
 
 
-def _metric(number: float) -> str:
+def _format_metric(number: float) -> str:
     """1.2e12 as "1.20 T"."""
     for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
         if number >= size:

@@ -32,7 +32,7 @@ class Pairs:
     renamed: I64  # the ends of rule 3, which are in `end` too
 
 
-def pair(stack: I64, time: I64, name: I32, opens: Bool, unnamed: int) -> Pairs:
+def match_begin_end(stack: I64, time: I64, name: I32, is_begin: Bool, empty_name: int) -> Pairs:
     """Pair k begins and ends given in file order. `unnamed`: the number of the empty name, -1 if there is none.
 
     Stacks whose names match as brackets do are settled all at once, the others one by one; linear but for sorts.
@@ -41,38 +41,38 @@ def pair(stack: I64, time: I64, name: I32, opens: Bool, unnamed: int) -> Pairs:
         nothing = np.zeros(0, np.int64)
         return Pairs(nothing, nothing, nothing, nothing, nothing)
     order = np.lexsort((time, stack))
-    stack, name, opens = stack[order], name[order], opens[order]
+    stack, name, is_begin = stack[order], name[order], is_begin[order]
     changes = np.flatnonzero(np.concatenate([[True], stack[1:] != stack[:-1]]))
     sizes = np.diff(np.append(changes, len(stack)))
     which = np.repeat(np.arange(len(changes)), sizes)
 
-    after = np.cumsum(np.where(opens, 1, -1))
+    after = np.cumsum(np.where(is_begin, 1, -1))
     base = np.concatenate([[0], after[changes[1:] - 1]])
     after -= base[which]
-    depth = np.where(opens, after - 1, after)  # a begin and its end have the same
+    depth = np.where(is_begin, after - 1, after)  # a begin and its end have the same
     odd = np.zeros(len(changes), np.bool_)
     odd[which[depth < 0]] = True  # an end too many
 
     brackets = np.lexsort((depth, which))
     first, second = brackets[:-1], brackets[1:]
-    meet = opens[first] & ~opens[second] & (which[first] == which[second]) & (depth[first] == depth[second])
+    meet = is_begin[first] & ~is_begin[second] & (which[first] == which[second]) & (depth[first] == depth[second])
     first, second = first[meet], second[meet]
-    odd[which[first[(name[first] != name[second]) & (name[second] != unnamed)]]] = True
+    odd[which[first[(name[first] != name[second]) & (name[second] != empty_name)]]] = True
 
     fine = ~odd[which[first]]
     begin, end = first[fine], second[fine]
     closed = np.zeros(len(stack), np.bool_)
     closed[begin] = True
     clean = ~odd[which]
-    unclosed = np.flatnonzero(clean & opens & ~closed)
+    unclosed = np.flatnonzero(clean & is_begin & ~closed)
     orphans = np.zeros(0, np.int64)
     renamed = np.zeros(0, np.int64)
     if odd.any():
-        slow = _Slow(unnamed)
-        columns = (name, opens, time[order])
+        slow = _StackMatcher(empty_name)
+        columns = (name, is_begin, time[order])
         for group in np.flatnonzero(odd).tolist():
             low, high = int(changes[group]), int(changes[group] + sizes[group])
-            slow.settle(low, *(column[low:high].tolist() for column in columns))
+            slow.match_stack(low, *(column[low:high].tolist() for column in columns))
         begin, end = np.append(begin, slow.begin).astype(np.int64), np.append(end, slow.end).astype(np.int64)
         unclosed = np.append(unclosed, slow.unclosed).astype(np.int64)
         orphans = np.array(slow.orphans, np.int64)
@@ -80,19 +80,19 @@ def pair(stack: I64, time: I64, name: I32, opens: Bool, unnamed: int) -> Pairs:
     return Pairs(order[begin], order[end], np.sort(order[unclosed]), np.sort(order[orphans]), np.sort(order[renamed]))
 
 
-class _Slow:
+class _StackMatcher:
     """The rules one by one, for the stacks that are no plain brackets. Every begin is pushed and popped once."""
 
     def __init__(self, unnamed: int) -> None:
-        self.unnamed = unnamed
+        self.empty_name = unnamed
         self.begin: list[int] = []
         self.end: list[int] = []
         self.unclosed: list[int] = []
         self.orphans: list[int] = []
         self.renamed: list[int] = []
 
-    def settle(self, low: int, names: list[int], opens: list[bool], times: list[int]) -> None:
-        closer = self._by_name(names, opens, times)
+    def match_stack(self, low: int, names: list[int], opens: list[bool], times: list[int]) -> None:
+        closer = self._match_by_name(names, opens, times)
         claimed = set(closer.values())
         stack: list[int] = []  # begins, innermost last; what has been closed is dropped when it comes to the top
         for place, is_begin in enumerate(opens):
@@ -113,7 +113,7 @@ class _Slow:
             elif is_begin:
                 self.unclosed.append(low + place)
 
-    def _by_name(self, names: list[int], opens: list[bool], times: list[int]) -> dict[int, int]:
+    def _match_by_name(self, names: list[int], opens: list[bool], times: list[int]) -> dict[int, int]:
         """Rules 1 and 2: begin -> end."""
         closer: dict[int, int] = {}
         stack: list[int] = []
@@ -130,7 +130,7 @@ class _Slow:
                 else:
                     stack.append(place)
                     by_name[name].append(place)
-            elif name == self.unnamed:
+            elif name == self.empty_name:
                 while stack and stack[-1] in closer:
                     stack.pop()
                 if stack:

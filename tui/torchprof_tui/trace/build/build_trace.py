@@ -11,30 +11,30 @@ import numpy as np
 import numpy.typing as npt
 
 from torchprof_tui.trace.build import counters, lane_layout, lane_overflow, launch_links, metadata, nesting
-from torchprof_tui.trace.build.event_order import lane_order, settle_times
-from torchprof_tui.trace.build.event_phases import Drawing, Ledger, choose
-from torchprof_tui.trace.build.lane_assignment import Place, given, place_events
-from torchprof_tui.trace.build.lane_order import Declared
-from torchprof_tui.trace.build.lane_overflow import Standing
+from torchprof_tui.trace.build.event_order import sort_by_lane, normalize_timestamps
+from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting, classify_entries
+from torchprof_tui.trace.build.lane_assignment import PendingLane, lookup_sparse_arg, assign_lanes
+from torchprof_tui.trace.build.lane_order import TrackMetadata
+from torchprof_tui.trace.build.lane_overflow import LaneOrder
 from torchprof_tui.trace.core import problems
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, nonzero32, taken
-from torchprof_tui.trace.core.background import aside
-from torchprof_tui.trace.core.column_file import Room, anywhere
-from torchprof_tui.trace.core.factorize import counted
-from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind, kind_of_category, refine
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, flatnonzero_int32, take_chunked
+from torchprof_tui.trace.core.background import submit
+from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
+from torchprof_tui.trace.core.factorize import bincount_chunked
+from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind, kind_of_category, refine_kind
 from torchprof_tui.trace.model.lanes import Role
-from torchprof_tui.trace.model.raw_events import Decoded, RawEvents, SparseArg
+from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents, SparseArg
 from torchprof_tui.trace.model.row_index import RowIndex
-from torchprof_tui.trace.model.trace import Links, Memory, Sparse, Trace
+from torchprof_tui.trace.model.trace import Links, MemoryEvents, SparseColumn, Trace
 
-_FLAT = (Role.STREAM, Role.SYNC, Role.ASYNC)
+_FLAT_ROLES = (Role.STREAM, Role.SYNC, Role.ASYNC)
 """Lanes on which events overlap without belonging to each other."""
 
 _PROFILER_PIDS = ("Spans", "Traces", "")
 _PROFILER_MARKS = ("Iteration Start", "Record Window End")
 
 
-def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
+def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = allocate_in_memory) -> Trace:
     """Everything that the file says, as a Trace.
 
     Consumes `decoded.events`: its columns are changed on the way and gone afterwards. Never fails for what a
@@ -42,85 +42,85 @@ def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
     `room` raises is raised here: it says where the longer columns are to lie.
     """
     events = decoded.events
-    ledger = Ledger(decoded.problems)
-    declared = Declared.read(events.metadata)
-    drawing = choose(events, ledger)
-    ordinals = nonzero32(drawing.drawn)
-    kind = _kinds(events, ordinals, drawing, declared)
-    origin = settle_times(events, ordinals, kind, drawing, ledger)
-    series, points, beyond = counters.counter_series(events, declared.process)
-    ledger.skip("counter without a number", drawing.points - points - beyond)
-    ledger.skip("counter beyond the 10,000th", beyond)
-    drawing.entries += points
+    ledger = EntryAccounting(decoded.problems)
+    declared = TrackMetadata.from_entries(events.metadata)
+    drawing = classify_entries(events, ledger)
+    ordinals = flatnonzero_int32(drawing.drawn)
+    kind = _classify_kinds(events, ordinals, drawing, declared)
+    origin = normalize_timestamps(events, ordinals, kind, drawing, ledger)
+    series, points, beyond = counters.build_counter_series(events, declared.process_names)
+    ledger.count_not_drawn("counter without a number", drawing.counter_points - points - beyond)
+    ledger.count_not_drawn("counter beyond the 10,000th", beyond)
+    drawing.drawn_entries += points
 
-    standing, launch = _lane_of_each(events, ordinals, kind, drawing, declared)
-    places, lane = standing.places, standing.lane
-    time = taken(events.time, ordinals)
-    order = lane_order(lane, time, events.duration, ordinals)
+    standing, launch = _assign_lanes_and_launches(events, ordinals, kind, drawing, declared)
+    places, lane = standing.pending_lanes, standing.lane
+    time = take_chunked(events.time, ordinals)
+    order = sort_by_lane(lane, time, events.duration, ordinals)
     del time
     size = len(order)
 
     def picked(name: str, column: npt.NDArray[Any], which: I32 | I64) -> npt.NDArray[Any]:
-        return taken(column, which, room(name, size, column.dtype))
+        return take_chunked(column, which, allocate(name, size, column.dtype))
 
     lane, ordinal = picked("lane", lane, order), picked("ordinal", ordinals, order)
     start, duration = picked("start", events.time, ordinal), picked("duration", events.duration, ordinal)
-    _let_go(events, "duration")
+    _free_columns(events, "duration")
     first = np.searchsorted(lane, np.arange(int(standing.first[-1]) + 1, dtype=lane.dtype)).astype(np.int64)
-    flat = np.repeat(np.array([place.role in _FLAT for place in places], np.bool_), np.diff(standing.first))
-    row, parent = room("row", size, np.int32), room("parent", size, np.int32)
-    nest = aside(
-        partial(nesting.nest, first, flat, start, duration, row, parent)
+    flat = np.repeat(np.array([place.role in _FLAT_ROLES for place in places], np.bool_), np.diff(standing.first))
+    row, parent = allocate("row", size, np.int32), allocate("parent", size, np.int32)
+    nest = submit(
+        partial(nesting.nest_lanes, first, flat, start, duration, row, parent)
     )  # as soon as can be: it takes longest
     kind = picked("kind", kind, order)
-    launch = _reordered(launch, order, room("links.launch_of", size, np.int32))
+    launch = _reorder_launches(launch, order, allocate("links.launch_of", size, np.int32))
     del order, ordinals
-    event_of = _numbered(ordinal, len(events))
-    if standing.further:  # nested and linked where the file has them, and then drawn together
+    event_of = _invert_order(ordinal, len(events))
+    if standing.merged_indexes:  # nested and linked where the file has them, and then drawn together
         nested = nest()
-        forward, backward = launch_links.forward_backward(
+        forward, backward = launch_links.link_forward_backward(
             events, event_of, lane, first, start, duration, lambda: nested.parent
         )
-        order, lane[:], row[:] = lane_overflow.put_together(standing, lane, start, duration, nested.row)
-        nested = lane_overflow.in_order(nested, order, row)
+        order, lane[:], row[:] = lane_overflow.merge_lanes(standing, lane, start, duration, nested.row)
+        nested = lane_overflow.reorder_nesting(nested, order, row)
         parent[:] = nested.parent
         for column in (kind, ordinal, start, duration):
             column[:] = column[order]
-        launch[:] = _reordered(launch, order)
-        number = _numbered(order, len(order))
+        launch[:] = _reorder_launches(launch, order)
+        number = _invert_order(order, len(order))
         forward, backward = number[forward], number[backward]
-        event_of = _numbered(ordinal, len(events))
+        event_of = _invert_order(ordinal, len(events))
         first = first[standing.first]
-        ledger.note(problems.TOO_MANY_LANES, *lane_overflow.told(standing))
+        ledger.add_problem(problems.TOO_MANY_LANES, *lane_overflow.describe_merged_lanes(standing))
         del order, number
-    own_times = room("self_duration", size, np.int64)
-    spend = aside(lambda: nesting.self_durations(nested if standing.further else nest(), start, duration, own_times))
-    memory = _memory(events, drawing, places)
-    series += counters.memory_series(memory) if memory is not None else []
-    args = _sparse(events, event_of, drawing, size, room)
+    own_times = allocate("self_duration", size, np.int64)
+    spend = submit(lambda: nesting.compute_self_durations(nested if standing.merged_indexes else nest(), start, duration, own_times))
+    memory = _build_memory_table(events, drawing, places)
+    series += counters.build_memory_series(memory) if memory is not None else []
+    args = _collect_sparse_args(events, event_of, drawing, size, allocate)
     name, category = picked("name", events.name, ordinal), picked("category", events.category, ordinal)
     correlation = picked("correlation", events.correlation, ordinal)
-    _let_go(events, "name", "correlation")
-    work_order, work_first = launch_links.by_launch(launch, room)
-    counts = ledger.counts(decoded, drawing, metadata.by_category(events, drawing))
+    _free_columns(events, "name", "correlation")
+    work_order, work_first = launch_links.group_work_by_launch(launch, allocate)
+    counts = ledger.build_counts(decoded, drawing, metadata.count_by_category(events, drawing))
     del drawing
-    if not standing.further:
-        forward, backward = launch_links.forward_backward(
+    if not standing.merged_indexes:
+        forward, backward = launch_links.link_forward_backward(
             events, event_of, lane, first, start, duration, lambda: nest().parent
         )
         nested = nest()
-    _let_go(events, "phase", "category", "time", "track", "id")
+    _free_columns(events, "phase", "category", "time", "track", "id")
     del event_of
 
-    devices = metadata.devices(decoded.header)
+    devices = metadata.read_devices(decoded.header)
     device_names = {d["id"]: str(d.get("name") or "") for d in devices if isinstance(d.get("id"), int)}
-    lanes, drawn_counters = lane_layout.lanes_of(
+    lanes, drawn_counters = lane_layout.build_lanes(
         places, declared, decoded.format == "kineto", device_names, first, row, series
     )
-    own = int(first[lane_layout.profiler_first(places)])
+    own = int(first[lane_layout.find_first_profiler_lane(places)])
     lane[own:] += len(series)  # the profiler's lanes stand behind the counters'
-    row_order, row_first = lane_layout.row_order(lanes, row, room)
-    rank, world_size = metadata.distributed(decoded.header)
+    row_order, row_first = lane_layout.sort_by_row(lanes, row, allocate)
+    rank, world_size = metadata.read_rank_and_world_size(decoded.header)
     return Trace(
         label=label,
         format=decoded.format,
@@ -141,8 +141,8 @@ def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
         categories=events.categories,
         lanes=lanes,
         counters=drawn_counters,
-        steps=metadata.steps(events.names, name, kind, start, duration),
-        span=lane_layout.span(start, duration, own, drawn_counters),
+        steps=metadata.collect_steps(events.names, name, kind, start, duration),
+        span=lane_layout.compute_span(start, duration, own, drawn_counters),
         links=Links(
             launch_of=launch,
             work_order=work_order,
@@ -150,7 +150,7 @@ def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
             forward=forward,
             backward=backward,
             launches=int(np.count_nonzero(np.diff(work_first))),
-            gpu_events=int(np.count_nonzero(_is_work(kind))),
+            gpu_events=int(np.count_nonzero(_is_gpu_work(kind))),
             linked_gpu_events=len(work_order),
         ),
         args=args,
@@ -164,39 +164,39 @@ def assemble(decoded: Decoded, label: str, room: Room = anywhere) -> Trace:
         rank=rank,
         world_size=world_size,
         origin=origin,
-        large=decoded.large if decoded.large is not None and (decoded.large.spans or decoded.large.left_out) else None,
+        large_keys=decoded.large_keys if decoded.large_keys is not None and (decoded.large_keys.spans or decoded.large_keys.oversized) else None,
     )
 
 
-def with_index(trace: Trace, room: Room) -> Trace:
+def add_row_index(trace: Trace, allocate: ColumnAllocator) -> Trace:
     """The same with what drawing searches, which lies where `room` says."""
-    return replace(trace, stored_index=RowIndex.build(trace, room))
+    return replace(trace, stored_index=RowIndex.build(trace, allocate))
 
 
-def _kinds(events: RawEvents, ordinals: I32, drawing: Drawing, declared: Declared) -> U8:
+def _classify_kinds(events: RawEvents, ordinals: I32, drawing: ClassifiedEntries, declared: TrackMetadata) -> U8:
     """The kind of each drawn event, uint8[d]."""
     of_category = np.array([int(kind_of_category(category)) for category in events.categories] or [0], np.uint8)
-    kind = taken(of_category, taken(events.category, ordinals))
+    kind = take_chunked(of_category, take_chunked(events.category, ordinals))
 
     def on(tracks: Bool, mask: Bool) -> I32:
         """Those of the mask that lie on such tracks."""
-        some = nonzero32(mask)
+        some = flatnonzero_int32(mask)
         found: I32 = some[tracks[events.track[ordinals[some]]]]
         return found
 
     for base in (Kind.ANNOTATION, Kind.OP, Kind.KERNEL):
-        mine = nonzero32(kind == base)
-        kind[mine] = _by_name(events.names, events.name[ordinals[mine]], partial(refine, base))
+        mine = flatnonzero_int32(kind == base)
+        kind[mine] = _kinds_of_names(events.names, events.name[ordinals[mine]], partial(refine_kind, base))
     accelerator = np.array([declared.is_accelerator(pid) for pid, _ in events.tracks], np.bool_)
     if accelerator.any():
         kind[on(accelerator, kind == Kind.OTHER)] = Kind.KERNEL
     pseudo = np.array([pid in _PROFILER_PIDS for pid, _ in events.tracks], np.bool_)
     kind[on(~pseudo, kind == Kind.PROFILER)] = Kind.OTHER
-    waits = taken(drawing.waits, ordinals)
-    mark = taken(drawing.mark, ordinals) & ~waits
+    waits = take_chunked(drawing.is_async, ordinals)
+    mark = take_chunked(drawing.is_instant, ordinals) & ~waits
     kind[mark] = Kind.INSTANT
     mine = on(pseudo, mark)
-    kind[mine] = _by_name(
+    kind[mine] = _kinds_of_names(
         events.names,
         events.name[ordinals[mine]],
         lambda text: Kind.PROFILER if text.startswith(_PROFILER_MARKS) else Kind.INSTANT,
@@ -205,26 +205,26 @@ def _kinds(events: RawEvents, ordinals: I32, drawing: Drawing, declared: Declare
     return kind
 
 
-def _by_name(names: list[str], name: I32, decide: Callable[[str], Kind]) -> U8:
+def _kinds_of_names(names: list[str], name: I32, decide: Callable[[str], Kind]) -> U8:
     """A kind for each name, uint8[k]: decided once for every name that occurs."""
-    used = np.flatnonzero(counted(name, len(names)))
+    used = np.flatnonzero(bincount_chunked(name, len(names)))
     decided = np.zeros(len(names), np.uint8)
     decided[used] = [decide(names[k]) for k in used.tolist()]
-    return taken(decided, name)
+    return take_chunked(decided, name)
 
 
-def _numbered(order: I32 | I64, count: int) -> I32:
+def _invert_order(order: I32 | I64, count: int) -> I32:
     """int32[count]: the place of each number in `order`, -1 for those that are not there."""
     number = np.full(count, -1, np.int32)
     number[order] = np.arange(len(order), dtype=np.int32)
     return number
 
 
-def _is_work(kind: U8) -> Bool:
+def _is_gpu_work(kind: U8) -> Bool:
     return np.isin(kind, list(GPU_WORK))
 
 
-def _sparse(events: RawEvents, event_of: I32, drawing: Drawing, drawn: int, room: Room) -> dict[str, Sparse]:
+def _collect_sparse_args(events: RawEvents, event_of: I32, drawing: ClassifiedEntries, drawn: int, room: ColumnAllocator) -> dict[str, SparseColumn]:
     """The sparse args of the `drawn` events, by event instead of by entry; and where the ends of pairs stand."""
     given = dict(events.args)
     if len(drawing.begin):
@@ -232,27 +232,27 @@ def _sparse(events: RawEvents, event_of: I32, drawing: Drawing, drawn: int, room
     found = {}
     place = np.full(drawn + 1, -1, np.int32)  # of each event in an arg; of all that is not drawn, the last
     for name, arg in given.items():
-        event = taken(event_of, arg.entries)
+        event = take_chunked(event_of, arg.entries)
         place[event] = np.arange(len(event), dtype=np.int32)
         has = place[:drawn] >= 0
         count = int(np.count_nonzero(has))
         if count:
-            rows = nonzero32(has, room(f"args.{name}.events", count, np.int32))
+            rows = flatnonzero_int32(has, room(f"args.{name}.events", count, np.int32))
             values = room(f"args.{name}.values", (count, *arg.values.shape[1:]), np.int64)
-            found[name] = Sparse(rows, _values(arg, taken(place, rows), values))
+            found[name] = SparseColumn(rows, _take_values(arg, take_chunked(place, rows), values))
         place[event] = -1
         events.args.pop(name, None)
     return found
 
 
-def _values(arg: SparseArg, which: I32, into: I64) -> I64:
+def _take_values(arg: SparseArg, which: I32, into: I64) -> I64:
     if arg.values.ndim == 1:
-        return taken(arg.values, which, into)
+        return take_chunked(arg.values, which, into)
     into[:] = arg.values[which]
     return into
 
 
-def _memory(events: RawEvents, drawing: Drawing, places: list[Place]) -> Memory | None:
+def _build_memory_table(events: RawEvents, drawing: ClassifiedEntries, places: list[PendingLane]) -> MemoryEvents | None:
     """The `[memory]` instants, each with the lane of the thread that allocated."""
     if not len(drawing.memory):
         return None
@@ -261,46 +261,46 @@ def _memory(events: RawEvents, drawing: Drawing, places: list[Place]) -> Memory 
         if place.role is Role.THREAD and place.track >= 0:
             lane_of_track[place.track] = number
     at = drawing.memory.astype(np.int32)
-    return counters.memory_table(at, events.time[at], events.args, lane_of_track[events.track[at]])
+    return counters.build_memory_table(at, events.time[at], events.args, lane_of_track[events.track[at]])
 
 
-def _let_go(events: RawEvents, *columns: str) -> None:
+def _free_columns(events: RawEvents, *columns: str) -> None:
     """Drop raw columns: from here on the trace has its own, and what follows needs the room."""
     for name in columns:
         setattr(events, name, getattr(events, name)[:0].copy())
 
 
-def _lane_of_each(
-    events: RawEvents, ordinals: I32, kind: U8, drawing: Drawing, declared: Declared
-) -> tuple[Standing, I32]:
+def _assign_lanes_and_launches(
+    events: RawEvents, ordinals: I32, kind: U8, drawing: ClassifiedEntries, declared: TrackMetadata
+) -> tuple[LaneOrder, I32]:
     """The lanes in the order they stand, with the place of each drawn event; and its launch (or -1)."""
-    category = taken(events.category, ordinals)
-    slot, found = place_events(
+    category = take_chunked(events.category, ordinals)
+    slot, found = assign_lanes(
         events.tracks,
         events.categories,
-        taken(events.track, ordinals),
+        take_chunked(events.track, ordinals),
         category,
         kind,
-        taken(drawing.mark, ordinals),
-        lambda where: given(events.args.get("device"), ordinals[where]),
-        lambda where: given(events.args.get("stream"), ordinals[where]),
+        take_chunked(drawing.is_instant, ordinals),
+        lambda where: lookup_sparse_arg(events.args.get("device"), ordinals[where]),
+        lambda where: lookup_sparse_arg(events.args.get("stream"), ordinals[where]),
         {pid for pid, _ in events.tracks if declared.is_accelerator(pid)},
     )
     is_driver = np.array([name.lower().endswith("_driver") for name in events.categories] or [False])
-    launch = launch_links.launches(
-        events.correlation, ordinals, kind == Kind.RUNTIME, is_driver[category], _is_work(kind)
+    launch = launch_links.link_launches(
+        events.correlation, ordinals, kind == Kind.RUNTIME, is_driver[category], _is_gpu_work(kind)
     )
     launched = np.zeros(len(slot), np.bool_)
     launched[launch[launch >= 0]] = True
     launches = np.bincount(slot[launched], minlength=len(found))
     has_step = np.bincount(slot[kind == Kind.STEP], minlength=len(found)) > 0
-    return lane_overflow.stand(slot, found, launches, has_step, declared), launch
+    return lane_overflow.order_lanes(slot, found, launches, has_step, declared), launch
 
 
-def _reordered(launch: I32, order: I64, into: I32 | None = None) -> I32:
+def _reorder_launches(launch: I32, order: I64, into: I32 | None = None) -> I32:
     """The same links when events are renumbered: new event k is old event `order[k]`. `into`: where they are to lie."""
-    number = _numbered(order, len(order))
-    launch = taken(launch, order, into)
+    number = _invert_order(order, len(order))
+    launch = take_chunked(launch, order, into)
     linked = np.flatnonzero(launch >= 0)
     launch[linked] = number[launch[linked]]
     return launch

@@ -9,14 +9,14 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Array
 from torchprof_tui.trace.model.raw_events import NO_TIME, RawEvents, SparseArg
-from torchprof_tui.trace.model.trace import Memory
+from torchprof_tui.trace.model.trace import MemoryEvents
 
 _DEVICE_TYPES = {0: "CPU", 1: "GPU", 6: "GPU", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA"}
 """c10/core/DeviceType.h: CUDA is 1, HIP 6 (ROCm writes either). Others are shown by number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class CounterSeries:
     """A counter to be: its heading, its name, its points in order of time."""
 
     pid: str
@@ -28,12 +28,12 @@ class Series:
     values: F64
 
 
-MOST_SERIES = 10_000
+MAX_SERIES = 10_000
 """Each takes lanes, arrays and labels of its own: beyond this no screen shows them, and a file of millions would fill
 the memory."""
 
 
-def counter_series(events: RawEvents, process: dict[str, str]) -> tuple[list[Series], int, int]:
+def build_counter_series(events: RawEvents, process: dict[str, str]) -> tuple[list[CounterSeries], int, int]:
     """One series per (process, counter, id, series name), the first MOST_SERIES of them; how many `C` entries gave a
     point, and how many of the others have one for a series beyond."""
     points: defaultdict[tuple[str, int, int, str], list[tuple[int, float]]] = defaultdict(list)
@@ -43,7 +43,7 @@ def counter_series(events: RawEvents, process: dict[str, str]) -> tuple[list[Ser
         if events.time[ordinal] > NO_TIME:
             pid = events.tracks[track[ordinal]][0]
             key = (pid, int(name[ordinal]), int(ids[ordinal]), series)
-            if len(points) < MOST_SERIES or key in points:
+            if len(points) < MAX_SERIES or key in points:
                 points[key].append((ordinal, value))
             else:
                 beyond.add(ordinal)
@@ -59,12 +59,12 @@ def counter_series(events: RawEvents, process: dict[str, str]) -> tuple[list[Ser
         times = events.time[ordinals]
         order = np.argsort(times, kind="stable")
         group = " ".join(filter(None, [process.get(pid) or "process", pid]))
-        found.append(Series(pid, title, group, title, "", times[order], values[order]))
+        found.append(CounterSeries(pid, title, group, title, "", times[order], values[order]))
     drawn = {ordinal for listed in points.values() for ordinal, _ in listed}
     return found, len(drawn), len(beyond - drawn)
 
 
-def memory_table(ordinals: I32, time: I64, args: dict[str, SparseArg], lane: I32) -> Memory:
+def build_memory_table(ordinals: I32, time: I64, args: dict[str, SparseArg], lane: I32) -> MemoryEvents:
     """The `[memory]` instants at these entries. `time` and `lane` are those of the entries, [k]."""
     order = np.argsort(time, kind="stable")
     ordinals = ordinals[order]
@@ -78,7 +78,7 @@ def memory_table(ordinals: I32, time: I64, args: dict[str, SparseArg], lane: I32
             out[hit] = arg.values[place[hit]]
         return out
 
-    return Memory(
+    return MemoryEvents(
         time=time[order],
         lane=lane[order],
         device_type=column("device_type", -1),
@@ -91,7 +91,7 @@ def memory_table(ordinals: I32, time: I64, args: dict[str, SparseArg], lane: I32
     )
 
 
-def memory_series(memory: Memory) -> list[Series]:
+def build_memory_series(memory: MemoryEvents) -> list[CounterSeries]:
     """Allocated and reserved bytes of each device. Where totals were not recorded, the sum since the start."""
     found = []
     devices: Array
@@ -103,14 +103,14 @@ def memory_series(memory: Memory) -> list[Series]:
         device = word if kind == 0 or number < 0 else f"{word} {number}"
         told = mine[memory.allocated[mine] >= 0]
         if len(told):
-            found.append(_memory(device, "allocated", memory.time[told], memory.allocated[told]))
+            found.append(_build_device_series(device, "allocated", memory.time[told], memory.allocated[told]))
         else:
-            found.append(_memory(device, "allocated since start", memory.time[mine], np.cumsum(memory.bytes[mine])))
+            found.append(_build_device_series(device, "allocated since start", memory.time[mine], np.cumsum(memory.bytes[mine])))
         held = mine[memory.reserved[mine] > 0]
         if len(held):
-            found.append(_memory(device, "reserved", memory.time[held], memory.reserved[held]))
+            found.append(_build_device_series(device, "reserved", memory.time[held], memory.reserved[held]))
     return found
 
 
-def _memory(device: str, what: str, times: I64, values: I64) -> Series:
-    return Series("", f"{device} {what}", "memory", f"{device} {what}", "bytes", times, values.astype(np.float64))
+def _build_device_series(device: str, what: str, times: I64, values: I64) -> CounterSeries:
+    return CounterSeries("", f"{device} {what}", "memory", f"{device} {what}", "bytes", times, values.astype(np.float64))

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, U8
-from torchprof_tui.trace.core.factorize import counted
+from torchprof_tui.trace.core.factorize import bincount_chunked
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.build.event_phases import Drawing
+from torchprof_tui.trace.build.event_phases import ClassifiedEntries
 from torchprof_tui.trace.model.raw_events import RawEvents
 from torchprof_tui.trace.model.trace import Step
 
 
-def steps(names: list[str], name: I32, kind: U8, start: I64, duration: I64) -> list[Step]:
+def collect_steps(names: list[str], name: I32, kind: U8, start: I64, duration: I64) -> list[Step]:
     """By start; a step that several threads recorded counts once, as its longest event."""
     found: list[Step] = []
     last: dict[str, int] = {}
@@ -34,28 +34,28 @@ def steps(names: list[str], name: I32, kind: U8, start: I64, duration: I64) -> l
     return sorted(found, key=lambda step: step.start)
 
 
-def devices(header: dict[str, Any]) -> list[dict[str, Any]]:
+def read_devices(header: dict[str, Any]) -> list[dict[str, Any]]:
     """`deviceProperties`, as far as they are what they should be."""
     listed = header.get("deviceProperties")
     return [device for device in listed if isinstance(device, dict)] if isinstance(listed, list) else []
 
 
-def distributed(header: dict[str, Any]) -> tuple[int | None, int | None]:
+def read_rank_and_world_size(header: dict[str, Any]) -> tuple[int | None, int | None]:
     """Rank and world size, where the trace says."""
     info = header.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
-    return _count(info.get("rank")), _count(info.get("world_size"))
+    return _parse_count(info.get("rank")), _parse_count(info.get("world_size"))
 
 
-def by_category(events: RawEvents, drawing: Drawing) -> dict[str, int]:
+def count_by_category(events: RawEvents, classified: ClassifiedEntries) -> dict[str, int]:
     """Complete events by category: X, and each pair of B and E once."""
-    complete = (events.phase == ord("X")) & drawing.drawn
-    complete[drawing.begin[events.phase[drawing.begin] == ord("B")]] = True
-    many = counted(events.category[complete], len(events.categories)).tolist()
+    complete = (events.phase == ord("X")) & classified.drawn
+    complete[classified.begin[events.phase[classified.begin] == ord("B")]] = True
+    many = bincount_chunked(events.category[complete], len(events.categories)).tolist()
     return {category: count for category, count in zip(events.categories, many, strict=False) if count}
 
 
-def _count(value: Any) -> int | None:
+def _parse_count(value: Any) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdecimal():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

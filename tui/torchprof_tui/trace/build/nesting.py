@@ -27,13 +27,13 @@ from typing import cast
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, blocks
-from torchprof_tui.trace.build.row_allocator import HeldRows
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
+from torchprof_tui.trace.build.row_allocator import RowAllocator
 
-_TOGETHER = 1 << 20
+_BATCH_EVENTS = 1 << 20
 """Events of lanes that are nested at once: a lane at a time would be slow where there are thousands."""
 
-_PEELS = 12
+_MAX_PEEL_ROUNDS = 12
 """Rounds of dropping leaves before the one-by-one pass; each halves the list, or peeling stops."""
 
 
@@ -47,7 +47,7 @@ class Nesting:
     crossing: I32
 
 
-def nest(
+def nest_lanes(
     first: I64, flat: Bool, start: I64, duration: I64, row: I32 | None = None, parent: I32 | None = None
 ) -> Nesting:
     """Nest every lane. `first` int64[lanes + 1]: the lanes' bounds; `flat` bool[lanes]; times int64[n] ns.
@@ -57,10 +57,10 @@ def nest(
     """
     row = np.empty(len(start), np.int32) if row is None else row
     parent = np.empty(len(start), np.int32) if parent is None else parent
-    crossed, crossing = [_none()], [_none()]
-    for lanes in _together(first):
+    crossed, crossing = [_empty_indexes()], [_empty_indexes()]
+    for lanes in _batch_lanes(first):
         events = slice(int(first[lanes.start]), int(first[lanes.stop]))
-        part = _nest(
+        part = _nest_batch(
             first[lanes.start : lanes.stop + 1] - first[lanes.start], flat[lanes], start[events], duration[events]
         )
         row[events] = part.row
@@ -71,42 +71,42 @@ def nest(
     return Nesting(row, parent, np.concatenate(crossed), np.concatenate(crossing))
 
 
-def _together(first: I64) -> Iterator[slice]:
+def _batch_lanes(first: I64) -> Iterator[slice]:
     """All lanes, as many together as have _TOGETHER events, or one: what one takes in memory can serve the next."""
     begin = 0
     while begin < len(first) - 1:
-        end = int(np.searchsorted(first, first[begin] + _TOGETHER, side="right")) - 1
+        end = int(np.searchsorted(first, first[begin] + _BATCH_EVENTS, side="right")) - 1
         end = max(end, begin + 1)
         yield slice(begin, end)
         begin = end
 
 
-def _nest(first: I64, flat: Bool, start: I64, duration: I64) -> Nesting:
+def _nest_batch(first: I64, flat: Bool, start: I64, duration: I64) -> Nesting:
     """As `nest`."""
     n = len(start)
     row = np.zeros(n, np.int32)
     parent = np.full(n, -1, np.int32)
-    begin, end = _one_axis(first, start, duration)
+    begin, end = _concatenate_lane_axes(first, start, duration)
     is_flat = np.repeat(flat, np.diff(first))
     level = np.flatnonzero(is_flat)
-    row[level] = spill(begin[level], end[level])
+    row[level] = allocate_rows(begin[level], end[level])
     deep = np.flatnonzero(~is_flat)
     if len(level):
         begin, end = begin[deep], end[deep]
     del is_flat, level
     if not len(deep):
-        return Nesting(row, parent, _none(), _none())
+        return Nesting(row, parent, _empty_indexes(), _empty_indexes())
 
-    depth, above = _clean_nesting(begin, end)
+    depth, above = _nest_without_crossings(begin, end)
     wrong = np.flatnonzero(end > end[above])  # above[i] is i itself at the top, so never wrong there
-    crossed = crossing = _none()
+    crossed = crossing = _empty_indexes()
     if len(wrong):
         lane_of_deep = np.searchsorted(first, deep, side="right")
         dirty_lanes = np.zeros(len(first) + 1, np.bool_)
         dirty_lanes[lane_of_deep[wrong]] = True
         dirty = np.flatnonzero(dirty_lanes[lane_of_deep])
         del lane_of_deep
-        found = _settle(begin[dirty], end[dirty], depth[dirty])
+        found = _nest_crossing_events(begin[dirty], end[dirty], depth[dirty])
         depth[dirty] = found.row
         above[dirty] = np.where(found.parent >= 0, dirty[found.parent], dirty)
         crossed, crossing = (deep[dirty[found.crossed]].astype(np.int32), deep[dirty[found.crossing]].astype(np.int32))
@@ -115,7 +115,7 @@ def _nest(first: I64, flat: Bool, start: I64, duration: I64) -> Nesting:
     return Nesting(row, parent, crossed, crossing)
 
 
-def self_durations(nesting: Nesting, start: I64, duration: I64, own: I64 | None = None) -> I64:
+def compute_self_durations(nesting: Nesting, start: I64, duration: I64, out: I64 | None = None) -> I64:
     """Duration less the union of the direct children, int64[n] ns; never negative: children lie inside. `own`: where
     they are to lie.
 
@@ -129,16 +129,16 @@ def self_durations(nesting: Nesting, start: I64, duration: I64, own: I64 | None 
     if len(cut):
         spent = duration.copy()
         spent[cut] = start[crossing[siblings]] - start[cut]
-    own = np.empty_like(duration) if own is None else own
-    own[:] = duration
-    for block in blocks(len(own)):
+    out = np.empty_like(duration) if out is None else out
+    out[:] = duration
+    for block in block_slices(len(out)):
         parent = nesting.parent[block]
         child = parent >= 0
-        np.subtract.at(own, parent[child], spent[block][child])
-    return own
+        np.subtract.at(out, parent[child], spent[block][child])
+    return out
 
 
-def spill(start: I64, end: I64) -> I32:
+def allocate_rows(start: I64, end: I64) -> I32:
     """Rows of a flat lane: the lowest one that is free. Sorted by start; lanes may be laid end to end."""
     n = len(start)
     row = np.zeros(n, np.int32)
@@ -171,25 +171,25 @@ def spill(start: I64, end: I64) -> I32:
     return row
 
 
-def _none() -> I32:
+def _empty_indexes() -> I32:
     return np.zeros(0, np.int32)
 
 
-def containers(first: I64, start: I64, duration: I64) -> I32:
+def find_parents(first: I64, start: I64, duration: I64) -> I32:
     """int32[n]: the parent of every event by the module's rule, and nothing else: half the work of `nest`.
 
     No lane is flat. Worth it where events are known to cross, as then `nest` would go through them twice.
     """
     if not len(start):
         return np.zeros(0, np.int32)
-    begin, end = _one_axis(first, start, duration)
-    crossed, crossing = _cuts(begin, end)
+    begin, end = _concatenate_lane_axes(first, start, duration)
+    crossed, crossing = _find_crossings(begin, end)
     end[crossed] = begin[crossing]
-    _, above = _clean_nesting(begin, end)
+    _, above = _nest_without_crossings(begin, end)
     return np.where(above == np.arange(len(above), dtype=np.int32), np.int32(-1), above).astype(np.int32)
 
 
-def _one_axis(first: I64, start: I64, duration: I64) -> tuple[I64, I64]:
+def _concatenate_lane_axes(first: I64, start: I64, duration: I64) -> tuple[I64, I64]:
     """Starts and ends with the lanes laid end to end, a zero duration counting as 1 ns."""
     end = start + np.maximum(duration, 1)
     sizes = np.diff(first)
@@ -209,7 +209,7 @@ def _one_axis(first: I64, start: I64, duration: I64) -> tuple[I64, I64]:
     return start + shift, end + shift
 
 
-def _clean_nesting(start: I64, end: I64) -> tuple[I32, I32]:
+def _nest_without_crossings(start: I64, end: I64) -> tuple[I32, I32]:
     """Depth, and index of the event above (its own index at the top), if all events nest cleanly.
 
     If they do not, some event ends after the one above it: that is how the caller finds out. (By induction:
@@ -217,7 +217,7 @@ def _clean_nesting(start: I64, end: I64) -> tuple[I32, I32]:
     """
     n = len(start)
     index = np.arange(n, dtype=np.int32)
-    depth = index - _ended(start, end)
+    depth = index - _count_ended(start, end)
     # Depth grows by one at a time, so in the order (depth, index) each run of siblings begins with a first
     # child, whose parent is the event just before it; the other siblings take theirs from it.
     narrow = depth.astype(np.uint16) if int(depth.max()) < 1 << 16 else depth  # uint16 sorts by radix
@@ -230,7 +230,7 @@ def _clean_nesting(start: I64, end: I64) -> tuple[I32, I32]:
     return depth, np.where(depth == 0, index, above)
 
 
-def _ended(start: I64, end: I64) -> I32:
+def _count_ended(start: I64, end: I64) -> I32:
     """How many of the events have ended when each begins, int32[n]; `start` is sorted.
 
     Ends are almost sorted, and starts behind them are a second run: a stable sort takes what is in order as it is and
@@ -241,18 +241,18 @@ def _ended(start: I64, end: I64) -> I32:
     return (starts - np.arange(len(start))).astype(np.int32)
 
 
-def _settle(start: I64, end: I64, open_before: I32) -> Nesting:
+def _nest_crossing_events(start: I64, end: I64, open_before: I32) -> Nesting:
     """Nest lanes in which events cross. `open_before`: how many events are open when each begins."""
-    crossed, crossing = _cuts(start, end)
+    crossed, crossing = _find_crossings(start, end)
     cut_end = end.copy()
     cut_end[crossed] = start[crossing]
-    depth, above = _clean_nesting(start, cut_end)
+    depth, above = _nest_without_crossings(start, cut_end)
     index = np.arange(len(start), dtype=np.int32)
     pushed = open_before > depth  # something is open that is no ancestor
     is_crossed = np.zeros(len(start), np.bool_)
     is_crossed[crossed] = True
 
-    held = HeldRows()
+    held = RowAllocator()
     lower: list[tuple[int, int]] = []  # (end, how much lower) of the pushed events that enclose this one
     at: list[int] = []
     by: list[int] = []
@@ -265,14 +265,14 @@ def _settle(start: I64, end: I64, open_before: I32) -> Nesting:
         shift = lower[-1][1] if lower else 0
         row = deep + shift
         if is_pushed:
-            free = held.lowest(row, begins)
+            free = held.find_free_row(row, begins)
             if free > row:
                 at.append(event)
                 by.append(free - row)
                 lower.append((cut, shift + free - row))
                 row = free
         if holds:
-            held.hold(row, ends)
+            held.hold_row(row, ends)
     if at:
         where = np.array(at)
         step = np.zeros(len(start) + 1, np.int32)
@@ -282,7 +282,7 @@ def _settle(start: I64, end: I64, open_before: I32) -> Nesting:
     return Nesting(depth, np.where(above == index, -1, above).astype(np.int32), crossed, crossing)
 
 
-def _cuts(start: I64, end: I64) -> tuple[I32, I32]:
+def _find_crossings(start: I64, end: I64) -> tuple[I32, I32]:
     """Each crossed event with the first later one that crosses it.
 
     That is the next event in order that ends later, if it begins before this one ends. Most events have no
@@ -290,7 +290,7 @@ def _cuts(start: I64, end: I64) -> tuple[I32, I32]:
     last event before it that is no leaf outlives it. Those are peeled off in rounds; the rest go on a stack.
     """
     rest = np.arange(len(start), dtype=np.int32)
-    for _ in range(_PEELS):
+    for _ in range(_MAX_PEEL_ROUNDS):
         size = len(rest)
         leaf = np.ones(size, np.bool_)
         leaf[:-1] = start[1:] >= end[:-1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 _FREE = -(2**63)
 
 
-class HeldRows:
+class RowAllocator:
     """Each row is held until some time; asked in order of time."""
 
     __slots__ = ("_size", "_tree")
@@ -17,7 +17,7 @@ class HeldRows:
         self._size = 64
         self._tree = [_FREE] * (2 * self._size)
 
-    def hold(self, row: int, until: int) -> None:
+    def hold_row(self, row: int, until: int) -> None:
         while row >= self._size:
             self._grow()
         tree, node = self._tree, self._size + row
@@ -27,7 +27,7 @@ class HeldRows:
             left, right = tree[2 * node], tree[2 * node + 1]
             tree[node] = left if left < right else right
 
-    def lowest(self, row: int, now: int) -> int:
+    def find_free_row(self, row: int, now: int) -> int:
         """The first row >= `row` that nothing holds at `now`."""
         if row >= self._size:
             return row

@@ -17,33 +17,33 @@ F32 = npt.NDArray[np.float32]
 Bool = npt.NDArray[np.bool_]
 Array = npt.NDArray[np.generic]
 
-_BLOCK = 1 << 16
+_BLOCK_SIZE = 1 << 16
 
 
-def taken(
-    column: npt.NDArray[Any], which: npt.NDArray[np.integer[Any]], into: npt.NDArray[Any] | None = None
+def take_chunked(
+    column: npt.NDArray[Any], indices: npt.NDArray[np.integer[Any]], out: npt.NDArray[Any] | None = None
 ) -> npt.NDArray[Any]:
     """`column[which]`, one-dimensional: numpy makes 64 bits of each index first, here of a few at a time. `into`: where
     the answer is to lie; it may be `which` itself, where that has 32 bits."""
-    into = np.empty(len(which), column.dtype) if into is None else into
-    for block in blocks(len(which)):
+    out = np.empty(len(indices), column.dtype) if out is None else out
+    for block in block_slices(len(indices)):
         # All are inside, and other modes take a copy.
-        column.take(which[block], out=into[block], mode="clip")
-    return into
+        column.take(indices[block], out=out[block], mode="clip")
+    return out
 
 
-def nonzero32(mask: Bool, into: I32 | None = None) -> I32:
+def flatnonzero_int32(mask: Bool, out: I32 | None = None) -> I32:
     """Where it is true: np.flatnonzero in half of the memory. `into`: where the answer is to lie."""
-    found = np.empty(int(np.count_nonzero(mask)), np.int32) if into is None else into
+    found = np.empty(int(np.count_nonzero(mask)), np.int32) if out is None else out
     at = 0
-    for block in blocks(len(mask)):
+    for block in block_slices(len(mask)):
         some = np.flatnonzero(mask[block])
         np.add(some, block.start, out=found[at : at + len(some)], casting="unsafe")
         at += len(some)
     return found
 
 
-def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def sorted_unique(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Each value once, ascending: np.unique, which hashes them first. Of many values that takes longer than to sort
     them, and the interpreter's lock is held meanwhile: 45 ms of a million, for which no frame is drawn."""
     ordered = np.sort(values, axis=None)
@@ -52,8 +52,8 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return ordered[first]
 
 
-def blocks(size: int) -> Iterator[slice]:
+def block_slices(size: int) -> Iterator[slice]:
     """A column of this size, piece by piece: what is made of a piece lies in memory that the one before has used. To
     write to fresh memory costs more than most arithmetic."""
-    for begin in range(0, size, _BLOCK):
-        yield slice(begin, min(begin + _BLOCK, size))
+    for begin in range(0, size, _BLOCK_SIZE):
+        yield slice(begin, min(begin + _BLOCK_SIZE, size))

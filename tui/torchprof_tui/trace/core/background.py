@@ -8,20 +8,20 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
-class Behind(Generic[Item]):
+class BackgroundWorker(Generic[Item]):
     """A thread that does `work` with every item that is put, in order; `waiting` of them wait at most (0: any number).
 
     What goes wrong belongs to who puts: it is raised there, and items put meanwhile are let go.
     """
 
-    def __init__(self, work: Callable[[Item], None], name: str, waiting: int = 0) -> None:
+    def __init__(self, work: Callable[[Item], None], name: str, max_pending: int = 0) -> None:
         self._work = work
         self._error: Exception | None = None
-        self._queue: queue.Queue[tuple[Item] | None] = queue.Queue(waiting)
-        self._closed = self._dropped = False
+        self._queue: queue.Queue[tuple[Item] | None] = queue.Queue(max_pending)
+        self._closed = self._cancelled = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -40,23 +40,23 @@ class Behind(Generic[Item]):
         if self._error is not None:
             raise self._error
 
-    def drop(self) -> None:
+    def cancel(self) -> None:
         """Let go of all that waits, and of what is put from here on."""
-        self._dropped = True
+        self._cancelled = True
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
-            if self._error is None and not self._dropped:  # else it keeps taking, or who puts would wait for ever
+            if self._error is None and not self._cancelled:  # else it keeps taking, or who puts would wait for ever
                 try:
                     self._work(item[0])
                 except Exception as error:
                     self._error = error
 
 
-def aside(work: Callable[[], Found]) -> Callable[[], Found]:
+def submit(work: Callable[[], Result]) -> Callable[[], Result]:
     """Have a thread do it. What is returned waits for that, and returns what was found or raises what went wrong, again
     and again."""
-    found: list[Found] = []
+    found: list[Result] = []
     failed: list[BaseException] = []
 
     def run() -> None:
@@ -68,7 +68,7 @@ def aside(work: Callable[[], Found]) -> Callable[[], Found]:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
 
-    def wait() -> Found:
+    def wait() -> Result:
         thread.join()
         if failed:
             raise failed[0]

@@ -20,19 +20,19 @@ import numpy.typing as npt
 from torchprof_tui.trace.core.arrays import Array
 
 Shape = int | tuple[int, ...]
-Room = Callable[[str, Shape, npt.DTypeLike], npt.NDArray[Any]]
+ColumnAllocator = Callable[[str, Shape, npt.DTypeLike], npt.NDArray[Any]]
 """Where a column is to lie: by its name in `store.arrays_of`, its shape and type; it holds anything yet."""
 
 ALIGNMENT = 64
 
-_LEAST = 1 << 20
+_MIN_MAPPED_BYTES = 1 << 20
 """Bytes from which a column is mapped: each takes a map of its own."""
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What is answered where there is no room. Whatever else is, blocks cannot be set aside there, or not be mapped."""
 
 
-def anywhere(name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def allocate_in_memory(name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Room in memory."""
     return np.empty(shape, dtype)
 
@@ -45,35 +45,35 @@ class ColumnFile:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w+b")
-        self.arrays: dict[str, tuple[int, str, tuple[int, ...]]] = {}
+        self.layout: dict[str, tuple[int, str, tuple[int, ...]]] = {}
         self.size = 0
 
-    def room(self, name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    def allocate(self, name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """A piece of the file where it is worth it, and can be had: the column is in `arrays` then, else not yet."""
         shape = (shape,) if isinstance(shape, int) else shape
         size = math.prod(shape) * np.dtype(dtype).itemsize
         # Without blocks set aside a full disk would be told by a signal, which nobody can answer.
-        if size < _LEAST or not hasattr(os, "posix_fallocate"):
-            return anywhere(name, shape, dtype)
+        if size < _MIN_MAPPED_BYTES or not hasattr(os, "posix_fallocate"):
+            return allocate_in_memory(name, shape, dtype)
         offset = self.size + -self.size % mmap.ALLOCATIONGRANULARITY
         try:
             os.posix_fallocate(self._file.fileno(), offset, size)
             mapped = mmap.mmap(self._file.fileno(), size, offset=offset)
         except OSError as error:
-            if error.errno in _FULL:
+            if error.errno in _DISK_FULL_ERRNOS:
                 raise
-            return anywhere(name, shape, dtype)
-        self.arrays[name] = (offset, np.dtype(dtype).str, shape)
+            return allocate_in_memory(name, shape, dtype)
+        self.layout[name] = (offset, np.dtype(dtype).str, shape)
         self.size = offset + size
         return np.frombuffer(mapped, dtype).reshape(shape)
 
-    def add(self, name: str, array: Array) -> None:
+    def write(self, name: str, array: Array) -> None:
         """Write a column."""
         self.size += -self.size % ALIGNMENT
         self._file.seek(self.size)
         if array.size:
             self._file.write(np.ascontiguousarray(array).data)
-        self.arrays[name] = (self.size, array.dtype.str, array.shape)
+        self.layout[name] = (self.size, array.dtype.str, array.shape)
         self.size += array.nbytes
 
     def close(self) -> None:

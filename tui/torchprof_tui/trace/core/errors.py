@@ -15,11 +15,11 @@ class TraceError(ValueError):
     """This is no trace, or cannot be read at all. `str()` is one clear line for the user."""
 
 
-class CutError(Exception):
+class ConnectionLostError(Exception):
     """The bytes stopped before their end, for a reason that `str()` says; what came before is good."""
 
 
-def describe(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """One line for the user. A TraceError's text is made for that; the others get a sentence around them."""
     if isinstance(error, TraceError):
         return " ".join(str(error).split())

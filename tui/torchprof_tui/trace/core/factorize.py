@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I64, Array, blocks
+from torchprof_tui.trace.core.arrays import I64, Array, block_slices
 
-_FEW = 1 << 16
+_MAX_CHUNKED_SIZE = 1 << 16
 
 
-def dense(values: I64) -> tuple[I64, I64]:
+def factorize(values: I64) -> tuple[I64, I64]:
     """The place of each in what occurs, int64[n], and what occurs, ascending: through a table where that is no longer
     than the values are."""
     if not len(values):
@@ -30,11 +30,11 @@ def dense(values: I64) -> tuple[I64, I64]:
     return occurs[place], known
 
 
-def counted(values: Array, size: int) -> I64:
+def bincount_chunked(values: Array, size: int) -> I64:
     """int64[size]: how often each of the numbers below `size` occurs. (`np.bincount` makes 64 bits of each value.)"""
-    if size > _FEW:
+    if size > _MAX_CHUNKED_SIZE:
         return np.bincount(values, minlength=size)
     counts = np.zeros(size, np.int64)
-    for block in blocks(len(values)):
+    for block in block_slices(len(values)):
         counts += np.bincount(values[block], minlength=size)
     return counts

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from torchprof_tui.trace.core.arrays import Array
 
-_FIRST = 1024
+_INITIAL_SIZE = 1024
 _GROWTH = 1.25
-_LARGE = 4 << 20
-_LARGE_GROWTH = 4
+_LARGE_BYTES = 4 << 20
+_LARGE_GROWTH_FACTOR = 4
 """Bytes from which numpy asks for huge pages, and how much more than is needed is then asked for.
 
 Memory costs when it is first written to: by the page, and a huge one stands for 512. What is never written to costs
@@ -21,46 +21,46 @@ nothing, so that a large column has room for long, and is copied once or twice i
 """
 
 
-Fill = Callable[[Array], None]
+ArrayFiller = Callable[[Array], None]
 """Fills an array with what another process has in it; arrays are asked for in the order in which they were given."""
 
 
-class Grown:
+class GrowableArray:
     """A one-dimensional array to which chunks are appended."""
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
-        self._data: npt.NDArray[Any] = np.empty(_FIRST, dtype)
+        self._data: npt.NDArray[Any] = np.empty(_INITIAL_SIZE, dtype)
         self._size = 0
 
     def extend(self, values: Array) -> None:
-        self.room(len(values))[:] = values
+        self.reserve(len(values))[:] = values
 
-    def room(self, count: int) -> npt.NDArray[Any]:
+    def reserve(self, count: int) -> npt.NDArray[Any]:
         """So many more, to be filled in at once: good until the next `extend` or `room`, which may move it."""
         size = self._size + count
         if size > len(self._data):
-            self._make_room(size)
+            self._grow(size)
         room = self._data[self._size : size]
         self._size = size
         return room
 
-    def _make_room(self, size: int) -> None:
-        if size * self._data.itemsize < _LARGE:
+    def _grow(self, size: int) -> None:
+        if size * self._data.itemsize < _LARGE_BYTES:
             self._data.resize(max(size, int(len(self._data) * _GROWTH)), refcheck=False)
             return
         larger: npt.NDArray[Any]
         try:
-            larger = np.empty(size * _LARGE_GROWTH, self._data.dtype)
+            larger = np.empty(size * _LARGE_GROWTH_FACTOR, self._data.dtype)
         except MemoryError:  # not everywhere is room free that is only asked for
             larger = np.empty(int(size * _GROWTH), self._data.dtype)
-        larger[: self._size] = self.so_far
+        larger[: self._size] = self.view
         self._data = larger
 
     def __len__(self) -> int:
         return self._size
 
     @property
-    def so_far(self) -> npt.NDArray[Any]:
+    def view(self) -> npt.NDArray[Any]:
         """A view of what was appended: good until the next `extend`, which may move it."""
         return self._data[: self._size]
 

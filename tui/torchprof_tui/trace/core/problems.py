@@ -20,7 +20,7 @@ ROUNDED_TIME = "rounded time"  # a ts whose digits could not be matched to its e
 TOO_MANY_CATEGORIES = "too many categories"  # beyond 65,535 distinct ones an entry's category is ""
 TOO_MANY_LANES = "lanes put together"  # beyond 10,000 lanes the others share lines: `crowd.py`
 
-UNRELATED = "ranks of different runs?"  # opened together, and nothing joins them: `strangers.py`
+UNRELATED_RANKS = "ranks of different runs?"  # opened together, and nothing joins them: `strangers.py`
 LOST_RANK = "rank not opened"  # of several ranks one that is missing, or no trace; the others are there
 
 REPAIRED_BACKSLASH = "repaired: backslash"  # Windows paths written without escaping
@@ -31,41 +31,41 @@ REPAIRED_NUMBER = "repaired: NaN"  # NaN, Infinity, 1e999 and their spellings, r
 REPAIRED_COMMA = "repaired: comma"  # a comma too many
 REPAIRED_QUOTE = "repaired: quote"  # bare quotes inside a string, a missing one around a key
 
-STREAM_ENDS = frozenset((CUT_SHORT, CUT_CONNECTION, DAMAGED_COMPRESSION))
+INCOMPLETE_STREAM_KINDS = frozenset((CUT_SHORT, CUT_CONNECTION, DAMAGED_COMPRESSION))
 """Of what brings the text: that this then ends inside an entry is no further problem. A trace with one of these is not
 all that was recorded."""
 
-_EXCERPT = 100  # characters of an example: one line of a terminal
+_EXCERPT_LENGTH = 100  # characters of an example: one line of a terminal
 
 
-class Tally:
+class ProblemTally:
     """Problems by kind, in the order in which the kinds turned up; the first example of each is kept."""
 
     def __init__(self) -> None:
-        self._found: dict[str, Problem] = {}
+        self._problems: dict[str, Problem] = {}
 
     def add(self, kind: str, example: str, count: int = 1) -> None:
-        known = self._found.get(kind)
+        known = self._problems.get(kind)
         if known is None:
-            self._found[kind] = Problem(kind, count, example)
+            self._problems[kind] = Problem(kind, count, example)
         else:
             known.count += count
 
     def count(self, kind: str) -> int:
-        known = self._found.get(kind)
+        known = self._problems.get(kind)
         return 0 if known is None else known.count
 
     def problems(self) -> list[Problem]:
-        return list(self._found.values())
+        return list(self._problems.values())
 
 
 def excerpt(text: bytes | str) -> str:
     """The beginning of a piece of the file, on one line, nothing in it that a terminal would act on."""
     if isinstance(text, bytes):
-        text = text[: 8 * _EXCERPT].decode("utf-8", "backslashreplace")
-    words = " ".join(text[: 8 * _EXCERPT].split())
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words[:_EXCERPT])
-    return shown + "…" if len(words) > _EXCERPT else shown
+        text = text[: 8 * _EXCERPT_LENGTH].decode("utf-8", "backslashreplace")
+    words = " ".join(text[: 8 * _EXCERPT_LENGTH].split())
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words[:_EXCERPT_LENGTH])
+    return shown + "…" if len(words) > _EXCERPT_LENGTH else shown
 
 
 @dataclass(slots=True)

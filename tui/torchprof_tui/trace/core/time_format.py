@@ -26,12 +26,12 @@ def format_duration(ns: float) -> str:
     return f"{sign}{tenths // 10:,}.{tenths % 10} {unit}"
 
 
-def format_time(ns: int, step: int = 1, reach: int | None = None) -> str:
+def format_time(ns: int, step: int = 1, magnitude: int | None = None) -> str:
     """An instant, with all the decimals that tell it from its neighbours `step` ns away, and no more.
 
     The unit is the one that suits `reach` (default: the time itself), so that the labels of one ruler share it.
     """
-    unit, power = _unit(abs(ns) if reach is None else reach)
+    unit, power = _choose_unit(abs(ns) if magnitude is None else magnitude)
     decimals = max(power - _trailing_zeros(step), 0)
     whole, rest = divmod(abs(ns), 10**power)
     fraction = f".{rest // 10 ** (power - decimals):0{decimals}}" if decimals else ""
@@ -53,7 +53,7 @@ def parse_time(text: str) -> int:
     return -ns if sign == "-" else ns
 
 
-def _unit(ns: int) -> tuple[str, int]:
+def _choose_unit(ns: int) -> tuple[str, int]:
     return next(((unit, power) for unit, power in _UNITS if ns >= 10**power), _UNITS[-1])
 
 

@@ -17,44 +17,44 @@ from typing import Any
 import numpy as np
 import orjson
 
-from torchprof_tui.trace.core.arrays import I32, I64, Array, taken
-from torchprof_tui.trace.core.growable_array import Fill, Grown
-from torchprof_tui.trace.core.problems import NOT_AN_OBJECT, TOO_MANY_CATEGORIES, Tally, excerpt
+from torchprof_tui.trace.core.arrays import I32, I64, Array, take_chunked
+from torchprof_tui.trace.core.growable_array import ArrayFiller, GrowableArray
+from torchprof_tui.trace.core.problems import NOT_AN_OBJECT, TOO_MANY_CATEGORIES, ProblemTally, excerpt
 from torchprof_tui.trace.decode.arg_columns import (
     OP_ARGS,
     PYTHON_ARGS,
-    TRIPLES,
+    TRIPLE_ARGS,
     Args,
-    ChunkArgs,
-    only_objects,
+    ChunkArgColumns,
+    select_objects,
 )
-from torchprof_tui.trace.decode.id_table import IdPart, Ids
+from torchprof_tui.trace.decode.id_table import IdTable, IdTablePart
 from torchprof_tui.trace.decode.interning import (
-    COUNTER,
-    METADATA,
-    MOST_CATEGORIES,
-    NONE,
-    OP,
-    OTHER,
-    PYTHON,
-    Shapes,
-    Texts,
+    GROUP_COUNTER,
+    GROUP_METADATA,
+    GROUP_NONE,
+    GROUP_OP,
+    GROUP_OTHER,
+    GROUP_PYTHON,
+    MAX_CATEGORIES,
+    SignatureTable,
+    TextTable,
     text_of,
     track_of,
 )
-from torchprof_tui.trace.decode.timestamps import durations, times
+from torchprof_tui.trace.decode.timestamps import parse_durations, parse_times
 from torchprof_tui.trace.model.raw_events import RawEvents, SparseArg
 
 Entry = dict[str, Any]
 
-_MOST_GROUPS = 24
+_MAX_GROUPS = 24
 """Categories in a chunk that are looked at one by one: entries of one category have the same args. Beyond, together."""
 
-_CORE = itemgetter("ph", "cat", "pid", "tid")
+_SIGNATURE_OF = itemgetter("ph", "cat", "pid", "tid")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class EntryColumns:
     """What n entries hold, as columns. `ids`, `args`: (places, ascending; values), int64[k], args also [k, 3]."""
 
     time: I64
@@ -65,79 +65,81 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ColumnsPart:
     """`count` entries of one part of a file, without their columns, which are `Columns.arrays`; with numbers of their
     own: `shapes` and `names` by those, as they were looked up. `args`: how many entries have one, and how many values.
     """
 
     count: int
-    shapes: list[tuple[Any, Any, Any, Any]]
+    signatures: list[tuple[Any, Any, Any, Any]]
     names: list[Any]
-    ids: IdPart
-    args: dict[str, tuple[int, int]]
+    ids: IdTablePart
+    arg_counts: dict[str, tuple[int, int]]
     metadata: list[tuple[str, str, str, Any]]
     counters: list[tuple[int, str, float]]
     not_objects: int
 
 
-class Columns:
+class ColumnBuilder:
     """Takes chunks of entries and grows the columns of a `RawEvents`. What is odd goes to the tally.
 
     `not_objects`: entries so far that are null, numbers, lists, …; they have no row.
     """
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: ProblemTally) -> None:
         self.not_objects = 0
         self._tally = tally
         self._count = 0
-        self._shapes = Shapes()
-        self._names = Texts()
-        self._ids = Ids()
-        self._shape = Grown(np.int32)
-        self._name = Grown(np.int32)
-        self._time = Grown(np.int64)
-        self._duration = Grown(np.int64)
-        self._correlation = Grown(np.int64)
-        self._args: dict[str, tuple[Grown, Grown]] = {}
+        self._signatures = SignatureTable()
+        self._names = TextTable()
+        self._ids = IdTable()
+        self._signature = GrowableArray(np.int32)
+        self._name = GrowableArray(np.int32)
+        self._time = GrowableArray(np.int64)
+        self._duration = GrowableArray(np.int64)
+        self._correlation = GrowableArray(np.int64)
+        self._args: dict[str, tuple[GrowableArray, GrowableArray]] = {}
         self._metadata: list[tuple[str, str, str, Any]] = []
         self._counters: list[tuple[int, str, float]] = []
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, entries: list[Any], text: bytes) -> None:
+    def add_chunk(self, entries: list[Any], text: bytes) -> None:
         """The next entries of the file, and the text that they were decoded from."""
         try:
-            shape = np.fromiter(map(self._shapes.__getitem__, map(_CORE, entries)), np.int32, len(entries))
+            shape = np.fromiter(map(self._signatures.__getitem__, map(_SIGNATURE_OF, entries)), np.int32, len(entries))
         except (KeyError, TypeError):
-            entries = self._objects(entries)
-            shape = np.fromiter(map(self._shapes.__getitem__, map(_core, entries)), np.int32, len(entries))
+            entries = self._drop_non_objects(entries)
+            shape = np.fromiter(
+                map(self._signatures.__getitem__, map(_compute_signature, entries)), np.int32, len(entries)
+            )
         if not entries:
             return
-        self._shape.extend(shape)
-        self._name.extend(self._named(entries))
-        self._time.extend(times(_column(entries, "ts"), text, self._tally))
-        self._duration.extend(durations([entry.get("dur") for entry in entries], self._tally))
+        self._signature.extend(shape)
+        self._name.extend(self._intern_names(entries))
+        self._time.extend(parse_times(_get_values(entries, "ts"), text, self._tally))
+        self._duration.extend(parse_durations([entry.get("dur") for entry in entries], self._tally))
         self._add_ids(entries, shape)
-        self._add_args(entries, self._shapes.groups(shape))
+        self._add_args(entries, self._signatures.groups(shape))
         self._count += len(entries)
 
     def intern(self, entry: Entry) -> tuple[int, int]:
         """The shape and the name of an entry, as `put` takes them, numbered in the order of these calls."""
-        return self._shapes[_core(entry)], self._names[entry["name"]]
+        return self._signatures[_compute_signature(entry)], self._names[entry["name"]]
 
-    def put(self, shape: I32, name: I32, found: Found) -> None:
+    def append_columns(self, signature: I32, name: I32, columns: EntryColumns) -> None:
         """The next n entries of the file, read already."""
-        self._shape.extend(shape)
+        self._signature.extend(signature)
         self._name.extend(name)
-        self._time.extend(found.time)
-        self._duration.extend(found.duration)
-        places, values = found.ids
-        self._ids.put(places + self._count, values)
-        self._put_args(found.correlation, found.args)
-        self._count += len(shape)
+        self._time.extend(columns.time)
+        self._duration.extend(columns.duration)
+        places, values = columns.ids
+        self._ids.add_integers(places + self._count, values)
+        self._append_args(columns.correlation, columns.args)
+        self._count += len(signature)
 
-    def _objects(self, entries: list[Any]) -> list[Entry]:
+    def _drop_non_objects(self, entries: list[Any]) -> list[Entry]:
         objects = [entry for entry in entries if type(entry) is dict]
         missing = len(entries) - len(objects)
         if missing:
@@ -146,8 +148,8 @@ class Columns:
             self._tally.add(NOT_AN_OBJECT, excerpt(orjson.dumps(example)), missing)
         return objects
 
-    def _named(self, entries: list[Entry]) -> I32:
-        names = _column(entries, "name")
+    def _intern_names(self, entries: list[Entry]) -> I32:
+        names = _get_values(entries, "name")
         try:
             return np.fromiter(map(self._names.__getitem__, names), np.int32, len(names))
         except TypeError:  # a list or an object
@@ -155,7 +157,7 @@ class Columns:
 
     def _add_ids(self, entries: list[Entry], shape: I32) -> None:
         places, keys = [], []
-        for place in np.flatnonzero(self._shapes.with_id(shape)).tolist():
+        for place in np.flatnonzero(self._signatures.with_id(shape)).tolist():
             entry = entries[place]
             value = entry.get("id")
             if value is None:
@@ -166,47 +168,47 @@ class Columns:
         self._ids.add(np.array(places, np.int64), np.array(keys, np.int64))
 
     def _add_args(self, entries: list[Entry], groups: I32) -> None:
-        chunk = ChunkArgs(len(entries))
-        if groups.max() > OTHER and len(np.unique(groups)) > _MOST_GROUPS:
-            groups = np.minimum(groups, OTHER)
+        chunk = ChunkArgColumns(len(entries))
+        if groups.max() > GROUP_OTHER and len(np.unique(groups)) > _MAX_GROUPS:
+            groups = np.minimum(groups, GROUP_OTHER)
         for group in np.flatnonzero(np.bincount(groups)).tolist():
-            if group == NONE:
+            if group == GROUP_NONE:
                 continue
             mask = groups == group
             picked = list(compress(entries, mask.tobytes()))
-            if group == METADATA:
+            if group == GROUP_METADATA:
                 self._add_metadata(picked)
                 continue
-            args, places = _column(picked, "args"), np.flatnonzero(mask)
+            args, places = _get_values(picked, "args"), np.flatnonzero(mask)
             try:
-                self._add_group(group, args, places, chunk)
+                self._extract_group_args(group, args, places, chunk)
             except (AttributeError, TypeError):  # an entry without args, or with something else under that name
-                self._add_group(group, *only_objects(args, places), chunk)
-        self._put_args(chunk.correlation(), chunk.sparse())
+                self._extract_group_args(group, *select_objects(args, places), chunk)
+        self._append_args(chunk.correlation(), chunk.sparse_columns())
 
-    def _put_args(self, correlation: I64, sparse: Mapping[str, tuple[Array, Array]]) -> None:
+    def _append_args(self, correlation: I64, sparse: Mapping[str, tuple[Array, Array]]) -> None:
         self._correlation.extend(correlation)
         for name, (places, values) in sparse.items():
-            column, numbers = self._arg(name)
+            column, numbers = self._get_or_create_arg(name)
             column.extend(places + np.int64(self._count))
             numbers.extend(values.ravel())
 
-    def _arg(self, name: str) -> tuple[Grown, Grown]:
+    def _get_or_create_arg(self, name: str) -> tuple[GrowableArray, GrowableArray]:
         """The columns of an arg: entries, and values."""
         columns = self._args.get(name)
         if columns is None:
-            columns = self._args[name] = (Grown(np.int32), Grown(np.int64))
+            columns = self._args[name] = (GrowableArray(np.int32), GrowableArray(np.int64))
         return columns
 
-    def _add_group(self, group: int, args: list[Args], places: I64, chunk: ChunkArgs) -> None:
-        if group == COUNTER:
-            self._add_counters(*only_objects(args, places))
-        elif group == OP:
-            chunk.take(OP_ARGS, args, places)
-        elif group == PYTHON:
-            chunk.take(PYTHON_ARGS, args, places)
+    def _extract_group_args(self, group: int, args: list[Args], places: I64, chunk: ChunkArgColumns) -> None:
+        if group == GROUP_COUNTER:
+            self._add_counters(*select_objects(args, places))
+        elif group == GROUP_OP:
+            chunk.extract(OP_ARGS, args, places)
+        elif group == GROUP_PYTHON:
+            chunk.extract(PYTHON_ARGS, args, places)
         else:
-            chunk.take_present(args, places)
+            chunk.extract_present(args, places)
 
     def _add_metadata(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
@@ -221,44 +223,46 @@ class Columns:
                 if type(value) is int or (type(value) is float and math.isfinite(value)):
                     self._counters.append((self._count + place, name, float(value)))
 
-    def part(self) -> Part:
+    def finish_part(self) -> ColumnsPart:
         """What was taken so far, for `join`; nothing can be added any more."""
-        return Part(
+        return ColumnsPart(
             self._count,
-            list(self._shapes),
+            list(self._signatures),
             list(self._names),
-            self._ids.part(),
+            self._ids.finish_part(),
             {name: (len(entries), len(values)) for name, (entries, values) in self._args.items()},
             self._metadata,
             self._counters,
             self.not_objects,
         )
 
-    def arrays(self) -> Iterator[Array]:
+    def drain_arrays(self) -> Iterator[Array]:
         """The columns of a part, each gone from here when the next one is asked for: what `join` fills in."""
-        for column in (self._shape, self._name, self._time, self._duration, self._correlation):
+        for column in (self._signature, self._name, self._time, self._duration, self._correlation):
             yield column.finish()
-        yield from self._ids.arrays()
+        yield from self._ids.drain_arrays()
         for entries, values in self._args.values():
             yield entries.finish()
             yield values.finish()
 
-    def join(self, part: Part, fill: Fill) -> None:
+    def append_part(self, part: ColumnsPart, fill: ArrayFiller) -> None:
         """The entries behind those of this one, read by another. What is new in them gets the numbers that it would
         have got here."""
         for column, table, keys in (
-            (self._shape, self._shapes, part.shapes),
+            (self._signature, self._signatures, part.signatures),
             (self._name, self._names, part.names),
         ):
             number = np.array([*map(table.__getitem__, keys)], np.int32)
-            room = column.room(part.count)
+            room = column.reserve(part.count)
             fill(room)
-            taken(number, room, room)
+            take_chunked(number, room, room)
         for column in (self._time, self._duration, self._correlation):
-            fill(column.room(part.count))
-        self._ids.join(part.ids, fill, self._count)
-        for name, counts in part.args.items():
-            entries, values = (column.room(count) for column, count in zip(self._arg(name), counts, strict=True))
+            fill(column.reserve(part.count))
+        self._ids.append_part(part.ids, fill, self._count)
+        for name, counts in part.arg_counts.items():
+            entries, values = (
+                column.reserve(count) for column, count in zip(self._get_or_create_arg(name), counts, strict=True)
+            )
             fill(entries)
             entries += self._count
             fill(values)
@@ -269,16 +273,16 @@ class Columns:
 
     def finish(self) -> RawEvents:
         """The columns; nothing can be added any more."""
-        shapes = self._shapes
-        phase, category, track, crowded = shapes.columns(self._shape.finish())
+        shapes = self._signatures
+        phase, category, track, crowded = shapes.columns(self._signature.finish())
         if crowded:
-            self._tally.add(TOO_MANY_CATEGORIES, f"more than {MOST_CATEGORIES} of them", crowded)
+            self._tally.add(TOO_MANY_CATEGORIES, f"more than {MAX_CATEGORIES} of them", crowded)
         name, names = self._names.finish(self._name.finish())
         identity, ids = self._ids.finish(self._count)
         args = {}
         for arg, (entries, values) in self._args.items():
             column = values.finish()
-            args[arg] = SparseArg(entries.finish(), column.reshape(-1, 3) if arg in TRIPLES else column)
+            args[arg] = SparseArg(entries.finish(), column.reshape(-1, 3) if arg in TRIPLE_ARGS else column)
         return RawEvents(
             phase=phase,
             time=self._time.finish(),
@@ -298,7 +302,7 @@ class Columns:
         )
 
 
-def _column(entries: list[Entry], key: str) -> list[Any]:
+def _get_values(entries: list[Entry], key: str) -> list[Any]:
     """One value an entry, None where it has none."""
     try:
         return list(map(itemgetter(key), entries))
@@ -306,7 +310,7 @@ def _column(entries: list[Entry], key: str) -> list[Any]:
         return [entry.get(key) for entry in entries]
 
 
-def _core(entry: Entry) -> tuple[Any, Any, Any, Any]:
+def _compute_signature(entry: Entry) -> tuple[Any, Any, Any, Any]:
     """What `_CORE` takes, where something is missing or cannot be a key of a dict."""
     core = (entry.get("ph"), entry.get("cat"), entry.get("pid"), entry.get("tid"))
     try:

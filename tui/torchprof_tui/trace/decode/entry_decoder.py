@@ -9,45 +9,45 @@ from pathlib import Path
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64
-from torchprof_tui.trace.core.growable_array import Fill
-from torchprof_tui.trace.core.problems import UNREADABLE_ENTRY, Tally, excerpt
-from torchprof_tui.trace.decode.chunker import Chunk, Entries, Taken, Window
-from torchprof_tui.trace.decode.column_builder import Columns, Part
-from torchprof_tui.trace.decode.template.template_decoder import ByteScan
+from torchprof_tui.trace.core.growable_array import ArrayFiller
+from torchprof_tui.trace.core.problems import UNREADABLE_ENTRY, ProblemTally, excerpt
+from torchprof_tui.trace.decode.chunker import Chunk, Chunker, DecodedChunk, TextWindow
+from torchprof_tui.trace.decode.column_builder import ColumnBuilder, ColumnsPart
+from torchprof_tui.trace.decode.template.template_decoder import TemplateDecoder
 from torchprof_tui.trace.text.block_writer import BlockWriter
-from torchprof_tui.trace.text.gzip_text import WholeText
+from torchprof_tui.trace.text.gzip_text import GzipText
 from torchprof_tui.trace.text.text_index import TextIndex
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ListEnd:
     """How a list ended: whether its bracket was there, and a comma too many before it; where an entry begins that the
     file does not finish (-1: none). `parsed`: whether the last of its entries simply parsed."""
 
     closed: bool
-    comma: bool
-    partial: int
-    parsed: bool
+    trailing_comma: bool
+    partial_offset: int
+    last_chunk_parsed: bool
 
     @property
-    def clean(self) -> bool:
+    def ends_between_entries(self) -> bool:
         """Whether the text ended behind a comma, between two entries."""
-        return self.parsed and not self.closed and self.partial < 0
+        return self.last_chunk_parsed and not self.closed and self.partial_offset < 0
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPart:
+class DecodedPart:
     """What was read of a list from its middle on, but for the columns. c chunks: as in TextIndex, `length` those of the
     stored blocks."""
 
-    columns: Part
+    columns: ColumnsPart
     first: I64
     offset: I64
     length: I64
     unreadable: int
 
 
-class EntryReader:
+class EntryDecoder:
     """Reads lists that begin where `window` stands, one after the other. `told` is called after every chunk.
 
     `writer`: where the text is kept that cannot be read again in place. `mended`: whether something was damaged.
@@ -55,105 +55,105 @@ class EntryReader:
 
     def __init__(
         self,
-        window: Window,
-        tally: Tally,
+        window: TextWindow,
+        tally: ProblemTally,
         chunk_size: int,
-        scan: bool,
-        writer: BlockWriter | None,
-        told: Callable[[int], None],
+        use_templates: bool,
+        block_writer: BlockWriter | None,
+        report: Callable[[int], None],
     ) -> None:
-        self.columns = Columns(tally)
+        self.columns = ColumnBuilder(tally)
         self.unreadable = 0
-        self.entries = 0
-        self.mended = False
+        self.entry_count = 0
+        self.damaged = False
         self._window = window
         self._tally = tally
         self._chunk_size = chunk_size
-        self._scan = ByteScan(self.columns) if scan else None
-        self._writer = writer
-        self._told = told
-        self._first: list[int] = []
-        self._offset: list[int] = []
-        self._length: list[int] = []
+        self._template_decoder = TemplateDecoder(self.columns) if use_templates else None
+        self._block_writer = block_writer
+        self._report = report
+        self._first_ordinals: list[int] = []
+        self._offsets: list[int] = []
+        self._lengths: list[int] = []
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether no entry has turned up yet, readable or not."""
         return not (len(self.columns) or self.unreadable)
 
-    def read(self) -> End:
+    def decode_list(self) -> ListEnd:
         """Read a list; the window then stands behind it."""
-        entries = Entries(self._window, self._chunk_size, self._scan)
+        entries = Chunker(self._window, self._chunk_size, self._template_decoder)
         parsed = False
         for chunk in entries:
-            self._add(chunk)
-            parsed = isinstance(chunk, Taken) or chunk.salvage is None
-        return End(entries.closed, entries.comma, entries.partial, parsed)
+            self._add_chunk(chunk)
+            parsed = isinstance(chunk, DecodedChunk) or chunk.salvage is None
+        return ListEnd(entries.closed, entries.trailing_comma, entries.partial_offset, parsed)
 
-    def _add(self, chunk: Chunk | Taken) -> None:
+    def _add_chunk(self, chunk: Chunk | DecodedChunk) -> None:
         if isinstance(chunk, Chunk) and chunk.salvage is not None:
-            self._tell(chunk)
-        self._first.append(self.entries)
-        self._offset.append(chunk.offset)
-        self._length.append(len(chunk.text))
-        if self._writer is not None:
-            self._writer.put(chunk.text)
-        if isinstance(chunk, Taken):
-            self.entries += chunk.entries
+            self._report_damage(chunk)
+        self._first_ordinals.append(self.entry_count)
+        self._offsets.append(chunk.offset)
+        self._lengths.append(len(chunk.text))
+        if self._block_writer is not None:
+            self._block_writer.put(chunk.text)
+        if isinstance(chunk, DecodedChunk):
+            self.entry_count += chunk.entry_count
         else:
-            self.columns.add(chunk.entries, chunk.text)
-            self.entries = len(self.columns)
-        self._told(self.entries)
+            self.columns.add_chunk(chunk.entries, chunk.text)
+            self.entry_count = len(self.columns)
+        self._report(self.entry_count)
 
-    def _tell(self, chunk: Chunk) -> None:
+    def _report_damage(self, chunk: Chunk) -> None:
         assert chunk.salvage is not None
-        self.mended |= bool(chunk.salvage.repairs or chunk.salvage.unreadable)
+        self.damaged |= bool(chunk.salvage.repairs or chunk.salvage.unreadable)
         for kind, start in chunk.salvage.repairs:
-            self._tally.add(kind, _place(chunk, start))
+            self._tally.add(kind, _format_position(chunk, start))
         for start, _ in chunk.salvage.unreadable:
-            self._tally.add(UNREADABLE_ENTRY, _place(chunk, start))
+            self._tally.add(UNREADABLE_ENTRY, _format_position(chunk, start))
         self.unreadable += len(chunk.salvage.unreadable)
 
-    def part(self) -> ReadPart:
+    def finish_part(self) -> DecodedPart:
         """All that was read, for another reader to `join`; nothing can be read any more."""
-        if self._writer is not None:
-            self._writer.close()
-        return ReadPart(
-            self.columns.part(),
-            np.array(self._first, np.int64),
-            np.array(self._offset, np.int64),
-            np.array(self._length if self._writer is None else self._writer.lengths, np.int64),
+        if self._block_writer is not None:
+            self._block_writer.close()
+        return DecodedPart(
+            self.columns.finish_part(),
+            np.array(self._first_ordinals, np.int64),
+            np.array(self._offsets, np.int64),
+            np.array(self._lengths if self._block_writer is None else self._block_writer.lengths, np.int64),
             self.unreadable,
         )
 
-    def join(self, part: ReadPart, fill: Fill, blocks: Path | None) -> None:
+    def append_part(self, part: DecodedPart, fill: ArrayFiller, blocks_path: Path | None) -> None:
         """Append what another reader has read behind our last entry; `fill` fills in its columns, and `blocks` is where
         it kept the text, if it did."""
-        self._first += (part.first + self.entries).tolist()
-        self._offset += part.offset.tolist()
-        self._length += part.length.tolist()
-        if self._writer is not None and blocks is not None:
-            self._writer.append(blocks, part.length.tolist())
-        self.columns.join(part.columns, fill)
+        self._first_ordinals += (part.first + self.entry_count).tolist()
+        self._offsets += part.offset.tolist()
+        self._lengths += part.length.tolist()
+        if self._block_writer is not None and blocks_path is not None:
+            self._block_writer.append_blocks(blocks_path, part.length.tolist())
+        self.columns.append_part(part.columns, fill)
         self.unreadable += part.unreadable
-        self.entries = len(self.columns)
+        self.entry_count = len(self.columns)
 
-    def text_index(self, path: Path, whole: WholeText | None) -> TextIndex:
+    def text_index(self, path: Path, gzip_text: GzipText | None) -> TextIndex:
         """Where the text lies: in `path`, or in `whole` as long as that is not taken apart."""
-        length, offset = self._length, self._offset
-        if self._writer is not None:
-            self._writer.close()
-            length = self._writer.lengths
+        length, offset = self._lengths, self._offsets
+        if self._block_writer is not None:
+            self._block_writer.close()
+            length = self._block_writer.lengths
             offset = [0, *np.cumsum(length, dtype=np.int64).tolist()][:-1]
         return TextIndex(
             path=path,
-            compressed=self._writer is not None or whole is not None,
-            first=np.array(self._first, np.int64),
+            compressed=self._block_writer is not None or gzip_text is not None,
+            first=np.array(self._first_ordinals, np.int64),
             offset=np.array(offset, np.int64),
             length=np.array(length, np.int64),
-            whole=whole,
+            gzip_text=gzip_text,
         )
 
 
-def _place(chunk: Chunk, start: int) -> str:
+def _format_position(chunk: Chunk, start: int) -> str:
     return f"at byte {chunk.offset + start}: {excerpt(chunk.text[start : start + 1000])}"

@@ -13,37 +13,37 @@ from typing import Any, overload
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Array
-from torchprof_tui.trace.core.factorize import dense
-from torchprof_tui.trace.core.growable_array import Fill, Grown
+from torchprof_tui.trace.core.factorize import factorize
+from torchprof_tui.trace.core.growable_array import ArrayFiller, GrowableArray
 from torchprof_tui.trace.decode.interning import text_of
 
-_DIGITS = 18
-_MOST = 10**_DIGITS
+_MAX_DIGITS = 18
+_MAX_INTEGER_KEY = 10**_MAX_DIGITS
 """Whole numbers from 0 up to here are their own key; a text's is negative."""
 
 
 @dataclass(frozen=True, slots=True)
-class IdPart:
+class IdTablePart:
     """Those of one part of a file: how many, and the text of the key -1 - k. The rest is in `Ids.arrays`."""
 
     count: int
     texts: list[str]
 
 
-class Ids:
+class IdTable:
     """Takes those of more and more entries, in the order of the file."""
 
     def __init__(self) -> None:
         self._texts: dict[str, int] = {}
-        self._entries = Grown(np.int32)
-        self._keys = Grown(np.int64)
+        self._entries = GrowableArray(np.int32)
+        self._keys = GrowableArray(np.int64)
 
     def key(self, value: Any) -> int:
         """The same for the same id, 12, 12.0 and "12" being the same."""
-        if type(value) is int and 0 <= value < _MOST:
+        if type(value) is int and 0 <= value < _MAX_INTEGER_KEY:
             return value
         text = text_of(value)
-        if len(text) <= _DIGITS and text.isascii() and text.isdigit() and str(int(text)) == text:
+        if len(text) <= _MAX_DIGITS and text.isascii() and text.isdigit() and str(int(text)) == text:
             return int(text)
         return -1 - self._texts.setdefault(text, len(self._texts))
 
@@ -52,28 +52,28 @@ class Ids:
         self._entries.extend(entries)
         self._keys.extend(keys)
 
-    def put(self, entries: I64, values: I64) -> None:
+    def add_integers(self, entries: I64, values: I64) -> None:
         """The next entries that have one, which is a whole number of up to 64 bits."""
-        other = np.flatnonzero((values < 0) | (values >= _MOST))
+        other = np.flatnonzero((values < 0) | (values >= _MAX_INTEGER_KEY))
         if len(other):
             values = values.copy()
             values[other] = [self.key(value) for value in values[other].tolist()]
         self.add(entries, values)
 
-    def part(self) -> IdPart:
+    def finish_part(self) -> IdTablePart:
         """What was taken so far, for `join`; nothing can be added any more."""
-        return IdPart(len(self._keys), list(self._texts))
+        return IdTablePart(len(self._keys), list(self._texts))
 
-    def arrays(self) -> Iterator[Array]:
+    def drain_arrays(self) -> Iterator[Array]:
         """What `join` fills in: the entries within the part, and their keys."""
         yield self._entries.finish()
         yield self._keys.finish()
 
-    def join(self, part: IdPart, fill: Fill, before: int) -> None:
+    def append_part(self, part: IdTablePart, fill: ArrayFiller, entries_before: int) -> None:
         """Those of a part that another has read, with so many entries before it."""
-        entries, keys = self._entries.room(part.count), self._keys.room(part.count)
+        entries, keys = self._entries.reserve(part.count), self._keys.reserve(part.count)
         fill(entries)
-        entries += before
+        entries += entries_before
         fill(keys)
         if part.texts:
             known = np.array([self.key(text) for text in part.texts], np.int64)
@@ -82,7 +82,7 @@ class Ids:
 
     def finish(self, count: int) -> tuple[I32, Sequence[str]]:
         """int32[count]: a number for the id of each entry, -1 for none; and what these numbers stand for."""
-        places, known = dense(self._keys.finish())
+        places, known = factorize(self._keys.finish())
         column = np.full(count, -1, np.int32)
         column[self._entries.finish()] = places
         return column, IdTexts(known, list(self._texts))

@@ -31,38 +31,38 @@ from pathlib import Path
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import Array
-from torchprof_tui.trace.core.problems import Problem, Tally
-from torchprof_tui.trace.decode.chunker import Window
-from torchprof_tui.trace.decode.entry_decoder import End, EntryReader, ReadPart
-from torchprof_tui.trace.decode.template.template_decoder import BETWEEN
+from torchprof_tui.trace.core.problems import Problem, ProblemTally
+from torchprof_tui.trace.decode.chunker import TextWindow
+from torchprof_tui.trace.decode.entry_decoder import DecodedPart, EntryDecoder, ListEnd
+from torchprof_tui.trace.decode.template.template_decoder import ENTRY_SEPARATOR
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text.block_writer import BlockWriter
 
-LEAST_BYTES = 48 << 20
+MIN_PART_BYTES = 48 << 20
 """Text for which another process pays: it takes some 30 ms to start one, and to join what it has read."""
 
-MOST_PARTS = 4
+MAX_PROCESSES = 4
 """Beyond, what cannot be divided takes longer than what can."""
 
-_SHARE = 1.1
+_FIRST_PART_SHARE = 1.1
 """How much more this process reads than each of the others: they have to hand over what they read, and of compressed
 text to inflate all that lies before."""
 
-_LARGEST_REST = 16 << 20
+_MAX_TRAILING_BYTES = 16 << 20
 """Text behind the list that is handed on; Kineto writes a hundred bytes there."""
 
-_PIPE = 1 << 20
+_PIPE_BYTES = 1 << 20
 """Bytes that a pipe holds: the more, the less often both have to wait."""
 
-_TOLD = struct.Struct("<qq")
-_TELL_SECONDS = 0.05
+_PROGRESS_STRUCT = struct.Struct("<qq")
+_REPORT_SECONDS = 0.05
 
 
-class UnprovenError(Exception):
+class SplitNotVerifiedError(Exception):
     """A part did not end where the next one begins, or could not be read: read all of it in one go."""
 
 
-class Cut:
+class SplitPoint:
     """The place behind the comma of the first entry that ends at byte `target` or later.
 
     `at` is that place in the whole text, known once it has been met; -1 before.
@@ -70,20 +70,20 @@ class Cut:
 
     def __init__(self, target: int) -> None:
         self.target = target
-        self.at = -1
+        self.offset = -1
 
-    def before(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
+    def blocks_before(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
         """These blocks, the first of which begins at `begin`, up to the cut."""
-        for block, behind in self._marked(blocks, begin):
+        for block, behind in self._mark_blocks(blocks, begin):
             if behind:
                 return
             yield block
 
-    def behind(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
+    def blocks_after(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
         """These blocks from the cut on."""
-        return (block for block, behind in self._marked(blocks, begin) if behind and block)
+        return (block for block, behind in self._mark_blocks(blocks, begin) if behind and block)
 
-    def _marked(self, blocks: Iterator[bytes], at: int) -> Iterator[tuple[bytes, bool]]:
+    def _mark_blocks(self, blocks: Iterator[bytes], at: int) -> Iterator[tuple[bytes, bool]]:
         kept = b""  # the end of what came, where it may be the beginning of the text between two entries
         for block in blocks:
             if not kept and at + len(block) <= self.target:
@@ -91,14 +91,14 @@ class Cut:
                 yield block, False
                 continue
             text = kept + block
-            place = text.find(BETWEEN, max(self.target - at, 0))
+            place = text.find(ENTRY_SEPARATOR, max(self.target - at, 0))
             if place >= 0:
-                self.at = at + place + 1
+                self.offset = at + place + 1
                 yield text[: place + 1], False
                 yield text[place + 1 :], True
                 yield from ((rest, True) for rest in blocks)
                 return
-            kept = text[max(len(text) - len(BETWEEN) + 1, 0) :]
+            kept = text[max(len(text) - len(ENTRY_SEPARATOR) + 1, 0) :]
             at += len(text) - len(kept)
             yield text[: len(text) - len(kept)], False
         if kept:
@@ -106,217 +106,233 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class PartResult:
     """What a process has read: from `begin` to `offset`, where the list ended, or its part of it.
 
     `rest`: all text behind the list, from the last part.
     """
 
-    read: ReadPart
+    decoded_part: DecodedPart
     begin: int
-    offset: int
-    end: End
-    rest: bytes
+    end_offset: int
+    list_end: ListEnd
+    trailing_text: bytes
     problems: list[Problem]
     source_problems: list[Problem]
 
 
-def parts_for(source: Source) -> int:
+def choose_process_count(source: Source) -> int:
     """How many processes should read a source."""
     size = source.text_size
     # A fork takes only its own thread along, and whatever another one had locked would stay so.
-    if size is None or size < 2 * LEAST_BYTES or sys.platform != "linux" or threading.active_count() > 1:
+    if size is None or size < 2 * MIN_PART_BYTES or sys.platform != "linux" or threading.active_count() > 1:
         return 1
-    most = 2 if source.compression else MOST_PARTS  # each has to inflate all that lies before its part
-    return max(1, min(len(os.sched_getaffinity(0)), most, size // LEAST_BYTES))
+    most = 2 if source.compression else MAX_PROCESSES  # each has to inflate all that lies before its part
+    return max(1, min(len(os.sched_getaffinity(0)), most, size // MIN_PART_BYTES))
 
 
-class Readers:
+class ParallelDecoder:
     """The processes that read all parts but the first, started at once. `cut`: where the first part ends. `keep`: the
     text of a compressed file is kept.
 
     Raises OSError where no further process can be had.
     """
 
-    def __init__(self, source: Source, folder: Path, parts: int, chunk_size: int, keep: bool = True) -> None:
+    def __init__(
+        self, source: Source, folder: Path, process_count: int, chunk_size: int, keep_text: bool = True
+    ) -> None:
         size = source.text_size or 0
-        handed = size / (parts + _SHARE - 1)  # to each of them
-        self.cut, *others = [Cut(size - int(handed * k)) for k in range(parts - 1, 0, -1)]
+        handed = size / (process_count + _FIRST_PART_SHARE - 1)  # to each of them
+        self.split_point, *others = [SplitPoint(size - int(handed * k)) for k in range(process_count - 1, 0, -1)]
         self.problems: list[Problem] = []
-        self._hands: list[_Hand] = []
-        theirs, self._alive = os.pipe()  # ends when we do, and then they end as well
+        self._workers: list[_Worker] = []
+        theirs, self._alive_pipe = os.pipe()  # ends when we do, and then they end as well
         try:
-            for number, cut in enumerate([self.cut, *others]):
+            for number, cut in enumerate([self.split_point, *others]):
                 until = others[number] if number < len(others) else None
-                blocks = folder / f"part-{number}.blocks" if source.compression and keep else None
-                self._hands.append(_Hand(source, cut, until, blocks, chunk_size, theirs, self._alive))
+                blocks = folder / f"part-{number}.blocks" if source.compression and keep_text else None
+                self._workers.append(_Worker(source, cut, until, blocks, chunk_size, theirs, self._alive_pipe))
         except BaseException:
             self.close()
             raise
         finally:
             os.close(theirs)
 
-    def told(self) -> tuple[int, int]:
+    def progress(self) -> tuple[int, int]:
         """Bytes of the file that they have read so far, and entries, those left out that have been joined."""
-        told = [hand.told() for hand in self._hands]
+        told = [hand.progress() for hand in self._workers]
         return sum(consumed for consumed, _ in told), sum(entries for _, entries in told)
 
-    def join(self, reader: EntryReader, window: Window, end: End, tally: Tally, told: Callable[[int], None]) -> End:
+    def append_parts(
+        self,
+        entry_decoder: EntryDecoder,
+        window: TextWindow,
+        end: ListEnd,
+        tally: ProblemTally,
+        report: Callable[[int], None],
+    ) -> ListEnd:
         """Append what they have read to what `reader` has, when the first part is done and ended so; the window then
         stands behind the list. Raises UnprovenError."""
-        for hand in self._hands:
-            if not end.clean or reader.mended or window.at < len(window.text):
-                raise UnprovenError
-            while not hand.wait(_TELL_SECONDS):
-                told(reader.entries)
-            result = hand.result()
+        for hand in self._workers:
+            if not end.ends_between_entries or entry_decoder.damaged or window.position < len(window.text):
+                raise SplitNotVerifiedError
+            while not hand.poll_progress(_REPORT_SECONDS):
+                report(entry_decoder.entry_count)
+            result = hand.read_result()
             if result is None or result.begin != window.offset:
-                raise UnprovenError
-            reader.join(result.read, hand.fill, hand.blocks)
-            hand.end()
+                raise SplitNotVerifiedError
+            entry_decoder.append_part(result.decoded_part, hand.read_column, hand.blocks_path)
+            hand.reap()
             for problem in result.problems:
                 tally.add(problem.kind, problem.example, problem.count)
             self.problems += result.source_problems
-            window.jump(result.offset, result.rest)
-            end = result.end
-            told(reader.entries)
+            window.jump(result.end_offset, result.trailing_text)
+            end = result.list_end
+            report(entry_decoder.entry_count)
         return end
 
     def close(self) -> None:
         """End those that still read; nothing is left behind."""
-        os.close(self._alive)
-        for hand in self._hands:
+        os.close(self._alive_pipe)
+        for hand in self._workers:
             hand.close()
 
 
-class _Hand:
+class _Worker:
     """One process, and its part. `alive`, `ours`: the ends of a pipe, theirs and ours; it ends when we do."""
 
     def __init__(
-        self, source: Source, cut: Cut, until: Cut | None, blocks: Path | None, chunk_size: int, alive: int, ours: int
+        self,
+        source: Source,
+        cut: SplitPoint,
+        until: SplitPoint | None,
+        blocks: Path | None,
+        chunk_size: int,
+        alive: int,
+        ours: int,
     ) -> None:
-        self.blocks = blocks
-        self._consumed = self._entries = 0
-        self._ended = False
-        self._heard, out = os.pipe()
+        self.blocks_path = blocks
+        self._consumed = self._entry_count = 0
+        self._finished = False
+        self._progress_pipe, out = os.pipe()
         result, into = os.pipe()
         try:
-            self._process = os.fork()
+            self._pid = os.fork()
         except OSError:
-            for end in (self._heard, out, result, into):
+            for end in (self._progress_pipe, out, result, into):
                 os.close(end)
             raise
-        if not self._process:
+        if not self._pid:
             try:
                 os.close(ours)
-                os.close(self._heard)
+                os.close(self._progress_pipe)
                 os.close(result)
                 signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who forked us
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
-                found, columns = _read(source, cut, until, self.blocks, chunk_size, out)
+                threading.Thread(target=_exit_with_parent, args=(alive,), daemon=True).start()
+                found, columns = _decode_part(source, cut, until, self.blocks_path, chunk_size, out)
                 os.close(out)  # so that they know that it is all
-                _write(into, found, columns)
+                _send_result(into, found, columns)
             except BaseException:  # whatever it is, the other way of reading meets it again, and tells it
                 os._exit(1)
             os._exit(0)
         os.close(out)
         os.close(into)
-        os.set_blocking(self._heard, False)
-        self._result = os.fdopen(result, "rb")
+        os.set_blocking(self._progress_pipe, False)
+        self._result_file = os.fdopen(result, "rb")
 
-    def told(self) -> tuple[int, int]:
-        self.wait(0)
-        return self._consumed, self._entries if self._process else 0
+    def progress(self) -> tuple[int, int]:
+        self.poll_progress(0)
+        return self._consumed, self._entry_count if self._pid else 0
 
-    def wait(self, seconds: float) -> bool:
+    def poll_progress(self, seconds: float) -> bool:
         """Take in what it tells, for so long at most. Whether it has told all."""
-        while not self._ended and select.select([self._heard], [], [], seconds)[0]:
-            said = os.read(self._heard, 64 * _TOLD.size)
-            self._ended = not said
+        while not self._finished and select.select([self._progress_pipe], [], [], seconds)[0]:
+            said = os.read(self._progress_pipe, 64 * _PROGRESS_STRUCT.size)
+            self._finished = not said
             if said:
-                self._consumed, self._entries = _TOLD.unpack(said[-_TOLD.size :])
+                self._consumed, self._entry_count = _PROGRESS_STRUCT.unpack(said[-_PROGRESS_STRUCT.size :])
             seconds = 0
-        return self._ended
+        return self._finished
 
-    def result(self) -> Result | None:
+    def read_result(self) -> PartResult | None:
         """What it has read, but for the columns; None where it failed. It ends when these have been taken."""
         with contextlib.suppress(EOFError, pickle.UnpicklingError):
-            result: Result = pickle.load(self._result)  # of one of us
+            result: PartResult = pickle.load(self._result_file)  # of one of us
             return result
         return None
 
-    def fill(self, column: Array) -> None:
+    def read_column(self, column: Array) -> None:
         """Fill in the next of the columns. Raises UnprovenError where there is not as much of it."""
-        if self._result.readinto(column.view(np.uint8).data) != column.nbytes:
-            raise UnprovenError
+        if self._result_file.readinto(column.view(np.uint8).data) != column.nbytes:
+            raise SplitNotVerifiedError
 
-    def end(self) -> None:
+    def reap(self) -> None:
         """It has nothing left to hand over."""
-        os.waitpid(self._process, 0)
-        self._process = 0
+        os.waitpid(self._pid, 0)
+        self._pid = 0
 
     def close(self) -> None:
-        if self._process:
+        if self._pid:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._process, signal.SIGKILL)
-            self.end()
-        os.close(self._heard)
-        self._result.close()
-        if self.blocks is not None:
-            self.blocks.unlink(missing_ok=True)
+                os.kill(self._pid, signal.SIGKILL)
+            self.reap()
+        os.close(self._progress_pipe)
+        self._result_file.close()
+        if self.blocks_path is not None:
+            self.blocks_path.unlink(missing_ok=True)
 
 
-def _end_with(alive: int) -> None:
+def _exit_with_parent(alive: int) -> None:
     os.read(alive, 1)
     os._exit(1)
 
 
-def _read(
-    source: Source, cut: Cut, until: Cut | None, kept: Path | None, chunk_size: int, out: int
-) -> tuple[Result, Iterator[Array]]:
+def _decode_part(
+    source: Source, cut: SplitPoint, until: SplitPoint | None, kept: Path | None, chunk_size: int, out: int
+) -> tuple[PartResult, Iterator[Array]]:
     """One part, in a process of its own; and its columns."""
     begin = 0 if source.compression else cut.target
-    source = source.again(begin)
-    blocks = cut.behind(source.blocks(), begin)
+    source = source.reopen(begin)
+    blocks = cut.blocks_after(source.blocks(), begin)
     first = next(blocks)
     skipped = source.consumed if source.compression else 0
-    every = _again(first, blocks)
+    every = _prepend_block(first, blocks)
     last = 0.0
 
     def told(entries: int) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last > _TELL_SECONDS:
+        if now - last > _REPORT_SECONDS:
             last = now
-            os.write(out, _TOLD.pack(source.consumed - skipped, entries))
+            os.write(out, _PROGRESS_STRUCT.pack(source.consumed - skipped, entries))
 
-    tally = Tally()
-    window = Window(every if until is None else until.before(every, cut.at), cut.at)
-    reader = EntryReader(window, tally, chunk_size, True, None if kept is None else BlockWriter(kept), told)
-    end = reader.read()
+    tally = ProblemTally()
+    window = TextWindow(every if until is None else until.blocks_before(every, cut.offset), cut.offset)
+    reader = EntryDecoder(window, tally, chunk_size, True, None if kept is None else BlockWriter(kept), told)
+    end = reader.decode_list()
     offset = window.offset
     if until is None:
-        window.fill(_LARGEST_REST)
-    rest = window.text[window.at :]
+        window.fill(_MAX_TRAILING_BYTES)
+    rest = window.text[window.position :]
     # How much is lost to damage depends on where chunks begin and end: then it must not depend on us.
-    if not window.ended or reader.mended or (until is not None and until.at < 0):
-        raise UnprovenError
+    if not window.ended or reader.damaged or (until is not None and until.offset < 0):
+        raise SplitNotVerifiedError
     last = 0.0
-    told(reader.entries)
-    result = Result(reader.part(), cut.at, offset, end, rest, tally.problems(), source.problems)
-    return result, reader.columns.arrays()
+    told(reader.entry_count)
+    result = PartResult(reader.finish_part(), cut.offset, offset, end, rest, tally.problems(), source.problems)
+    return result, reader.columns.drain_arrays()
 
 
-def _again(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
+def _prepend_block(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
     yield first
     yield from others
 
 
-def _write(out: int, result: Result, columns: Iterator[Array]) -> None:
+def _send_result(out: int, result: PartResult, columns: Iterator[Array]) -> None:
     """Columns as they lie in memory: the other side reads each into the place where it is to stay."""
     with contextlib.suppress(OSError, AttributeError):  # not everybody may have so much, nor knows how to ask
-        fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, _PIPE)
+        fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     with os.fdopen(out, "wb") as file:
         pickle.dump(result, file, protocol=5)
         for column in columns:

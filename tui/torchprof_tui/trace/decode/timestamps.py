@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
-from torchprof_tui.trace.core.problems import BAD_DURATION, BAD_TIME, ROUNDED_TIME, Tally, excerpt
+from torchprof_tui.trace.core.problems import BAD_DURATION, BAD_TIME, ROUNDED_TIME, ProblemTally, excerpt
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
 
 _EXACT_MICROSECONDS = 2.0**43
 """Below, doubles are at most 2^-10 apart: rounding to thousandths finds the digits that were written."""
 
-_ABSURD_MICROSECONDS = 2.0**62 / 1000
+_MAX_MICROSECONDS = 2.0**62 / 1000
 """146 years. Beyond, sums of times would leave int64."""
 
-_DIGITS = re.compile(rb'"ts"\s*:\s*"?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)')
+_TS_DIGITS = re.compile(rb'"ts"\s*:\s*"?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)')
 _THREE_DECIMALS = re.compile(rb"(?:-?\d+\.\d{3} )*\Z")
 
 
@@ -37,38 +37,38 @@ def nanoseconds(microseconds: F64) -> I64:
     return result
 
 
-def times(values: Sequence[Any], text: bytes, tally: Tally) -> I64:
+def parse_times(values: Sequence[Any], text: bytes, tally: ProblemTally) -> I64:
     """int64[n] of the `ts` of n entries, None where an entry has none; `text` is where they stand, in that order."""
-    micro = _numbers(values)
-    result = _checked(values, micro, NO_TIME, BAD_TIME, tally)
-    if _is_far(micro).any() and any(type(value) is not int for value in values):
-        _read_digits(values, micro, text, result, tally)
+    micro = _to_floats(values)
+    result = _convert_microseconds(values, micro, NO_TIME, BAD_TIME, tally)
+    if _exceeds_exact_range(micro).any() and any(type(value) is not int for value in values):
+        _restore_exact_times(values, micro, text, result, tally)
     return result
 
 
-def durations(values: Sequence[Any], tally: Tally) -> I64:
+def parse_durations(values: Sequence[Any], tally: ProblemTally) -> I64:
     """int64[n] of the `dur` of n entries, None where an entry has none."""
-    return _checked(values, _numbers(values), NO_DURATION, BAD_DURATION, tally)
+    return _convert_microseconds(values, _to_floats(values), NO_DURATION, BAD_DURATION, tally)
 
 
-def _numbers(values: Sequence[Any]) -> F64:
+def _to_floats(values: Sequence[Any]) -> F64:
     """None and what is no number as NaN; numbers in strings count."""
     try:
         return np.fromiter(values, np.float64, len(values))
     except (TypeError, ValueError):
-        return np.fromiter(map(_number, values), np.float64, len(values))
+        return np.fromiter(map(_to_float, values), np.float64, len(values))
 
 
-def _number(value: Any) -> float:
+def _to_float(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
         return np.nan
 
 
-def _checked(values: Sequence[Any], micro: F64, missing: int, kind: str, tally: Tally) -> I64:
+def _convert_microseconds(values: Sequence[Any], micro: F64, missing: int, kind: str, tally: ProblemTally) -> I64:
     """Nanoseconds; `missing`, counted, where there is no number or an absurd one. Sets those to 0 in `micro`."""
-    bad = ~(np.abs(micro) < _ABSURD_MICROSECONDS)
+    bad = ~(np.abs(micro) < _MAX_MICROSECONDS)
     count = int(np.count_nonzero(bad))
     if not count:
         return nanoseconds(micro)
@@ -84,41 +84,41 @@ def _checked(values: Sequence[Any], micro: F64, missing: int, kind: str, tally: 
     return result
 
 
-def _read_digits(values: Sequence[Any], micro: F64, text: bytes, result: I64, tally: Tally) -> None:
+def _restore_exact_times(values: Sequence[Any], micro: F64, text: bytes, result: I64, tally: ProblemTally) -> None:
     """Replace what doubles had to round by what was written; nothing else, or it would depend on its neighbours."""
     rows = np.flatnonzero(result != NO_TIME)
-    digits: list[bytes] = _DIGITS.findall(text)
-    if len(digits) != len(rows) or not np.array_equal(_floats(digits), micro[rows]):
+    digits: list[bytes] = _TS_DIGITS.findall(text)
+    if len(digits) != len(rows) or not np.array_equal(_parse_digits(digits), micro[rows]):
         # Args may hold a "ts" as well, and mended entries may have theirs in other words.
-        rounded = _not_whole(values, rows[_is_far(micro[rows])])
-        rows, digits = _matched(rows, micro[rows], digits)
-        lost = rounded - _not_whole(values, rows[_is_far(micro[rows])])
+        rounded = _count_non_integers(values, rows[_exceeds_exact_range(micro[rows])])
+        rows, digits = _match_digits(rows, micro[rows], digits)
+        lost = rounded - _count_non_integers(values, rows[_exceeds_exact_range(micro[rows])])
         if lost:
             tally.add(ROUNDED_TIME, f"{lost} in one chunk of the file", lost)
-    far = _is_far(micro[rows])
+    far = _exceeds_exact_range(micro[rows])
     rows, digits = rows[far], list(compress(digits, far.tolist()))
     joined = b" ".join([*digits, b""])
     if _THREE_DECIMALS.match(joined):
         result[rows] = np.fromiter(map(int, joined.replace(b".", b"").split()), np.int64, len(rows))
     else:
-        result[rows] = np.fromiter(map(_exact, digits), np.int64, len(rows))
+        result[rows] = np.fromiter(map(_parse_exact_nanoseconds, digits), np.int64, len(rows))
 
 
-def _is_far(micro: F64) -> Bool:
+def _exceeds_exact_range(micro: F64) -> Bool:
     return np.abs(micro) >= _EXACT_MICROSECONDS
 
 
-def _not_whole(values: Sequence[Any], rows: I64) -> int:
+def _count_non_integers(values: Sequence[Any], rows: I64) -> int:
     return sum(type(values[row]) is not int for row in rows.tolist())
 
 
-def _floats(digits: Sequence[bytes]) -> F64:
+def _parse_digits(digits: Sequence[bytes]) -> F64:
     return np.fromiter(map(float, digits), np.float64, len(digits))
 
 
-def _matched(rows: I64, micro: F64, digits: list[bytes]) -> tuple[I64, list[bytes]]:
+def _match_digits(rows: I64, micro: F64, digits: list[bytes]) -> tuple[I64, list[bytes]]:
     """The rows whose value stands among the digits, in the same order, and the digits of each."""
-    written = _floats(digits).tolist()
+    written = _parse_digits(digits).tolist()
     place = 0
     found: list[tuple[int, bytes]] = []
     for row, value in zip(rows.tolist(), micro.tolist(), strict=True):
@@ -131,5 +131,5 @@ def _matched(rows: I64, micro: F64, digits: list[bytes]) -> tuple[I64, list[byte
     return np.fromiter((row for row, _ in found), np.int64, len(found)), [text for _, text in found]
 
 
-def _exact(digits: bytes) -> int:
+def _parse_exact_nanoseconds(digits: bytes) -> int:
     return int((Decimal(digits.decode()) * 1000).to_integral_value())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.specs.address import Listed
+from torchprof_tui.trace.specs.address import ListedTrace
 
 if TYPE_CHECKING:
     pass
@@ -18,7 +18,7 @@ class LoadError(Exception):
     `found`: it is a folder elsewhere, and these traces are in it.
     """
 
-    def __init__(self, line: str, detail: str = "", found: list[Listed] | None = None) -> None:
-        super().__init__(line)
+    def __init__(self, message: str, detail: str = "", listed_files: list[ListedTrace] | None = None) -> None:
+        super().__init__(message)
         self.detail = detail
-        self.found = found
+        self.listed_files = listed_files

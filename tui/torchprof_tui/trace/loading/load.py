@@ -29,100 +29,106 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.core.errors import describe
-from torchprof_tui.trace.loading.progress import REPORT_SECONDS, Progress, Report
-from torchprof_tui.trace.specs.address import elsewhere
-from torchprof_tui.trace.storage.disk_cache import Place, find, find_identity, kept, shared
+from torchprof_tui.trace.core.errors import format_error
+from torchprof_tui.trace.loading.progress import REPORT_INTERVAL_SECONDS, Progress, Report
+from torchprof_tui.trace.specs.address import is_remote
+from torchprof_tui.trace.storage.disk_cache import (
+    CacheEntry,
+    find_by_identity,
+    find_or_create_entry,
+    is_cached,
+    is_in_cache_folder,
+)
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
 
 
-POLITE = 4
+DECODER_NICE_LEVEL = 4
 """How nice a decoding child is: where cores are few, the screen and whatever trains here go first."""
 
-LEISURELY = 15
+BACKGROUND_NICE_LEVEL = 15
 """How nice a child is whose work nobody waits for."""
 
-DETAIL_BYTES = 20_000
+MAX_DETAIL_BYTES = 20_000
 """Of a traceback: more than anybody reads."""
 
-FOUND_BYTES = 4 << 20
+MAX_LISTING_BYTES = 4 << 20
 """Of a folder's listing: the parent reads lines of at most twice as much."""
 
-ASK = "--ask"
+ASK_OPTION = "--ask"
 """Argument of the program: ssh may ask for a password on the terminal."""
 
-LATE = "--late"
+DEFER_BLOCKS_OPTION = "--late"
 """Argument of the program: what it can do later to the text it leaves to TAKE_APART."""
 
-TAKE_APART = "--take-apart"
+SPLIT_INTO_BLOCKS_OPTION = "--take-apart"
 """Argument of the program: FOLDER is filled, but its text has not been taken apart."""
 
-LOOK = "--look"
+LISTING_OPTION = "--look"
 """Argument of the program: say what these names elsewhere mean, and read none of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class OpenedTrace:
     """A trace and how it came: close `place` when the trace is no longer looked at."""
 
     trace: Trace
-    place: Place | None  # None for several ranks, whose places this process holds until it ends
+    cache_entry: CacheEntry | None  # None for several ranks, whose places this process holds until it ends
     cached: bool
     seconds: float
 
 
-def load(spec: str, progress: Report | None = None, cache: bool = True) -> Trace:
+def load_trace(spec: str, report: Report | None = None, cache: bool = True) -> Trace:
     """The trace, decoded in this process or mapped from the cache. Raises TraceError (one clear line)."""
-    return load_place(spec, progress, cache).trace
+    return load_opened_trace(spec, report, cache).trace
 
 
-def load_place(spec: str, progress: Report | None = None, cache: bool = True) -> Loaded:
+def load_opened_trace(spec: str, report: Report | None = None, cache: bool = True) -> OpenedTrace:
     """As `load`, with what `info` tells about it."""
     began = time.perf_counter()
-    place = find(spec, cache)
+    place = find_or_create_entry(spec, cache)
     if place.ready:
-        trace = open_place(place, spec)
+        trace = try_map_cache_entry(place, spec)
         if trace is not None:
-            _finish(trace)
-            return Loaded(trace, place, True, time.perf_counter() - began)
-        place = find(spec, cache)
+            _split_text_into_blocks(trace)
+            return OpenedTrace(trace, place, True, time.perf_counter() - began)
+        place = find_or_create_entry(spec, cache)
     try:
-        built = build(spec, place.folder, progress or _silent, ask=sys.stderr.isatty())
+        built = decode_and_store(spec, place.folder, report or _ignore_progress, ask=sys.stderr.isatty())
         if not built.kept:
             place.publish(built.identity)
-            return Loaded(map_place(place, spec), place, False, time.perf_counter() - began)
+            return OpenedTrace(map_cache_entry(place, spec), place, False, time.perf_counter() - began)
     except BaseException:
         place.discard()
         raise
     place.discard()
-    there = find_identity(spec, built.identity or "")
-    known = None if there is None else open_place(there, spec)
+    there = find_by_identity(spec, built.identity or "")
+    known = None if there is None else try_map_cache_entry(there, spec)
     if there is not None and known is not None:
-        return Loaded(known, there, True, time.perf_counter() - began)
-    return load_place(spec, progress, cache=False)  # what is kept is of no use
+        return OpenedTrace(known, there, True, time.perf_counter() - began)
+    return load_opened_trace(spec, report, cache=False)  # what is kept is of no use
 
 
-def open_place(place: Place, label: str) -> Trace | None:
+def try_map_cache_entry(cache_entry: CacheEntry, label: str) -> Trace | None:
     """Map columns kept from earlier; None, and the place is discarded, where they cannot be used."""
     try:
-        return map_place(place, label)
+        return map_cache_entry(cache_entry, label)
     except Exception:
         # Whatever is wrong with a cache, the answer is the same: build it again.
-        place.discard()
+        cache_entry.discard()
         return None
 
 
-def map_place(place: Place, label: str) -> Trace:
+def map_cache_entry(cache_entry: CacheEntry, label: str) -> Trace:
     """Map the columns that lie there, under the name that the user gave the trace."""
     from torchprof_tui.trace.storage.trace_store import open_trace
 
-    return replace(open_trace(place.folder), label=label)
+    return replace(open_trace(cache_entry.folder), label=label)
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuildResult:
     """What `build` made. `identity`: under which it may be published, of what is no local file.
 
     `kept`: the cache has that identity already, and nothing was read.
@@ -132,20 +138,20 @@ class Built:
     kept: bool = False
 
 
-def build(
-    spec: str, folder: Path, report: Report, ask: bool = False, parts: int | None = None, late: bool = False
-) -> Built:
+def decode_and_store(
+    spec: str, folder: Path, report: Report, ask: bool = False, parts: int | None = None, defer_blocks: bool = False
+) -> BuildResult:
     """Decode, assemble and store a trace. `ask`: ssh may ask on the terminal. `parts`, `late`: as in `kineto.read`.
 
     Raises TraceError, OSError, MemoryError.
     """
-    from torchprof_tui.trace.build.build_trace import assemble, with_index
-    from torchprof_tui.trace.decode.decoder import read
+    from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
+    from torchprof_tui.trace.decode.decoder import decode_trace
     from torchprof_tui.trace.sources.open import open_source
-    from torchprof_tui.trace.storage.trace_store import Storing
+    from torchprof_tui.trace.storage.trace_store import TraceWriter
 
     latest = Progress("reading")
-    if elsewhere(spec) and not ask:
+    if is_remote(spec) and not ask:
         report(Progress("connecting"))
 
     def reading(done: int, total: int | None, events: int) -> None:
@@ -153,24 +159,24 @@ def build(
         latest = Progress("reading", done, total, events)
         report(latest)
 
-    with collector_off():
+    with disable_garbage_collector():
         source = open_source(spec, ask)
         report(latest)
-        if source.identity is not None and shared(folder) and kept(source.identity):
+        if source.identity is not None and is_in_cache_folder(folder) and is_cached(source.identity):
             source.close()
-            return Built(source.identity, kept=True)
-        decoded = read(source, folder, reading, parts=parts, late=late)
+            return BuildResult(source.identity, kept=True)
+        decoded = decode_trace(source, folder, reading, process_count=parts, defer_blocks=defer_blocks)
         report(replace(latest, phase="arranging"))
-        with Storing(folder) as storing:
-            trace = with_index(assemble(decoded, spec, storing.room), storing.room)
+        with TraceWriter(folder) as storing:
+            trace = add_row_index(build_trace(decoded, spec, storing.allocate), storing.allocate)
             del decoded
             report(replace(latest, phase="storing"))
             storing.finish(trace)
-    return Built(None if source.cut else source.identity)
+    return BuildResult(None if source.connection_lost else source.identity)
 
 
 @contextmanager
-def collector_off() -> Iterator[None]:
+def disable_garbage_collector() -> Iterator[None]:
     """Decoding makes millions of short-lived dicts and no cycles: the collector would double its time."""
     was = gc.isenabled()
     gc.disable()
@@ -181,11 +187,11 @@ def collector_off() -> Iterator[None]:
             gc.enable()
 
 
-def _silent(progress: Progress) -> None:
+def _ignore_progress(progress: Progress) -> None:
     """Nobody is listening."""
 
 
-def _reporter(out: int) -> Report:
+def _create_reporter(out: int) -> Report:
     """Writes progress to a pipe, at most every REPORT_SECONDS in a phase; ends the process where nobody reads it."""
     told = 0.0
     phase = ""
@@ -193,15 +199,15 @@ def _reporter(out: int) -> Report:
     def report(progress: Progress) -> None:
         nonlocal told, phase
         now = time.monotonic()
-        if progress.phase == phase and now - told < REPORT_SECONDS:
+        if progress.phase == phase and now - told < REPORT_INTERVAL_SECONDS:
             return
         told, phase = now, progress.phase
-        _say(out, asdict(progress))
+        _write_message(out, asdict(progress))
 
     return report
 
 
-def _say(out: int, message: dict[str, object]) -> None:
+def _write_message(out: int, message: dict[str, object]) -> None:
     line = json.dumps(message).encode() + b"\n"
     try:
         while line:
@@ -213,49 +219,55 @@ def _say(out: int, message: dict[str, object]) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """The child. Never returns: leaving at once spares the parent the time of freeing what was read."""
     spec, folder, *options = sys.argv[1:] if arguments is None else arguments
-    os.nice(POLITE)
+    os.nice(DECODER_NICE_LEVEL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     # What a library prints must not be taken for progress, nor reach the screen.
     out = os.dup(1)
     os.dup2(2, 1)
-    if LOOK in options:
-        _look(json.loads(spec), ASK in options, out)
+    if LISTING_OPTION in options:
+        _write_listings(json.loads(spec), ASK_OPTION in options, out)
         os._exit(0)
-    if TAKE_APART in options:
-        _take_apart(Path(folder))
+    if SPLIT_INTO_BLOCKS_OPTION in options:
+        _split_into_blocks(Path(folder))
         os._exit(0)
-    if elsewhere(spec):
-        _end_without(out)
+    if is_remote(spec):
+        _exit_on_hangup(out)
     try:
-        built = build(spec, Path(folder), _reporter(out), ASK in options, late=LATE in options)
-        _say(out, {"done": True, **asdict(built)})
+        built = decode_and_store(
+            spec,
+            Path(folder),
+            _create_reporter(out),
+            ASK_OPTION in options,
+            defer_blocks=DEFER_BLOCKS_OPTION in options,
+        )
+        _write_message(out, {"done": True, **asdict(built)})
     except Exception as error:
-        detail = traceback.format_exc()[-DETAIL_BYTES:]
-        _say(out, {"error": describe(error), "detail": detail, **_found(error)})
+        detail = traceback.format_exc()[-MAX_DETAIL_BYTES:]
+        _write_message(out, {"error": format_error(error), "detail": detail, **_serialize_found_files(error)})
         os._exit(2)
     sys.stderr.flush()
     os._exit(0)
 
 
-def _finish(trace: Trace) -> None:
+def _split_text_into_blocks(trace: Trace) -> None:
     """What a program that was left early has not done: a command may ask for many args, one by one."""
     from torchprof_tui.trace.text.text_index import TextIndex
 
     with contextlib.suppress(OSError, LookupError):
         if isinstance(trace.text, TextIndex):
-            trace.text.take_apart()
+            trace.text.split_into_blocks()
 
 
-def _take_apart(folder: Path) -> None:
+def _split_into_blocks(folder: Path) -> None:
     """Where it cannot be done, args are read from the whole text as before, and say then what is wrong."""
     from torchprof_tui.trace.storage.trace_store import open_trace
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by the way that leaves no drafts behind
-    os.nice(LEISURELY - POLITE)
-    _finish(open_trace(folder))
+    os.nice(BACKGROUND_NICE_LEVEL - DECODER_NICE_LEVEL)
+    _split_text_into_blocks(open_trace(folder))
 
 
-def _end_without(end: int) -> None:
+def _exit_on_hangup(end: int) -> None:
     """Have this process ended by SIGTERM, and ssh by it, when nobody has the other end of a pipe any more.
 
     Whoever started it may have been killed while it waits for bytes that never come, and so tells nothing. Only for
@@ -271,17 +283,17 @@ def _end_without(end: int) -> None:
     threading.Thread(target=watch, name="end", daemon=True).start()
 
 
-def _look(names: list[str], ask: bool, out: int) -> None:
-    from torchprof_tui.trace.sources.listing import look
+def _write_listings(names: list[str], ask: bool, out: int) -> None:
+    from torchprof_tui.trace.sources.listing import list_remote_traces
 
-    _end_without(0)  # whose answers nobody reads any more when connections are held
+    _exit_on_hangup(0)  # whose answers nobody reads any more when connections are held
     if not ask:
-        _say(out, asdict(Progress("connecting")))
+        _write_message(out, asdict(Progress("connecting")))
     with ExitStack() as hold:
         try:
-            _say(out, {"looked": [asdict(each) for each in look(names, ask, hold)]})
+            _write_message(out, {"looked": [asdict(each) for each in list_remote_traces(names, ask, hold)]})
         except Exception as error:
-            _say(out, {"error": describe(error), "detail": traceback.format_exc()[-DETAIL_BYTES:]})
+            _write_message(out, {"error": format_error(error), "detail": traceback.format_exc()[-MAX_DETAIL_BYTES:]})
         sys.stdin.buffer.read()  # until whoever asked lets go, or is no more
 
 
@@ -290,36 +302,38 @@ def serve() -> None:
     from torchprof_tui.trace.ranks import collective_records
     from torchprof_tui.trace.storage.trace_store import open_trace
 
-    os.nice(POLITE)
+    os.nice(DECODER_NICE_LEVEL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.dup(1)
     os.dup2(2, 1)
     watched = False
     for line in sys.stdin.buffer:
         job = json.loads(line)
-        if not watched and elsewhere(job["spec"]):
-            _end_without(out)
+        if not watched and is_remote(job["spec"]):
+            _exit_on_hangup(out)
             watched = True
         folder = Path(job["folder"])
         try:
-            built = build(job["spec"], folder, _reporter(out), parts=1)  # the others have the other cores
+            built = decode_and_store(
+                job["spec"], folder, _create_reporter(out), parts=1
+            )  # the others have the other cores
             if not built.kept:
-                collective_records.keep(collective_records.read(open_trace(folder)), folder)
-            _say(out, {"done": True, **asdict(built)})
+                collective_records.store_collectives(collective_records.read_collectives(open_trace(folder)), folder)
+            _write_message(out, {"done": True, **asdict(built)})
         except Exception as error:
-            _say(out, {"error": describe(error), "detail": traceback.format_exc()[-DETAIL_BYTES:]})
+            _write_message(out, {"error": format_error(error), "detail": traceback.format_exc()[-MAX_DETAIL_BYTES:]})
     os._exit(0)
 
 
-def _found(error: Exception) -> dict[str, object]:
+def _serialize_found_files(error: Exception) -> dict[str, object]:
     """What a folder elsewhere has in it, as far as it fits a line."""
     from torchprof_tui.trace.specs.folder_error import FolderError
 
     if not isinstance(error, FolderError):
         return {}
     found: list[dict[str, object]] = []
-    room = FOUND_BYTES
-    for each in error.found:
+    room = MAX_LISTING_BYTES
+    for each in error.traces:
         entry = asdict(each)
         room -= len(json.dumps(entry))
         if room < 0:

@@ -12,31 +12,31 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.core.errors import describe
+from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.load import Built, map_place, open_place
-from torchprof_tui.trace.loading.progress import FAILED, Progress, RanksProgress, Report
-from torchprof_tui.trace.loading.worker_pool import Crew
+from torchprof_tui.trace.loading.load import BuildResult, map_cache_entry, try_map_cache_entry
+from torchprof_tui.trace.loading.progress import FAILED_SHARE, Progress, RanksProgress, Report
+from torchprof_tui.trace.loading.worker_pool import WorkerPool
 from torchprof_tui.trace.model.ranks import LostRank
-from torchprof_tui.trace.specs.address import elsewhere, host_of
+from torchprof_tui.trace.specs.address import host_of, is_remote
 from torchprof_tui.trace.specs.rank_files import RankFile, rank_of
-from torchprof_tui.trace.storage.disk_cache import Place, find, find_identity
+from torchprof_tui.trace.storage.disk_cache import CacheEntry, find_by_identity, find_or_create_entry
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.ranks.collective_records import Collectives
-    from torchprof_tui.trace.ranks.merge import Given
+    from torchprof_tui.trace.ranks.merge import OpenedRank
 
-WORKERS = os.cpu_count() or 1
+MAX_WORKERS = os.cpu_count() or 1
 """Processes that decode at the same time."""
 
 
-FROM_ONE_HOST = 4
+MAX_WORKERS_PER_HOST = 4
 """Traces that come from one host at the same time: a server takes ten sessions over one connection, and refuses some
 of ten that begin at once (sshd's MaxSessions and MaxStartups)."""
 
 
-class RanksOpening:
+class RanksOpener:
     """`files`: the traces, by rank; `label`: what the user called them; `spec`: what opens them again; `lost`: ranks
     that are known to be missing.
 
@@ -53,11 +53,11 @@ class RanksOpening:
         self.cached = True
         self._cache = cache
         self._lost = list(lost)
-        self._places: list[Place] = []
-        self._crew: Crew | None = None
-        self._told = [Progress("starting", 0, file.size) for file in self.files]
+        self._cache_entries: list[CacheEntry] = []
+        self._pool: WorkerPool | None = None
+        self._progress = [Progress("starting", 0, file.size) for file in self.files]
         self._shares = [0.0] * len(self.files)
-        self._hosts: dict[str, asyncio.Semaphore] = {}
+        self._host_limits: dict[str, asyncio.Semaphore] = {}
 
     @property
     def path(self) -> str:
@@ -70,30 +70,30 @@ class RanksOpening:
     def wait_until_connected(self) -> None:
         """Nothing is asked on the terminal: several files at once could not be told apart."""
 
-    async def trace(self, report: Report) -> Trace:
+    async def load_trace(self, report: Report) -> Trace:
         """All ranks as one trace. Raises LoadError; where it fails or is cancelled, nothing is left behind."""
-        far = any(elsewhere(file.spec) for file in self.files)
-        self._crew = Crew(min(max(WORKERS, FROM_ONE_HOST if far else 1), len(self.files)))
-        tasks = [asyncio.ensure_future(self._rank(k, report)) for k in range(len(self.files))]
+        far = any(is_remote(file.spec) for file in self.files)
+        self._pool = WorkerPool(min(max(MAX_WORKERS, MAX_WORKERS_PER_HOST if far else 1), len(self.files)))
+        tasks = [asyncio.ensure_future(self._open_rank(k, report)) for k in range(len(self.files))]
         gone_wrong = True
         try:
             opened = await asyncio.gather(*tasks)
             given = [each for each in opened if not isinstance(each, LostRank)]
             lost = [*self._lost, *(each for each in opened if isinstance(each, LostRank))]
             if not given:
-                raise _all_lost(lost)
-            report(self._together("merging", sum(len(each.trace) for each in given)))
-            trace = await asyncio.to_thread(self._merged, given, lost)
+                raise _create_no_rank_error(lost)
+            report(self._sum_progress("merging", sum(len(each.trace) for each in given)))
+            trace = await asyncio.to_thread(self._merge_ranks, given, lost)
             gone_wrong = False
             return trace
         except LoadError:
             raise
         except Exception as error:
-            raise LoadError(describe(error), traceback.format_exc()) from error
+            raise LoadError(format_error(error), traceback.format_exc()) from error
         finally:
             for task in tasks:
                 task.cancel()
-            crew, self._crew = self._crew, None
+            crew, self._pool = self._pool, None
             if crew is not None:
                 crew.detach()
                 await asyncio.to_thread(crew.close)
@@ -101,81 +101,81 @@ class RanksOpening:
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await asyncio.to_thread(self.close)
 
-    async def _rank(self, number: int, report: Report) -> Given | LostRank:
-        from torchprof_tui.trace.ranks.merge import Given
+    async def _open_rank(self, number: int, report: Report) -> OpenedRank | LostRank:
+        from torchprof_tui.trace.ranks.merge import OpenedRank
 
         file = self.files[number]
         try:
-            place, trace = await self._mapped(number, file, report)
+            place, trace = await self._map_or_decode(number, file, report)
         except LoadError as error:
-            self._shares[number] = FAILED
-            report(self._together("reading"))
+            self._shares[number] = FAILED_SHARE
+            report(self._sum_progress("reading"))
             return LostRank(file.rank, file.spec, str(error))
         self._shares[number] = 1.0
-        self._places.append(place)
+        self._cache_entries.append(place)
         rank = rank_of(trace.rank, file.spec)
-        collectives = await asyncio.to_thread(_collectives, place, trace)
+        collectives = await asyncio.to_thread(_load_or_read_collectives, place, trace)
         if rank is None:
             rank = file.rank
-        return Given(-1 if rank is None else rank, file.spec, trace, collectives)
+        return OpenedRank(-1 if rank is None else rank, file.spec, trace, collectives)
 
-    async def _mapped(self, number: int, file: RankFile, report: Report) -> tuple[Place, Trace]:
-        known = await self._kept(file.spec, file.identity) if self._cache else None
+    async def _map_or_decode(self, number: int, file: RankFile, report: Report) -> tuple[CacheEntry, Trace]:
+        known = await self._map_by_identity(file.spec, file.identity) if self._cache else None
         if known is not None:
             return known
-        place = find(file.spec, self._cache)
+        place = find_or_create_entry(file.spec, self._cache)
         try:
             if place.ready:
-                trace = await asyncio.to_thread(open_place, place, file.spec)
+                trace = await asyncio.to_thread(try_map_cache_entry, place, file.spec)
                 if trace is not None:
                     return place, trace
-                place = find(file.spec, self._cache)
-            built = await self._build(number, file.spec, place, report)
+                place = find_or_create_entry(file.spec, self._cache)
+            built = await self._decode_rank(number, file.spec, place, report)
             if built.kept:
                 place.discard()
-                known = await self._kept(file.spec, built.identity)
+                known = await self._map_by_identity(file.spec, built.identity)
                 if known is not None:
                     return known
-                place = find(file.spec, cache=False)  # what is kept is of no use
-                built = await self._build(number, file.spec, place, report)
+                place = find_or_create_entry(file.spec, cache=False)  # what is kept is of no use
+                built = await self._decode_rank(number, file.spec, place, report)
             self.cached = False
             place.publish(built.identity)
-            return place, await asyncio.to_thread(map_place, place, file.spec)
+            return place, await asyncio.to_thread(map_cache_entry, place, file.spec)
         except BaseException:
             place.close()
             raise
 
-    async def _build(self, number: int, spec: str, place: Place, report: Report) -> Built:
+    async def _decode_rank(self, number: int, spec: str, place: CacheEntry, report: Report) -> BuildResult:
         """One of the processes decodes it, when one is free, and its host sends few others."""
-        assert self._crew is not None
-        heard = partial(self._heard, number, report)
+        assert self._pool is not None
+        heard = partial(self._report_rank, number, report)
         host = host_of(spec)
         if host is None:
-            return await self._crew.build(spec, place.folder, heard)
-        async with self._hosts.setdefault(host, asyncio.Semaphore(FROM_ONE_HOST)):
-            return await self._crew.build(spec, place.folder, heard)
+            return await self._pool.decode_trace(spec, place.folder, heard)
+        async with self._host_limits.setdefault(host, asyncio.Semaphore(MAX_WORKERS_PER_HOST)):
+            return await self._pool.decode_trace(spec, place.folder, heard)
 
-    async def _kept(self, spec: str, identity: str | None) -> tuple[Place, Trace] | None:
+    async def _map_by_identity(self, spec: str, identity: str | None) -> tuple[CacheEntry, Trace] | None:
         """What the cache has of something elsewhere, if that is of use."""
-        place = None if identity is None else find_identity(spec, identity)
-        trace = None if place is None else await asyncio.to_thread(open_place, place, spec)
+        place = None if identity is None else find_by_identity(spec, identity)
+        trace = None if place is None else await asyncio.to_thread(try_map_cache_entry, place, spec)
         return None if place is None or trace is None else (place, trace)
 
-    def _heard(self, number: int, report: Report, progress: Progress) -> None:
+    def _report_rank(self, number: int, report: Report, progress: Progress) -> None:
         """One rank's progress, as part of all."""
-        before = self._told[number]
+        before = self._progress[number]
         if progress.total is None:
             events = max(before.events, progress.events)
             progress = Progress(progress.phase, max(before.bytes, progress.bytes), before.total, events)
-        self._told[number] = progress
+        self._progress[number] = progress
         if progress.phase in ("arranging", "storing"):
             self._shares[number] = 1.0
         elif progress.total:
             self._shares[number] = min(progress.bytes / progress.total, 1.0)
-        report(self._together("reading"))
+        report(self._sum_progress("reading"))
 
-    def _together(self, phase: str, events: int | None = None) -> RanksProgress:
-        came = [each for each, share in zip(self._told, self._shares, strict=True) if share != FAILED]
+    def _sum_progress(self, phase: str, events: int | None = None) -> RanksProgress:
+        came = [each for each, share in zip(self._progress, self._shares, strict=True) if share != FAILED_SHARE]
         known = [each.total for each in came if each.total is not None]
         # What has not begun is about as large as what has.
         total = sum(known) * len(came) // len(known) if known else None
@@ -183,9 +183,9 @@ class RanksOpening:
         events = sum(each.events for each in came) if events is None else events
         return RanksProgress(phase, read, total, events, tuple(self._shares))
 
-    def _merged(self, given: list[Given], lost: list[LostRank]) -> Trace:
+    def _merge_ranks(self, given: list[OpenedRank], lost: list[LostRank]) -> Trace:
         from torchprof_tui.trace.core.errors import TraceError
-        from torchprof_tui.trace.ranks.merge import merge
+        from torchprof_tui.trace.ranks.merge import merge_ranks
 
         numbers = [each.number for each in given]
         worlds: dict[int, str] = {}
@@ -203,34 +203,34 @@ class RanksOpening:
         if len(worlds) > 1:
             (one, first), (other, second), *_ = worlds.items()
             raise TraceError(f"ranks of different runs: {first} is of {one} ranks, {second} of {other}")
-        return merge(given, self.label, lost)
+        return merge_ranks(given, self.label, lost)
 
     def cancel(self) -> None:
         """Stop decoding and let go of all. Waits for the processes to be gone."""
-        if self._crew is not None:
-            self._crew.close()
-            self._crew = None
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
         self.close()
 
     def close(self) -> None:
         """The trace is no longer looked at."""
-        places, self._places = self._places, []
+        places, self._cache_entries = self._cache_entries, []
         for place in places:
             place.close()
 
 
-def _all_lost(lost: list[LostRank]) -> LoadError:
+def _create_no_rank_error(lost: list[LostRank]) -> LoadError:
     """Where no rank could be opened: the first one's line, and how many others there are."""
     more = f" (and {len(lost) - 1} more that could not be opened)" if len(lost) > 1 else ""
-    return LoadError(f"{lost[0].why}{more}", "\n".join(str(each) for each in lost))
+    return LoadError(f"{lost[0].reason}{more}", "\n".join(str(each) for each in lost))
 
 
-def _collectives(place: Place, trace: Trace) -> Collectives:
+def _load_or_read_collectives(place: CacheEntry, trace: Trace) -> Collectives:
     """Kept beside the columns by whoever decoded them for this; of a trace that was opened alone, read now."""
     from torchprof_tui.trace.ranks import collective_records
 
-    found = collective_records.kept(place.folder)
+    found = collective_records.load_collectives(place.folder)
     if found is None:
-        found = collective_records.read(trace)
-        collective_records.keep(found, place.folder)
+        found = collective_records.read_collectives(trace)
+        collective_records.store_collectives(found, place.folder)
     return found

@@ -12,18 +12,18 @@ import threading
 import traceback
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.core.errors import describe
+from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.load import Built, map_place, open_place
+from torchprof_tui.trace.loading.load import BuildResult, map_cache_entry, try_map_cache_entry
 from torchprof_tui.trace.loading.progress import Report
 from torchprof_tui.trace.loading.worker_process import LoaderProcess
-from torchprof_tui.trace.storage.disk_cache import Place, find, find_identity
+from torchprof_tui.trace.storage.disk_cache import CacheEntry, find_by_identity, find_or_create_entry
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
 
 
-class Opening:
+class SingleTraceOpener:
     """One trace being opened. `spec` is what will be read, `label` what the user called it.
 
     `stdin`: the pipe to read, where `spec` is `-`. `ask`: ssh may ask on the terminal until `wait_until_connected`
@@ -37,18 +37,18 @@ class Opening:
         cache: bool = True,
         stdin: int | None = None,
         ask: bool = False,
-        late: bool = False,
+        defer_blocks: bool = False,
     ) -> None:
         self.spec = spec
         self.label = label or spec
         self._cache = cache
         self._stdin = stdin
         self._ask = ask
-        self._late = late
-        self._finishing: LoaderProcess | None = None
+        self._defer_blocks = defer_blocks
+        self._splitter: LoaderProcess | None = None
         self._lock = threading.Lock()  # around these two: `finish` is called in a thread
-        self._place: Place | None = None
-        self._child: LoaderProcess | None = None
+        self._cache_entry: CacheEntry | None = None
+        self._loader: LoaderProcess | None = None
 
     @property
     def path(self) -> str:
@@ -58,21 +58,21 @@ class Opening:
     @property
     def cached(self) -> bool:
         """Whether only mapping is left to do. Known after `start`."""
-        return self._child is None
+        return self._loader is None
 
     def start(self) -> None:
         """Look in the cache, and start a child where it has nothing. Raises OSError where neither is possible."""
-        self._place = find(self.spec, self._cache)
-        if not self._place.ready:
-            self._start_child(self._place)
+        self._cache_entry = find_or_create_entry(self.spec, self._cache)
+        if not self._cache_entry.ready:
+            self._start_loader(self._cache_entry)
 
     def wait_until_connected(self) -> None:
         """Block until nothing more is asked on the terminal, or Ctrl-C."""
-        if self._child is not None:
-            self._child.wait_for_word()
+        if self._loader is not None:
+            self._loader.wait_for_message()
         self._ask = False
 
-    async def trace(self, report: Report) -> Trace:
+    async def load_trace(self, report: Report) -> Trace:
         """The trace, when it is there. Raises LoadError with a line for the user.
 
         Where it fails or is cancelled, the child has gone and nothing is left behind.
@@ -82,90 +82,90 @@ class Opening:
         loop = asyncio.get_running_loop()
         gone_wrong = True
         try:
-            trace = await self._trace(report)
+            trace = await self._load_trace(report)
             gone_wrong = False
             return trace
         except LoadError:
             raise
         except Exception as error:
-            raise LoadError(describe(error), traceback.format_exc()) from error
+            raise LoadError(format_error(error), traceback.format_exc()) from error
         finally:
             if gone_wrong:
                 await asyncio.to_thread(self.cancel)
-            elif self._child is not None:
+            elif self._loader is not None:
                 # It has said its last word, but freeing what it read takes a moment that nobody should wait for.
-                loop.run_in_executor(None, self._child.cancel)
-                self._child = None
+                loop.run_in_executor(None, self._loader.cancel)
+                self._loader = None
 
-    async def _trace(self, report: Report) -> Trace:
+    async def _load_trace(self, report: Report) -> Trace:
         import asyncio
 
-        assert self._place is not None, "start() comes first"
-        if self._child is None:
-            found = await asyncio.to_thread(open_place, self._place, self.label)
+        assert self._cache_entry is not None, "start() comes first"
+        if self._loader is None:
+            found = await asyncio.to_thread(try_map_cache_entry, self._cache_entry, self.label)
             if found is not None:
                 return found
             self.start()
-        built = await self._read(report)
+        built = await self._wait_for_loader(report)
         if built.kept and built.identity is not None:
-            found = await asyncio.to_thread(self._map_kept, built.identity)
+            found = await asyncio.to_thread(self._map_by_identity, built.identity)
             if found is not None:
                 return found
             self._cache = False  # what is kept is of no use
             self.start()
-            built = await self._read(report)
-        self._place.publish(built.identity)
-        return await asyncio.to_thread(map_place, self._place, self.label)
+            built = await self._wait_for_loader(report)
+        self._cache_entry.publish(built.identity)
+        return await asyncio.to_thread(map_cache_entry, self._cache_entry, self.label)
 
-    async def _read(self, report: Report) -> Built:
-        if self._child is None:
-            return Built()
-        async for progress in self._child.progress():
+    async def _wait_for_loader(self, report: Report) -> BuildResult:
+        if self._loader is None:
+            return BuildResult()
+        async for progress in self._loader.read_progress():
             report(progress)
-        return self._child.built
+        return self._loader.result
 
-    def _map_kept(self, identity: str) -> Trace | None:
+    def _map_by_identity(self, identity: str) -> Trace | None:
         """What was kept of it, in place of the folder that was to be filled."""
         self.cancel()
-        self._place = find_identity(self.spec, identity)
-        return None if self._place is None else open_place(self._place, self.label)
+        self._cache_entry = find_by_identity(self.spec, identity)
+        return None if self._cache_entry is None else try_map_cache_entry(self._cache_entry, self.label)
 
     def cancel(self) -> None:
         """Stop reading and remove what was written. Waits for the child to be gone: not for the event loop."""
-        if self._child is not None:
-            self._child.cancel()
-            self._child = None
+        if self._loader is not None:
+            self._loader.cancel()
+            self._loader = None
         self.close()
 
-    def finish(self, trace: Trace) -> None:
+    def split_into_blocks(self, trace: Trace) -> None:
         """Have a child do what nobody has waited for. Waits for it, so call it in a thread. Raises OSError."""
         from torchprof_tui.trace.text.text_index import TextIndex
 
         text = trace.text
-        if not isinstance(text, TextIndex) or text.whole is None or text.apart is not None:
+        if not isinstance(text, TextIndex) or text.gzip_text is None or text.block_index is not None:
             return
         child = None
         with self._lock:
-            if self._place is not None:
-                child = self._finishing = LoaderProcess(self.spec, self._place.folder, take_apart=True)
+            if self._cache_entry is not None:
+                child = self._splitter = LoaderProcess(self.spec, self._cache_entry.folder, split_into_blocks=True)
                 child.start()
         if child is not None:
-            text.coming = child.wait
+            text.wait_for_blocks = child.wait
             child.wait()
-            text.coming = None
+            text.wait_for_blocks = None
             child.cancel()
 
     def close(self) -> None:
         """The trace is no longer looked at."""
         with self._lock:
-            if self._finishing is not None:
-                self._finishing.cancel()
-            self._finishing = None
-            if self._place is not None:
-                self._place.close()
-            self._place = None
+            if self._splitter is not None:
+                self._splitter.cancel()
+            self._splitter = None
+            if self._cache_entry is not None:
+                self._cache_entry.close()
+            self._cache_entry = None
 
-    def _start_child(self, place: Place) -> None:
+    def _start_loader(self, place: CacheEntry) -> None:
         stdin, spec = self._stdin, self.spec
         opened = None
         if stdin is None and _is_pipe(spec):
@@ -173,10 +173,10 @@ class Opening:
             stdin = opened = os.open(spec, os.O_RDONLY)
             spec = "-"
         try:
-            self._child = LoaderProcess(spec, place.folder, stdin, self._ask, late=self._late)
-            self._child.start()
+            self._loader = LoaderProcess(spec, place.folder, stdin, self._ask, defer_blocks=self._defer_blocks)
+            self._loader.start()
         except BaseException:
-            self._child = None
+            self._loader = None
             self.close()
             raise
         finally:

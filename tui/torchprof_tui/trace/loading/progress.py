@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     pass
 
-REPORT_SECONDS = 0.05
+REPORT_INTERVAL_SECONDS = 0.05
 """How often progress is told: as often as a screen shows it, no more."""
 
 
@@ -23,7 +23,7 @@ class Progress:
     events: int = 0
 
 
-FAILED = -1.0
+FAILED_SHARE = -1.0
 """The share of a rank that could not be opened."""
 
 
@@ -34,7 +34,7 @@ class RanksProgress(Progress):
     shares: tuple[float, ...] = ()
 
     @property
-    def whole(self) -> int:
+    def finished_count(self) -> int:
         """How many have been read to their end."""
         return sum(share == 1.0 for share in self.shares)
 

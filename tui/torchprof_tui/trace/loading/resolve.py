@@ -8,22 +8,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.loading.open_trace import Opening
-from torchprof_tui.trace.specs.address import elsewhere, is_pattern, is_url, remote
+from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.specs.address import is_pattern, is_remote, is_url, parse_ssh_path
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.loading.open_ranks import RanksOpening
-    from torchprof_tui.trace.loading.open_remote import ElsewhereOpening
+    from torchprof_tui.trace.loading.open_ranks import RanksOpener
+    from torchprof_tui.trace.loading.open_remote import RemoteOpener
     from torchprof_tui.trace.specs.rank_files import RankFile
 
-    AnyOpening = Opening | RanksOpening | ElsewhereOpening
+    AnyOpener = SingleTraceOpener | RanksOpener | RemoteOpener
 
-SAMPLE = "sample:"
-FILE_URL = "file://"
+SAMPLE_PREFIX = "sample:"
+FILE_URL_PREFIX = "file://"
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ResolvedInput:
     """What the user named: one trace at `path`; where there are `files`, these ranks of one run; where there are
     `names`, what their hosts have to say first.
 
@@ -33,56 +33,60 @@ class Named:
     path: str
     label: str
     spec: str
-    files: tuple[RankFile, ...] = ()
-    names: tuple[str, ...] = ()
+    rank_files: tuple[RankFile, ...] = ()
+    remote_names: tuple[str, ...] = ()
 
-    def opening(
-        self, cache: bool = True, stdin: int | None = None, ask: bool = False, late: bool = False
-    ) -> AnyOpening:
+    def create_opener(
+        self, cache: bool = True, stdin: int | None = None, ask: bool = False, defer_blocks: bool = False
+    ) -> AnyOpener:
         """On its way in; all else as `Opening` takes it: for one trace, `ask` also for `names`."""
-        if self.names:
-            from torchprof_tui.trace.loading.open_remote import ElsewhereOpening
+        if self.remote_names:
+            from torchprof_tui.trace.loading.open_remote import RemoteOpener
 
-            return ElsewhereOpening(self.names, self.label, self.spec, cache, ask)
-        if self.files:
+            return RemoteOpener(self.remote_names, self.label, self.spec, cache, ask)
+        if self.rank_files:
             from torchprof_tui.trace.loading.open_ranks import (
-                RanksOpening,  # with an event loop, which one trace begins without
+                RanksOpener,  # with an event loop, which one trace begins without
             )
 
-            return RanksOpening(self.files, self.label, self.spec, cache)
-        return Opening(self.path, self.label, cache, stdin, ask, late)
+            return RanksOpener(self.rank_files, self.label, self.spec, cache)
+        return SingleTraceOpener(self.path, self.label, cache, stdin, ask, defer_blocks)
 
 
-def named(specs: Sequence[str]) -> Named:
+def resolve_specs(specs: Sequence[str]) -> ResolvedInput:
     """What these mean: a file, or the ranks in a folder, a pattern or several names. Raises TraceError at once where a
     look here is enough to see that it cannot be opened."""
-    from_specs = [resolve(spec) for spec in specs]
+    from_specs = [resolve_path(spec) for spec in specs]
     path = from_specs[0]
-    if len(from_specs) == 1 and os.path.isfile(path) and not elsewhere(path):
-        check(path)
-        return Named(path, specs[0], path)
-    return _looked_at(specs, from_specs)
+    if len(from_specs) == 1 and os.path.isfile(path) and not is_remote(path):
+        check_readable(path)
+        return ResolvedInput(path, specs[0], path)
+    return _resolve_paths(specs, from_specs)
 
 
-def _looked_at(specs: Sequence[str], from_specs: Sequence[str]) -> Named:
+def _resolve_paths(specs: Sequence[str], from_specs: Sequence[str]) -> ResolvedInput:
     """What is not simply one file here."""
-    from torchprof_tui.trace.specs.rank_files import NotRanksError, expand, ranks  # which one file need not wait for
+    from torchprof_tui.trace.specs.rank_files import (
+        NotRanksError,
+        expand_spec,
+        resolve_rank_files,
+    )  # which one file need not wait for
 
     try:
-        paths = [path for spec in from_specs for path in expand(spec)]
+        paths = [path for spec in from_specs for path in expand_spec(spec)]
         for path in paths:
-            check(path)
-        if _to_be_asked(paths):
+            check_readable(path)
+        if _needs_listing(paths):
             if "-" in paths:
                 raise NotRanksError("-: stdin is one trace; the ranks of a run are files")
-            label = specs[0] if len(specs) == 1 else _together(paths)
-            return Named(paths[0], label, from_specs[0] if len(specs) == 1 else "", (), tuple(paths))
+            label = specs[0] if len(specs) == 1 else _common_prefix(paths)
+            return ResolvedInput(paths[0], label, from_specs[0] if len(specs) == 1 else "", (), tuple(paths))
         if len(paths) == 1:
             label = specs[0] if paths == list(from_specs) else paths[0]
-            return Named(paths[0], label, paths[0])
+            return ResolvedInput(paths[0], label, paths[0])
         if "-" in paths:
             raise NotRanksError("-: stdin is one trace; the ranks of a run are files")
-        files = tuple(ranks(paths, specs[0] if len(specs) == 1 else ""))
+        files = tuple(resolve_rank_files(paths, specs[0] if len(specs) == 1 else ""))
     except ValueError as error:  # NotRanksError, an address that is none, or TraceError itself
         from torchprof_tui.trace.core.errors import TraceError
 
@@ -90,55 +94,57 @@ def _looked_at(specs: Sequence[str], from_specs: Sequence[str]) -> Named:
             raise
         raise TraceError(str(error)) from error
     if len(specs) == 1:
-        return Named(files[0].spec, specs[0], from_specs[0] if os.path.isdir(from_specs[0]) else "", files)
-    return Named(files[0].spec, os.path.commonpath(paths) if _beside(paths) else files[0].spec, "", files)
+        return ResolvedInput(files[0].spec, specs[0], from_specs[0] if os.path.isdir(from_specs[0]) else "", files)
+    return ResolvedInput(
+        files[0].spec, os.path.commonpath(paths) if _share_named_folder(paths) else files[0].spec, "", files
+    )
 
 
-def _to_be_asked(paths: Sequence[str]) -> bool:
+def _needs_listing(paths: Sequence[str]) -> bool:
     """Whether other hosts have to say what these are, before it is known what to open."""
-    return any(elsewhere(path) and (len(paths) > 1 or is_pattern(path)) for path in paths)
+    return any(is_remote(path) and (len(paths) > 1 or is_pattern(path)) for path in paths)
 
 
-def _together(paths: Sequence[str]) -> str:
+def _common_prefix(paths: Sequence[str]) -> str:
     """The folder or the host that all lie in, as the user names it; the first of them where there is none."""
     folders = {path[: max(path.rfind("/"), path.rfind(":") + 1)] for path in paths}
     return folders.pop() if len(folders) == 1 and "" not in folders else paths[0]
 
 
-def _beside(paths: Sequence[str]) -> bool:
+def _share_named_folder(paths: Sequence[str]) -> bool:
     """Whether all lie in one folder that has a name."""
     return len({os.path.dirname(path) for path in paths}) == 1 and bool(os.path.dirname(paths[0]))
 
 
-def resolve(spec: str) -> str:
+def resolve_path(spec: str) -> str:
     """The path that is meant: `sample:NAME` is one of ours, `~` the home folder. Raises TraceError."""
-    if spec.startswith(FILE_URL):
+    if spec.startswith(FILE_URL_PREFIX):
         from urllib.parse import unquote
 
-        return unquote(spec.removeprefix(FILE_URL))
-    if not spec.startswith(SAMPLE) or os.path.exists(spec):
+        return unquote(spec.removeprefix(FILE_URL_PREFIX))
+    if not spec.startswith(SAMPLE_PREFIX) or os.path.exists(spec):
         return os.path.expanduser(spec)
     from torchprof_samples import find
 
     try:
-        return str(find(spec.removeprefix(SAMPLE)).path)
+        return str(find(spec.removeprefix(SAMPLE_PREFIX)).path)
     except LookupError as error:
         from torchprof_tui.trace.core.errors import TraceError
 
         raise TraceError(str(error.args[0])) from error
 
 
-def check(spec: str) -> None:
+def check_readable(spec: str) -> None:
     """Raise TraceError at once where a look here is enough: no such file, a folder, an empty file, no fsspec."""
     if spec == "-":
         return
     if is_url(spec):
-        from torchprof_tui.trace.sources.url import check_url
+        from torchprof_tui.trace.sources.url import require_fsspec
 
-        check_url(spec)
+        require_fsspec(spec)
         return
     try:
-        there = remote(spec)
+        there = parse_ssh_path(spec)
     except ValueError as error:
         from torchprof_tui.trace.core.errors import TraceError
 

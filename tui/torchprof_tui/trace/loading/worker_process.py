@@ -19,20 +19,26 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.load import ASK, LATE, LOOK, TAKE_APART, Built
+from torchprof_tui.trace.loading.load import (
+    ASK_OPTION,
+    DEFER_BLOCKS_OPTION,
+    LISTING_OPTION,
+    SPLIT_INTO_BLOCKS_OPTION,
+    BuildResult,
+)
 from torchprof_tui.trace.loading.progress import Progress
-from torchprof_tui.trace.specs.address import Listed
+from torchprof_tui.trace.specs.address import ListedTrace
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.sources.listing import Looked
+    from torchprof_tui.trace.sources.listing import Listing
 
 # The user's folder may hold a `random.py` or a `tui/`: isolated mode keeps it off the path, and ours is handed over.
-_START = (
+_START_CODE = (
     "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "from torchprof_tui.trace.loading.load import main; main()"
 )
 
-LINE_BYTES = 8 << 20
+MAX_LINE_BYTES = 8 << 20
 """Of an answer, at the most: thousands of names."""
 
 TERMINATE_SECONDS = 2.0
@@ -55,47 +61,52 @@ class LoaderProcess:
         stdin: int | None = None,
         ask: bool = False,
         *,
-        late: bool = False,
-        look: bool = False,
-        take_apart: bool = False,
+        defer_blocks: bool = False,
+        list_names: bool = False,
+        split_into_blocks: bool = False,
     ) -> None:
         self.spec = spec
         self.folder = folder
-        self.built = Built()
-        self.looked: list[Looked] = []
+        self.result = BuildResult()
+        self.listings: list[Listing] = []
         self._stdin = stdin
-        wanted = {ASK: ask, LATE: late, LOOK: look, TAKE_APART: take_apart}
+        wanted = {
+            ASK_OPTION: ask,
+            DEFER_BLOCKS_OPTION: defer_blocks,
+            LISTING_OPTION: list_names,
+            SPLIT_INTO_BLOCKS_OPTION: split_into_blocks,
+        }
         self._options = [option for option, is_wanted in wanted.items() if is_wanted]
         self._process: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] | None = None
+        self._stderr_file: IO[bytes] | None = None
 
     def start(self) -> None:
         """Start reading. Raises OSError where no process can be started."""
-        self._errors = tempfile.TemporaryFile(prefix="torchprof-tui-")  # noqa: SIM115  (open as long as the child runs)
+        self._stderr_file = tempfile.TemporaryFile(prefix="torchprof-tui-")  # noqa: SIM115  (open as long as the child runs)
         arguments = [json.dumps(sys.path), self.spec, os.fspath(self.folder), *self._options]
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _START, *arguments],
+            [sys.executable, "-I", "-c", _START_CODE, *arguments],
             stdin=subprocess.DEVNULL if self._stdin is None else self._stdin,
             stdout=subprocess.PIPE,
-            stderr=self._errors,
+            stderr=self._stderr_file,
             # One thread of BLAS is plenty for a program that multiplies nothing, and 64 cost memory.
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
 
-    def wait_for_word(self) -> None:
+    def wait_for_message(self) -> None:
         """Block until it has something to tell, or has ended: what is asked on the terminal is answered by then."""
         assert self._process is not None, "start() comes first"
         if self._process.stdout is not None:
             select.select([self._process.stdout], [], [])
 
-    async def progress(self) -> AsyncIterator[Progress]:
+    async def read_progress(self) -> AsyncIterator[Progress]:
         """How far it is, until the folder is filled. Raises LoadError where it will not be."""
         import asyncio  # whose import takes as long as starting the child does, so that comes first
 
         process = self._process
         assert process is not None, "start() comes first"
         assert process.stdout is not None
-        reader = asyncio.StreamReader(LINE_BYTES)
+        reader = asyncio.StreamReader(MAX_LINE_BYTES)
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
         try:
@@ -103,22 +114,22 @@ class LoaderProcess:
                 message = json.loads(line)
                 if "looked" in message:
                     from torchprof_tui.trace.sources.listing import (
-                        from_json,  # of names elsewhere, which most traces do not have
+                        listing_from_json,  # of names elsewhere, which most traces do not have
                     )
 
-                    self.looked = [from_json(each) for each in message["looked"]]
+                    self.listings = [listing_from_json(each) for each in message["looked"]]
                     return
                 if "done" in message:
-                    self.built = Built(message["identity"], message["kept"])
+                    self.result = BuildResult(message["identity"], message["kept"])
                     return
                 if "error" in message:
                     found = message.get("found")
-                    listed = None if found is None else [Listed(**each) for each in found]
+                    listed = None if found is None else [ListedTrace(**each) for each in found]
                     raise LoadError(message["error"], message.get("detail", ""), listed)
                 yield Progress(**message)
         finally:
             transport.close()
-        raise await asyncio.to_thread(self._died, process)
+        raise await asyncio.to_thread(self._create_exit_error, process)
 
     def wait(self) -> None:
         """Block until it has ended."""
@@ -140,15 +151,15 @@ class LoaderProcess:
                 process.wait()
         if process.stdout is not None:
             process.stdout.close()
-        if self._errors is not None:
-            self._errors.close()
+        if self._stderr_file is not None:
+            self._stderr_file.close()
 
-    def _died(self, process: subprocess.Popen[bytes]) -> LoadError:
+    def _create_exit_error(self, process: subprocess.Popen[bytes]) -> LoadError:
         """What to say of a child that ended without a word."""
-        assert self._errors is not None
+        assert self._stderr_file is not None
         status = process.wait()
-        self._errors.seek(0)
-        printed = self._errors.read().decode(errors="replace")
+        self._stderr_file.seek(0)
+        printed = self._stderr_file.read().decode(errors="replace")
         if status == -signal.SIGKILL:
             return LoadError("the loader was killed, most likely because the machine ran out of memory", printed)
         if status == -signal.SIGBUS:  # some file systems take back the room that was set aside

@@ -35,10 +35,10 @@ class Kind(IntEnum):
 GPU_WORK = frozenset({Kind.KERNEL, Kind.COPY, Kind.MEMSET, Kind.COLLECTIVE})
 """What a GPU really did; only these count as busy time."""
 
-ON_STREAM = GPU_WORK | {Kind.SYNC, Kind.GPU_ANNOTATION}
+STREAM_KINDS = GPU_WORK | {Kind.SYNC, Kind.GPU_ANNOTATION}
 """What lies on a stream's lanes; `args.device` and `args.stream` say which one."""
 
-_BY_CATEGORY = {
+_KIND_BY_CATEGORY = {
     "cpu_op": Kind.OP,
     "operator": Kind.OP,
     "hpu_op": Kind.OP,
@@ -63,7 +63,7 @@ _BY_CATEGORY = {
 def kind_of_category(category: str) -> Kind:
     """The kind of a complete event of this category; OTHER for what is not a profiler's."""
     folded = category.lower()
-    known = _BY_CATEGORY.get(folded)
+    known = _KIND_BY_CATEGORY.get(folded)
     if known is not None:
         return known
     if folded.endswith(("_runtime", "_driver")):
@@ -71,17 +71,17 @@ def kind_of_category(category: str) -> Kind:
     return Kind.OTHER
 
 
-_COMMUNICATION = ("nccl", "rccl", "oneccl", "hccl", "hcom", "mccl")
+_COLLECTIVE_PREFIXES = ("nccl", "rccl", "oneccl", "hccl", "hcom", "mccl")
 """How kernels of communication libraries begin: NVIDIA, AMD, Intel, Huawei (its operators too), Moore Threads."""
 
 
-def refine(kind: Kind, name: str) -> Kind:
+def refine_kind(kind: Kind, name: str) -> Kind:
     """Some kinds need the name as well: steps among annotations, collectives among kernels.
 
     torch 1.9 recorded steps as plain operators, hence OP here.
     """
     if kind in (Kind.ANNOTATION, Kind.OP) and name.startswith("ProfilerStep#"):
         return Kind.STEP
-    if kind is Kind.KERNEL and name.lower().startswith(_COMMUNICATION):
+    if kind is Kind.KERNEL and name.lower().startswith(_COLLECTIVE_PREFIXES):
         return Kind.COLLECTIVE
     return kind

@@ -34,7 +34,9 @@ class Lane:
     row_base: int  # number of its first row over all lanes: `row_base + row[event]` is a row of the whole trace
     device: int | None = None  # for GPU lanes
     rank: int | None = None
-    further: int = 0  # so many lanes of the file in one, because it has too many: their events, on rows that are free
+    merged_lanes: int = (
+        0  # so many lanes of the file in one, because it has too many: their events, on rows that are free
+    )
 
     @property
     def kind(self) -> str:

@@ -19,22 +19,22 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, U8, U16
 
-Lookup = Callable[[I64], I64]
+ValueLookup = Callable[[I64], I64]
 
-_BITS = 4
-_BLOCK = 1 << _BITS
-_CHUNK = 4096  # blocks worked on at once while building: 512 KB of values stay in the processor's cache
+_BLOCK_BITS = 4
+_BLOCK_SIZE = 1 << _BLOCK_BITS
+_BUILD_CHUNK_BLOCKS = 4096  # blocks worked on at once while building: 512 KB of values stay in the processor's cache
 
 
-def _lowest_bits() -> U8:
+def _build_lowest_bit_table() -> U8:
     """uint8[65536]: the place of each number's lowest set bit (0 for 0, which no mask is)."""
-    table = np.zeros(1 << _BLOCK, dtype=np.uint8)
-    for bit in range(_BLOCK):
+    table = np.zeros(1 << _BLOCK_SIZE, dtype=np.uint8)
+    for bit in range(_BLOCK_SIZE):
         table[1 << bit :: 2 << bit] = bit
     return table
 
 
-_LOWEST_BIT = _lowest_bits()
+_LOWEST_BIT = _build_lowest_bit_table()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,83 +56,85 @@ class RangeArgmax:
         level = values
         places: I32 | None = None
         while True:
-            masks.append(_masks(level))
-            blocks = _blocks(len(level))
+            masks.append(_build_masks(level))
+            blocks = _count_blocks(len(level))
             if blocks <= 1:
                 break
-            starts = np.arange(blocks, dtype=np.int64) << _BITS
-            lasts = np.minimum(starts + (_BLOCK - 1), len(level) - 1)
+            starts = np.arange(blocks, dtype=np.int64) << _BLOCK_BITS
+            lasts = np.minimum(starts + (_BLOCK_SIZE - 1), len(level) - 1)
             best = starts + _LOWEST_BIT[masks[-1][lasts]]
             places = best.astype(np.int32) if places is None else places[best]
             bests.append(places)
             level = level[best]
         return cls(np.concatenate(masks), np.concatenate(bests) if bests else np.empty(0, dtype=np.int32))
 
-    def query(self, value: Lookup, size: int, first: I64, last: I64) -> I64:
+    def query(self, value: ValueLookup, size: int, first: I64, last: I64) -> I64:
         """The place of the first maximum among places `first[i]:last[i]` for each i: int64[k]. No range may be empty.
 
         `value(places)` gives the values that this was built over, `size` says how many there were.
         """
         return self._query(value, first, last - 1, size, 0, -1)
 
-    def _query(self, value: Lookup, left: I64, right: I64, size: int, masks_at: int, best_at: int) -> I64:
+    def _query(self, value: ValueLookup, left: I64, right: I64, size: int, masks_at: int, best_at: int) -> I64:
         """Ranges left..right (both inside) over one level of `size` entries.
 
         `masks_at`, `best_at`: where this level lies in `masks` and `best` (-1: the values themselves).
         """
-        split = (left >> _BITS) != (right >> _BITS)
-        start = np.where(split, (right >> _BITS) << _BITS, left)
-        place = self._inside(start, right, masks_at, best_at)
+        split = (left >> _BLOCK_BITS) != (right >> _BLOCK_BITS)
+        start = np.where(split, (right >> _BLOCK_BITS) << _BLOCK_BITS, left)
+        place = self._query_within_block(start, right, masks_at, best_at)
         where = np.flatnonzero(split)
         if not len(where):
             return place
         left, right = left[where], right[where]
-        found = _first_best(value, self._inside(left, left | (_BLOCK - 1), masks_at, best_at), place[where])
-        between_left, between_right = (left >> _BITS) + 1, (right >> _BITS) - 1
+        found = _choose_first_max(
+            value, self._query_within_block(left, left | (_BLOCK_SIZE - 1), masks_at, best_at), place[where]
+        )
+        between_left, between_right = (left >> _BLOCK_BITS) + 1, (right >> _BLOCK_BITS) - 1
         inner = np.flatnonzero(between_left <= between_right)
         if len(inner):
             deeper = self._query(
                 value,
                 between_left[inner],
                 between_right[inner],
-                _blocks(size),
+                _count_blocks(size),
                 masks_at + size,
                 0 if best_at < 0 else best_at + size,
             )
-            found[inner] = _first_best(value, found[inner], deeper)
+            found[inner] = _choose_first_max(value, found[inner], deeper)
         place[where] = found
         return place
 
-    def _inside(self, left: I64, right: I64, masks_at: int, best_at: int) -> I64:
+    def _query_within_block(self, left: I64, right: I64, masks_at: int, best_at: int) -> I64:
         """Ranges that lie in one block each."""
-        mask = self.masks[right + masks_at] >> (left & (_BLOCK - 1)).astype(np.uint16)
+        mask = self.masks[right + masks_at] >> (left & (_BLOCK_SIZE - 1)).astype(np.uint16)
         entry: I64 = left + _LOWEST_BIT[mask]
         return entry if best_at < 0 else self.best[entry + best_at].astype(np.int64)
 
 
-def _blocks(size: int) -> int:
-    return (size + _BLOCK - 1) >> _BITS
+def _count_blocks(size: int) -> int:
+    return (size + _BLOCK_SIZE - 1) >> _BLOCK_BITS
 
 
-def _first_best(value: Lookup, one: I64, other: I64) -> I64:
+def _choose_first_max(value: ValueLookup, one: I64, other: I64) -> I64:
     """Of two places each, the one of the greater value; of equals the earlier place."""
     a, b = value(one), value(other)
     place: I64 = np.where((b > a) | ((b == a) & (other < one)), other, one)
     return place
 
 
-def _masks(values: I64) -> U16:
+def _build_masks(values: I64) -> U16:
     """uint16[n], see the module: bit j of the mask of r is set where value j >= every value after it up to r."""
     size = len(values)
-    out = np.empty(_blocks(size) << _BITS, dtype=np.uint16)
-    for first in range(0, len(out), _CHUNK << _BITS):
-        part = values[first : first + (_CHUNK << _BITS)]
-        short = -len(part) % _BLOCK
+    out = np.empty(_count_blocks(size) << _BLOCK_BITS, dtype=np.uint16)
+    for first in range(0, len(out), _BUILD_CHUNK_BLOCKS << _BLOCK_BITS):
+        part = values[first : first + (_BUILD_CHUNK_BLOCKS << _BLOCK_BITS)]
+        short = -len(part) % _BLOCK_SIZE
         if short:
             part = np.concatenate([part, np.full(short, np.iinfo(np.int64).min)])
-        columns = np.ascontiguousarray(part.reshape(-1, _BLOCK).T)
-        masks = np.zeros((_BLOCK, columns.shape[1]), dtype=np.uint16)
-        for place in range(_BLOCK):
+        columns = np.ascontiguousarray(part.reshape(-1, _BLOCK_SIZE).T)
+        masks = np.zeros((_BLOCK_SIZE, columns.shape[1]), dtype=np.uint16)
+        for place in range(_BLOCK_SIZE):
             kept = masks[place]
             for earlier in range(place):
                 kept |= (columns[earlier] >= columns[place]).astype(np.uint16) << np.uint16(earlier)

@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
-from torchprof_tui.trace.core.problems import STREAM_ENDS
+from torchprof_tui.trace.core.problems import INCOMPLETE_STREAM_KINDS
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Step, Trace
 
 
-class Aligned(str, Enum):
+class AlignmentMethod(str, Enum):
     """What a rank's clock was set by."""
 
     BASE = "shared base time"  # all count from the same `baseTimeNanoseconds`, or from the same epoch
@@ -30,9 +30,9 @@ class Clock:
     on the other ranks; None where there is nothing to measure by. `by`: collectives that were measured."""
 
     shift: int
-    how: Aligned
+    method: AlignmentMethod
     error: int | None = None
-    by: int = 0
+    collective_count: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Rank:
         return self.first + len(self.trace)
 
     @property
-    def own_lane(self) -> int:
+    def header_lane(self) -> int:
         return self.first_lane - 1
 
     @property
@@ -69,7 +69,7 @@ class Rank:
     @cached_property
     def partial(self) -> bool:
         """Whether its file or the connection to it ended early: it did more than is here."""
-        return any(problem.kind in STREAM_ENDS for problem in self.trace.problems)
+        return any(problem.kind in INCOMPLETE_STREAM_KINDS for problem in self.trace.problems)
 
     @cached_property
     def steps(self) -> list[Step]:
@@ -84,10 +84,10 @@ class LostRank:
 
     number: int | None
     file: str
-    why: str
+    reason: str
 
     def __str__(self) -> str:
-        return self.why if self.number is None else f"rank {self.number}: {self.why}"
+        return self.reason if self.number is None else f"rank {self.number}: {self.reason}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,41 +95,41 @@ class Ranks:
     """All ranks that could be opened, by number, and where they met; and those that could not."""
 
     all: tuple[Rank, ...]
-    meetings: Meetings
+    matched_collectives: MatchedCollectives
     lost: tuple[LostRank, ...] = ()
 
     def __len__(self) -> int:
         return len(self.all)
 
-    def place_of_event(self, event: int) -> int:
+    def index_of_event(self, event: int) -> int:
         """Which of `all` an event belongs to."""
         return bisect_right(self._first_events, event) - 1
 
-    def place_of_lane(self, lane: int) -> int:
-        return bisect_right(self._first_lanes, lane) - 1
+    def index_of_lane(self, lane: int) -> int:
+        return bisect_right(self._header_lanes, lane) - 1
 
-    def of_event(self, event: int) -> Rank:
-        return self.all[self.place_of_event(event)]
+    def rank_of_event(self, event: int) -> Rank:
+        return self.all[self.index_of_event(event)]
 
-    def of_lane(self, lane: int) -> Rank:
-        return self.all[self.place_of_lane(lane)]
+    def rank_of_lane(self, lane: int) -> Rank:
+        return self.all[self.index_of_lane(lane)]
 
-    def steps_of(self, event: int) -> list[Step]:
-        return self.of_event(event).steps
+    def steps_of_event(self, event: int) -> list[Step]:
+        return self.rank_of_event(event).steps
 
     @cached_property
-    def any_gpu(self) -> bool:
+    def has_gpu_work(self) -> bool:
         """Whether any rank recorded GPU work: then a rank's line is about that, also where it has none."""
         return any(rank.trace.links.gpu_events for rank in self.all)
 
     @property
-    def unmeasured(self) -> list[Rank]:
+    def unmeasured_ranks(self) -> list[Rank]:
         """Ranks whose clock no collective could be held against, where it could for others."""
         if all(rank.clock.error is None for rank in self.all):
             return []
         return [rank for rank in self.all if rank.clock.error is None and len(rank.trace)]
 
-    def numbered(self, number: int) -> Rank | None:
+    def find_rank(self, number: int) -> Rank | None:
         """The rank of this number."""
         return next((rank for rank in self.all if rank.number == number), None)
 
@@ -138,12 +138,12 @@ class Ranks:
         return [rank.first for rank in self.all]
 
     @cached_property
-    def _first_lanes(self) -> list[int]:
-        return [rank.own_lane for rank in self.all]
+    def _header_lanes(self) -> list[int]:
+        return [rank.header_lane for rank in self.all]
 
 
 @dataclass(frozen=True, slots=True)
-class Meetings:
+class MatchedCollectives:
     """m collectives that at least two ranks came to, by group, step and order. r ranks.
 
     `events` int32[m, r]: each rank's event, numbered as in its own trace, -1 for a rank that has none. `group`,
@@ -160,11 +160,11 @@ class Meetings:
     dtype: I32
     elements: I64
     step: I64
-    together: Bool
-    differ: Bool
-    lacking: I64
-    alone: I64
-    before: I64
+    is_synchronizing: Bool
+    is_mismatched: Bool
+    missing_ranks: I64
+    unmatched: I64
+    before_recording: I64
     texts: list[str]
 
     def __len__(self) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Array
 from torchprof_tui.trace.core.problems import Problem
-from torchprof_tui.trace.text.large_values import LargeKeys
+from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.text_index import TextIndex
 
 NO_TIME = np.iinfo(np.int64).min
@@ -95,7 +95,7 @@ not a cpu_op (ROCm has grid and shared memory on the launch); the memory ones fo
 
 
 @dataclass(slots=True)
-class Decoded:
+class DecodedTrace:
     """A whole file, decoded: its entries, its other top-level keys, where its text lies, what was wrong."""
 
     events: RawEvents
@@ -106,4 +106,4 @@ class Decoded:
     unreadable: int = 0  # entries of traceEvents that no repair could read
     not_objects: int = 0  # entries of traceEvents that are not objects (null, numbers, …)
     problems: list[Problem] = field(default_factory=list)
-    large: LargeKeys | None = None  # larger top-level keys
+    large_keys: LargeValues | None = None  # larger top-level keys

@@ -10,12 +10,12 @@ from typing import Protocol
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, U16, taken
-from torchprof_tui.trace.core.column_file import Room, anywhere
+from torchprof_tui.trace.core.arrays import I32, I64, U16, take_chunked
+from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
 from torchprof_tui.trace.model.range_argmax import RangeArgmax
 
 
-class HasRows(Protocol):
+class RowColumns(Protocol):
     """The columns of a `Trace` that the index is built from."""
 
     @property
@@ -44,27 +44,27 @@ class RowIndex:
     best: I32
 
     @classmethod
-    def build(cls, trace: HasRows, room: Room = anywhere) -> RowIndex:
+    def build(cls, trace: RowColumns, allocate: ColumnAllocator = allocate_in_memory) -> RowIndex:
         """All rows at once. About 20 ms for a million events."""
         order = trace.row_order
-        sums = room("index.sums", len(order) + 1, np.int64)
+        sums = allocate("index.sums", len(order) + 1, np.int64)
         sums[0] = 0
-        lengths = taken(trace.duration, order, sums[1:])
+        lengths = take_chunked(trace.duration, order, sums[1:])
         np.maximum(lengths, 1, out=lengths)
         longest = RangeArgmax.build(lengths)
         # May wrap around in a trace of centuries times rows; differences inside a row stay right all the same.
         np.cumsum(lengths, out=lengths)
-        starts = taken(trace.start, order, room("index.starts", len(order), np.int64))
+        starts = take_chunked(trace.start, order, allocate("index.starts", len(order), np.int64))
         return cls(order, trace.row_first, starts, sums, longest.masks, longest.best)
 
     @property
     def rows(self) -> int:
         return len(self.first) - 1
 
-    def longest(self, first: I64, last: I64) -> I64:
+    def find_longest(self, first: I64, last: I64) -> I64:
         """The place of the longest event of each (never empty) range of places; the first of equals."""
-        return RangeArgmax(self.masks, self.best).query(self.lengths, len(self.order), first, last)
+        return RangeArgmax(self.masks, self.best).query(self.durations_at, len(self.order), first, last)
 
-    def lengths(self, places: I64) -> I64:
+    def durations_at(self, positions: I64) -> I64:
         """Durations in ns, at least 1."""
-        return self.sums[places + 1] - self.sums[places]
+        return self.sums[positions + 1] - self.sums[positions]

@@ -22,7 +22,7 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Lane
 from torchprof_tui.trace.model.ranks import Ranks
 from torchprof_tui.trace.model.row_index import RowIndex
-from torchprof_tui.trace.text.large_values import LargeKeys
+from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.text_index import RankTexts, TextIndex
 
 
@@ -38,7 +38,7 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True)
-class Sparse:
+class SparseColumn:
     """A column for the few events that have a value: `events` int32[k] ascending, `values` [k] or [k, m]."""
 
     events: I32
@@ -52,7 +52,7 @@ class Sparse:
         value = self.values[place]
         return value if value.ndim else value.item()
 
-    def of(self, events: I32 | I64, missing: int = -1) -> Array:
+    def values_at(self, events: I32 | I64, missing: int = -1) -> Array:
         """[len(events)] or [len(events), m]: the value at each event, `missing` where it has none."""
         out = np.full((len(events), *self.values.shape[1:]), missing, dtype=self.values.dtype)
         if len(self.events):
@@ -61,7 +61,7 @@ class Sparse:
             out[hit] = self.values[place[hit]]
         return out
 
-    def dense(self, size: int, missing: int = -1) -> Array:
+    def to_dense(self, size: int, missing: int = -1) -> Array:
         """[size] or [size, m] with `missing` where there is no value."""
         out = np.full((size, *self.values.shape[1:]), missing, dtype=self.values.dtype)
         out[self.events] = self.values
@@ -80,7 +80,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryEvents:
     """`[memory]` instants, by time. k rows. An allocation (bytes > 0) or a free (bytes < 0)."""
 
     time: I64
@@ -117,7 +117,7 @@ class Links:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class EntryCounts:
     """Every entry of the file, accounted for: `events == drawn + metadata + flows + sum(not_drawn)`."""
 
     events: int
@@ -154,19 +154,21 @@ class Trace:
     steps: list[Step]
     span: tuple[int, int]  # start and end of what is drawn, the profiler's own lanes left out
     links: Links
-    args: dict[str, Sparse]  # the columns of raw.ARGS, rows are events; plus "end_ordinal" for B/E pairs
-    counts: Counts
+    args: dict[str, SparseColumn]  # the columns of raw.ARGS, rows are events; plus "end_ordinal" for B/E pairs
+    counts: EntryCounts
     row_order: I32  # events by (row of the whole trace, start): see viewport.py
     row_first: I64  # int64[rows + 1]: bounds of each row of the whole trace in row_order
     text: TextIndex | RankTexts
-    memory: Memory | None = None
+    memory: MemoryEvents | None = None
     problems: list[Problem] = field(default_factory=list)
     devices: list[dict[str, Any]] = field(default_factory=list)  # deviceProperties
     rank: int | None = None
     world_size: int | None = None
     origin: int = 0  # ns on the file's own clock (without `baseTimeNanoseconds`) of this trace's time 0
     ranks: Ranks | None = None  # where it is several ranks' traces as one
-    large: LargeKeys | None = None  # top-level keys beside `header`, too large to be held; None where there are none
+    large_keys: LargeValues | None = (
+        None  # top-level keys beside `header`, too large to be held; None where there are none
+    )
     stored_index: RowIndex | None = None  # as `store.py` maps it; ask for `row_index`
 
     def __len__(self) -> int:
@@ -178,13 +180,13 @@ class Trace:
             raise IndexError(index)
         return Event(self, index)
 
-    def steps_at(self, event: int) -> list[Step]:
+    def steps_of_event(self, event: int) -> list[Step]:
         """The steps of the process that an event belongs to: of several ranks, its own."""
-        return self.steps if self.ranks is None else self.ranks.steps_of(event)
+        return self.steps if self.ranks is None else self.ranks.steps_of_event(event)
 
-    def devices_at(self, event: int) -> list[dict[str, Any]]:
+    def devices_of_event(self, event: int) -> list[dict[str, Any]]:
         """`deviceProperties` as the process that an event belongs to has them."""
-        return self.devices if self.ranks is None else self.ranks.of_event(event).trace.devices
+        return self.devices if self.ranks is None else self.ranks.rank_of_event(event).trace.devices
 
     @cached_property
     def total_rows(self) -> int:
@@ -200,13 +202,13 @@ class Trace:
         """int64[n] ends; computed once (8 bytes an event), so ask only where many are needed."""
         return self.start + self.duration
 
-    def entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]] | None = None) -> dict[str, Any]:
+    def read_entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]] | None = None) -> dict[str, Any]:
         """The file's own entry, parsed now. Raises OSError, LookupError."""
         if parse is None:
             from torchprof_tui.trace.json_text.salvage import parse_chunk
 
             parse = parse_chunk
-        return self.text.entry(ordinal, parse)
+        return self.text.read_entry(ordinal, parse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +259,14 @@ class Event:
         parent = int(self.trace.parent[self.index])
         return None if parent < 0 else Event(self.trace, parent)
 
-    def args(self) -> dict[str, Any]:
+    def read_args(self) -> dict[str, Any]:
         """All args, parsed now from the file; those of the closing E of a pair are merged in."""
         trace = self.trace
-        found = dict(_args_of(trace.entry(int(trace.ordinal[self.index]))))
+        found = dict(_args_of(trace.read_entry(int(trace.ordinal[self.index]))))
         ends = trace.args.get("end_ordinal")
         end = ends.get(self.index) if ends is not None else None
         if end is not None:
-            found.update(_args_of(trace.entry(int(end))))
+            found.update(_args_of(trace.read_entry(int(end))))
         return found
 
 

@@ -51,14 +51,14 @@ def cell_edges(t0: int, t1: int, width: int) -> I64:
     return t0 + whole * cell + rest * cell // width
 
 
-def cells(index: RowIndex, rows: I32 | slice, t0: int, t1: int, width: int) -> Cells:
+def compute_cells(index: RowIndex, rows: I32 | slice, t0: int, t1: int, width: int) -> Cells:
     """What `width` cells between t0 and t1 (ns) show of these rows of the whole trace, in the order given.
 
     Costs some binary searches per row and a fixed number of vector operations over R x W, at every zoom.
     """
     chosen = np.arange(index.rows)[rows] if isinstance(rows, slice) else np.asarray(rows, dtype=np.int64)
     if t1 - t0 < width:
-        by_nanosecond = cells(index, chosen.astype(np.int32), t0, t1, t1 - t0)
+        by_nanosecond = compute_cells(index, chosen.astype(np.int32), t0, t1, t1 - t0)
         lies_in = cell_edges(t0, t1, width)[:-1] - t0
         return Cells(by_nanosecond.event[:, lies_in], by_nanosecond.busy[:, lies_in], by_nanosecond.count[:, lies_in])
     edges = cell_edges(t0, t1, width)
@@ -66,9 +66,9 @@ def cells(index: RowIndex, rows: I32 | slice, t0: int, t1: int, width: int) -> C
         shape = (len(chosen), width)
         return Cells(np.full(shape, -1, np.int32), np.zeros(shape, np.float32), np.zeros(shape, np.int32))
 
-    place = _places(index, chosen, edges)
+    place = _first_offsets_at_edges(index, chosen, edges)
     before = np.maximum(place - 1, 0)
-    length = index.lengths(before)
+    length = index.durations_at(before)
     start = index.starts[before]
     sticks_out = start + length - edges  # how far the event before an edge reaches beyond it
     crosses = (place > index.first[chosen][:, None]) & (sticks_out > 0)
@@ -78,13 +78,13 @@ def cells(index: RowIndex, rows: I32 | slice, t0: int, t1: int, width: int) -> C
     busy = (covered[:, 1:] - covered[:, :-1]) / (edges[1:] - edges[:-1])
     count = place[:, 1:] - place[:, :-1] + crosses[:, :-1]
     return Cells(
-        _fullest(index, edges, place, before, start, length, sticks_out, crosses),
+        _find_dominant_events(index, edges, place, before, start, length, sticks_out, crosses),
         busy.astype(np.float32),
         count.astype(np.int32),
     )
 
 
-def _places(index: RowIndex, rows: I64, edges: I64) -> I64:
+def _first_offsets_at_edges(index: RowIndex, rows: I64, edges: I64) -> I64:
     """int64[R, W + 1]: for each row and edge the first place of an event that starts at the edge or later."""
     out = np.empty((len(rows), len(edges)), dtype=np.int64)
     for number, (first, last) in enumerate(
@@ -94,7 +94,7 @@ def _places(index: RowIndex, rows: I64, edges: I64) -> I64:
     return out
 
 
-def _fullest(
+def _find_dominant_events(
     index: RowIndex, edges: I64, place: I64, before: I64, start: I64, length: I64, sticks_out: I64, crosses: Bool
 ) -> I32:
     """int32[R, W]: the event with the largest part in each cell.
@@ -108,9 +108,9 @@ def _fullest(
     part = np.zeros(inside_first.shape, dtype=np.int64)
     some = np.nonzero(inside_first < inside_last)
     if len(some[0]):
-        longest = index.longest(inside_first[some], inside_last[some])
+        longest = index.find_longest(inside_first[some], inside_last[some])
         winner[some] = longest
-        part[some] = index.lengths(longest)
+        part[some] = index.durations_at(longest)
 
     right_part = edges[1:] - np.maximum(start[:, 1:], edges[:-1])
     right = crosses[:, 1:] & (right_part >= part)
@@ -124,10 +124,10 @@ def _fullest(
     return np.where(winner < 0, -1, index.order[winner]).astype(np.int32)
 
 
-def counter_cells(counter: Counter, t0: int, t1: int, width: int) -> CounterCells:
+def compute_counter_cells(counter: Counter, t0: int, t1: int, width: int) -> CounterCells:
     """A value holds until the next point, so a cell has the value that it starts with and those set within it."""
     if t1 - t0 < width:
-        fine = counter_cells(counter, t0, t1, t1 - t0)
+        fine = compute_counter_cells(counter, t0, t1, t1 - t0)
         lies_in = cell_edges(t0, t1, width)[:-1] - t0
         return CounterCells(fine.low[lies_in], fine.high[lies_in], fine.last[lies_in])
     edges = cell_edges(t0, t1, width)

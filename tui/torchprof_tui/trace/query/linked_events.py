@@ -6,7 +6,7 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.navigation import extent
 
 
-def forward(trace: Trace, event: int) -> int:
+def follow_link(trace: Trace, event: int) -> int:
     """The first GPU work of a call; of GPU work the next that was launched with it; the backward of a forward; else the
     first GPU work that was launched beneath the event."""
     links = trace.links
@@ -19,10 +19,10 @@ def forward(trace: Trace, event: int) -> int:
         place = int((work == event).argmax()) + 1
         return int(work[place]) if place < len(work) else -1
     backward = links.backward[links.forward == event]
-    return int(backward[0]) if len(backward) else first_work_beneath(trace, event)
+    return int(backward[0]) if len(backward) else find_first_work_below(trace, event)
 
 
-def back(trace: Trace, event: int) -> int:
+def follow_link_back(trace: Trace, event: int) -> int:
     """The call that launched GPU work; the forward of a backward."""
     links = trace.links
     launch = int(links.launch_of[event])
@@ -32,27 +32,27 @@ def back(trace: Trace, event: int) -> int:
     return int(forward[0]) if len(forward) else -1
 
 
-def first_work_beneath(trace: Trace, event: int) -> int:
+def find_first_work_below(trace: Trace, event: int) -> int:
     """The first GPU work that was launched beneath an event."""
     links = trace.links
     # Descendants follow their ancestor in the columns, so the first launch beneath is one binary search.
     last = trace.lanes[int(trace.lane[event])].last
     beyond = event + 1 + int(trace.start[event + 1 : last].searchsorted(extent(trace, event)[1]))
-    launch = _launch_from(trace, event + 1)
+    launch = _find_next_launch(trace, event + 1)
     while event < launch < beyond:
-        if _is_beneath(trace, launch, event):
+        if _is_descendant(trace, launch, event):
             return int(links.work_of(launch)[0])
-        launch = _launch_from(trace, launch + 1)
+        launch = _find_next_launch(trace, launch + 1)
     return -1
 
 
-def _launch_from(trace: Trace, event: int) -> int:
+def _find_next_launch(trace: Trace, event: int) -> int:
     """The first event, from this one on, that launched GPU work; the number of events where none did."""
     first = trace.links.work_first
     return int(first.searchsorted(first[event], side="right")) - 1
 
 
-def _is_beneath(trace: Trace, event: int, ancestor: int) -> bool:
+def _is_descendant(trace: Trace, event: int, ancestor: int) -> bool:
     while event > ancestor:
         event = int(trace.parent[event])
     return event == ancestor

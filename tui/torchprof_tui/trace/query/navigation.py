@@ -24,12 +24,12 @@ def row_of(trace: Trace, event: int) -> int:
     return trace.lanes[int(trace.lane[event])].row_base + int(trace.row[event])
 
 
-def in_row(trace: Trace, index: RowIndex, event: int, distance: int) -> int:
+def find_row_neighbour(trace: Trace, index: RowIndex, event: int, offset: int) -> int:
     """The event `distance` places later (negative: earlier) in the same row; -1 beyond its ends."""
     row = row_of(trace, event)
     first, last = int(index.first[row]), int(index.first[row + 1])
     # Events of one row never start at the same time, so the start tells the place.
-    place = first + int(index.starts[first:last].searchsorted(trace.start[event])) + distance
+    place = first + int(index.starts[first:last].searchsorted(trace.start[event])) + offset
     return int(index.order[place]) if first <= place < last else -1
 
 
@@ -88,7 +88,7 @@ def step_at(trace: Trace, time: int) -> int:
     return max(holding)[1] if holding else -1
 
 
-def step_beside(trace: Trace, time: int, later: bool) -> int:
+def find_adjacent_step(trace: Trace, time: int, later: bool) -> int:
     """The step after (or before) the one at a time; between steps, the next one that starts (or has started).
 
     -1 at the ends.

@@ -13,11 +13,13 @@ from torchprof_tui.trace.model.ranks import Ranks
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.text.text_index import TextIndex
 
-Tell = Callable[[int, int], None]
+ReportChunks = Callable[[int, int], None]
 """Is told how many of how many chunks are done; may raise to stop."""
 
 
-def entries(trace: Trace, events: I32 | I64, tell: Tell | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_entries(
+    trace: Trace, events: I32 | I64, report: ReportChunks | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """(place in `events`, the entry as it stands in the file) of each event, in the file's order.
 
     About as slow as parsing all chunks that hold one of them. Raises OSError where the file is gone, LookupError where
@@ -26,7 +28,7 @@ def entries(trace: Trace, events: I32 | I64, tell: Tell | None = None) -> Iterat
     from torchprof_tui.trace.json_text.salvage import parse_chunk
 
     if trace.ranks is not None:
-        yield from _of_ranks(trace.ranks, events, tell)
+        yield from _read_rank_entries(trace.ranks, events, report)
         return
     index = trace.text
     assert isinstance(index, TextIndex)
@@ -38,7 +40,7 @@ def entries(trace: Trace, events: I32 | I64, tell: Tell | None = None) -> Iterat
     bounds = np.append(np.flatnonzero(np.diff(chunk, prepend=-1)), len(chunk)).tolist()
     if not len(chunk):
         return
-    texts = index.texts(chunk[bounds[:-1]].tolist())
+    texts = index.read_texts(chunk[bounds[:-1]].tolist())
     for done, ((begin, end), (number, text)) in enumerate(zip(pairwise(bounds), texts, strict=True)):
         parsed = parse_chunk(text)
         first = int(index.first[number])
@@ -47,13 +49,15 @@ def entries(trace: Trace, events: I32 | I64, tell: Tell | None = None) -> Iterat
             if within >= len(parsed):
                 raise LookupError("the trace file has changed since it was opened")
             yield place, parsed[within]
-        if tell is not None:
-            tell(done + 1, len(bounds) - 1)
+        if report is not None:
+            report(done + 1, len(bounds) - 1)
 
 
-def _of_ranks(ranks: Ranks, events: I32 | I64, tell: Tell | None) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_rank_entries(
+    ranks: Ranks, events: I32 | I64, tell: ReportChunks | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """From one rank's file after the other."""
     for rank in ranks.all:
         mine = np.flatnonzero((events >= rank.first) & (events < rank.last))
-        for place, entry in entries(rank.trace, events[mine] - rank.first, tell):
+        for place, entry in read_entries(rank.trace, events[mine] - rank.first, tell):
             yield int(mine[place]), entry

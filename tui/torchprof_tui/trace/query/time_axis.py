@@ -8,7 +8,7 @@ from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.query.viewport import Viewport
 
 LABEL_GAP = 5
-SHORTEST_LABEL = len("0 s")
+MIN_LABEL_WIDTH = len("0 s")
 """Cells between two labels of a ruler: a mark, a space on both sides, and two of rule, or they run into one."""
 
 
@@ -20,13 +20,13 @@ class Tick(NamedTuple):
     label: str
 
 
-def ticks(viewport: Viewport) -> list[Tick]:
+def compute_ticks(viewport: Viewport) -> list[Tick]:
     """Marks at round times (1, 2 or 5 times a power of ten ns), as close as their labels allow, left to right.
 
     Times count from the trace's first event. No two labels are equal.
     """
     reach = max(abs(viewport.t0), abs(viewport.t1))
-    least = (SHORTEST_LABEL + LABEL_GAP) * viewport.span // viewport.width  # no smaller step has room for any label
+    least = (MIN_LABEL_WIDTH + LABEL_GAP) * viewport.span // viewport.width  # no smaller step has room for any label
     for power in range(len(str(least)) - 1, 20):
         for factor in (1, 2, 5):
             step = factor * 10**power

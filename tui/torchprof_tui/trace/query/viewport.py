@@ -32,7 +32,7 @@ class Viewport:
             raise ValueError("a viewport has at least one cell")
         start, end = min(span), max(span)
         room = round((end - start) * margin)
-        low, high = _widened(start - room, end + room, width)
+        low, high = _widen_to_cells(start - room, end + room, width)
         return cls(low, high, width, (low, high))
 
     @property
@@ -62,24 +62,24 @@ class Viewport:
 
     def pan(self, ns: int) -> Viewport:
         """Later by `ns` (earlier where negative)."""
-        return self._at(self.t0 + ns, self.span)
+        return self._clamp_to_limits(self.t0 + ns, self.span)
 
     def pan_cells(self, count: int) -> Viewport:
         """By whole cells; at least by 1 ns, so that a key always moves something."""
         return self.pan(self.span * count // self.width)
 
-    def zoom(self, at: float, factor: float) -> Viewport:
+    def zoom(self, anchor: float, factor: float) -> Viewport:
         """The span times `factor` (below 1: closer), with the time `at` staying in its place on the screen."""
-        at = min(max(round(at), self.t0), self.t1)
+        anchor = min(max(round(anchor), self.t0), self.t1)
         low, high = self.limits
         span = min(max(round(self.span * factor), self.width), max(high - low, self.span))
-        return self._at(at - (at - self.t0) * span // self.span, span)
+        return self._clamp_to_limits(anchor - (anchor - self.t0) * span // self.span, span)
 
     def fit(self, start: int, end: int, margin: float = FIT_MARGIN) -> Viewport:
         """Just this range, with some room around it, in the middle of the screen."""
         room = round((end - start) * margin)
-        low, high = _widened(start - room, end + room, self.width)
-        return self._at(low, high - low, (start, end))
+        low, high = _widen_to_cells(start - room, end + room, self.width)
+        return self._clamp_to_limits(low, high - low, (start, end))
 
     def reveal(self, start: int, end: int) -> Viewport:
         """Panned as little as it takes to show the range; a range that is longer than the screen shows its start.
@@ -90,27 +90,27 @@ class Viewport:
             return self
         room = min(round(self.span * FIT_MARGIN), max(self.span - (end - start), 0))
         if end - start >= self.span or start < self.t0:
-            return self._at(start - room, self.span, (start, end))
+            return self._clamp_to_limits(start - room, self.span, (start, end))
         if end > self.t1:
-            return self._at(end + room - self.span, self.span, (start, end))
+            return self._clamp_to_limits(end + room - self.span, self.span, (start, end))
         return self
 
     def centre(self, time: float) -> Viewport:
         """Panned so that this time is in the middle."""
-        return self._at(round(time) - self.span // 2, self.span)
+        return self._clamp_to_limits(round(time) - self.span // 2, self.span)
 
     def resize(self, width: int) -> Viewport:
         """The same time in more or fewer cells."""
         if width < 1:
             raise ValueError("a viewport has at least one cell")
-        limits = _widened(*self.limits, width)
+        limits = _widen_to_cells(*self.limits, width)
         wider = replace(self, width=width, limits=limits)
         if self.is_whole:
             return replace(wider, t0=limits[0], t1=limits[1])
-        low, high = _widened(self.t0, self.t1, width)
-        return wider._at(low, high - low)
+        low, high = _widen_to_cells(self.t0, self.t1, width)
+        return wider._clamp_to_limits(low, high - low)
 
-    def _at(self, t0: int, span: int, shown: tuple[int, int] | None = None) -> Viewport:
+    def _clamp_to_limits(self, t0: int, span: int, shown: tuple[int, int] | None = None) -> Viewport:
         """`span` ns from t0 on, or as near to that as the limits, this viewport and what is to be shown reach."""
         start, end = shown or (self.t0, self.t1)
         low, high = min(self.limits[0], self.t0, start), max(self.limits[1], self.t1, end)
@@ -119,7 +119,7 @@ class Viewport:
         return replace(self, t0=t0, t1=t0 + span)
 
 
-def _widened(start: int, end: int, width: int) -> tuple[int, int]:
+def _widen_to_cells(start: int, end: int, width: int) -> tuple[int, int]:
     """The range, or the one around its middle that has 1 ns for each cell."""
     lacking = max(width - (end - start), 0)
     return start - lacking // 2, end + lacking - lacking // 2

@@ -18,9 +18,9 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.read_entries import entries
+from torchprof_tui.trace.query.read_entries import read_entries
 
-FILE = "collectives.json"
+COLLECTIVES_FILE = "collectives.json"
 VERSION = 1
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "coalesced"})
@@ -47,17 +47,17 @@ class Collectives:
     received: I64
     sent: I64
     texts: list[str]
-    before: int
+    before_recording: int
 
     def __len__(self) -> int:
         return len(self.events)
 
 
-def read(trace: Trace) -> Collectives:
+def read_collectives(trace: Trace) -> Collectives:
     """From the file's text: parses each chunk that holds a collective. Raises OSError, LookupError where it is gone."""
     rows = np.flatnonzero(np.asarray(trace.kind) == Kind.COLLECTIVE)
     if not len(rows):
-        rows = _on_cpu(trace)
+        rows = _find_cpu_collectives(trace)
     launch = np.asarray(trace.links.launch_of[rows])
     known = launch >= 0
     before = 0
@@ -71,12 +71,12 @@ def read(trace: Trace) -> Collectives:
     rows = rows[np.lexsort((trace.start[rows], begun))]
     texts: dict[str, int] = {}
     told = np.zeros((len(rows), 5), np.int64)
-    for place, entry in entries(trace, rows):
+    for place, entry in read_entries(trace, rows):
         args = entry.get("args")
         args = args if isinstance(args, dict) else {}
         operation = str(args.get("Collective name") or trace.names[trace.name[rows[place]]])
-        words = (_group(args), operation, str(args.get("dtype") or ""))
-        sizes = (_elements(args.get("In msg nelems")), _elements(args.get("Out msg nelems")))
+        words = (_format_group(args), operation, str(args.get("dtype") or ""))
+        sizes = (_parse_element_count(args.get("In msg nelems")), _parse_element_count(args.get("Out msg nelems")))
         told[place] = (*(texts.setdefault(word, len(texts)) for word in words), *sizes)
     point = np.array([word in _POINT_TO_POINT for word in texts] or [False])
     kept = ~point[told[:, 1]]
@@ -85,31 +85,38 @@ def read(trace: Trace) -> Collectives:
     return Collectives(rows, group, operation, dtype, told[:, 3], told[:, 4], list(texts), before)
 
 
-def _on_cpu(trace: Trace) -> I64:
+def _find_cpu_collectives(trace: Trace) -> I64:
     """Without a GPU: the ranges in which gloo's or MPI's threads run a collective, which last until it has ended."""
     named = np.array([name.startswith(_CPU_BACKENDS) for name in trace.names] or [False])
     return np.flatnonzero((np.asarray(trace.kind) == Kind.ANNOTATION) & named[trace.name])
 
 
-def keep(found: Collectives, folder: Path) -> None:
+def store_collectives(collectives: Collectives, folder: Path) -> None:
     """Leave them beside the columns. What cannot be written is read from the text again next time."""
-    columns = (found.events, found.group, found.operation, found.dtype, found.received, found.sent)
+    columns = (
+        collectives.events,
+        collectives.group,
+        collectives.operation,
+        collectives.dtype,
+        collectives.received,
+        collectives.sent,
+    )
     document = {
         "version": VERSION,
         "columns": [column.tolist() for column in columns],
-        "texts": found.texts,
-        "before": found.before,
+        "texts": collectives.texts,
+        "before": collectives.before_recording,
     }
-    draft = folder / f".{FILE}.{os.getpid()}"
+    draft = folder / f".{COLLECTIVES_FILE}.{os.getpid()}"
     with contextlib.suppress(OSError):
         draft.write_text(json.dumps(document), encoding="ascii")
-        draft.replace(folder / FILE)
+        draft.replace(folder / COLLECTIVES_FILE)
 
 
-def kept(folder: Path) -> Collectives | None:
+def load_collectives(folder: Path) -> Collectives | None:
     """What `keep` left there, None where there is nothing of use."""
     try:
-        document = json.loads((folder / FILE).read_text(encoding="ascii"))
+        document = json.loads((folder / COLLECTIVES_FILE).read_text(encoding="ascii"))
         if document["version"] != VERSION:
             return None
         events, group, operation, dtype = (np.array(column, np.int32) for column in document["columns"][:4])
@@ -119,12 +126,12 @@ def kept(folder: Path) -> Collectives | None:
         return None
 
 
-def _group(args: dict[str, Any]) -> str:
+def _format_group(args: dict[str, Any]) -> str:
     name = str(args.get("Process Group Name") or "")
     ranks = str(args.get("Process Group Ranks") or "")
     described = str(args.get("Process Group Description") or "")
     return " ".join(filter(None, [name, described if described not in ("undefined", name) else "", ranks]))
 
 
-def _elements(value: Any) -> int:
+def _parse_element_count(value: Any) -> int:
     return value if isinstance(value, int) and 0 <= value < 1 << 62 else 0

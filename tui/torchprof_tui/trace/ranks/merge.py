@@ -14,25 +14,25 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Array
-from torchprof_tui.trace.core.problems import LOST_RANK, UNRELATED, Problem, Tally
+from torchprof_tui.trace.core.problems import LOST_RANK, UNRELATED_RANKS, Problem, ProblemTally
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.ranks import Clock, LostRank, Rank, Ranks
-from torchprof_tui.trace.model.trace import Counts, Links, Memory, Sparse, Trace
-from torchprof_tui.trace.ranks.clock_alignment import align
-from torchprof_tui.trace.ranks.collective_matching import meet
+from torchprof_tui.trace.model.trace import EntryCounts, Links, MemoryEvents, SparseColumn, Trace
+from torchprof_tui.trace.ranks.clock_alignment import align_clocks
+from torchprof_tui.trace.ranks.collective_matching import match_collectives
 from torchprof_tui.trace.ranks.collective_records import Collectives
-from torchprof_tui.trace.ranks.run_consistency import strangers
+from torchprof_tui.trace.ranks.run_consistency import find_mismatched_runs
 from torchprof_tui.trace.text.text_index import RankTexts, TextIndex
 
-_IDENTITIES = frozenset({"external_id", "sequence", "python_id", "python_parent"})
+_PROCESS_LOCAL_ARGS = frozenset({"external_id", "sequence", "python_id", "python_parent"})
 """Args that mean something within one process alone: apart from rank to rank, as correlations are."""
 
-_APART = 40
+_RANK_SHIFT_BITS = 40
 """Bits that a rank's own numbers have: processes count theirs from 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class OpenedRank:
     """One rank as it was opened: its `number`, the `file` as the user named it, what it recorded."""
 
     number: int
@@ -41,29 +41,36 @@ class Given:
     collectives: Collectives
 
 
-def merge(given: Sequence[Given], label: str, lost: Sequence[LostRank] = ()) -> Trace:
+def merge_ranks(opened_ranks: Sequence[OpenedRank], label: str, lost: Sequence[LostRank] = ()) -> Trace:
     """All ranks as one trace, by number. Costs a copy of all columns but names. `lost`: those that are missing."""
-    ordered = sorted(given, key=lambda each: each.number)
+    ordered = sorted(opened_ranks, key=lambda each: each.number)
     traces = [each.trace for each in ordered]
-    meetings = meet(traces, [each.collectives for each in ordered])
-    clocks = align(traces, meetings)
+    meetings = match_collectives(traces, [each.collectives for each in ordered])
+    clocks = align_clocks(traces, meetings)
     shifts = [clock.shift for clock in clocks]
-    first = _before(len(trace) for trace in traces)
-    own_lanes = _before(len(trace.lanes) + 1 for trace in traces)
+    first = _compute_offsets(len(trace) for trace in traces)
+    own_lanes = _compute_offsets(len(trace.lanes) + 1 for trace in traces)
     first_lanes = [lane + 1 for lane in own_lanes]
     start = np.concatenate([trace.start + shift for trace, shift in zip(traces, shifts, strict=True)])
     ranks = Ranks(
         tuple(
-            Rank(each.number, each.file, _shifted(each.trace, clock, start[at : at + len(each.trace)]), at, lane, clock)
+            Rank(
+                each.number,
+                each.file,
+                _shift_trace(each.trace, clock, start[at : at + len(each.trace)]),
+                at,
+                lane,
+                clock,
+            )
             for each, clock, at, lane in zip(ordered, clocks, first, first_lanes, strict=True)
         ),
         meetings,
         tuple(lost),
     )
     shifted = [rank.trace for rank in ranks.all]
-    lanes, rows = _lanes(ranks)
-    names, name = _interned([(trace.names, trace.name) for trace in traces])
-    categories, category = _interned([(trace.categories, trace.category) for trace in traces])
+    lanes, rows = _merge_lanes(ranks)
+    names, name = _merge_names([(trace.names, trace.name) for trace in traces])
+    categories, category = _merge_names([(trace.categories, trace.category) for trace in traces])
 
     def joined(column: str, offsets: Sequence[int], missing: bool = False) -> Any:
         """A column of numbers of something; `missing`: -1 stays -1."""
@@ -75,7 +82,7 @@ def merge(given: Sequence[Given], label: str, lost: Sequence[LostRank] = ()) -> 
         return np.concatenate(parts)
 
     nothing = [0] * len(traces)
-    row_order, row_first = _row_order(traces, first, [lane.row_base for lane in lanes], rows, own_lanes)
+    row_order, row_first = _merge_row_order(traces, first, [lane.row_base for lane in lanes], rows, own_lanes)
     return Trace(
         label=label,
         format=traces[0].format,
@@ -90,8 +97,8 @@ def merge(given: Sequence[Given], label: str, lost: Sequence[LostRank] = ()) -> 
         row=joined("row", nothing),
         parent=joined("parent", first, missing=True),
         self_duration=joined("self_duration", nothing),
-        correlation=joined("correlation", [k << _APART for k in range(len(traces))], missing=True),
-        ordinal=joined("ordinal", _before(trace.counts.events for trace in traces)),
+        correlation=joined("correlation", [k << _RANK_SHIFT_BITS for k in range(len(traces))], missing=True),
+        ordinal=joined("ordinal", _compute_offsets(trace.counts.events for trace in traces)),
         names=names,
         categories=categories,
         lanes=lanes,
@@ -102,26 +109,26 @@ def merge(given: Sequence[Given], label: str, lost: Sequence[LostRank] = ()) -> 
         ],
         steps=ranks.all[0].steps,
         span=(min(trace.span[0] for trace in shifted), max(trace.span[1] for trace in shifted)),
-        links=_links([trace.links for trace in traces], first),
-        args=_args(traces, first),
-        counts=_counts([trace.counts for trace in traces]),
+        links=_merge_links([trace.links for trace in traces], first),
+        args=_merge_args(traces, first),
+        counts=_merge_counts([trace.counts for trace in traces]),
         row_order=row_order,
         row_first=row_first,
-        text=_texts(traces),
-        memory=_memory(ranks),
-        problems=_problems(ranks, [_groups(each.collectives) for each in ordered]),
+        text=_merge_texts(traces),
+        memory=_merge_memory(ranks),
+        problems=_merge_problems(ranks, [_list_group_names(each.collectives) for each in ordered]),
         devices=traces[0].devices,
         world_size=traces[0].world_size,
         ranks=ranks,
     )
 
 
-def _before(sizes: Iterable[int]) -> list[int]:
+def _compute_offsets(sizes: Iterable[int]) -> list[int]:
     """How much lies before each."""
     return list(accumulate(sizes, initial=0))[:-1]
 
 
-def _shifted(trace: Trace, clock: Clock, start: I64) -> Trace:
+def _shift_trace(trace: Trace, clock: Clock, start: I64) -> Trace:
     """A rank's trace on the common clock; `start` is its part of the whole's column."""
     shift = clock.shift
     memory = trace.memory
@@ -137,7 +144,7 @@ def _shifted(trace: Trace, clock: Clock, start: I64) -> Trace:
     )
 
 
-def _lanes(ranks: Ranks) -> tuple[list[Lane], int]:
+def _merge_lanes(ranks: Ranks) -> tuple[list[Lane], int]:
     """A line for each rank and its lanes beneath; and how many rows they have together."""
     lanes: list[Lane] = []
     below = 0
@@ -145,12 +152,12 @@ def _lanes(ranks: Ranks) -> tuple[list[Lane], int]:
         lanes.append(
             Lane(Role.RANK, "", "", rank.label, rank.label, rank.first, rank.first, 1, below, rank=rank.number)
         )
-        lanes += [_of_rank(lane, rank, below + 1) for lane in rank.trace.lanes]
+        lanes += [_shift_lane(lane, rank, below + 1) for lane in rank.trace.lanes]
         below += 1 + rank.trace.total_rows
     return lanes, below
 
 
-def _of_rank(lane: Lane, rank: Rank, below: int) -> Lane:
+def _shift_lane(lane: Lane, rank: Rank, below: int) -> Lane:
     return replace(
         lane,
         group=f"{rank.label} {lane.group}",
@@ -161,7 +168,7 @@ def _of_rank(lane: Lane, rank: Rank, below: int) -> Lane:
     )
 
 
-def _row_order(
+def _merge_row_order(
     traces: Sequence[Trace], first: list[int], bases: list[int], rows: int, own_lanes: list[int]
 ) -> tuple[I32, I64]:
     """As `Trace.row_order` and `row_first`, with a row without events for each rank's own line."""
@@ -174,7 +181,7 @@ def _row_order(
     return order, bounds
 
 
-def _interned(parts: Sequence[tuple[list[str], Array]]) -> tuple[list[str], Array]:
+def _merge_names(parts: Sequence[tuple[list[str], Array]]) -> tuple[list[str], Array]:
     """All texts once, and the columns that number them."""
     number: dict[str, int] = {}
     columns = []
@@ -184,13 +191,13 @@ def _interned(parts: Sequence[tuple[list[str], Array]]) -> tuple[list[str], Arra
     return list(number), np.concatenate(columns)
 
 
-def _links(links: Sequence[Links], first: list[int]) -> Links:
+def _merge_links(links: Sequence[Links], first: list[int]) -> Links:
     def joined(column: str) -> I32:
         parts = [np.asarray(getattr(one, column)) for one in links]
         moved = [np.where(part < 0, part, part + before) for part, before in zip(parts, first, strict=True)]
         return np.concatenate(moved).astype(np.int32)
 
-    order = _before(len(one.work_order) for one in links)
+    order = _compute_offsets(len(one.work_order) for one in links)
     work_first = [one.work_first[:-1] + before for one, before in zip(links, order, strict=True)]
     return Links(
         launch_of=joined("launch_of"),
@@ -204,9 +211,9 @@ def _links(links: Sequence[Links], first: list[int]) -> Links:
     )
 
 
-def _args(traces: Sequence[Trace], first: list[int]) -> dict[str, Sparse]:
-    found: dict[str, Sparse] = {}
-    ordinals = _before(trace.counts.events for trace in traces)
+def _merge_args(traces: Sequence[Trace], first: list[int]) -> dict[str, SparseColumn]:
+    found: dict[str, SparseColumn] = {}
+    ordinals = _compute_offsets(trace.counts.events for trace in traces)
     for key in dict.fromkeys(key for trace in traces for key in trace.args):
         events, values = [], []
         for k, trace in enumerate(traces):
@@ -214,14 +221,14 @@ def _args(traces: Sequence[Trace], first: list[int]) -> dict[str, Sparse]:
             if arg is None:
                 continue
             events.append(arg.events + np.int32(first[k]))
-            offset = k << _APART if key in _IDENTITIES else ordinals[k] if key == "end_ordinal" else 0
+            offset = k << _RANK_SHIFT_BITS if key in _PROCESS_LOCAL_ARGS else ordinals[k] if key == "end_ordinal" else 0
             own: Any = arg.values
             values.append(np.where(own < 0, own, own + offset) if offset else own)
-        found[key] = Sparse(np.concatenate(events).astype(np.int32), np.concatenate(values))
+        found[key] = SparseColumn(np.concatenate(events).astype(np.int32), np.concatenate(values))
     return found
 
 
-def _counts(counts: Sequence[Counts]) -> Counts:
+def _merge_counts(counts: Sequence[EntryCounts]) -> EntryCounts:
     def added(tables: Iterable[dict[str, int]]) -> dict[str, int]:
         total: dict[str, int] = {}
         for table in tables:
@@ -229,7 +236,7 @@ def _counts(counts: Sequence[Counts]) -> Counts:
                 total[key] = total.get(key, 0) + count
         return total
 
-    return Counts(
+    return EntryCounts(
         events=sum(one.events for one in counts),
         drawn=sum(one.drawn for one in counts),
         metadata=sum(one.metadata for one in counts),
@@ -239,15 +246,15 @@ def _counts(counts: Sequence[Counts]) -> Counts:
     )
 
 
-def _texts(traces: Sequence[Trace]) -> RankTexts:
+def _merge_texts(traces: Sequence[Trace]) -> RankTexts:
     parts = [trace.text for trace in traces if isinstance(trace.text, TextIndex)]
-    before = _before(trace.counts.events for trace in traces)
+    before = _compute_offsets(trace.counts.events for trace in traces)
     return RankTexts(parts, np.array(before, np.int64))
 
 
-def _memory(ranks: Ranks) -> Memory | None:
+def _merge_memory(ranks: Ranks) -> MemoryEvents | None:
     """All `[memory]` instants by time."""
-    ordinals = _before(rank.trace.counts.events for rank in ranks.all)
+    ordinals = _compute_offsets(rank.trace.counts.events for rank in ranks.all)
     told = [
         (rank, rank.trace.memory, before)
         for rank, before in zip(ranks.all, ordinals, strict=True)
@@ -263,23 +270,23 @@ def _memory(ranks: Ranks) -> Memory | None:
     columns["ordinal"] = np.concatenate([memory.ordinal + before for _, memory, before in told])
     order = np.argsort(columns["time"], kind="stable")
     small = ("lane", "ordinal")
-    return Memory(
+    return MemoryEvents(
         **{key: column[order].astype(np.int32 if key in small else np.int64) for key, column in columns.items()}
     )
 
 
-def _groups(found: Collectives) -> list[str]:
+def _list_group_names(found: Collectives) -> list[str]:
     """What a rank calls its process groups."""
     return [found.texts[code] for code in np.unique(found.group).tolist()]
 
 
-def _problems(ranks: Ranks, groups: Sequence[Sequence[str]]) -> list[Problem]:
+def _merge_problems(ranks: Ranks, groups: Sequence[Sequence[str]]) -> list[Problem]:
     """Ranks that are missing, or of another run; then the same of all ranks together, with one example."""
-    tally = Tally()
+    tally = ProblemTally()
     for lost in ranks.lost:
         tally.add(LOST_RANK, str(lost))
-    for line in strangers(ranks.all, ranks.meetings.events, groups):
-        tally.add(UNRELATED, line)
+    for line in find_mismatched_runs(ranks.all, ranks.matched_collectives.events, groups):
+        tally.add(UNRELATED_RANKS, line)
     for rank in ranks.all:
         for problem in rank.trace.problems:
             tally.add(problem.kind, f"{rank.label}: {problem.example}", problem.count)

@@ -11,67 +11,67 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torchprof_tui.trace.specs.address import Listed, Remote, is_pattern, is_url, remote
+from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_pattern, is_url, parse_ssh_path
 
-MOST = 4096
+MAX_TRACES = 4096
 """Traces of one name, at most."""
 
-DEEP = 4
+MAX_GLOB_DEPTH = 4
 """Folders that `**/` stands for on another host, at most."""
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Listing:
     """What a name means: the traces that were `found`, or in one line why there are none."""
 
     name: str
-    found: tuple[Listed, ...] = ()
-    why: str = ""
+    traces: tuple[ListedTrace, ...] = ()
+    error: str = ""
 
 
-def look(names: Sequence[str], ask: bool, hold: contextlib.ExitStack) -> list[Looked]:
+def list_remote_traces(names: Sequence[str], allow_prompt: bool, connections: contextlib.ExitStack) -> list[Listing]:
     """Ask all hosts. Names of what lies here are given back as they are.
 
     `ask`: ssh may ask on the terminal. `hold` keeps connections that the ones to come go through: close it when these
     are over.
     """
-    answers: dict[str, list[Listed] | str] = {}
-    hosts: dict[tuple[str, int | None], list[Remote]] = {}
+    answers: dict[str, list[ListedTrace] | str] = {}
+    hosts: dict[tuple[str, int | None], list[SshPath]] = {}
     for name in dict.fromkeys(names):
         if is_url(name):
-            answers[name] = _url(name)
-        elif (there := remote(name)) is not None:
+            answers[name] = _list_url(name)
+        elif (there := parse_ssh_path(name)) is not None:
             hosts.setdefault((there.host, there.port), []).append(there)
         else:
-            answers[name] = [Listed(name, None, 0.0)]
+            answers[name] = [ListedTrace(name, None, 0.0)]
     for paths in hosts.values():
-        answers |= _host(paths, ask, hold)
-    return [_looked(name, answers[name]) for name in names]
+        answers |= _list_host(paths, allow_prompt, connections)
+    return [_to_listing(name, answers[name]) for name in names]
 
 
-def _url(name: str) -> list[Listed] | str:
+def _list_url(name: str) -> list[ListedTrace] | str:
     if not is_pattern(name) and not name.endswith("/"):
-        return [Listed(name, None, 0.0)]  # a file: one request less, to ask when it is opened
-    from torchprof_tui.trace.sources.url import look as look_url
+        return [ListedTrace(name, None, 0.0)]  # a file: one request less, to ask when it is opened
+    from torchprof_tui.trace.sources.url import list_url as look_url
 
     return look_url(name)
 
 
-def _host(paths: list[Remote], ask: bool, hold: contextlib.ExitStack) -> dict[str, list[Listed] | str]:
+def _list_host(paths: list[SshPath], ask: bool, hold: contextlib.ExitStack) -> dict[str, list[ListedTrace] | str]:
     from torchprof_tui.trace.core.errors import TraceError
-    from torchprof_tui.trace.sources.ssh_listing import look as look_host
+    from torchprof_tui.trace.sources.ssh_listing import list_host_paths as look_host
 
-    asked = [(path, each) for path in paths for each in _levels(path)]
+    asked = [(path, each) for path in paths for each in _expand_recursive_glob(path)]
     try:
         looked = look_host([each for _, each in asked], ask)
     except TraceError as error:
         # What the host itself says is the same for all of its paths.
         why = str(error).removeprefix(f"{asked[0][1].spec}: ")
         return {path.spec: f"{path.spec}: {why}" for path in paths}
-    if looked.held is not None:
-        hold.callback(looked.held.close)
-    answers: dict[str, list[Listed] | str] = {}
-    for (path, each), found in zip(asked, looked.found, strict=True):
+    if looked.shared_connection is not None:
+        hold.callback(looked.shared_connection.close)
+    answers: dict[str, list[ListedTrace] | str] = {}
+    for (path, each), found in zip(asked, looked.answers, strict=True):
         known = answers.get(path.spec)
         if isinstance(found, list):
             answers[path.spec] = [*(known if isinstance(known, list) else []), *found]
@@ -80,22 +80,22 @@ def _host(paths: list[Remote], ask: bool, hold: contextlib.ExitStack) -> dict[st
     return answers
 
 
-def _levels(path: Remote) -> list[Remote]:
+def _expand_recursive_glob(path: SshPath) -> list[SshPath]:
     """`**/` means any number of folders; a shell over there knows one at a time, so it is asked for each number."""
     if "**/" not in path.path or not is_pattern(path.spec):
         return [path]
-    folders = ["*/" * deep for deep in range(DEEP + 1)]
+    folders = ["*/" * deep for deep in range(MAX_GLOB_DEPTH + 1)]
     return [replace(path, spec=path.spec.replace("**/", some), path=path.path.replace("**/", some)) for some in folders]
 
 
-def _looked(name: str, answer: list[Listed] | str) -> Looked:
+def _to_listing(name: str, answer: list[ListedTrace] | str) -> Listing:
     if isinstance(answer, str):
-        return Looked(name, why=" ".join(answer.split()))
-    if len(answer) > MOST:
-        return Looked(name, why=f"{name}: {len(answer):,} traces; more than {MOST:,} at once are too many")
-    return Looked(name, tuple(answer))
+        return Listing(name, error=" ".join(answer.split()))
+    if len(answer) > MAX_TRACES:
+        return Listing(name, error=f"{name}: {len(answer):,} traces; more than {MAX_TRACES:,} at once are too many")
+    return Listing(name, tuple(answer))
 
 
-def from_json(told: dict[str, Any]) -> Looked:
+def listing_from_json(message: dict[str, Any]) -> Listing:
     """What `dataclasses.asdict` made of it."""
-    return Looked(told["name"], tuple(Listed(**each) for each in told["found"]), told["why"])
+    return Listing(message["name"], tuple(ListedTrace(**each) for each in message["traces"]), message["error"])

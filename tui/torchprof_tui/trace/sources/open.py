@@ -10,10 +10,10 @@ from pathlib import Path
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.specs.address import is_table, is_url, remote
+from torchprof_tui.trace.specs.address import is_key_averages_file, is_url, parse_ssh_path
 
 
-def open_source(spec: str, ask: bool = False) -> Source:
+def open_source(spec: str, allow_prompt: bool = False) -> Source:
     """The file of that name, here or elsewhere; stdin for `-`. `ask`: ssh may ask for a password on the terminal.
 
     Raises TraceError where there is nothing to read.
@@ -23,13 +23,13 @@ def open_source(spec: str, ask: bool = False) -> Source:
             raise TraceError("-: stdin is the terminal; pipe a trace into it")
         return Source("stdin", sys.stdin.buffer)
     try:
-        there = remote(spec)
+        there = parse_ssh_path(spec)
     except ValueError as error:
         raise TraceError(str(error)) from error
     if there is not None:
-        from torchprof_tui.trace.sources.ssh_file import open_remote
+        from torchprof_tui.trace.sources.ssh_file import open_ssh_file
 
-        return open_remote(there, ask)
+        return open_ssh_file(there, allow_prompt)
     if is_url(spec):
         from torchprof_tui.trace.sources.url import open_url
 
@@ -38,10 +38,10 @@ def open_source(spec: str, ask: bool = False) -> Source:
     try:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
-            raise TraceError(_folder(spec, path))
+            raise TraceError(_describe_folder(spec, path))
         stream = path.open("rb", buffering=0)
     except OSError as error:
-        raise TraceError(f"{spec}: {_WORDS.get(error.errno or 0, error.strerror or str(error))}") from error
+        raise TraceError(f"{spec}: {_ERRNO_MESSAGES.get(error.errno or 0, error.strerror or str(error))}") from error
     except ValueError as error:
         if isinstance(error, TraceError):
             raise
@@ -53,7 +53,7 @@ def open_source(spec: str, ask: bool = False) -> Source:
     return Source(spec, stream, found.st_size if regular else None, path.absolute() if regular else None)
 
 
-_WORDS = {
+_ERRNO_MESSAGES = {
     errno.ENOENT: "no such file",
     errno.ENOTDIR: "no such file",
     errno.ENAMETOOLONG: "no such file",
@@ -62,13 +62,15 @@ _WORDS = {
 }
 
 
-_TRACE_ENDINGS = (".json", ".json.gz", ".json.xz", ".json.zst")
+_TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst")
 
 
-def _folder(spec: str, path: Path) -> str:
+def _describe_folder(spec: str, path: Path) -> str:
     """A folder is no trace: name a file that lies in it, where there is one."""
     try:
-        inside = sorted(name for name in os.listdir(path) if name.endswith(_TRACE_ENDINGS) and not is_table(name))
+        inside = sorted(
+            name for name in os.listdir(path) if name.endswith(_TRACE_SUFFIXES) and not is_key_averages_file(name)
+        )
     except OSError:
         inside = []
     if not inside:

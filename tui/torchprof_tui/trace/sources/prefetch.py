@@ -6,17 +6,17 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 
-_AHEAD = 4
+_MAX_PREFETCHED_BLOCKS = 4
 """Inflated blocks that wait for the decoder, at most: about 4 MB."""
 
 
-class _Ahead:
+class _Prefetcher:
     """A thread that runs an iterator of blocks ahead of who takes them, by a few blocks."""
 
     def __init__(self, blocks: Iterator[bytes], stop: Callable[[], None] | None = None) -> None:
         self._blocks = blocks
         self._stop = stop
-        self._queue: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
+        self._queue: queue.Queue[bytes | BaseException | None] = queue.Queue(_MAX_PREFETCHED_BLOCKS)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inflate", daemon=True)
 
@@ -37,13 +37,13 @@ class _Ahead:
         last: BaseException | None = None
         try:
             for block in self._blocks:
-                if not self._put(block):
+                if not self._put_block(block):
                     return
         except BaseException as error:
             last = error  # it belongs to who asked for the blocks
-        self._put(last)
+        self._put_block(last)
 
-    def _put(self, item: bytes | BaseException | None) -> bool:
+    def _put_block(self, item: bytes | BaseException | None) -> bool:
         """False where nobody takes blocks any more."""
         while not self._stopped.is_set():
             try:

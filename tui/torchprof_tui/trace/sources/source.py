@@ -12,20 +12,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from torchprof_tui.trace.core.errors import CutError, TraceError
-from torchprof_tui.trace.core.problems import CUT_CONNECTION, CUT_SHORT, DAMAGED_COMPRESSION, Problem, Tally
-from torchprof_tui.trace.sources.decompress import INFLATERS, MAGIC_BYTES, DamagedError, Inflater, compression
-from torchprof_tui.trace.sources.prefetch import _Ahead
-from torchprof_tui.trace.sources.replay import Packed
+from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
+from torchprof_tui.trace.core.problems import CUT_CONNECTION, CUT_SHORT, DAMAGED_COMPRESSION, Problem, ProblemTally
+from torchprof_tui.trace.sources.decompress import (
+    DECOMPRESSORS,
+    MAGIC_BYTES,
+    DamagedStreamError,
+    Decompressor,
+    detect_compression,
+)
+from torchprof_tui.trace.sources.prefetch import _Prefetcher
+from torchprof_tui.trace.sources.replay import ReplayBuffer
 
-_PLAIN_BLOCK = 1 << 20
+_PLAIN_READ_BYTES = 1 << 20
 """Bytes a read of plain text: large enough that reads are few, small enough to stay in the processor's cache."""
 
-_PACKED_BLOCK = 1 << 18
+_COMPRESSED_READ_BYTES = 1 << 18
 """Compressed bytes a read; about 3 MB of trace."""
 
 
-_GZIP_SIZE = 4
+_GZIP_SIZE_BYTES = 4
 
 
 _BOMB_RATIO, _BOMB_BYTES = 200, 256 << 20
@@ -66,7 +72,7 @@ class Source:
         total: int | None = None,
         path: Path | None = None,
         *,
-        packed_on_the_way: bool = False,
+        compressed_in_transit: bool = False,
         identity: str | None = None,
         stop: Callable[[], None] | None = None,
     ) -> None:
@@ -76,15 +82,15 @@ class Source:
         self.identity = identity
         self._stream = stream
         self._path = path
-        self._packed_on_the_way = packed_on_the_way
+        self._compressed_in_transit = compressed_in_transit
         self._stop = stop
-        self._cut = ""
+        self._connection_error = ""
         self.unpack_all = bool(os.environ.get(UNPACK_ALL))
-        self._tally = Tally()
-        self._head = self._peek()
-        if self._cut and not self._head:
-            raise TraceError(f"{name}: {self._cut}, before anything arrived")
-        self.compression = compression(self._head)
+        self._tally = ProblemTally()
+        self._head = self._read_head()
+        if self._connection_error and not self._head:
+            raise TraceError(f"{name}: {self._connection_error}, before anything arrived")
+        self.compression = detect_compression(self._head)
         self.plain_path = None if self.compression else path
         self._path = path
 
@@ -98,12 +104,16 @@ class Source:
 
         What is cut short or damaged ends early, with a problem. Raises TraceError where reading itself fails.
         """
-        return iter(_Ahead(self._inflated(), self._stop)) if self.compression else self._stored(_PLAIN_BLOCK)
+        return (
+            iter(_Prefetcher(self._decompressed_blocks(), self._stop))
+            if self.compression
+            else self._stored_blocks(_PLAIN_READ_BYTES)
+        )
 
     @property
-    def cut(self) -> bool:
+    def connection_lost(self) -> bool:
         """Whether the other end went away, so that what came is not what lies there."""
-        return bool(self._cut)
+        return bool(self._connection_error)
 
     @property
     def local_gzip(self) -> tuple[Path, int] | None:
@@ -120,10 +130,10 @@ class Source:
         if not self.compression:
             return self.total
         with self._path.open("rb") as file:  # a member ends with its size: wrong from 4 GB on, or of several members
-            file.seek(-min(_GZIP_SIZE, self.total), os.SEEK_END)
+            file.seek(-min(_GZIP_SIZE_BYTES, self.total), os.SEEK_END)
             return int.from_bytes(file.read(), "little")
 
-    def again(self, begin: int = 0) -> Source:
+    def reopen(self, offset: int = 0) -> Source:
         """The same local file, not yet read; plain text from byte `begin` on. Raises OSError, TraceError."""
         assert self._path is not None, "only a local file can be read twice"
         stream = self._path.open("rb", buffering=0)
@@ -131,77 +141,77 @@ class Source:
             stream.close()
             raise TraceError(f"{self.name}: was replaced while it was read")
         source = Source(self.name, stream, self.total, self._path)
-        if begin:
+        if offset:
             source._head = b""
-            stream.seek(begin)
+            stream.seek(offset)
         return source
 
     def close(self) -> None:
         self._stream.close()
 
-    def _peek(self) -> bytes:
+    def _read_head(self) -> bytes:
         head = b""
         while len(head) < MAGIC_BYTES:
-            part = self._some(MAGIC_BYTES - len(head))
+            part = self._read(MAGIC_BYTES - len(head))
             if not part:
                 break
             head += part
         return head
 
-    def _some(self, size: int) -> bytes:
+    def _read(self, size: int) -> bytes:
         try:
             return self._stream.read(size) or b""
-        except CutError as error:
-            self._cut = str(error)
+        except ConnectionLostError as error:
+            self._connection_error = str(error)
             return b""
         except OSError as error:
             raise TraceError(f"{self.name}: cannot be read: {error.strerror or error}") from error
 
-    def _stored(self, size: int) -> Iterator[bytes]:
+    def _stored_blocks(self, size: int) -> Iterator[bytes]:
         """The bytes as they are stored."""
-        block, self._head = self._head or self._some(size), b""
+        block, self._head = self._head or self._read(size), b""
         while block:
-            if not self._packed_on_the_way:
+            if not self._compressed_in_transit:
                 self.consumed += len(block)
             yield block
-            block = self._some(size)
-        if self._cut:
+            block = self._read(size)
+        if self._connection_error:
             of = f" of {self.total:,}" if self.total else ""
-            self._tally.add(CUT_CONNECTION, f"{self.consumed:,}{of} bytes arrived; {self._cut}")
+            self._tally.add(CUT_CONNECTION, f"{self.consumed:,}{of} bytes arrived; {self._connection_error}")
 
-    def _inflated(self) -> Iterator[bytes]:
+    def _decompressed_blocks(self) -> Iterator[bytes]:
         """All members, streams or frames, one after the other."""
-        inflater: Inflater | None = None
+        inflater: Decompressor | None = None
         members = taken = given = 0
         fresh = True  # nothing has come out of this member yet
-        for packed in self._stored(_PACKED_BLOCK):
+        for packed in self._stored_blocks(_COMPRESSED_READ_BYTES):
             taken += len(packed)
             while packed:
                 if inflater is None:
                     packed = packed.lstrip(b"\0")  # some writers pad the end with zeros
                     if not packed:
                         break
-                    kept = Packed(self._path, self.consumed - len(packed))
-                    inflater, fresh = INFLATERS[self.compression](kept), True
+                    kept = ReplayBuffer(self._path, self.consumed - len(packed))
+                    inflater, fresh = DECOMPRESSORS[self.compression](kept), True
                 try:
                     for text in inflater.feed(packed):
                         if text:
                             fresh = False
                             given += len(text)
                             self._refuse_bomb(taken, given)
-                            if self._packed_on_the_way:
+                            if self._compressed_in_transit:
                                 self.consumed += len(text)
                             yield text
-                except DamagedError as error:
+                except DamagedStreamError as error:
                     what = "something else follows it" if members and fresh else str(error)
                     where = f"the {self.compression} data is wrong near byte {self.consumed}: {what}"
                     self._tally.add(DAMAGED_COMPRESSION, where)
                     return
-                if not inflater.ended:
+                if not inflater.eof:
                     break
-                packed, inflater = inflater.rest, None
+                packed, inflater = inflater.unused_data, None
                 members += 1
-        if inflater is not None and not self._cut:
+        if inflater is not None and not self._connection_error:
             where = f"the {self.compression} data stops at byte {self.consumed}, before its end mark"
             self._tally.add(CUT_SHORT, where)
 

@@ -9,26 +9,26 @@ from __future__ import annotations
 import contextlib
 import re
 
-from torchprof_tui.trace.core.errors import CutError, TraceError
+from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.sources.ssh_listing import identity_of
-from torchprof_tui.trace.sources.ssh_process import SAY, SshStream
-from torchprof_tui.trace.specs.address import Listed, Remote, is_table
+from torchprof_tui.trace.sources.ssh_process import SHELL_FUNCTIONS, SshStream
+from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_key_averages_file
 from torchprof_tui.trace.specs.folder_error import FolderError
 
-_PACK_BYTES = 1 << 18
+_MIN_COMPRESSED_BYTES = 1 << 18
 """Smaller plain files are sent as they are: starting a compressor takes longer.
 
 338 MB of plain trace over loopback: as they are 3.0 s, through `zstd -1` 1.3 s (23 MB), through `gzip -1` 3.6 s
 (33 MB), with `ssh -C` 7.5 s: even where the line costs nothing, packing loses nothing, and -C is never the best.
 """
 
-_LISTED = 2000
+_MAX_LISTED = 2000
 """Traces of a folder, at most: the newest of as many as are looked at there."""
 
-_ENTRY = re.compile(r"(\d+):(\d+):\./(.+\.json(?:\.gz|\.zst|\.xz)?)")
+_STAT_LINE = re.compile(r"(\d+):(\d+):\./(.+\.json(?:\.gz|\.zst|\.xz)?)")
 
-_LOOK = (
+_SCRIPT = (
     r"""
 export LC_ALL=C; p=$1;
 SAY
@@ -58,48 +58,48 @@ elif [ -r "$p" ]; then
 else
   n "$p";
 fi
-""".replace("PACK_BYTES", str(_PACK_BYTES))
-    .replace("LISTED", str(_LISTED))
-    .replace("SAY", SAY)
+""".replace("PACK_BYTES", str(_MIN_COMPRESSED_BYTES))
+    .replace("LISTED", str(_MAX_LISTED))
+    .replace("SAY", SHELL_FUNCTIONS)
 )
 """Without single quotes and exclamation marks, which some login shells read, and sent as one line."""
 
 
-def open_remote(remote: Remote, ask: bool = False) -> Source:
+def open_ssh_file(path: SshPath, allow_prompt: bool = False) -> Source:
     """The file, on its way. `ask`: ssh may ask for passwords and unknown hosts on the terminal.
 
     Raises TraceError, one line, where nothing arrives; FolderError, with what lies in it, where it is a folder.
     """
-    stream = SshStream(_LOOK, [remote], ask)
+    stream = SshStream(_SCRIPT, [path], allow_prompt)
     try:
-        what, *facts = stream.header().split(" ")
+        what, *facts = stream.read_header().split(" ")
         if what == "folder":
-            raise _folder(remote, stream)
+            raise _read_folder_error(path, stream)
         if what != "file":
             why = {"missing": "no such file there", "denied": "no permission to read it there"}
-            raise TraceError(f"{remote.spec}: {why.get(what, 'the host gave an answer that makes no sense')}")
+            raise TraceError(f"{path.spec}: {why.get(what, 'the host gave an answer that makes no sense')}")
         way, *known = facts
         size = int(known[0]) if known and known[0].isdigit() else None
         if size == 0:
-            raise TraceError(f"{remote.spec}: the file is empty")
-        identity = identity_of(remote, known)
+            raise TraceError(f"{path.spec}: the file is empty")
+        identity = identity_of(path, known)
         packed = way != "cat"
-        return Source(remote.spec, stream, size, packed_on_the_way=packed, identity=identity, stop=stream.stop)
+        return Source(path.spec, stream, size, compressed_in_transit=packed, identity=identity, stop=stream.stop)
     except BaseException:
         stream.close()
         raise
 
 
-def _folder(remote: Remote, stream: SshStream) -> FolderError:
+def _read_folder_error(remote: SshPath, stream: SshStream) -> FolderError:
     """What `find` and `stat` said of a folder, newest first; names that hold a line break are left out."""
     text = b""
-    with contextlib.suppress(CutError):
+    with contextlib.suppress(ConnectionLostError):
         while part := stream.read(1 << 16):
             text += part
     found = []
     for line in text.decode(errors="surrogateescape").split("\n"):
-        entry = _ENTRY.fullmatch(line)
-        if entry and not is_table(entry[3]):
-            found.append(Listed(remote.child(entry[3]), int(entry[1]), float(entry[2])))
+        entry = _STAT_LINE.fullmatch(line)
+        if entry and not is_key_averages_file(entry[3]):
+            found.append(ListedTrace(remote.child_spec(entry[3]), int(entry[1]), float(entry[2])))
     found.sort(key=lambda each: (-each.modified, each.spec))
-    return FolderError(remote.spec, found[:_LISTED])
+    return FolderError(remote.spec, found[:_MAX_LISTED])

@@ -10,20 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from torchprof_tui.trace.core.errors import CutError, TraceError
-from torchprof_tui.trace.sources.ssh_process import MARK, SAY, SshStream, configured
-from torchprof_tui.trace.specs.address import Listed, Remote, is_table, remote
+from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
+from torchprof_tui.trace.sources.ssh_process import LINE_MARK, SHELL_FUNCTIONS, SshStream, read_ssh_config
+from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_key_averages_file, parse_ssh_path
 
-_PATHS_AT_ONCE = 200
+_MAX_PATHS_PER_COMMAND = 200
 """A command line holds 128 KB on Linux; more paths than this take further connections, one after the other."""
 
-_ENTRY = re.compile(r"(\d+) (\d+) (\S+(?: \S+ \S+)?) (\d+) (\.?/.*)")
+_STAT_LINE = re.compile(r"(\d+) (\d+) (\S+(?: \S+ \S+)?) (\d+) (\.?/.*)")
 """Size, seconds, the time in full (three words where stat is GNU's), inode, name."""
 
-_NAMELESS = re.compile(r"- (\.?/.*)")
+_NAME_ONLY_LINE = re.compile(r"- (\.?/.*)")
 """Where there is no stat."""
 
-_LOOK = r"""
+_SCRIPT = r"""
 export LC_ALL=C;
 SAY
 l=$(printf "\n-"); l=${l%-};
@@ -60,40 +60,42 @@ for p do
 done;
 m end;
 HOLD
-""".replace("SAY", SAY)
+""".replace("SAY", SHELL_FUNCTIONS)
 """As all that is sent: without single quotes and exclamation marks, and as one line."""
 
-_WRONG = {
+_FAILURE_REASONS = {
     "missing": "no such file there",
     "denied": "no permission to read it there",
     "unmatched": "nothing there matches",
 }
 
 
-class HostLook:
+class HostListing:
     """What was found on one host. `found`: by path as asked, the traces, or the line that says why there are none.
 
     `held`: a connection that the ones to come go through, because the user's configuration shares it; None where it
     does not. Close it when they are over.
     """
 
-    def __init__(self, found: list[list[Listed] | str], held: SshStream | None) -> None:
-        self.found = found
-        self.held = held
+    def __init__(self, answers: list[list[ListedTrace] | str], shared_connection: SshStream | None) -> None:
+        self.answers = answers
+        self.shared_connection = shared_connection
 
 
-def look(there: Sequence[Remote], ask: bool) -> HostLook:
+def list_host_paths(targets: Sequence[SshPath], allow_prompt: bool) -> HostListing:
     """Ask one host about paths on it. Raises TraceError where it cannot be asked."""
-    shared = configured(there[0]).shared
-    found: list[list[Listed] | str] = []
+    shared = read_ssh_config(targets[0]).shares_connection
+    found: list[list[ListedTrace] | str] = []
     held: SshStream | None = None
-    for begin in range(0, len(there), _PATHS_AT_ONCE):
-        some = there[begin : begin + _PATHS_AT_ONCE]
+    for begin in range(0, len(targets), _MAX_PATHS_PER_COMMAND):
+        some = targets[begin : begin + _MAX_PATHS_PER_COMMAND]
         hold = shared and held is None
         # Whoever holds it goes on until we let go, or are no more: it waits for the end of what we might say.
-        stream = SshStream(_LOOK.replace("HOLD", "exec cat >/dev/null" if hold else ""), some, ask, held=hold)
+        stream = SshStream(
+            _SCRIPT.replace("HOLD", "exec cat >/dev/null" if hold else ""), some, allow_prompt, keep_open=hold
+        )
         try:
-            found += _answers(stream, some)
+            found += _read_answers(stream, some)
         except BaseException:
             stream.close()
             if held is not None:
@@ -103,60 +105,60 @@ def look(there: Sequence[Remote], ask: bool) -> HostLook:
             held = stream
         else:
             stream.close()
-    return HostLook(found, held)
+    return HostListing(found, held)
 
 
-def _answers(stream: SshStream, there: Sequence[Remote]) -> list[list[Listed] | str]:
-    end = MARK + b"end\n"
-    text = MARK + stream.header().encode() + b"\n"
+def _read_answers(stream: SshStream, there: Sequence[SshPath]) -> list[list[ListedTrace] | str]:
+    end = LINE_MARK + b"end\n"
+    text = LINE_MARK + stream.read_header().encode() + b"\n"
     while not text.endswith(end):
         try:
             part = stream.read(1 << 16)
-        except CutError as error:
+        except ConnectionLostError as error:
             raise TraceError(f"{there[0].spec}: {error}") from error
         if not part:
-            raise TraceError(f"{there[0].spec}: {there[0].name} stopped in the middle of its answer")
+            raise TraceError(f"{there[0].spec}: {there[0].host_name} stopped in the middle of its answer")
         text += part
-    answers = text.removesuffix(end).decode(errors="surrogateescape").split(MARK.decode())[1:]
+    answers = text.removesuffix(end).decode(errors="surrogateescape").split(LINE_MARK.decode())[1:]
     if len(answers) != len(there):
-        raise TraceError(f"{there[0].spec}: {there[0].name} gave an answer that makes no sense")
-    return [_found(each, answer) for each, answer in zip(there, answers, strict=True)]
+        raise TraceError(f"{there[0].spec}: {there[0].host_name} gave an answer that makes no sense")
+    return [_parse_answer(each, answer) for each, answer in zip(there, answers, strict=True)]
 
 
-def _found(asked: Remote, answer: str) -> list[Listed] | str:
+def _parse_answer(asked: SshPath, answer: str) -> list[ListedTrace] | str:
     """The traces of one path, or why there are none. Names that hold a line break are left out of patterns."""
     kind, *lines = answer.split("\n")
-    if kind in _WRONG:
-        return f"{asked.spec}: {_WRONG[kind]}"
+    if kind in _FAILURE_REASONS:
+        return f"{asked.spec}: {_FAILURE_REASONS[kind]}"
     found = []
     for line in lines:
-        entry = _ENTRY.fullmatch(line)
-        nameless = _NAMELESS.fullmatch(line) if entry is None else None
+        entry = _STAT_LINE.fullmatch(line)
+        nameless = _NAME_ONLY_LINE.fullmatch(line) if entry is None else None
         path = entry[5] if entry else nameless[1] if nameless else None
-        if kind != "file" and (path is None or (kind == "folder" and is_table(path))):
+        if kind != "file" and (path is None or (kind == "folder" and is_key_averages_file(path))):
             continue
-        spec = asked.spec if kind == "file" or path is None else asked.at(path)
+        spec = asked.spec if kind == "file" or path is None else asked.spec_for_path(path)
         if entry is None:
-            found.append(Listed(spec, None, 0.0))
+            found.append(ListedTrace(spec, None, 0.0))
             continue
         known = [entry[1], entry[2], *entry[3].split(" "), entry[4]]
-        found.append(Listed(spec, int(entry[1]), float(entry[2]), _identity(spec, known)))
+        found.append(ListedTrace(spec, int(entry[1]), float(entry[2]), _spec_identity(spec, known)))
     if kind == "file":
         # Its name may hold what does not fit a line; it is the only one there.
-        return found[:1] or [Listed(asked.spec, None, 0.0)]
+        return found[:1] or [ListedTrace(asked.spec, None, 0.0)]
     found.sort(key=lambda each: each.spec)
     if not found:
         return f"{asked.spec}: {'a folder, with no .json or .json.gz file in it' if kind == 'folder' else 'no file'}"
     return found
 
 
-def _identity(spec: str, known: Sequence[str]) -> str | None:
-    there = remote(spec)
+def _spec_identity(spec: str, known: Sequence[str]) -> str | None:
+    there = parse_ssh_path(spec)
     return None if there is None else identity_of(there, known)
 
 
-def identity_of(there: Remote, known: Sequence[str]) -> str | None:
+def identity_of(path: SshPath, stat_fields: Sequence[str]) -> str | None:
     """What tells this content from any other: `known` are size, seconds, the time in full, inode; None for less."""
-    if len(known) < 3:  # the size alone tells too little
+    if len(stat_fields) < 3:  # the size alone tells too little
         return None
-    return "\0".join(("ssh", there.host, str(there.port or ""), there.path, *known))
+    return "\0".join(("ssh", path.host, str(path.port or ""), path.path, *stat_fields))

@@ -12,24 +12,24 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from torchprof_tui.trace.core.errors import CutError, TraceError
+from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.specs.address import Listed, is_pattern, is_table
+from torchprof_tui.trace.specs.address import ListedTrace, is_key_averages_file, is_pattern
 from torchprof_tui.trace.specs.folder_error import FolderError
 
-EXTRA = "pip install 'torchprof-tui[remote]'"
+INSTALL_HINT = "pip install 'torchprof-tui[remote]'"
 
-_BLOCK = 8 << 20
+_REQUEST_BYTES = 8 << 20
 """Bytes a request to an object store: a stream needs few of them."""
 
-_CONNECT_SECONDS, _SILENT_SECONDS = 30, 60
+_CONNECT_TIMEOUT_SECONDS, _READ_TIMEOUT_SECONDS = 30, 60
 """A server that does not answer, or falls silent, for so long is given up. fsspec's own limit is on the whole
 download, which a large trace over a slow line would not meet."""
 
-_ENDINGS = (".json", ".json.gz", ".json.xz", ".json.zst")
-_LISTED = 2000
+_TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst")
+_MAX_LISTED = 2000
 
-_MARKS = (
+_VERSION_KEYS = (
     *("ETag", "Last-Modified", "Content-MD5", "etag", "LastModified", "last_modified", "mtime", "updated"),
     *("generation", "md5Hash", "blob_id", "sha"),
 )
@@ -51,26 +51,26 @@ _BACKENDS = {
 }
 
 
-def check_url(spec: str) -> None:
+def require_fsspec(spec: str) -> None:
     """Raise TraceError where fsspec is missing."""
     if importlib.util.find_spec("fsspec") is None:
-        raise TraceError(f"{spec}: a URL needs fsspec: {EXTRA}")
+        raise TraceError(f"{spec}: a URL needs fsspec: {INSTALL_HINT}")
 
 
 def open_url(spec: str) -> Source:
     """What lies there, on its way. Raises TraceError, one line; FolderError where it is a folder."""
-    check_url(spec)
+    require_fsspec(spec)
     try:
-        files, path = _file_system(spec)
+        files, path = _resolve_file_system(spec)
         facts = files.info(path)
-        folder = _folder(spec, files, path, facts)
+        folder = _build_folder_error(spec, files, path, facts)
         if folder is not None:
             raise folder
-        stream = _opened(spec, files, path)
+        stream = _open_stream(spec, files, path)
     except TraceError:
         raise
     except Exception as error:  # each file system has exceptions of its own
-        raise TraceError(f"{spec}: {_why(error)}") from error
+        raise TraceError(f"{spec}: {_describe_error(error)}") from error
     size = facts.get("size")
     if size == 0:
         stream.close()
@@ -81,51 +81,51 @@ def open_url(spec: str) -> Source:
     )
 
 
-def look(spec: str) -> list[Listed] | str:
+def list_url(spec: str) -> list[ListedTrace] | str:
     """The traces that a pattern or a folder means, by name, or the line that says why there are none.
 
     A name that is there as it is written is no pattern.
     """
     try:
-        check_url(spec)
+        require_fsspec(spec)
         if "**" in spec and spec.lower().startswith(("http://", "https://")):
             raise TraceError(f"{spec}: ** would follow every link of that server; name the folder")
-        files, path = _file_system(spec)
+        files, path = _resolve_file_system(spec)
         try:
             facts = files.info(path)
         except FileNotFoundError:
             if not is_pattern(spec):
                 raise
-            found = [_listed(files, entry) for entry in _matching(files, path)]
+            found = [_to_listed_trace(files, entry) for entry in _glob_files(files, path)]
             return sorted(found, key=lambda each: each.spec) or f"{spec}: nothing there matches"
-        folder = _folder(spec, files, path, facts)
+        folder = _build_folder_error(spec, files, path, facts)
         if folder is not None:
-            return sorted(folder.found, key=lambda each: each.spec) or str(folder)
-        return [Listed(spec, facts.get("size"), _modified(facts), _identity(spec, facts))]
+            return sorted(folder.traces, key=lambda each: each.spec) or str(folder)
+        return [ListedTrace(spec, facts.get("size"), _modified_time(facts), _identity(spec, facts))]
     except TraceError as error:
         return str(error)
     except Exception as error:  # each file system has exceptions of its own
-        return f"{spec}: {_why(error)}"
+        return f"{spec}: {_describe_error(error)}"
 
 
-def _matching(files: Any, path: str) -> list[dict[str, Any]]:
+def _glob_files(files: Any, path: str) -> list[dict[str, Any]]:
     """The files, not the folders, that match; of an HTTP server those that its pages link to."""
     return [entry for entry in files.glob(path, detail=True).values() if entry.get("type") != "directory"]
 
 
-def _listed(files: Any, entry: dict[str, Any]) -> Listed:
+def _to_listed_trace(files: Any, entry: dict[str, Any]) -> ListedTrace:
     spec = files.unstrip_protocol(str(entry["name"]))
-    return Listed(spec, entry.get("size"), _modified(entry), _identity(spec, entry))
+    return ListedTrace(spec, entry.get("size"), _modified_time(entry), _identity(spec, entry))
 
 
 def _identity(spec: str, facts: dict[str, Any]) -> str | None:
     """What tells this content from any other, where the server says enough."""
     size = facts.get("size")
-    marks = [f"{mark}={facts[mark]}" for mark in _MARKS if facts.get(mark)]
+    marks = [f"{mark}={facts[mark]}" for mark in _VERSION_KEYS if facts.get(mark)]
     return "\0".join(("url", spec, str(size), *marks)) if size and marks else None
 
 
-def _file_system(spec: str) -> tuple[Any, str]:
+def _resolve_file_system(spec: str) -> tuple[Any, str]:
     import fsspec
 
     protocol = re.split(r"::|://", spec, maxsplit=1)[0].lower()
@@ -134,7 +134,9 @@ def _file_system(spec: str) -> tuple[Any, str]:
         import aiohttp
 
         own = fsspec.config.conf.get(protocol, {}).get("client_kwargs", {})
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_SILENT_SECONDS)
+        limits = aiohttp.ClientTimeout(
+            total=None, sock_connect=_CONNECT_TIMEOUT_SECONDS, sock_read=_READ_TIMEOUT_SECONDS
+        )
         options["client_kwargs"] = {"timeout": limits, "trust_env": True, **own}  # trust_env: the user's proxy
     try:
         return fsspec.core.url_to_fs(spec, **options)  # type: ignore[no-any-return]
@@ -149,13 +151,13 @@ def _file_system(spec: str) -> tuple[Any, str]:
         raise
 
 
-def _opened(spec: str, files: Any, path: str) -> Any:
+def _open_stream(spec: str, files: Any, path: str) -> Any:
     if spec.lower().startswith(("http://", "https://", "hf://")):
         return files.open(path, "rb", block_size=0)  # one request, read to its end
-    return files.open(path, "rb", block_size=_BLOCK, cache_type="readahead")
+    return files.open(path, "rb", block_size=_REQUEST_BYTES, cache_type="readahead")
 
 
-def _folder(spec: str, files: Any, path: str, facts: dict[str, Any]) -> FolderError | None:
+def _build_folder_error(spec: str, files: Any, path: str, facts: dict[str, Any]) -> FolderError | None:
     """What lies in it, where it is a folder: of an HTTP server a page below a `/` that links to traces."""
     page = path.endswith("/") and spec.lower().startswith(("http://", "https://"))
     if facts.get("type") != "directory" and not page:
@@ -163,13 +165,13 @@ def _folder(spec: str, files: Any, path: str, facts: dict[str, Any]) -> FolderEr
     found = []
     for entry in files.ls(path, detail=True):
         name = str(entry.get("name", ""))
-        if entry.get("type") != "directory" and name.endswith(_ENDINGS) and not is_table(name):
-            found.append(_listed(files, entry))
+        if entry.get("type") != "directory" and name.endswith(_TRACE_SUFFIXES) and not is_key_averages_file(name):
+            found.append(_to_listed_trace(files, entry))
     found.sort(key=lambda each: (-each.modified, each.spec))
-    return FolderError(spec, found[:_LISTED]) if found or not page else None
+    return FolderError(spec, found[:_MAX_LISTED]) if found or not page else None
 
 
-def _modified(entry: dict[str, Any]) -> float:
+def _modified_time(entry: dict[str, Any]) -> float:
     """Seconds since the epoch; 0 where the file system does not say, or says it in a form of its own."""
     for key in ("LastModified", "last_modified", "mtime", "updated", "created"):
         value = entry.get(key)
@@ -197,14 +199,14 @@ class _UrlStream:
         try:
             return bytes(self._file.read(size))
         except Exception as error:
-            raise CutError(f"the download ended early: {_why(error)}") from error
+            raise ConnectionLostError(f"the download ended early: {_describe_error(error)}") from error
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self._file.close()
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _cause_chain(error: BaseException) -> Iterator[BaseException]:
     """An error and what led to it, the first cause first."""
     chain: list[BaseException] = []
     link: BaseException | None = error
@@ -214,9 +216,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     return reversed(chain)
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """What went wrong, in a few words: fsspec hides refusals and missing hosts behind "file not found"."""
-    for cause in _causes(error):
+    for cause in _cause_chain(error):
         status = getattr(cause, "status", None)
         if status == 404:
             return "no such file there"

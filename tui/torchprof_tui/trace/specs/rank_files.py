@@ -14,16 +14,16 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchprof_tui.trace.specs.address import NAMED_RANK, Listed, elsewhere
-from torchprof_tui.trace.specs.rank_groups import runs_in
+from torchprof_tui.trace.specs.address import RANK_IN_NAME, ListedTrace, is_remote
+from torchprof_tui.trace.specs.rank_groups import group_runs
 
-LOOK = 64 << 10
+HEAD_BYTES = 64 << 10
 """Bytes read of a file: Kineto's header with sixteen devices is 10 KB, and `distributedInfo` stands in it."""
 
-ENDINGS = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace", ".trace.gz")
+TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace", ".trace.gz")
 
-_INFO = re.compile(rb'"distributedInfo"\s*:\s*\{')
-_LIKE_TRACE = re.compile(rb'"traceEvents"|"ph"\s*:\s*"')
+_DISTRIBUTED_INFO = re.compile(rb'"distributedInfo"\s*:\s*\{')
+_TRACE_MARKER = re.compile(rb'"traceEvents"|"ph"\s*:\s*"')
 
 
 class NotRanksError(ValueError):
@@ -44,23 +44,23 @@ class RankFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Peeked:
+class TraceHead:
     """The beginning of a file: whether it reads like a trace; the rank and the number of ranks, None if not there."""
 
-    like_trace: bool
+    looks_like_trace: bool
     rank: int | None
     world_size: int | None
 
 
-def expand(spec: str) -> list[str]:
+def expand_spec(spec: str) -> list[str]:
     """The traces that one name means: those in a folder, those that a pattern matches, else the name itself.
 
     Raises NotRanksError for a folder without any.
     """
-    if spec == "-" or elsewhere(spec):
+    if spec == "-" or is_remote(spec):
         return [spec]
     if os.path.isdir(spec):
-        found = _traces_in(spec)
+        found = _list_traces(spec)
         if not found:
             raise NotRanksError(f"{spec}: a folder, with no .json or .json.gz trace in it; name a trace file")
         return found
@@ -70,29 +70,33 @@ def expand(spec: str) -> list[str]:
     return [spec]
 
 
-def ranks(specs: Sequence[str], of: str = "") -> list[RankFile]:
+def resolve_rank_files(specs: Sequence[str], label: str = "") -> list[RankFile]:
     """Several traces, by rank; then those elsewhere that do not say theirs before they are opened. `of`: what the user
     called them together, a folder, for what is said.
 
     Raises NotRanksError where one does not say its rank, two are of one rank, or the runs had not equally many.
     """
-    where = f"{of}: " if of else ""
-    here = [spec for spec in specs if not elsewhere(spec)]
+    where = f"{label}: " if label else ""
+    here = [spec for spec in specs if not is_remote(spec)]
     found: dict[int, str] = {}
     world: dict[int, str] = {}
     for spec in here:
-        peeked = peek(spec)
+        peeked = read_trace_head(spec)
         rank = rank_of(peeked.rank, spec)
         if rank is None:
-            hint = f"name one of them, such as {specs[0]}{_or_run(specs)}" if of else "open them one by one"
+            hint = (
+                f"name one of them, such as {specs[0]}{_suggest_run_pattern(specs)}"
+                if label
+                else "open them one by one"
+            )
             raise NotRanksError(
-                f"{where}{len(specs)} traces that are not the ranks of one run: {_name(spec)} does not say which rank "
+                f"{where}{len(specs)} traces that are not the ranks of one run: {_file_name(spec)} does not say which rank "
                 f"it is, neither in distributedInfo nor in its name; {hint}"
             )
         if rank in found:
             raise NotRanksError(
-                f"{where}{_name(found[rank])} and {_name(spec)} are both of rank {rank}: name one trace of each "
-                f"rank{_or_run(specs) if of else ''}"
+                f"{where}{_file_name(found[rank])} and {_file_name(spec)} are both of rank {rank}: name one trace of each "
+                f"rank{_suggest_run_pattern(specs) if label else ''}"
             )
         found[rank] = spec
         if peeked.world_size is not None:
@@ -100,11 +104,11 @@ def ranks(specs: Sequence[str], of: str = "") -> list[RankFile]:
     if len(world) > 1:
         (one, first), (other, second), *_ = world.items()
         raise NotRanksError(
-            f"{where}ranks of different runs: {_name(first)} is of {one} ranks, {_name(second)} of {other}"
+            f"{where}ranks of different runs: {_file_name(first)} is of {one} ranks, {_file_name(second)} of {other}"
         )
     later = []
     for spec in specs:
-        if elsewhere(spec):
+        if is_remote(spec):
             rank = rank_of(None, spec)
             if rank is None or rank in found:  # a name may mean something else by its number
                 later.append(RankFile(spec, None))
@@ -113,58 +117,60 @@ def ranks(specs: Sequence[str], of: str = "") -> list[RankFile]:
     return [RankFile(found[rank], rank) for rank in sorted(found)] + later
 
 
-def _or_run(specs: Sequence[str]) -> str:
+def _suggest_run_pattern(specs: Sequence[str]) -> str:
     """The pattern that means the newest run among these, as a shell takes it."""
-    listed = [Listed(spec, None, os.path.getmtime(spec) if os.path.exists(spec) else 0.0) for spec in specs]
-    pattern = next((run.pattern for run in runs_in(listed) if run.pattern), "")
+    listed = [ListedTrace(spec, None, os.path.getmtime(spec) if os.path.exists(spec) else 0.0) for spec in specs]
+    pattern = next((run.pattern for run in group_runs(listed) if run.pattern), "")
     return f", or the ranks of a run: {shlex.quote(pattern)}" if pattern else ""
 
 
-def rank_of(told: int | None, spec: str) -> int | None:
+def rank_of(recorded_rank: int | None, spec: str) -> int | None:
     """The rank that the file says, else the one in its name (`rank3`, `worker3`)."""
-    if told is not None:
-        return told
-    named = NAMED_RANK.search(_name(spec))
+    if recorded_rank is not None:
+        return recorded_rank
+    named = RANK_IN_NAME.search(_file_name(spec))
     return int(named[1]) if named else None
 
 
-def peek(path: str) -> Peeked:
+def read_trace_head(path: str) -> TraceHead:
     """Look at the beginning of a file. What cannot be read says nothing."""
     try:
         with open(path, "rb") as file:
-            start = file.read(LOOK)
+            start = file.read(HEAD_BYTES)
     except OSError:
-        return Peeked(False, None, None)
+        return TraceHead(False, None, None)
     if start[:2] == b"\x1f\x8b":
         try:
-            start = zlib.decompressobj(wbits=31).decompress(start, 2 * LOOK)
+            start = zlib.decompressobj(wbits=31).decompress(start, 2 * HEAD_BYTES)
         except zlib.error:
-            return Peeked(False, None, None)
+            return TraceHead(False, None, None)
     elif start[:4] == b"\x28\xb5\x2f\xfd" or start[:6] == b"\xfd7zXZ\x00":
-        return Peeked(True, None, None)  # its name says JSON; unpacking these for a look is not worth an import
-    like_trace = start.lstrip()[:1] in (b"{", b"[") and _LIKE_TRACE.search(start) is not None
-    info = _INFO.search(start)
+        return TraceHead(True, None, None)  # its name says JSON; unpacking these for a look is not worth an import
+    like_trace = start.lstrip()[:1] in (b"{", b"[") and _TRACE_MARKER.search(start) is not None
+    info = _DISTRIBUTED_INFO.search(start)
     if info is None:
-        return Peeked(like_trace, None, None)
+        return TraceHead(like_trace, None, None)
     # Further in, `pg_config` lists the ranks of each group; the keys looked for stand before it or behind.
     inside = start[info.end() : info.end() + 4096]
-    return Peeked(like_trace, _number(inside, b"rank"), _number(inside, b"world_size"))
+    return TraceHead(like_trace, _parse_number(inside, b"rank"), _parse_number(inside, b"world_size"))
 
 
-def _number(text: bytes, key: bytes) -> int | None:
+def _parse_number(text: bytes, key: bytes) -> int | None:
     found = re.search(rb'"' + key + rb'"\s*:\s*"?([0-9]{1,6})', text)
     return int(found[1]) if found else None
 
 
-def _traces_in(folder: str) -> list[str]:
+def _list_traces(folder: str) -> list[str]:
     """By name; what merely ends like a trace (a manifest, a table) is left out."""
     try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(ENDINGS) and not name.startswith("."))
+        names = sorted(
+            name for name in os.listdir(folder) if name.endswith(TRACE_SUFFIXES) and not name.startswith(".")
+        )
     except OSError:
         return []
     paths = [os.path.join(folder, name) for name in names]
-    return [path for path in paths if os.path.isfile(path) and peek(path).like_trace]
+    return [path for path in paths if os.path.isfile(path) and read_trace_head(path).looks_like_trace]
 
 
-def _name(spec: str) -> str:
+def _file_name(spec: str) -> str:
     return os.path.basename(spec) or spec

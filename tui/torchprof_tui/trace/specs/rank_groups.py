@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from torchprof_tui.trace.specs.address import NAMED_RANK, Listed
+from torchprof_tui.trace.specs.address import RANK_IN_NAME, ListedTrace
 
-_STAMP = re.compile(r"[0-9]{9,}")
+_TIMESTAMP = re.compile(r"[0-9]{9,}")
 """Seconds since 2001, or finer: tensorboard's handler puts such a number behind each worker's name."""
 
-_MAGIC = re.compile(r"[*?\[\]]")
+_GLOB_MAGIC = re.compile(r"[*?\[\]]")
 
 
 @dataclass(frozen=True, slots=True)
 class RankRun:
     """Ranks of one run, by number. `pattern` names them and no other of the listing; "" where no pattern does."""
 
-    traces: tuple[Listed, ...]
+    traces: tuple[ListedTrace, ...]
     pattern: str
 
     @property
@@ -37,7 +37,7 @@ class RankRun:
         return max(each.modified for each in self.traces)
 
     @property
-    def numbers(self) -> list[int]:
+    def ranks(self) -> list[int]:
         return [each.rank for each in self.traces if each.rank is not None]
 
     @property
@@ -47,7 +47,7 @@ class RankRun:
             return self.pattern
         first = self.traces[0].spec
         begin = len(first) - len(first.rpartition("/")[2])
-        named = NAMED_RANK.search(first, begin)
+        named = RANK_IN_NAME.search(first, begin)
         return first if named is None else f"{first[: named.start(1)]}*{first[named.end(1) :]}"
 
     @property
@@ -56,40 +56,40 @@ class RankRun:
         return [self.pattern] if self.pattern else [each.spec for each in self.traces]
 
 
-def runs_in(listed: Sequence[Listed]) -> list[RankRun]:
+def group_runs(listing: Sequence[ListedTrace]) -> list[RankRun]:
     """Runs of two ranks and more, the newest first. A run that was recorded several times, into files that differ in
     their times, is as many runs; where these cannot be told apart it is none."""
-    alike: dict[str, dict[int, list[Listed]]] = {}
-    for each in listed:
+    alike: dict[str, dict[int, list[ListedTrace]]] = {}
+    for each in listing:
         if each.rank is not None:
-            alike.setdefault(_without_numbers(each.spec), {}).setdefault(each.rank, []).append(each)
+            alike.setdefault(_wildcard_spec(each.spec), {}).setdefault(each.rank, []).append(each)
     found = []
     for of_rank in alike.values():
         times = {len(traces) for traces in of_rank.values()}
         if len(of_rank) < 2 or len(times) > 1:
             continue
-        ordered = [sorted(of_rank[rank], key=_stamps) for rank in sorted(of_rank)]
-        found += [RankRun(traces, _pattern(traces, listed)) for traces in zip(*ordered, strict=True)]
+        ordered = [sorted(of_rank[rank], key=_timestamp_sort_key) for rank in sorted(of_rank)]
+        found += [RankRun(traces, _find_exact_pattern(traces, listing)) for traces in zip(*ordered, strict=True)]
     return sorted(found, key=lambda run: (-run.modified, run.traces[0].spec))
 
 
-def _without_numbers(spec: str) -> str:
+def _wildcard_spec(spec: str) -> str:
     """What the names of one run's ranks have in common; `*` where they differ."""
     folder, slash, name = spec.rpartition("/")
-    named = NAMED_RANK.search(name)
+    named = RANK_IN_NAME.search(name)
     if named is None:
         return spec
-    return f"{folder}{slash}{_STAMP.sub('*', name[: named.start(1)])}*{_STAMP.sub('*', name[named.end(1) :])}"
+    return f"{folder}{slash}{_TIMESTAMP.sub('*', name[: named.start(1)])}*{_TIMESTAMP.sub('*', name[named.end(1) :])}"
 
 
-def _stamps(each: Listed) -> tuple[list[int], str]:
-    return [int(digits) for digits in _STAMP.findall(each.spec.rpartition("/")[2])], each.spec
+def _timestamp_sort_key(each: ListedTrace) -> tuple[list[int], str]:
+    return [int(digits) for digits in _TIMESTAMP.findall(each.spec.rpartition("/")[2])], each.spec
 
 
-def _pattern(traces: Sequence[Listed], listed: Sequence[Listed]) -> str:
-    if any(_MAGIC.search(each.spec) for each in traces):
+def _find_exact_pattern(traces: Sequence[ListedTrace], listed: Sequence[ListedTrace]) -> str:
+    if any(_GLOB_MAGIC.search(each.spec) for each in traces):
         return ""
-    pattern = _without_numbers(traces[0].spec)
+    pattern = _wildcard_spec(traces[0].spec)
     depth = pattern.count("/")
     meant = {each.spec for each in listed if fnmatchcase(each.spec, pattern) and each.spec.count("/") == depth}
     return pattern if meant == {each.spec for each in traces} else ""

@@ -26,21 +26,21 @@ from pathlib import Path
 
 from torchprof_tui import __version__
 
-FORMAT = 1
+FORMAT_VERSION = 1
 """Of these folders; the columns inside have a version of their own, which `store.open_trace` checks."""
 
-LIMIT = 4 << 30
+LIMIT_BYTES = 4 << 30
 """Bytes kept over all traces; the oldest go first. Columns take a fifth of their JSON: this is some 20 GB of it."""
 
 ORPHAN_SECONDS = 3600
 """A draft that nobody holds, untouched for so long, was left behind by a process that was killed."""
 
-_DRAFT = ".draft-"
-_LOCK = "lock"
+_DRAFT_PREFIX = ".draft-"
+_LOCK_FILE = "lock"
 
 
 @dataclass(eq=False, slots=True)
-class Place:
+class CacheEntry:
     """One trace's folder: where its columns lie (`ready`), or where they are to be written.
 
     `key` is None for what cannot be recognised before it is opened (a pipe, another host, a URL), for a cache that is
@@ -52,14 +52,14 @@ class Place:
     folder: Path
     key: str | None
     ready: bool = False
-    lock: int | None = None
+    lock_descriptor: int | None = None
 
     def publish(self, identity: str | None = None) -> None:
         """Call when the folder is whole: later openings find it. `identity`: of what is no local file, where known."""
         key = self.key
-        if key is not None and _key(self.spec) != key:
+        if key is not None and _file_key(self.spec) != key:
             return  # a file that changed while it was read serves this session and no other
-        if key is None and identity is not None and shared(self.folder):
+        if key is None and identity is not None and is_in_cache_folder(self.folder):
             key = _digest(identity)
         if self.ready or key is None:
             return
@@ -73,12 +73,12 @@ class Place:
 
     def close(self) -> None:
         """Let go of the folder; one that was not published is removed. May be called again."""
-        _held.discard(self)
+        _open_entries.discard(self)
         if not self.ready:
             shutil.rmtree(self.folder, ignore_errors=True)
-        if self.lock is not None:
-            os.close(self.lock)
-            self.lock = None
+        if self.lock_descriptor is not None:
+            os.close(self.lock_descriptor)
+            self.lock_descriptor = None
 
     def discard(self) -> None:
         """What lies here is damaged or of another version: remove it."""
@@ -86,12 +86,12 @@ class Place:
         self.close()
 
 
-_held: set[Place] = set()
+_open_entries: set[CacheEntry] = set()
 
 
 @atexit.register
-def _close_all() -> None:
-    for place in list(_held):
+def _close_entries() -> None:
+    for place in list(_open_entries):
         place.close()
 
 
@@ -105,93 +105,97 @@ def cache_folder() -> Path:
     return base / "torchprof-tui"
 
 
-def find(spec: str, cache: bool = True) -> Place:
+def find_or_create_entry(spec: str, cache: bool = True) -> CacheEntry:
     """The place of a trace: ready where it was opened before and has not changed, else an empty folder to fill.
 
     Never fails for the cache's sake; raises OSError only where not even a temporary folder can be made.
     """
-    key = _key(spec) if cache else None
+    key = _file_key(spec) if cache else None
     if key is not None:
         folder = cache_folder() / key
-        lock = _hold(folder)
+        lock = _lock_folder(folder)
         if lock is not None:
-            return _keep(Place(spec, folder, key, ready=True, lock=lock))
-    return draft(spec, key, cache)
+            return _register_entry(CacheEntry(spec, folder, key, ready=True, lock_descriptor=lock))
+    return create_draft(spec, key, cache)
 
 
-def find_identity(spec: str, identity: str) -> Place | None:
+def find_by_identity(spec: str, identity: str) -> CacheEntry | None:
     """As `find`, for what is no local file and told by `identity`; None where it is not kept."""
     folder = cache_folder() / _digest(identity)
-    lock = _hold(folder)
-    return None if lock is None else _keep(Place(spec, folder, folder.name, ready=True, lock=lock))
+    lock = _lock_folder(folder)
+    return (
+        None
+        if lock is None
+        else _register_entry(CacheEntry(spec, folder, folder.name, ready=True, lock_descriptor=lock))
+    )
 
 
-def kept(identity: str) -> bool:
+def is_cached(identity: str) -> bool:
     """Whether `find_identity` would find it now."""
-    return (cache_folder() / _digest(identity) / _LOCK).exists()
+    return (cache_folder() / _digest(identity) / _LOCK_FILE).exists()
 
 
-def shared(folder: Path) -> bool:
+def is_in_cache_folder(folder: Path) -> bool:
     """Whether a folder to fill lies where later openings look."""
     return folder.parent == cache_folder()
 
 
-def draft(spec: str, key: str | None = None, cache: bool = True) -> Place:
+def create_draft(spec: str, key: str | None = None, cache: bool = True) -> CacheEntry:
     """An empty folder to fill: beside the cache's own, where a disk is; the system's temporary one as a last resort."""
     if cache:
         with contextlib.suppress(OSError):
             home = cache_folder()
             home.mkdir(parents=True, exist_ok=True, mode=0o700)  # names in a trace may be nobody else's business
-            folder = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=home))
-            return _keep(Place(spec, folder, key, lock=_hold(folder, new=True)))
-    return _keep(Place(spec, Path(tempfile.mkdtemp(prefix="torchprof-tui-")), None))
+            folder = Path(tempfile.mkdtemp(prefix=_DRAFT_PREFIX, dir=home))
+            return _register_entry(CacheEntry(spec, folder, key, lock_descriptor=_lock_folder(folder, new=True)))
+    return _register_entry(CacheEntry(spec, Path(tempfile.mkdtemp(prefix="torchprof-tui-")), None))
 
 
-def prune(limit: int = LIMIT) -> int:
+def prune_cache(limit: int = LIMIT_BYTES) -> int:
     """Remove the traces opened longest ago until the rest fits, and what dead processes left. Returns bytes freed."""
     freed = 0
     now = time.time()
     kept = []
-    for entry in _entries():
-        if entry.draft and now - entry.used > ORPHAN_SECONDS:
-            freed += _remove(entry)
-        elif not entry.draft:
+    for entry in _scan_folders():
+        if entry.is_draft and now - entry.last_used > ORPHAN_SECONDS:
+            freed += _remove_folder(entry)
+        elif not entry.is_draft:
             kept.append(entry)
     total = sum(entry.size for entry in kept)
-    for entry in sorted(kept, key=lambda entry: entry.used):
+    for entry in sorted(kept, key=lambda entry: entry.last_used):
         if total <= limit:
             break
-        gone = _remove(entry)
+        gone = _remove_folder(entry)
         freed += gone
         total -= gone
     return freed
 
 
-def clear() -> tuple[int, int]:
+def clear_cache() -> tuple[int, int]:
     """Remove all that nobody has open. Returns (traces removed, bytes freed)."""
     removed = freed = 0
-    for entry in list(_entries()):
-        gone = _remove(entry)
+    for entry in list(_scan_folders()):
+        gone = _remove_folder(entry)
         freed += gone
-        removed += bool(gone) and not entry.draft
+        removed += bool(gone) and not entry.is_draft
     return removed, freed
 
 
-def usage() -> tuple[int, int]:
+def cache_usage() -> tuple[int, int]:
     """(traces kept, bytes they take)."""
-    sizes = [entry.size for entry in _entries() if not entry.draft]
+    sizes = [entry.size for entry in _scan_folders() if not entry.is_draft]
     return len(sizes), sum(sizes)
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _FolderInfo:
     folder: Path
     size: int
-    used: float  # when it was last opened, seconds since the epoch
-    draft: bool
+    last_used: float  # when it was last opened, seconds since the epoch
+    is_draft: bool
 
 
-def _entries() -> Iterator[_Entry]:
+def _scan_folders() -> Iterator[_FolderInfo]:
     try:
         folders = [entry for entry in os.scandir(cache_folder()) if entry.is_dir(follow_symlinks=False)]
     except OSError:
@@ -199,15 +203,15 @@ def _entries() -> Iterator[_Entry]:
     for folder in folders:
         # Only what has our lock in it is ours: the folder may be shared with something else by mistake.
         with contextlib.suppress(OSError):
-            used = os.stat(os.path.join(folder.path, _LOCK)).st_mtime
+            used = os.stat(os.path.join(folder.path, _LOCK_FILE)).st_mtime
             size = sum(file.lstat().st_size for file in Path(folder.path).rglob("*"))
-            yield _Entry(Path(folder.path), size, used, folder.name.startswith(_DRAFT))
+            yield _FolderInfo(Path(folder.path), size, used, folder.name.startswith(_DRAFT_PREFIX))
 
 
-def _remove(entry: _Entry) -> int:
+def _remove_folder(entry: _FolderInfo) -> int:
     """Bytes freed; 0 where somebody has it open, or where it cannot be removed."""
     try:
-        lock = os.open(entry.folder / _LOCK, os.O_RDWR)
+        lock = os.open(entry.folder / _LOCK_FILE, os.O_RDWR)
     except OSError:
         return 0
     try:
@@ -216,7 +220,7 @@ def _remove(entry: _Entry) -> int:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             return 0
         # A file system without locks: removing what another reads costs that one its args, no more.
-    doomed = entry.folder.with_name(f"{_DRAFT}gone-{os.getpid()}-{entry.folder.name.lstrip('.')}")
+    doomed = entry.folder.with_name(f"{_DRAFT_PREFIX}gone-{os.getpid()}-{entry.folder.name.lstrip('.')}")
     try:
         entry.folder.rename(doomed)  # so that nobody finds half of it
         shutil.rmtree(doomed, ignore_errors=True)
@@ -227,9 +231,9 @@ def _remove(entry: _Entry) -> int:
         os.close(lock)
 
 
-def _hold(folder: Path, new: bool = False) -> int | None:
+def _lock_folder(folder: Path, new: bool = False) -> int | None:
     """A shared lock on a folder, as an open file; None where there is no such folder, or it is being removed."""
-    path = folder / _LOCK
+    path = folder / _LOCK_FILE
     try:
         lock = os.open(path, os.O_RDWR | (os.O_CREAT if new else 0), 0o600)
     except OSError:
@@ -248,12 +252,12 @@ def _hold(folder: Path, new: bool = False) -> int | None:
     return lock
 
 
-def _keep(place: Place) -> Place:
-    _held.add(place)
+def _register_entry(place: CacheEntry) -> CacheEntry:
+    _open_entries.add(place)
     return place
 
 
-def _key(spec: str) -> str | None:
+def _file_key(spec: str) -> str | None:
     """What a regular file is recognised by; None for everything else."""
     try:
         path = os.path.realpath(spec)
@@ -267,5 +271,5 @@ def _key(spec: str) -> str | None:
 
 
 def _digest(identity: str) -> str:
-    text = f"{identity}\0{FORMAT}\0{__version__}"
+    text = f"{identity}\0{FORMAT_VERSION}\0{__version__}"
     return hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=12).hexdigest()

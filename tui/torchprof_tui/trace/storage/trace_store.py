@@ -27,16 +27,16 @@ from torchprof_tui.trace.core.column_file import ColumnFile, Shape
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.row_index import RowIndex
-from torchprof_tui.trace.model.trace import Counter, Counts, Links, Memory, Sparse, Step, Trace
-from torchprof_tui.trace.text.gzip_text import WholeText
-from torchprof_tui.trace.text.large_values import LargeKeys
+from torchprof_tui.trace.model.trace import Counter, EntryCounts, Links, MemoryEvents, SparseColumn, Step, Trace
+from torchprof_tui.trace.text.gzip_text import GzipText
+from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.text_index import TextIndex
 
-VERSION = 5
+FORMAT_VERSION = 5
 """Of both files. Raise it whenever what is written, or what its numbers mean (`Kind`), changes."""
 
-COLUMNS = "columns"
-META = "meta.json"
+COLUMNS_FILE = "columns"
+META_FILE = "meta.json"
 
 _EVENT_COLUMNS = (
     "start",
@@ -72,7 +72,7 @@ class StoreError(Exception):
     """What lies in the folder is not a trace that this program wrote: of another version, or damaged."""
 
 
-class Storing:
+class TraceWriter:
     """A trace on its way into an existing folder: long columns are worked out where they are to lie.
 
     All methods raise OSError where something could not be written.
@@ -80,41 +80,41 @@ class Storing:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._file = ColumnFile(folder / COLUMNS)
-        self._given: dict[str, Array] = {}
+        self._file = ColumnFile(folder / COLUMNS_FILE)
+        self._allocated: dict[str, Array] = {}
 
-    def __enter__(self) -> Storing:
+    def __enter__(self) -> TraceWriter:
         return self
 
     def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
         with contextlib.nullcontext() if raised is None else contextlib.suppress(OSError):
             self._file.close()
 
-    def room(self, name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    def allocate(self, name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """As `column_file.Room` has it: the trace must have this column in the end."""
-        assert name not in self._given, name
-        given = self._given[name] = self._file.room(name, shape, dtype)
+        assert name not in self._allocated, name
+        given = self._allocated[name] = self._file.allocate(name, shape, dtype)
         return given
 
     def finish(self, trace: Trace) -> None:
         """All else of the trace. `meta.json` comes last: without it there is no trace."""
-        for name, array in arrays_of(trace):
-            assert self._given.get(name, array) is array, name
-            if name not in self._file.arrays:
-                self._file.add(name, array)
+        for name, array in iterate_arrays(trace):
+            assert self._allocated.get(name, array) is array, name
+            if name not in self._file.layout:
+                self._file.write(name, array)
         self._file.close()
-        meta = _meta(trace, self._file, self._folder)
+        meta = _build_meta(trace, self._file, self._folder)
         # The standard library's: headers hold NaN, and names may hold lone surrogates, which orjson refuses.
-        (self._folder / META).write_text(json.dumps(meta), encoding="ascii")
+        (self._folder / META_FILE).write_text(json.dumps(meta), encoding="ascii")
 
 
-def save(trace: Trace, folder: Path) -> None:
+def save_trace(trace: Trace, folder: Path) -> None:
     """Write a trace into an existing folder. Raises OSError."""
-    with Storing(folder) as storing:
+    with TraceWriter(folder) as storing:
         storing.finish(trace)
 
 
-def arrays_of(trace: Trace) -> Iterator[tuple[str, Array]]:
+def iterate_arrays(trace: Trace) -> Iterator[tuple[str, Array]]:
     """All arrays of a trace, each with its name in the file."""
     assert isinstance(trace.text, TextIndex), "several ranks as one are kept rank by rank"
     for name in _EVENT_COLUMNS:
@@ -134,17 +134,17 @@ def arrays_of(trace: Trace) -> Iterator[tuple[str, Array]]:
             yield f"memory.{name}", getattr(trace.memory, name)
     for name in ("first", "offset", "length"):
         yield f"text.{name}", getattr(trace.text, name)
-    blob, ends = _pack(trace.names)
+    blob, ends = _pack_texts(trace.names)
     yield "names.text", blob
     yield "names.ends", ends
 
 
-def _meta(trace: Trace, file: ColumnFile, folder: Path) -> dict[str, Any]:
+def _build_meta(trace: Trace, file: ColumnFile, folder: Path) -> dict[str, Any]:
     assert isinstance(trace.text, TextIndex)
-    whole = trace.text.whole
+    whole = trace.text.gzip_text
     return {
-        "version": VERSION,
-        "arrays": file.arrays,
+        "version": FORMAT_VERSION,
+        "arrays": file.layout,
         "bytes": file.size,
         "label": trace.label,
         "format": trace.format,
@@ -164,21 +164,23 @@ def _meta(trace: Trace, file: ColumnFile, folder: Path) -> dict[str, Any]:
         "rank": trace.rank,
         "world_size": trace.world_size,
         "origin": trace.origin,
-        "large": None if trace.large is None else [_relative(trace.large.path, folder), *_large_fields(trace.large)],
-        "text": [_relative(trace.text.path, folder), trace.text.compressed],
-        "whole": None if whole is None else [str(whole.path), *whole.known],
+        "large": None
+        if trace.large_keys is None
+        else [_relative_path(trace.large_keys.path, folder), *_large_values_fields(trace.large_keys)],
+        "text": [_relative_path(trace.text.path, folder), trace.text.compressed],
+        "whole": None if whole is None else [str(whole.path), *whole.fingerprint],
     }
 
 
 def open_trace(folder: Path) -> Trace:
     """Map the trace that `save` wrote there. Copies no column. Raises StoreError, OSError."""
     try:
-        meta = json.loads((folder / META).read_text(encoding="ascii"))
+        meta = json.loads((folder / META_FILE).read_text(encoding="ascii"))
     except ValueError as error:
-        raise StoreError(f"{folder / META} is damaged: {error}") from error
-    if not isinstance(meta, dict) or meta.get("version") != VERSION:
+        raise StoreError(f"{folder / META_FILE} is damaged: {error}") from error
+    if not isinstance(meta, dict) or meta.get("version") != FORMAT_VERSION:
         raise StoreError(f"{folder} was written by another version of this program")
-    columns = _Mapped(folder / COLUMNS, meta["arrays"], meta["bytes"])
+    columns = _MappedColumns(folder / COLUMNS_FILE, meta["arrays"], meta["bytes"])
     event_columns: dict[str, Any] = {name: columns[name] for name in _EVENT_COLUMNS}
     links: dict[str, Any] = {name: columns[f"links.{name}"] for name in _LINK_COLUMNS}
     launches, gpu_events, linked_gpu_events = meta["links"]
@@ -186,7 +188,7 @@ def open_trace(folder: Path) -> Trace:
     index: dict[str, Any] = {name: columns[f"index.{name}"] for name in _INDEX_COLUMNS}
     text: dict[str, Any] = {name: columns[f"text.{name}"] for name in ("first", "offset", "length")}
     path, compressed = meta["text"]
-    whole = None if meta["whole"] is None else WholeText(Path(meta["whole"][0]), tuple(meta["whole"][1:]))
+    whole = None if meta["whole"] is None else GzipText(Path(meta["whole"][0]), tuple(meta["whole"][1:]))
     counters: list[Any] = [
         [*described, columns[f"counter.{k}.times"], columns[f"counter.{k}.values"]]
         for k, described in enumerate(meta["counters"])
@@ -200,28 +202,28 @@ def open_trace(folder: Path) -> Trace:
         size=meta["size"],
         header=meta["header"],
         **event_columns,
-        names=_unpack(columns["names.text"], columns["names.ends"]),
+        names=_unpack_texts(columns["names.text"], columns["names.ends"]),
         categories=meta["categories"],
         lanes=[Lane(Role(role), *rest) for role, *rest in meta["lanes"]],
         counters=[Counter(*fields) for fields in counters],
         steps=[Step(*fields) for fields in meta["steps"]],
         span=(meta["span"][0], meta["span"][1]),
         links=Links(**links, launches=launches, gpu_events=gpu_events, linked_gpu_events=linked_gpu_events),
-        args={name: Sparse(*fields) for name, fields in sparse.items()},
-        counts=Counts(**meta["counts"]),
-        text=TextIndex(path=folder / path, compressed=compressed, **text, whole=whole),
-        memory=Memory(**memory) if memory else None,
+        args={name: SparseColumn(*fields) for name, fields in sparse.items()},
+        counts=EntryCounts(**meta["counts"]),
+        text=TextIndex(path=folder / path, compressed=compressed, **text, gzip_text=whole),
+        memory=MemoryEvents(**memory) if memory else None,
         problems=[Problem(*fields) for fields in meta["problems"]],
         devices=meta["devices"],
         rank=meta["rank"],
         world_size=meta["world_size"],
         origin=meta["origin"],
-        large=None if meta["large"] is None else _large(folder, *meta["large"]),
+        large_keys=None if meta["large"] is None else _large_values(folder, *meta["large"]),
         stored_index=RowIndex(order=event_columns["row_order"], first=event_columns["row_first"], **index),
     )
 
 
-class _Mapped:
+class _MappedColumns:
     """The arrays of a file, mapped: read-only views of it."""
 
     def __init__(self, path: Path, arrays: dict[str, Any], size: int) -> None:
@@ -244,12 +246,14 @@ class _Mapped:
         return column
 
 
-def _large_fields(large: LargeKeys) -> tuple[Any, ...]:
-    return large.compressed, large.spans, large.left_out
+def _large_values_fields(large: LargeValues) -> tuple[Any, ...]:
+    return large.compressed, large.spans, large.oversized
 
 
-def _large(folder: Path, path: str, compressed: bool, spans: dict[str, Any], left_out: dict[str, int]) -> LargeKeys:
-    return LargeKeys(
+def _large_values(
+    folder: Path, path: str, compressed: bool, spans: dict[str, Any], left_out: dict[str, int]
+) -> LargeValues:
+    return LargeValues(
         folder / path, compressed, {key: (offset, size) for key, (offset, size) in spans.items()}, left_out
     )
 
@@ -257,23 +261,23 @@ def _large(folder: Path, path: str, compressed: bool, spans: dict[str, Any], lef
 def _lane_fields(lane: Lane) -> tuple[Any, ...]:
     """In the order of the dataclass."""
     where = (lane.role.value, lane.pid, lane.tid, lane.label, lane.group)
-    return (*where, lane.first, lane.last, lane.rows, lane.row_base, lane.device, lane.rank, lane.further)
+    return (*where, lane.first, lane.last, lane.rows, lane.row_base, lane.device, lane.rank, lane.merged_lanes)
 
 
-def _pack(texts: list[str]) -> tuple[U8, Array]:
+def _pack_texts(texts: list[str]) -> tuple[U8, Array]:
     """All texts as one run of UTF-8, and where each ends in it."""
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     ends = np.cumsum(np.fromiter((len(text) for text in encoded), np.int64, len(encoded)))
     return np.frombuffer(b"".join(encoded), np.uint8), ends
 
 
-def _unpack(blob: Array, ends: Array) -> list[str]:
+def _unpack_texts(blob: Array, ends: Array) -> list[str]:
     text = blob.tobytes()
     bounds = [0, *ends.tolist()]
     pairs = itertools.pairwise(bounds)
     return [text[begin:end].decode("utf-8", "surrogatepass") for begin, end in pairs]
 
 
-def _relative(path: Path, folder: Path) -> str:
+def _relative_path(path: Path, folder: Path) -> str:
     """The text's path; within the folder only its name."""
     return path.name if path.parent == folder else str(path.absolute())

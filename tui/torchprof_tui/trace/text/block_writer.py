@@ -6,17 +6,17 @@ import shutil
 from pathlib import Path
 from typing import TypeAlias
 
-from torchprof_tui.trace.core.background import Behind
+from torchprof_tui.trace.core.background import BackgroundWorker
 
-_WAITING = 16
+_MAX_PENDING_CHUNKS = 16
 """Chunks that wait to be written, at most: 4 MB, and what they are views of. The writer is faster than the decoder, so
 they rarely wait."""
 
 
-_COPIED = 1 << 20
+_COPY_BYTES = 1 << 20
 
 
-Text: TypeAlias = bytes | memoryview
+ChunkText: TypeAlias = bytes | memoryview
 """A chunk. Of a view nothing is copied; what it is a view of lives until it is written."""
 
 
@@ -31,37 +31,39 @@ class BlockWriter:
         self.path = path
         self.lengths: list[int] = []
         self._file = path.open("wb")
-        self._behind: Behind[Text | tuple[Path, list[int]]] = Behind(self._keep, "text", _WAITING)
+        self._worker: BackgroundWorker[ChunkText | tuple[Path, list[int]]] = BackgroundWorker(
+            self._process_item, "text", _MAX_PENDING_CHUNKS
+        )
 
-    def put(self, text: Text) -> None:
-        self._behind.put(text)
+    def put(self, text: ChunkText) -> None:
+        self._worker.put(text)
 
-    def append(self, path: Path, lengths: list[int]) -> None:
+    def append_blocks(self, path: Path, lengths: list[int]) -> None:
         """Take over the blocks of another writer, and their file."""
-        self._behind.put((path, lengths))
+        self._worker.put((path, lengths))
 
     def close(self) -> None:
         """Wait until all is written. May be called again."""
         try:
-            self._behind.close()
+            self._worker.close()
         finally:
             self._file.close()
 
-    def _keep(self, item: Text | tuple[Path, list[int]]) -> None:
+    def _process_item(self, item: ChunkText | tuple[Path, list[int]]) -> None:
         if isinstance(item, tuple):
-            self._take_over(*item)
+            self._append_file(*item)
         else:
-            self._write(item)
+            self._write_block(item)
 
-    def _write(self, text: Text) -> None:
+    def _write_block(self, text: ChunkText) -> None:
         from torchprof_tui.trace.sources import gzip_codec
 
         block = gzip_codec.compress(text)
         self._file.write(block)
         self.lengths.append(len(block))
 
-    def _take_over(self, path: Path, lengths: list[int]) -> None:
+    def _append_file(self, path: Path, lengths: list[int]) -> None:
         with path.open("rb") as blocks:
-            shutil.copyfileobj(blocks, self._file, _COPIED)
+            shutil.copyfileobj(blocks, self._file, _COPY_BYTES)
         path.unlink()
         self.lengths += lengths

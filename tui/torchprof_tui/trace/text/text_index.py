@@ -21,7 +21,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.text.block_writer import BlockWriter
-from torchprof_tui.trace.text.gzip_text import WholeText
+from torchprof_tui.trace.text.gzip_text import GzipText
 
 
 @dataclass(slots=True)
@@ -39,94 +39,94 @@ class TextIndex:
     first: I64
     offset: I64
     length: I64
-    whole: WholeText | None = None
-    coming: Callable[[], None] | None = field(default=None, init=False, repr=False, compare=False)
-    _apart: TextIndex | None = field(default=None, init=False, repr=False, compare=False)
-    _parsed: tuple[bytes, list[dict[str, Any]]] = field(default=(b"", []), init=False, repr=False, compare=False)
+    gzip_text: GzipText | None = None
+    wait_for_blocks: Callable[[], None] | None = field(default=None, init=False, repr=False, compare=False)
+    _block_index: TextIndex | None = field(default=None, init=False, repr=False, compare=False)
+    _last_parsed: tuple[bytes, list[dict[str, Any]]] = field(default=(b"", []), init=False, repr=False, compare=False)
     """The chunk read last, as stored and parsed: who asks about one event mostly asks about its neighbours next."""
 
-    def entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]]) -> dict[str, Any]:
+    def read_entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]]) -> dict[str, Any]:
         """The entry as it stands in the file. `parse` is the reader's own chunk parser, repairs included.
 
         Raises OSError where the file is gone, LookupError where it has changed and the entry is not there.
         """
-        if (index := self._now) is not self:
-            return index.entry(ordinal, parse)
+        if (index := self._active_index) is not self:
+            return index.read_entry(ordinal, parse)
         chunk = int(np.searchsorted(self.first, ordinal, side="right")) - 1
         if chunk < 0:
             raise LookupError(f"no entry {ordinal}")
-        ((_, stored),) = self._stored([chunk])
-        known, entries = self._parsed
+        ((_, stored),) = self._read_stored([chunk])
+        known, entries = self._last_parsed
         if stored != known:  # read again each time, for a file that has changed must not be told from memory
-            entries = parse(self._text(stored))
-            self._parsed = stored, entries
+            entries = parse(self._decode_stored(stored))
+            self._last_parsed = stored, entries
         place = ordinal - int(self.first[chunk])
         if place >= len(entries):
             raise LookupError("the trace file has changed since it was opened")
         return entries[place]
 
-    def texts(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    def read_texts(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """(number, text) of these chunks, ascending. Raises OSError where the file is gone, LookupError where it has
         changed."""
-        index = self._now
-        for number, stored in index._stored(chunks):
-            yield number, index._text(stored)
+        index = self._active_index
+        for number, stored in index._read_stored(chunks):
+            yield number, index._decode_stored(stored)
 
     @property
-    def apart(self) -> TextIndex | None:
+    def block_index(self) -> TextIndex | None:
         """The same by blocks, where `whole` has been taken apart."""
-        if self._apart is None and self.whole is not None and self._ends.exists():
-            ends = np.fromfile(self._ends, np.int64)
+        if self._block_index is None and self.gzip_text is not None and self._ends_path.exists():
+            ends = np.fromfile(self._ends_path, np.int64)
             if len(ends) == len(self.first):
                 length = np.diff(ends, prepend=0)
-                self._apart = TextIndex(self.path, True, self.first, ends - length, length)
-        return self._apart
+                self._block_index = TextIndex(self.path, True, self.first, ends - length, length)
+        return self._block_index
 
     @property
-    def _now(self) -> TextIndex:
+    def _active_index(self) -> TextIndex:
         """What to read from: blocks that come in a moment are waited for, as several would be asked for."""
-        if self.apart is None and self.coming is not None:
-            self.coming()
-        return self.apart or self
+        if self.block_index is None and self.wait_for_blocks is not None:
+            self.wait_for_blocks()
+        return self.block_index or self
 
-    def take_apart(self) -> None:
+    def split_into_blocks(self) -> None:
         """Write the blocks of `whole`; whoever has this index open finds them. Raises OSError, LookupError."""
-        if self.whole is None or self.apart is not None:
+        if self.gzip_text is None or self.block_index is not None:
             return
         drafts = [
-            path.with_name(f"{path.name}-{os.getpid()}") for path in (self.path, self._ends)
+            path.with_name(f"{path.name}-{os.getpid()}") for path in (self.path, self._ends_path)
         ]  # others may be at it
         try:
             writer = BlockWriter(drafts[0])
             try:
-                for _, text in self.whole.pieces(self.offset, self.length, range(len(self.first))):
+                for _, text in self.gzip_text.read_pieces(self.offset, self.length, range(len(self.first))):
                     writer.put(text)
             finally:
                 writer.close()
             np.cumsum(writer.lengths, dtype=np.int64).tofile(drafts[1])
-            self.whole.check()
+            self.gzip_text.check_unchanged()
             drafts[0].replace(self.path)
-            drafts[1].replace(self._ends)  # comes last: without it there are no blocks
+            drafts[1].replace(self._ends_path)  # comes last: without it there are no blocks
         finally:
             for draft in drafts:
                 draft.unlink(missing_ok=True)
 
     @property
-    def _ends(self) -> Path:
+    def _ends_path(self) -> Path:
         """Where it says where each block ends, int64[c]."""
         return self.path.with_suffix(".ends")
 
-    def _stored(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        if self.whole is not None:
-            yield from self.whole.pieces(self.offset, self.length, chunks)
+    def _read_stored(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        if self.gzip_text is not None:
+            yield from self.gzip_text.read_pieces(self.offset, self.length, chunks)
             return
         with self.path.open("rb") as file:
             for number in chunks:
                 file.seek(int(self.offset[number]))
                 yield number, file.read(int(self.length[number]))
 
-    def _text(self, stored: bytes) -> bytes:
-        return inflate(stored) if self.compressed and self.whole is None else stored
+    def _decode_stored(self, stored: bytes) -> bytes:
+        return decompress_block(stored) if self.compressed and self.gzip_text is None else stored
 
 
 @dataclass(slots=True)
@@ -139,13 +139,13 @@ class RankTexts:
     parts: list[TextIndex]
     first: I64
 
-    def entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]]) -> dict[str, Any]:
+    def read_entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]]) -> dict[str, Any]:
         """As `TextIndex.entry`."""
         part = int(np.searchsorted(self.first, ordinal, side="right")) - 1
-        return self.parts[part].entry(ordinal - int(self.first[part]), parse)
+        return self.parts[part].read_entry(ordinal - int(self.first[part]), parse)
 
 
-def inflate(block: bytes) -> bytes:
+def decompress_block(block: bytes) -> bytes:
     """The text of one stored block."""
     from torchprof_tui.trace.sources import gzip_codec
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from rich.cells import cell_len, get_character_cell_size
 
 
-def cut(text: str, width: int) -> str:
+def truncate(text: str, width: int) -> str:
     """At most `width` cells of cleaned text, ending in `…` where something is missing."""
     if width <= 0:
         return ""

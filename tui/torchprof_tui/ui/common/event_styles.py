@@ -20,7 +20,7 @@ from rich.style import Style
 from torchprof_tui.trace.model.event_kind import Kind
 
 
-class Colors(Enum):
+class ColorSupport(Enum):
     """What the terminal can show."""
 
     NONE = "none"  # NO_COLOR: attributes only
@@ -28,7 +28,7 @@ class Colors(Enum):
     MANY = "256 or more"
 
 
-class Form(IntEnum):
+class CellForm(IntEnum):
     """How a cell is filled."""
 
     BAR = 0  # background colour, text inside
@@ -36,24 +36,24 @@ class Form(IntEnum):
     SHADE_MARKED = 2  # the same inside a marked range
 
 
-class Tone(IntEnum):
+class Emphasis(IntEnum):
     """Why an event stands out; a later one wins over an earlier one."""
 
     NORMAL = 0
-    LIT = 1
-    FOUND = 2
+    HIGHLIGHTED = 1
+    MATCHED = 2
     SELECTED = 3
 
 
-KINDS = len(Kind)
-BLANK = len(Tone) * len(Form) * KINDS
+KIND_COUNT = len(Kind)
+BLANK = len(Emphasis) * len(CellForm) * KIND_COUNT
 BLANK_MARKED = BLANK + 1
 GRID = BLANK + 2  # lines drawn into the blank: a range's edges, the cursor
 
 
-def style_number(kind: Any, form: Any, tone: Any = Tone.NORMAL) -> Any:
+def style_index(kind: Any, cell_form: Any, emphasis: Any = Emphasis.NORMAL) -> Any:
     """Where a style stands in `Palette.cells`; works on integers and on integer arrays alike."""
-    return (tone * len(Form) + form) * KINDS + kind
+    return (emphasis * len(CellForm) + cell_form) * KIND_COUNT + kind
 
 
 DARK_FILL: dict[Kind, str] = {
@@ -120,22 +120,22 @@ ANSI_FILL: dict[Kind, str] = {
 _ANSI_DARK = frozenset({"blue", "bright_black", "red"})
 """Fills that need white text; the others need black."""
 
-_CUBE = (0, 95, 135, 175, 215, 255)
+_CUBE_LEVELS = (0, 95, 135, 175, 215, 255)
 _GREY_STEP = 30  # three of the ramp's
 
 
-def lift(color: str, steps: int) -> str:
+def lighten(color: str, steps: int) -> str:
     """The colour that is `steps` levels of the cube lighter (darker where negative); a grey of the ramp stays one."""
     parts = [int(color[place : place + 2], 16) for place in (1, 3, 5)]
-    if all(part in _CUBE for part in parts):
-        lifted = [_CUBE[min(max(_CUBE.index(part) + steps, 0), 5)] for part in parts]
+    if all(part in _CUBE_LEVELS for part in parts):
+        lifted = [_CUBE_LEVELS[min(max(_CUBE_LEVELS.index(part) + steps, 0), 5)] for part in parts]
     else:
         lifted = [min(max(part + _GREY_STEP * steps, 8), 238) for part in parts]
     return "#" + "".join(f"{part:02x}" for part in lifted)
 
 
 @dataclass(frozen=True, slots=True)
-class Theme:
+class ThemeColors:
     """What the palette needs to know of the app's theme: colours as `#rrggbb`."""
 
     dark: bool = True
@@ -148,8 +148,8 @@ class Theme:
 class Palette:
     """All styles that our own widgets paint with. `cells` by `style_number`, the others by what they are for."""
 
-    theme: Theme
-    colors: Colors
+    theme: ThemeColors
+    color_support: ColorSupport
     cells: tuple[Style, ...]
     text: Style
     muted: Style
@@ -166,20 +166,20 @@ class Palette:
 
     def fill(self, kind: int) -> Style:
         """Text on the kind's fill: a legend, a swatch."""
-        return self.cells[int(style_number(kind, Form.BAR))]
+        return self.cells[int(style_index(kind, CellForm.BAR))]
 
     def ink(self, kind: int) -> Style:
         """The kind's colour as text on the blank background."""
-        return self.cells[int(style_number(kind, Form.SHADE))]
+        return self.cells[int(style_index(kind, CellForm.SHADE))]
 
 
-def build(theme: Theme, colors: Colors) -> Palette:
+def build_palette(theme: ThemeColors, color_support: ColorSupport) -> Palette:
     """The palette for one theme and one sort of terminal."""
-    if colors is Colors.NONE:
-        return _plain(theme)
-    if colors is Colors.ANSI:
-        return _ansi(theme)
-    return _many(theme)
+    if color_support is ColorSupport.NONE:
+        return _build_plain_palette(theme)
+    if color_support is ColorSupport.ANSI:
+        return _build_ansi_palette(theme)
+    return _build_rgb_palette(theme)
 
 
 def blend(color: str, into: str, share: float) -> str:
@@ -188,7 +188,7 @@ def blend(color: str, into: str, share: float) -> str:
     return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in pairs)
 
 
-def _many(theme: Theme) -> Palette:
+def _build_rgb_palette(theme: ThemeColors) -> Palette:
     fills = DARK_FILL if theme.dark else LIGHT_FILL
     inside, outside = ("#000000", "#ffffff") if theme.dark else ("#ffffff", "#000000")
     lighter = 1 if theme.dark else -1
@@ -199,16 +199,16 @@ def _many(theme: Theme) -> Palette:
     cells: dict[int, Style] = {}
     for kind in Kind:
         fill = fills[kind]
-        strong = lift(fill, lighter)
-        cells[style_number(kind, Form.BAR, Tone.NORMAL)] = Style(color=inside, bgcolor=fill)
-        cells[style_number(kind, Form.BAR, Tone.LIT)] = Style(color=inside, bgcolor=strong, bold=True)
-        cells[style_number(kind, Form.BAR, Tone.FOUND)] = hit
-        cells[style_number(kind, Form.BAR, Tone.SELECTED)] = Style(color=inside, bgcolor=outside, bold=True)
-        for form, ground in ((Form.SHADE, back), (Form.SHADE_MARKED, marked)):
-            cells[style_number(kind, form, Tone.NORMAL)] = Style(color=fill, bgcolor=ground)
-            cells[style_number(kind, form, Tone.LIT)] = Style(color=strong, bgcolor=ground, bold=True)
-            cells[style_number(kind, form, Tone.FOUND)] = Style(color=found, bgcolor=ground, underline=True)
-            cells[style_number(kind, form, Tone.SELECTED)] = Style(color=inside, bgcolor=outside, bold=True)
+        strong = lighten(fill, lighter)
+        cells[style_index(kind, CellForm.BAR, Emphasis.NORMAL)] = Style(color=inside, bgcolor=fill)
+        cells[style_index(kind, CellForm.BAR, Emphasis.HIGHLIGHTED)] = Style(color=inside, bgcolor=strong, bold=True)
+        cells[style_index(kind, CellForm.BAR, Emphasis.MATCHED)] = hit
+        cells[style_index(kind, CellForm.BAR, Emphasis.SELECTED)] = Style(color=inside, bgcolor=outside, bold=True)
+        for form, ground in ((CellForm.SHADE, back), (CellForm.SHADE_MARKED, marked)):
+            cells[style_index(kind, form, Emphasis.NORMAL)] = Style(color=fill, bgcolor=ground)
+            cells[style_index(kind, form, Emphasis.HIGHLIGHTED)] = Style(color=strong, bgcolor=ground, bold=True)
+            cells[style_index(kind, form, Emphasis.MATCHED)] = Style(color=found, bgcolor=ground, underline=True)
+            cells[style_index(kind, form, Emphasis.SELECTED)] = Style(color=inside, bgcolor=outside, bold=True)
     muted = Style(color=blend(theme.foreground, back, 0.6), bgcolor=back)
     text = Style(color=theme.foreground, bgcolor=back)
     cells[BLANK] = muted
@@ -216,7 +216,7 @@ def _many(theme: Theme) -> Palette:
     cells[GRID] = Style(color=blend(theme.foreground, back, 0.45), bgcolor=back)
     return Palette(
         theme=theme,
-        colors=Colors.MANY,
+        color_support=ColorSupport.MANY,
         cells=tuple(cells[number] for number in range(GRID + 1)),
         text=text,
         muted=muted,
@@ -236,7 +236,7 @@ def _many(theme: Theme) -> Palette:
     )
 
 
-def _ansi(theme: Theme) -> Palette:
+def _build_ansi_palette(theme: ThemeColors) -> Palette:
     """Sixteen colours: named ones, so that the user's own terminal theme decides what they look like."""
     paper, pen = ("black", "white") if theme.dark else ("white", "black")
     blank = Style(color=pen, bgcolor=paper)
@@ -246,21 +246,23 @@ def _ansi(theme: Theme) -> Palette:
         inside = "white" if fill in _ANSI_DARK else "black"
         bar = Style(color=inside, bgcolor=fill)
         selected = Style(color=paper, bgcolor="bright_white" if theme.dark else "black", bold=True)
-        cells[style_number(kind, Form.BAR, Tone.NORMAL)] = bar
-        cells[style_number(kind, Form.BAR, Tone.LIT)] = bar + Style(bold=True, underline=True)
-        cells[style_number(kind, Form.BAR, Tone.FOUND)] = Style(color="black", bgcolor="bright_yellow", underline=True)
-        cells[style_number(kind, Form.BAR, Tone.SELECTED)] = selected
-        for form in (Form.SHADE, Form.SHADE_MARKED):
+        cells[style_index(kind, CellForm.BAR, Emphasis.NORMAL)] = bar
+        cells[style_index(kind, CellForm.BAR, Emphasis.HIGHLIGHTED)] = bar + Style(bold=True, underline=True)
+        cells[style_index(kind, CellForm.BAR, Emphasis.MATCHED)] = Style(
+            color="black", bgcolor="bright_yellow", underline=True
+        )
+        cells[style_index(kind, CellForm.BAR, Emphasis.SELECTED)] = selected
+        for form in (CellForm.SHADE, CellForm.SHADE_MARKED):
             shade = Style(color=pen if fill == paper else fill, bgcolor=paper)
-            cells[style_number(kind, form, Tone.NORMAL)] = shade
-            cells[style_number(kind, form, Tone.LIT)] = shade + Style(bold=True, underline=True)
-            cells[style_number(kind, form, Tone.FOUND)] = shade + Style(color="bright_yellow", underline=True)
-            cells[style_number(kind, form, Tone.SELECTED)] = selected
+            cells[style_index(kind, form, Emphasis.NORMAL)] = shade
+            cells[style_index(kind, form, Emphasis.HIGHLIGHTED)] = shade + Style(bold=True, underline=True)
+            cells[style_index(kind, form, Emphasis.MATCHED)] = shade + Style(color="bright_yellow", underline=True)
+            cells[style_index(kind, form, Emphasis.SELECTED)] = selected
     cells[BLANK] = cells[BLANK_MARKED] = blank
     cells[GRID] = Style(color="bright_black", bgcolor=paper)
     return Palette(
         theme=theme,
-        colors=Colors.ANSI,
+        color_support=ColorSupport.ANSI,
         cells=tuple(cells[number] for number in range(GRID + 1)),
         text=blank,
         muted=cells[GRID],
@@ -277,26 +279,26 @@ def _ansi(theme: Theme) -> Palette:
     )
 
 
-def _plain(theme: Theme) -> Palette:
+def _build_plain_palette(theme: ThemeColors) -> Palette:
     """No colour at all: bars are reverse video, everything else is bold, dim, underlined or a glyph."""
     blank, bar = Style(), Style(reverse=True)
     selected = Style(reverse=True, bold=True, underline=True)
     cells: dict[int, Style] = {}
     for kind in Kind:
-        cells[style_number(kind, Form.BAR, Tone.NORMAL)] = bar
-        cells[style_number(kind, Form.BAR, Tone.LIT)] = Style(reverse=True, bold=True)
-        cells[style_number(kind, Form.BAR, Tone.FOUND)] = Style(reverse=True, underline=True)
-        cells[style_number(kind, Form.BAR, Tone.SELECTED)] = selected
-        for form in (Form.SHADE, Form.SHADE_MARKED):
-            cells[style_number(kind, form, Tone.NORMAL)] = blank
-            cells[style_number(kind, form, Tone.LIT)] = Style(bold=True)
-            cells[style_number(kind, form, Tone.FOUND)] = Style(underline=True)
-            cells[style_number(kind, form, Tone.SELECTED)] = selected
+        cells[style_index(kind, CellForm.BAR, Emphasis.NORMAL)] = bar
+        cells[style_index(kind, CellForm.BAR, Emphasis.HIGHLIGHTED)] = Style(reverse=True, bold=True)
+        cells[style_index(kind, CellForm.BAR, Emphasis.MATCHED)] = Style(reverse=True, underline=True)
+        cells[style_index(kind, CellForm.BAR, Emphasis.SELECTED)] = selected
+        for form in (CellForm.SHADE, CellForm.SHADE_MARKED):
+            cells[style_index(kind, form, Emphasis.NORMAL)] = blank
+            cells[style_index(kind, form, Emphasis.HIGHLIGHTED)] = Style(bold=True)
+            cells[style_index(kind, form, Emphasis.MATCHED)] = Style(underline=True)
+            cells[style_index(kind, form, Emphasis.SELECTED)] = selected
     cells[BLANK] = cells[BLANK_MARKED] = cells[GRID] = blank
     bold = Style(bold=True)
     return Palette(
         theme=theme,
-        colors=Colors.NONE,
+        color_support=ColorSupport.NONE,
         cells=tuple(cells[number] for number in range(GRID + 1)),
         text=blank,
         muted=blank,

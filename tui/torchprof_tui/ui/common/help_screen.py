@@ -12,13 +12,13 @@ from textual.screen import ModalScreen
 
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.event_styles import Palette
-from torchprof_tui.ui.common.kind_descriptions import KIND_WORDS
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, columns, wrap
-from torchprof_tui.ui.explorer.keys import Key
+from torchprof_tui.ui.common.kind_descriptions import KIND_DESCRIPTIONS
+from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
+from torchprof_tui.ui.explorer.keys import KeyHelp
 
-TWO_COLUMNS = 110
+TWO_COLUMN_WIDTH = 110
 
-SIGNS = (
+LANE_SYMBOLS = (
     ("▏aten::mm", "a bar: one event; ▏ is where it begins"),
     ("█▉ ▍", "events too narrow for a name; the width of ▍ is their share of the cell"),
     ("░ ▒ ▓", "a cell that stands for many events, by how busy it is: under ⅓, under ⅔, more"),
@@ -48,15 +48,15 @@ KINDS_SHOWN = (
 
 
 class HelpText(TextPanel):
-    def __init__(self, keys: Mapping[str, Sequence[Key]]) -> None:
+    def __init__(self, keys: Mapping[str, Sequence[KeyHelp]]) -> None:
         super().__init__()
         self._keys = keys
 
     def content(self, width: int) -> Lines:
-        if width < TWO_COLUMNS:
-            return [*self._key_lines(width), [], *self._reading_lines(width)]
+        if width < TWO_COLUMN_WIDTH:
+            return [*self._key_lines(width), [], *self._legend_lines(width)]
         half = width // 2
-        return columns(self._key_lines(half - 3), self._reading_lines(width - half), half, self.palette.text)
+        return join_columns(self._key_lines(half - 3), self._legend_lines(width - half), half, self.palette.text)
 
     def _key_lines(self, width: int) -> Lines:
         palette = self.palette
@@ -66,24 +66,24 @@ class HelpText(TextPanel):
             lines += [[]] if lines else []
             lines.append([(title, palette.heading)])
             for key in keys:
-                sentence = wrap(key.sentence, width - room, palette.text)
+                sentence = wrap_text(key.description, width - room, palette.text)
                 lines.append([(key.keys.ljust(room), palette.key), *sentence[0]])
                 lines += [[(" " * room, palette.text), *runs] for runs in sentence[1:]]
         return lines
 
-    def _reading_lines(self, width: int) -> Lines:
+    def _legend_lines(self, width: int) -> Lines:
         palette = self.palette
         lines: Lines = [[("How to read the lanes", palette.heading)]]
         room = 14
-        for sign, meaning in SIGNS:
-            wrapped = wrap(meaning, width - room, palette.text)
+        for sign, meaning in LANE_SYMBOLS:
+            wrapped = wrap_text(meaning, width - room, palette.text)
             lines.append([(sign.ljust(room), palette.strong), *wrapped[0]])
             lines += [[(" " * room, palette.text), *runs] for runs in wrapped[1:]]
         lines += [[], [("Colours", palette.heading)]]
         room = 18
         for kind in KINDS_SHOWN:
-            word, sentence = KIND_WORDS[kind]
-            wrapped = wrap(sentence, width - room, palette.text)
+            word, sentence = KIND_DESCRIPTIONS[kind]
+            wrapped = wrap_text(sentence, width - room, palette.text)
             lines.append([(f" {word} ".ljust(room - 2), palette.fill(kind)), ("  ", palette.text), *wrapped[0]])
             lines += [[(" " * room, palette.text), *runs] for runs in wrapped[1:]]
         return lines
@@ -100,7 +100,7 @@ class HelpScreen(ModalScreen[None]):
     ]
     AUTO_FOCUS = ""
 
-    def __init__(self, keys: Mapping[str, Sequence[Key]], palette: Palette) -> None:
+    def __init__(self, keys: Mapping[str, Sequence[KeyHelp]], palette: Palette) -> None:
         super().__init__()
         self._text = HelpText(keys)
         self._text.palette = palette

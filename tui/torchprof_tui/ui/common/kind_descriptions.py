@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchprof_tui.trace.model.event_kind import Kind
 
-KIND_WORDS: dict[Kind, tuple[str, str]] = {
+KIND_DESCRIPTIONS: dict[Kind, tuple[str, str]] = {
     Kind.OTHER: ("event", "of a category that PyTorch's profiler does not use; shown as the file has it"),
     Kind.STEP: ("step", "one iteration: everything between two calls of prof.step()"),
     Kind.ANNOTATION: ("annotation", "a range named in the code with record_function, or by PyTorch itself"),

@@ -24,16 +24,16 @@ class ListScreen(Screen[Any]):
 
     rows: RowList
 
-    def moved(self) -> None:
+    def handle_cursor_move(self) -> None:
         """Another row is under the cursor."""
 
     def action_move(self, distance: int) -> None:
-        self.rows.by(distance)
-        self.moved()
+        self.rows.move_by(distance)
+        self.handle_cursor_move()
 
     def action_page(self, pages: int) -> None:
-        self.action_move(pages * self.rows.page)
+        self.action_move(pages * self.rows.page_size)
 
     def action_edge(self, last: bool) -> None:
-        self.rows.to(self.rows.count if last else 0)
-        self.moved()
+        self.rows.move_to(self.rows.count if last else 0)
+        self.handle_cursor_move()

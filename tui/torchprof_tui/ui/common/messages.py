@@ -13,11 +13,11 @@ from textual.message import Message
 
 if TYPE_CHECKING:  # what finds these out is imported by the threads that ask it
     from torchprof_tui.analysis.dispatch.chain import Chain
-    from torchprof_tui.analysis.dispatch.event_context import Facts
+    from torchprof_tui.analysis.dispatch.event_context import EventContext
     from torchprof_tui.analysis.doctor.remark import Diagnosis
-    from torchprof_tui.analysis.kernel.kernel_summary import KernelFacts
-    from torchprof_tui.analysis.patterns.engine.latest_only_checker import Checked
-    from torchprof_tui.analysis.time.range_statistics import RangeTime
+    from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
+    from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
+    from torchprof_tui.analysis.time.range_statistics import RangeStatistics
 
 
 @dataclass
@@ -134,11 +134,11 @@ class PromptClosed(Message):
 
 
 @dataclass
-class FactsRead(Message):
+class EventContextRead(Message):
     """What takes a moment to find out about an event, its args among it, has been found out."""
 
     event: int
-    facts: Facts
+    context: EventContext
 
 
 @dataclass
@@ -146,7 +146,7 @@ class ChainRead(Message):
     """The dispatch chain through an event, and what is known of the GPU work at its end."""
 
     chain: Chain
-    kernel: KernelFacts | None
+    kernel: KernelSummary | None
 
 
 @dataclass
@@ -154,27 +154,27 @@ class TraceChecked(Message):
     """The cheatsheet of the whole trace (of several ranks that at `place`); what its lanes say beside names is known
     as well."""
 
-    checked: Checked
-    place: int = 0
+    checked: CheckResult
+    rank_index: int = 0
 
 
 @dataclass
 class ScopeChecked(Message):
     """The cheatsheet of what one looks at; of several ranks that at `place`."""
 
-    checked: Checked
-    place: int = 0
+    checked: CheckResult
+    rank_index: int = 0
 
 
 @dataclass
 class RangeRead(Message):
     """The statistics of a marked range."""
 
-    range: RangeTime
+    range: RangeStatistics
 
 
 @dataclass
-class Diagnosed(Message):
+class DiagnosisReady(Message):
     """What the trace doctor says."""
 
     diagnosis: Diagnosis

@@ -6,9 +6,9 @@ import re
 
 from rich.cells import cell_len
 
-from torchprof_tui.analysis.kernel.names import KernelClass, decode
+from torchprof_tui.analysis.kernel.names import KernelClass, decode_kernel_name
 from torchprof_tui.trace.core.printable import clean as clean
-from torchprof_tui.ui.common.cell_text import cut as cut
+from torchprof_tui.ui.common.cell_text import truncate as truncate
 
 _FRAME = re.compile(r"^(?:.*[/\\])?([^/\\]+)\((\d+)\): (.+)$")
 """`path/to/file.py(12): function`, a Python frame of the profiler."""
@@ -16,7 +16,7 @@ _FRAME = re.compile(r"^(?:.*[/\\])?([^/\\]+)\((\d+)\): (.+)$")
 _NAMESPACES = re.compile(r"(?:\(anonymous namespace\)|[\w~]+)::")
 
 
-def short(name: str) -> str:
+def shorten(name: str) -> str:
     """The part of a (cleaned) name that tells it apart, for places too narrow for all of it.
 
     Python frames lose their folder, operators, module calls and autograd nodes their prefix. C++ kernels are decoded;
@@ -31,7 +31,7 @@ def short(name: str) -> str:
     if name.startswith("<built-in "):
         return name[1:].partition(" object at ")[0].rstrip(">")
     if name.startswith("void ") or ("<" in name and "::" in name):
-        decoded = decode(name)
+        decoded = decode_kernel_name(name)
         if decoded.known and decoded.display:
             return decoded.display
         head = _NAMESPACES.sub("", name.removeprefix("void ").partition("<")[0])
@@ -39,48 +39,48 @@ def short(name: str) -> str:
     return name
 
 
-_SILENT = (KernelClass.OTHER, KernelClass.MEMORY)
+_UNLABELLED_CLASSES = (KernelClass.OTHER, KernelClass.MEMORY)
 """Not known, and said by the name already."""
 
 
-def class_of(name: str) -> str:
+def kernel_class_label(name: str) -> str:
     """The class of a kernel in a word ("gemm", "elementwise"), "" where the name does not tell."""
-    found = decode(name).kernel_class
-    return "" if found in _SILENT else found.label
+    found = decode_kernel_name(name).kernel_class
+    return "" if found in _UNLABELLED_CLASSES else found.label
 
 
-class Names:
+class DisplayNames:
     """Cleaned and shortened names by their number in `Trace.names`, worked out when first drawn."""
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
-        self._known: dict[int, tuple[str, str]] = {}
+        self._cache: dict[int, tuple[str, str]] = {}
 
     def __getitem__(self, number: int) -> tuple[str, str]:
         """(the whole name, its short form), both cleaned."""
-        known = self._known.get(number)
+        known = self._cache.get(number)
         if known is None:
             whole = clean(self._names[number])
-            known = self._known[number] = (whole, short(whole))
+            known = self._cache[number] = (whole, shorten(whole))
         return known
 
-    def fitting(self, number: int, width: int) -> str:
+    def fit_name(self, number: int, width: int) -> str:
         """The whole name where it fits, the short one cut to `width` cells where it does not."""
         whole, brief = self[number]
-        return whole if cell_len(whole) <= width else cut(brief, width)
+        return whole if cell_len(whole) <= width else truncate(brief, width)
 
-    def classed(self, number: int, width: int) -> str:
+    def fit_name_with_class(self, number: int, width: int) -> str:
         """A kernel's name with its class before it; in a narrow bar the class says more than how a name begins."""
         whole, brief = self[number]
-        word = class_of(self._names[number])
+        word = kernel_class_label(self._names[number])
         if not word:
-            return self.fitting(number, width)
-        decoded = decode(self._names[number])
+            return self.fit_name(number, width)
+        decoded = decode_kernel_name(self._names[number])
         brief = clean(decoded.display) if decoded.known and decoded.display else brief
         told = brief if word in brief else f"{word} · {brief}"
         for text in (whole if word in whole else f"{word} · {whole}", told):
             if cell_len(text) <= width:
                 return text
         if len(word) + 3 < width:
-            return cut(told, width)
-        return word if len(word) <= width else cut(brief, width)
+            return truncate(told, width)
+        return word if len(word) <= width else truncate(brief, width)

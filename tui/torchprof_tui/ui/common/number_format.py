@@ -23,7 +23,7 @@ def format_share(share: float) -> str:
     return f"{percent:.1f} %" if 0 < percent < 9.95 else f"{percent:.0f} %"
 
 
-def ordinal(number: int) -> str:
+def format_ordinal(number: int) -> str:
     """1st, 2nd, 3rd, 4th …"""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number:,}{ending}"

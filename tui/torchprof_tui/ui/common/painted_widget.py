@@ -18,24 +18,24 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from torchprof_tui.ui.common.event_styles import Colors, Palette, Theme, build
+from torchprof_tui.ui.common.event_styles import ColorSupport, Palette, ThemeColors, build_palette
 
-Run = tuple[str, Style]
-DEFAULT_PALETTE = build(Theme(), Colors.MANY)
+TextRun = tuple[str, Style]
+DEFAULT_PALETTE = build_palette(ThemeColors(), ColorSupport.MANY)
 """Until the screen has said which theme and how many colours there are."""
 
 
-class Painted(Widget):
+class PaintedWidget(Widget):
     """Subclasses implement `paint`; they call `repaint` when their data changes and may override `prepare`."""
 
     ALLOW_SELECT: ClassVar[bool] = False
-    DEFAULT_CSS = "Painted { height: 1; }"
+    DEFAULT_CSS = "PaintedWidget { height: 1; }"
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (Textual's own name)
         super().__init__(id=id, classes=classes)
         self._palette = DEFAULT_PALETTE
-        self._strips: dict[int, Strip] = {}
-        self._stale = True
+        self._strip_cache: dict[int, Strip] = {}
+        self._needs_prepare = True
 
     @property
     def palette(self) -> Palette:
@@ -60,44 +60,44 @@ class Painted(Widget):
     def repaint(self, lines: Sequence[int] | None = None) -> None:
         """Everything changed, or just these lines (those outside the widget are ignored)."""
         if lines is None:
-            self._strips.clear()
-            self._stale = True
+            self._strip_cache.clear()
+            self._needs_prepare = True
             self.refresh()
             return
         height, width = self.size.height, self.size.width
         changed = [line for line in lines if 0 <= line < height]
         for line in changed:
-            self._strips.pop(line, None)
+            self._strip_cache.pop(line, None)
         if changed:
             self.refresh(*(Region(0, line, width, 1) for line in changed))
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        self._fill(range(crop.y, crop.bottom))
-        strips = [self._strips[y] for y in range(crop.y, crop.bottom)]
+        self._paint_missing(range(crop.y, crop.bottom))
+        strips = [self._strip_cache[y] for y in range(crop.y, crop.bottom)]
         if crop.x == 0 and crop.width == self.size.width:
             return strips
         return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def render_line(self, y: int) -> Strip:
-        self._fill((y,))
-        return self._strips[y]
+        self._paint_missing((y,))
+        return self._strip_cache[y]
 
     def notify_style_update(self) -> None:
-        self._strips.clear()
-        self._stale = True
+        self._strip_cache.clear()
+        self._needs_prepare = True
         super().notify_style_update()
 
     def on_resize(self) -> None:
-        self._strips.clear()
-        self._stale = True
+        self._strip_cache.clear()
+        self._needs_prepare = True
 
-    def _fill(self, ys: Iterable[int]) -> None:
+    def _paint_missing(self, ys: Iterable[int]) -> None:
         """Paint what is missing."""
-        if self._stale:
-            self._strips.clear()
-            self._stale = False
+        if self._needs_prepare:
+            self._strip_cache.clear()
+            self._needs_prepare = False
             self.prepare(self.size)
-        missing = [y for y in ys if y not in self._strips]
+        missing = [y for y in ys if y not in self._strip_cache]
         if not missing:
             return
         # Ours are real colours, or at 16 the terminal's own: nothing to translate.
@@ -105,10 +105,10 @@ class Painted(Widget):
         for y, strip in zip(missing, self.paint_lines(missing, self.size), strict=True):
             for each in filters:
                 strip = strip.apply_filter(each, self.background_colors[1])
-            self._strips[y] = strip
+            self._strip_cache[y] = strip
 
 
-def line(runs: Sequence[Run], width: int, blank: Style) -> Strip:
+def build_strip(runs: Sequence[TextRun], width: int, blank: Style) -> Strip:
     """Styled pieces of text, cropped or filled up to exactly `width` cells; equal neighbours become one segment."""
     segments: list[Segment] = []
     used = 0

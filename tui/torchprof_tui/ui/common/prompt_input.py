@@ -39,21 +39,21 @@ class Prompt(Horizontal):
     def is_open(self) -> bool:
         return self.has_class("open")
 
-    def ask(self, purpose: str, hint: str, text: str = "") -> None:
+    def open(self, purpose: str, hint: str, text: str = "") -> None:
         """Open with a text to edit."""
         self._purpose = purpose
         self._label.update(f" {purpose}: ")
         self._input.value = text
         self._input.cursor_position = len(text)
-        self.hint(hint)
+        self.show_hint(hint)
         self.add_class("open")
         self.screen.set_focus(self._input)  # now, not in its turn: what is typed next is its own
 
-    def hint(self, text: str) -> None:
+    def show_hint(self, text: str) -> None:
         """At the right end: how to type it, then what it found."""
         self._hint.update(f" {text} " if text else "")
 
-    def type(self, text: str) -> None:
+    def insert_text(self, text: str) -> None:
         """What was typed before the input had the focus."""
         self._input.insert_text_at_cursor(text)
 

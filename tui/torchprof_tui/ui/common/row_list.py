@@ -9,21 +9,21 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from torchprof_tui.ui.common.painted_widget import Painted, Run, line
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 
-WHEEL_LINES = 3
+ROWS_PER_WHEEL_STEP = 3
 
 
 class RowPicked(Message):
     """A click on a row; the second one on the same row opens it."""
 
-    def __init__(self, place: int, opened: bool) -> None:
+    def __init__(self, row: int, opened: bool) -> None:
         super().__init__()
-        self.place = place
+        self.row = row
         self.opened = opened
 
 
-class RowList(Painted):
+class RowList(PaintedWidget):
     """`row(place, width, chosen)` gives the runs of one row, `head(width)` those of the line above them.
 
     Set `show` when the rows change; move with `to` and `by`.
@@ -33,20 +33,20 @@ class RowList(Painted):
 
     def __init__(
         self,
-        row: Callable[[int, int, bool], list[Run]],
-        head: Callable[[int], list[Run]],
+        build_row: Callable[[int, int, bool], list[TextRun]],
+        build_header: Callable[[int], list[TextRun]],
         *,
         id: str | None = None,  # noqa: A002
     ) -> None:
         super().__init__(id=id)
-        self._row = row
-        self._head = head
+        self._build_row = build_row
+        self._build_header = build_header
         self._count = 0
         self._top = 0
         self.cursor = 0
 
     @property
-    def page(self) -> int:
+    def page_size(self) -> int:
         """How many rows fit on the screen."""
         return max(self.size.height - 1, 1)
 
@@ -55,51 +55,51 @@ class RowList(Painted):
         """How many rows there are."""
         return self._count
 
-    def show(self, count: int, cursor: int = 0) -> None:
+    def set_row_count(self, count: int, cursor: int = 0) -> None:
         """There are other rows now."""
         self._count = count
         self.cursor = min(max(cursor, 0), max(count - 1, 0))
-        self._keep_in_sight()
+        self._scroll_to_cursor()
         self.repaint()
 
-    def to(self, place: int) -> None:
+    def move_to(self, row: int) -> None:
         """The cursor to a row, as near as there is one."""
-        self.show(self._count, place)
+        self.set_row_count(self._count, row)
 
-    def by(self, rows: int) -> None:
-        self.to(self.cursor + rows)
+    def move_by(self, rows: int) -> None:
+        self.move_to(self.cursor + rows)
 
-    def _keep_in_sight(self) -> None:
+    def _scroll_to_cursor(self) -> None:
         if self.cursor < self._top:
             self._top = self.cursor
-        elif self.cursor >= self._top + self.page:
-            self._top = self.cursor - self.page + 1
-        self._top = min(self._top, max(0, self._count - self.page))
+        elif self.cursor >= self._top + self.page_size:
+            self._top = self.cursor - self.page_size + 1
+        self._top = min(self._top, max(0, self._count - self.page_size))
 
     def prepare(self, size: Size) -> None:
-        self._keep_in_sight()
+        self._scroll_to_cursor()
 
     def paint(self, y: int, width: int) -> Strip:
         blank = self.palette.text
         if y == 0:
-            return line(self._head(width), width, self.palette.muted)
+            return build_strip(self._build_header(width), width, self.palette.muted)
         place = self._top + y - 1
         if place >= self._count:
-            return line([], width, blank)
-        return line(self._row(place, width, place == self.cursor), width, blank)
+            return build_strip([], width, blank)
+        return build_strip(self._build_row(place, width, place == self.cursor), width, blank)
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
         place = self._top + event.y - 1
         if event.y >= 1 and place < self._count:
             again = place == self.cursor
-            self.to(place)
+            self.move_to(place)
             self.post_message(RowPicked(place, again))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
-        self.by(WHEEL_LINES)
+        self.move_by(ROWS_PER_WHEEL_STEP)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
-        self.by(-WHEEL_LINES)
+        self.move_by(-ROWS_PER_WHEEL_STEP)

@@ -7,43 +7,43 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from textual.strip import Strip
 
-from torchprof_tui.ui.common.name_display import clean, cut
-from torchprof_tui.ui.common.painted_widget import Painted, Run, line
+from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 
 
-class Status(Painted):
+class StatusLine(PaintedWidget):
     """Set `say` and `keys`."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._message = ""
-        self._alarm = False
-        self._keys: tuple[tuple[str, str], ...] = ()
+        self._is_warning = False
+        self._key_hints: tuple[tuple[str, str], ...] = ()
 
-    def say(self, message: str, alarm: bool = False) -> None:
+    def show_message(self, message: str, is_warning: bool = False) -> None:
         """One line, escaped here; stays until something else is said."""
-        if (message, alarm) != (self._message, self._alarm):
-            self._message, self._alarm = message, alarm
+        if (message, is_warning) != (self._message, self._is_warning):
+            self._message, self._is_warning = message, is_warning
             self.repaint()
 
     @property
     def message(self) -> str:
         return self._message
 
-    def keys(self, keys: Sequence[tuple[str, str]]) -> None:
+    def show_keys(self, keys: Sequence[tuple[str, str]]) -> None:
         """(key, what it does), the most useful first: as many as fit are shown."""
-        if tuple(keys) != self._keys:
-            self._keys = tuple(keys)
+        if tuple(keys) != self._key_hints:
+            self._key_hints = tuple(keys)
             self.repaint()
 
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
-        message = cut(clean(self._message), width - 2)
+        message = truncate(clean(self._message), width - 2)
         room = width - cell_len(message) - 4
-        runs: list[Run] = [(" ", palette.text), (message, palette.warning if self._alarm else palette.text)]
-        hints: list[Run] = []
+        runs: list[TextRun] = [(" ", palette.text), (message, palette.warning if self._is_warning else palette.text)]
+        hints: list[TextRun] = []
         used = 0
-        for key, what in self._keys:
+        for key, what in self._key_hints:
             needed = cell_len(key) + cell_len(what) + (3 if hints else 1)
             if used + needed > room:
                 break
@@ -51,4 +51,6 @@ class Status(Painted):
                 hints.append(("  ", palette.text))
             hints += [(key, palette.key), (f" {what}", palette.muted)]
             used += needed
-        return line([*runs, (" " * (width - used - cell_len(message) - 2), palette.text), *hints], width, palette.text)
+        return build_strip(
+            [*runs, (" " * (width - used - cell_len(message) - 2), palette.text), *hints], width, palette.text
+        )

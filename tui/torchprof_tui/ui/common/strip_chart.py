@@ -8,7 +8,7 @@ from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.ui.explorer.lanes.bar_painter import LEVELS
 
 
-def strip(durations: I64, selected: int, cells: int) -> tuple[str, int]:
+def build_strip_chart(durations: I64, selected: int, cells: int) -> tuple[str, int]:
     """(one block a cell, as high as the longest of those it stands for; the cell of the selected one).
 
     At most `cells` cells, never more than there are durations. Raises ValueError for none.

@@ -9,24 +9,29 @@ from textual.app import App
 from textual.color import Color, ColorParseError
 from textual.screen import Screen
 
-from torchprof_tui.ui.common.event_styles import Colors, Palette, Theme, build
-from torchprof_tui.ui.common.painted_widget import Painted
+from torchprof_tui.ui.common.event_styles import ColorSupport, Palette, ThemeColors, build_palette
+from torchprof_tui.ui.common.painted_widget import PaintedWidget
 
-_COLORS = {"truecolor": Colors.MANY, "256": Colors.MANY, "standard": Colors.ANSI, "windows": Colors.ANSI}
+_COLORS = {
+    "truecolor": ColorSupport.MANY,
+    "256": ColorSupport.MANY,
+    "standard": ColorSupport.ANSI,
+    "windows": ColorSupport.ANSI,
+}
 
 
 def palette_for(app: App[Any]) -> Palette:
     """The styles for the app's theme and as many colours as the terminal has; none with NO_COLOR."""
-    colors = Colors.NONE if app.no_color else _COLORS.get(app.console.color_system or "", Colors.NONE)
+    colors = ColorSupport.NONE if app.no_color else _COLORS.get(app.console.color_system or "", ColorSupport.NONE)
     dark = app.current_theme.dark
-    plain = Theme() if dark else Theme(False, "#ffffff", "#1f1f1f", "#005faf")
+    plain = ThemeColors() if dark else ThemeColors(False, "#ffffff", "#1f1f1f", "#005faf")
     variables = app.theme_variables
-    return _built(
-        Theme(
+    return _cached_palette(
+        ThemeColors(
             dark,
-            _hex(variables.get("background"), plain.background),
-            _hex(variables.get("foreground"), plain.foreground),
-            _hex(variables.get("accent"), plain.accent),
+            _parse_hex(variables.get("background"), plain.background),
+            _parse_hex(variables.get("foreground"), plain.foreground),
+            _parse_hex(variables.get("accent"), plain.accent),
         ),
         colors,
     )
@@ -37,7 +42,7 @@ def follow_theme(screen: Screen[Any]) -> None:
 
     def repaint(_: object = None) -> None:
         palette = palette_for(screen.app)
-        for widget in screen.query(Painted):
+        for widget in screen.query(PaintedWidget):
             widget.palette = palette
 
     screen.app.theme_changed_signal.subscribe(screen, repaint)
@@ -45,11 +50,11 @@ def follow_theme(screen: Screen[Any]) -> None:
 
 
 @lru_cache(maxsize=8)
-def _built(theme: Theme, colors: Colors) -> Palette:
-    return build(theme, colors)
+def _cached_palette(theme: ThemeColors, colors: ColorSupport) -> Palette:
+    return build_palette(theme, colors)
 
 
-def _hex(value: str | None, otherwise: str) -> str:
+def _parse_hex(value: str | None, otherwise: str) -> str:
     """`#rrggbb`; themes that leave colours to the terminal (`ansi_default`) have none to mix with."""
     try:
         color = Color.parse(value or "")

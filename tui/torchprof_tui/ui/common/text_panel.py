@@ -8,13 +8,13 @@ from textual import events
 from textual.geometry import Size
 from textual.strip import Strip
 
-from torchprof_tui.ui.common.painted_widget import Painted, Run, line
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 
-Lines = list[list[Run]]
-WHEEL_LINES = 2
+Lines = list[list[TextRun]]
+LINES_PER_WHEEL_STEP = 2
 
 
-class TextPanel(Painted):
+class TextPanel(PaintedWidget):
     """Subclasses implement `content`; they call `renew` when what it says has changed."""
 
     DEFAULT_CSS = "TextPanel { height: 1fr; }"
@@ -32,7 +32,7 @@ class TextPanel(Painted):
         """The same as plain text, for copying."""
         return "\n".join("".join(piece for piece, _ in runs).rstrip() for runs in self.content(COPY_WIDTH))
 
-    def renew(self, top: bool = True) -> None:
+    def refresh_content(self, top: bool = True) -> None:
         """There is something else to say; `top`: from its first line."""
         if top:
             self._top = 0
@@ -46,7 +46,7 @@ class TextPanel(Painted):
             self.repaint()
 
     @property
-    def below(self) -> int:
+    def lines_below(self) -> int:
         """How many lines lie below the last one on screen."""
         return max(0, len(self._content) - self._top - self.size.height)
 
@@ -59,11 +59,11 @@ class TextPanel(Painted):
     def paint(self, y: int, width: int) -> Strip:
         place = self._top + y
         runs = self._content[place] if place < len(self._content) else []
-        more = f" ▾{self.below}" if y == self.size.height - 1 and self.below else ""
-        inner = line([(" ", self.palette.text), *runs], width - len(more), self.palette.text)
+        more = f" ▾{self.lines_below}" if y == self.size.height - 1 and self.lines_below else ""
+        inner = build_strip([(" ", self.palette.text), *runs], width - len(more), self.palette.text)
         if not more:
             return inner
-        return line(
+        return build_strip(
             [*((text, style or self.palette.text) for text, style, _ in inner), (more, self.palette.muted)],
             width,
             self.palette.text,
@@ -71,25 +71,27 @@ class TextPanel(Painted):
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
-        self.scroll_lines(WHEEL_LINES)
+        self.scroll_lines(LINES_PER_WHEEL_STEP)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
-        self.scroll_lines(-WHEEL_LINES)
+        self.scroll_lines(-LINES_PER_WHEEL_STEP)
 
 
 COPY_WIDTH = 10_000
 """Wide enough that nothing is wrapped in what is copied."""
 
 
-MOST_WRAPPED = 20_000
+MAX_WRAPPED_CHARACTERS = 20_000
 """Characters of one text that are laid out: nobody scrolls further through a name, and a file may have one of MBs."""
 
 
-def wrap(text: str, width: int, style: Style, indent: str = "") -> Lines:
+def wrap_text(text: str, width: int, style: Style, indent: str = "") -> Lines:
     """Cleaned text in lines of at most `width` cells, broken at a space where there is one near."""
     out: Lines = []
-    rest = text if len(text) <= MOST_WRAPPED else f"{text[:MOST_WRAPPED]}… ({len(text):,} characters)"
+    rest = (
+        text if len(text) <= MAX_WRAPPED_CHARACTERS else f"{text[:MAX_WRAPPED_CHARACTERS]}… ({len(text):,} characters)"
+    )
     width = max(width, 1)
     while rest:
         lead = indent if out else ""
@@ -110,7 +112,7 @@ def wrap(text: str, width: int, style: Style, indent: str = "") -> Lines:
     return out or [[("", style)]]
 
 
-def columns(left: Lines, right: Lines, at: int, blank: Style) -> Lines:
+def join_columns(left: Lines, right: Lines, right_offset: int, blank: Style) -> Lines:
     """Two blocks side by side, the right one beginning at cell `at`."""
     out: Lines = []
     for place in range(max(len(left), len(right))):
@@ -118,7 +120,7 @@ def columns(left: Lines, right: Lines, at: int, blank: Style) -> Lines:
         beside = right[place] if place < len(right) else []
         if beside:
             used = sum(cell_len(text) for text, _ in runs)
-            runs.append((" " * max(at - used, 1), blank))
+            runs.append((" " * max(right_offset - used, 1), blank))
             runs.extend(beside)
         out.append(runs)
     return out

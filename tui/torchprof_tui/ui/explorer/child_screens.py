@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchprof_tui.ui.explorer.view_state import Walk
+from torchprof_tui.ui.explorer.view_state import ViewState
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.table.profiler_table import Profile
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
     from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
 
-class WaysOut:
+class ChildScreens:
     """Keeps what is costly to make, for the next time."""
 
-    def __init__(self, walk: Walk) -> None:
-        self._walk = walk
+    def __init__(self, view_state: ViewState) -> None:
+        self._view_state = view_state
         self._profiles: dict[int, Profile] = {}  # by rank
 
-    def guess(self) -> GuessScreen:
+    def create_guess_screen(self) -> GuessScreen:
         from torchprof_tui.ui.guess.guess_screen import GuessScreen
 
-        t0, t1, what = self._walk.subject()
-        rank = self._walk.rank()
+        t0, t1, what = self._view_state.active_range()
+        rank = self._view_state.current_rank()
         if rank is not None:
             what = f"{rank.label}, {what}"
-        return GuessScreen(self._walk.own_trace(), t0, t1, what)
+        return GuessScreen(self._view_state.current_trace(), t0, t1, what)
 
-    def table(self) -> TableScreen:
+    def create_table_screen(self) -> TableScreen:
         from torchprof_tui.analysis.table.profiler_table import Profile
         from torchprof_tui.ui.table.table_screen import TableScreen
 
-        rank = self._walk.rank()
+        rank = self._view_state.current_rank()
         number = -1 if rank is None else rank.number
         if number not in self._profiles:
-            self._profiles[number] = Profile(self._walk.own_trace())
-        return TableScreen(self._profiles[number], self._walk)
+            self._profiles[number] = Profile(self._view_state.current_trace())
+        return TableScreen(self._profiles[number], self._view_state)
 
-    def tree(self) -> TreeScreen:
+    def create_tree_screen(self) -> TreeScreen:
         from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
-        return TreeScreen(self._walk.own_trace(), self._walk.rank())
+        return TreeScreen(self._view_state.current_trace(), self._view_state.current_rank())

@@ -10,42 +10,42 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 
-SETTLE_SECONDS = 0.02
+DEBOUNCE_SECONDS = 0.02
 """How long nothing may have moved before work begins: held-down keys never queue any."""
 
-SETTLE_AT_MOST = 0.25
+MAX_DEBOUNCE_SECONDS = 0.25
 """What takes long waits for as long as it last took, up to this: whoever presses key after key has no thread beside the
 frames, and who stands still waits twice as long at most."""
 
 
-class Reading:
+class DebouncedWorker:
     """One subject at a time each: a later question replaces an earlier one that has not been answered."""
 
     def __init__(self, screen: Screen[Any]) -> None:
         self._screen = screen
-        self._waiting: dict[str, Timer] = {}
-        self._took: dict[str, float] = {}  # seconds
+        self._timers: dict[str, Timer] = {}
+        self._last_seconds: dict[str, float] = {}  # seconds
 
-    def soon(self, subject: str, call: Callable[[], None]) -> None:
+    def debounce(self, subject: str, call: Callable[[], None]) -> None:
         """Call once nothing has asked about this subject for a moment."""
-        if subject in self._waiting:
-            self._waiting[subject].stop()
-        moment = min(max(self._took.get(subject, 0.0), SETTLE_SECONDS), SETTLE_AT_MOST)
-        self._waiting[subject] = self._screen.set_timer(moment, call)
+        if subject in self._timers:
+            self._timers[subject].stop()
+        moment = min(max(self._last_seconds.get(subject, 0.0), DEBOUNCE_SECONDS), MAX_DEBOUNCE_SECONDS)
+        self._timers[subject] = self._screen.set_timer(moment, call)
 
-    def ask(self, subject: str, work: Callable[[], Message | None]) -> None:
+    def submit(self, subject: str, work: Callable[[], Message | None]) -> None:
         """The same, then in a thread; its message goes to the screen."""
-        self.soon(subject, lambda: self._begin(subject, work))
+        self.debounce(subject, lambda: self._run_in_thread(subject, work))
 
-    def _begin(self, subject: str, work: Callable[[], Message | None]) -> None:
+    def _run_in_thread(self, subject: str, work: Callable[[], Message | None]) -> None:
         def answer() -> None:
             began = perf_counter()
             message = work()
             took = perf_counter() - began
             if message is not None:
-                self._took[subject] = took
+                self._last_seconds[subject] = took
                 self._screen.post_message(message)
             else:  # given up: it would have taken longer
-                self._took[subject] = max(took, self._took.get(subject, 0.0))
+                self._last_seconds[subject] = max(took, self._last_seconds.get(subject, 0.0))
 
         self._screen.run_worker(answer, thread=True, exclusive=True, group=subject)

@@ -17,15 +17,15 @@ from textual.reactive import var
 from textual.screen import Screen
 from textual.widgets import Static
 
-from torchprof_tui.analysis.doctor.read_problems import lost_in_a_line
-from torchprof_tui.analysis.time.gpu_time import busy_by_device
+from torchprof_tui.analysis.doctor.read_problems import summarize_losses
+from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.messages import (
     ChainRead,
-    Diagnosed,
+    DiagnosisReady,
+    EventContextRead,
     EventPicked,
-    FactsRead,
     JumpAsked,
     LanesFolded,
     LanesResized,
@@ -43,17 +43,17 @@ from torchprof_tui.ui.common.messages import (
     TraceChecked,
     ZoomAsked,
 )
-from torchprof_tui.ui.common.status_line import Status
+from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import follow_theme, palette_for
-from torchprof_tui.ui.explorer.child_screens import WaysOut
-from torchprof_tui.ui.explorer.keys import BINDINGS, OPENS_PROMPT, key_hints, sections
+from torchprof_tui.ui.explorer.child_screens import ChildScreens
+from torchprof_tui.ui.explorer.keys import BINDINGS, PROMPT_ACTIONS, group_by_section, key_hints
 from torchprof_tui.ui.explorer.lanes.empty_lanes import no_events_text
-from torchprof_tui.ui.explorer.lanes_area import TraceView
-from torchprof_tui.ui.explorer.layout import too_small
+from torchprof_tui.ui.explorer.lanes_area import LanesArea
+from torchprof_tui.ui.explorer.layout import too_small_message
 from torchprof_tui.ui.explorer.palette_commands import ExplorerCommands
-from torchprof_tui.ui.explorer.panel_controller import Inspection
-from torchprof_tui.ui.explorer.prompts import Prompts
-from torchprof_tui.ui.explorer.view_state import Walk
+from torchprof_tui.ui.explorer.panel_controller import PanelController
+from torchprof_tui.ui.explorer.prompts import PromptController
+from torchprof_tui.ui.explorer.view_state import ViewState
 
 
 class ExplorerScreen(Screen[None]):
@@ -69,246 +69,258 @@ class ExplorerScreen(Screen[None]):
     def __init__(self, trace: Trace) -> None:
         super().__init__()
         self.trace = trace
-        self.walk = Walk(trace)
-        busy = busy_by_device(trace)
-        self._view = TraceView(self.walk, busy)
-        self._inspection = Inspection(self, self.walk, busy, self._view.timeline, self._view.gutter)
-        self._dock = self._inspection.dock
-        self._status = Status(id="status")
-        self._prompts = Prompts(self, self.walk, self._show)
-        self._ways_out = WaysOut(self.walk)
-        self._settled = False
-        self._lost = lost_in_a_line(trace)
+        self.view_state = ViewState(trace)
+        busy = compute_busy_by_device(trace)
+        self._lanes_area = LanesArea(self.view_state, busy)
+        self._panel_controller = PanelController(
+            self, self.view_state, busy, self._lanes_area.timeline, self._lanes_area.gutter
+        )
+        self._dock = self._panel_controller.dock
+        self._status = StatusLine(id="status")
+        self._prompts = PromptController(self, self.view_state, self._refresh_widgets)
+        self._child_screens = ChildScreens(self.view_state)
+        self._first_resize_done = False
+        self._data_loss_line = summarize_losses(trace)
 
     def compose(self) -> ComposeResult:
         yield Static("", id="too-small", markup=False)
-        yield self._view.title
-        yield self._inspection.verdict
-        yield self._view.overview
-        yield self._view.ruler
+        yield self._lanes_area.title
+        yield self._panel_controller.verdict_line
+        yield self._lanes_area.overview
+        yield self._lanes_area.ruler
         with Horizontal(id="lanes"):
-            yield self._view.gutter
-            yield self._view.timeline
+            yield self._lanes_area.gutter
+            yield self._lanes_area.timeline
         yield Static(no_events_text(self.trace), id="empty", markup=False)
         with Horizontal(id="panels"):
             yield self._dock
-            yield self._inspection.brief
+            yield self._panel_controller.cheatsheet_brief
         yield self._status
         yield self._prompts.prompt
 
     def on_mount(self) -> None:
         self.set_class(not self.trace.lanes, "empty")
         follow_theme(self)
-        self._status.keys(key_hints())
-        self._show()
-        self.call_after_refresh(self._inspection.begin)
+        self._status.show_keys(key_hints())
+        self._refresh_widgets()
+        self.call_after_refresh(self._panel_controller.start_checks)
 
     def on_resize(self, event: events.Resize) -> None:
         width, height = event.size
-        small = too_small(width, height)
+        small = too_small_message(width, height)
         self.set_class(bool(small), "too-small")
         if small:
             self.query_one("#too-small", Static).update(small)
             return
-        layout = self._view.fit(width, height)
-        self.set_class(not layout.verdict, "low")
-        self.set_class(not layout.brief, "narrow")
+        layout = self._lanes_area.apply_layout(width, height)
+        self.set_class(not layout.has_verdict, "low")
+        self.set_class(not layout.has_brief, "narrow")
         self.query_one("#panels").styles.height = layout.dock
-        self._show()
+        self._refresh_widgets()
 
     def on_lanes_resized(self, message: LanesResized) -> None:
-        self.walk.resize(message.width, message.height)
-        if not self._settled and message.width > 1:
-            self._settled = True
-            self.walk.settle()
-        self._show()
+        self.view_state.resize(message.width, message.height)
+        if not self._first_resize_done and message.width > 1:
+            self._first_resize_done = True
+            self.view_state.pin_unseen_stream()
+        self._refresh_widgets()
 
     # -- showing -------------------------------------------------------------------------------------------
 
-    def _do(self, move: Callable[[], str | None]) -> None:
+    def _run_move(self, move: Callable[[], str | None]) -> None:
         """One key: change the state, say what there is to say, show."""
-        self._show(move() or "")
+        self._refresh_widgets(move() or "")
 
-    def _show(self, message: str = "") -> None:
+    def _refresh_widgets(self, message: str = "") -> None:
         """Hand the state to the widgets. Cheap: each compares, and repaints in the next frame what differs."""
-        self._view.show()
-        self._inspection.show()
-        said = message or self._standing()
-        self._status.say(said or self._lost, alarm=not said)
+        self._lanes_area.update_widgets()
+        self._panel_controller.update_panels()
+        said = message or self._default_status()
+        self._status.show_message(said or self._data_loss_line, is_warning=not said)
 
-    def _standing(self) -> str:
+    def _default_status(self) -> str:
         """What the status line says when nothing has just happened."""
-        walk, found = self.walk, self.walk.search.found
+        walk, found = self.view_state, self.view_state.search.matches
         if found is not None:
-            place = walk.search.place_of(walk.selected)
+            place = walk.search.match_number(walk.selected)
             return f"{walk.search.query}: {place if place else '–'}/{len(found):,}"
         if walk.selected >= 0 and not self.details_open:
             event = self.trace.event(walk.selected)
             return f"{event.name} · {format_duration(event.duration)}"
         return ""
 
-    def on_facts_read(self, message: FactsRead) -> None:
-        self._inspection.facts_read(message)
+    def on_event_context_read(self, message: EventContextRead) -> None:
+        self._panel_controller.update_details(message)
 
     def on_chain_read(self, message: ChainRead) -> None:
-        self._inspection.chain_read(message)
+        self._panel_controller.update_chain(message)
 
-    def on_diagnosed(self, message: Diagnosed) -> None:
-        self._inspection.diagnosed(message)
+    def on_diagnosis_ready(self, message: DiagnosisReady) -> None:
+        self._panel_controller.update_doctor(message)
 
     def on_range_read(self, message: RangeRead) -> None:
-        self._inspection.range_read(message)
+        self._panel_controller.update_range(message)
 
     def on_trace_checked(self, message: TraceChecked) -> None:
-        self._inspection.trace_checked(message)
+        self._panel_controller.update_trace_findings(message)
 
     def on_scope_checked(self, message: ScopeChecked) -> None:
-        self._inspection.scope_checked(message)
+        self._panel_controller.update_scope_findings(message)
 
     # -- keys ----------------------------------------------------------------------------------------------
 
     def action_zoom(self, steps: int) -> None:
-        self._do(partial(self.walk.zoom, steps))
+        self._run_move(partial(self.view_state.zoom, steps))
 
     def action_pan(self, tenths: int) -> None:
-        self._do(partial(self.walk.pan, tenths))
+        self._run_move(partial(self.view_state.pan, tenths))
 
     def action_scroll_lanes(self, direction: int) -> None:
-        self._do(partial(self.walk.lanes.scroll, direction * max(1, self.walk.lanes.height - 2)))
+        self._run_move(
+            partial(self.view_state.lane_view.scroll, direction * max(1, self.view_state.lane_view.height - 2))
+        )
 
     def action_fit(self) -> None:
-        self._do(self.walk.fit)
+        self._run_move(self.view_state.fit_selection)
 
     def action_fit_all(self) -> None:
-        self._do(self.walk.fit_all)
+        self._run_move(self.view_state.fit_all)
 
     def action_to_end(self, later: bool) -> None:
-        low, high = self.walk.viewport.limits
-        self._do(partial(self.walk.pan_to, high if later else low))
+        low, high = self.view_state.viewport.limits
+        self._run_move(partial(self.view_state.pan_to, high if later else low))
 
     def action_beside(self, distance: int) -> None:
-        self._do(partial(self.walk.beside, distance))
+        self._run_move(partial(self.view_state.next_in_row, distance))
 
     def action_up(self) -> None:
-        self._do(lambda: self._or(self._inspection.along(-1, self.details_open), self.walk.up))
+        self._run_move(
+            lambda: self._run_unless_handled(
+                self._panel_controller.move_in_panel(-1, self.details_open), self.view_state.select_parent
+            )
+        )
 
     def action_down(self) -> None:
-        self._do(lambda: self._or(self._inspection.along(1, self.details_open), self.walk.down))
+        self._run_move(
+            lambda: self._run_unless_handled(
+                self._panel_controller.move_in_panel(1, self.details_open), self.view_state.select_child
+            )
+        )
 
     @staticmethod
-    def _or(said: str | None, move: Callable[[], str]) -> str:
+    def _run_unless_handled(said: str | None, move: Callable[[], str]) -> str:
         """A panel that one walks takes the key; else the lanes do."""
         return move() if said is None else said
 
     def action_jump(self) -> None:
-        self._do(partial(self._inspection.jump, self.details_open))
+        self._run_move(partial(self._panel_controller.fit_panel_target, self.details_open))
 
     def action_follow_next(self) -> None:
         self.details_open = True
-        self._do(self._inspection.follow_next)
+        self._run_move(self._panel_controller.cycle_scope_mode)
 
     def action_labels(self) -> None:
-        self._do(self._inspection.toggle_labels)
+        self._run_move(self._panel_controller.toggle_labels)
 
     def action_follow(self, forward: bool) -> None:
-        self._do(partial(self.walk.follow, forward))
+        self._run_move(partial(self.view_state.follow_link, forward))
 
     def action_step(self, later: bool) -> None:
-        self._do(partial(self.walk.step, later))
+        self._run_move(partial(self.view_state.select_adjacent_step, later))
 
     def action_clear(self) -> None:
-        self._do(self.walk.clear)
+        self._run_move(self.view_state.clear_last)
 
     def action_fold(self) -> None:
-        lane = self.walk.current_lane()
+        lane = self.view_state.current_lane()
         if lane >= 0:
-            self._do(partial(self.walk.fold, (lane,)))
+            self._run_move(partial(self.view_state.toggle_fold, (lane,)))
 
     def action_pin(self) -> None:
-        lane = self.walk.current_lane()
+        lane = self.view_state.current_lane()
         if lane >= 0:
-            self._do(partial(self.walk.pin, lane))
+            self._run_move(partial(self.view_state.toggle_pin, lane))
 
     def action_hide(self) -> None:
-        self._do(partial(self.walk.hide, self.walk.current_lane()))
+        self._run_move(partial(self.view_state.hide_lane, self.view_state.current_lane()))
 
     def action_show_hidden(self) -> None:
-        self._do(self.walk.show_all)
+        self._run_move(self.view_state.unhide_lanes)
 
     def action_fold_all(self, fold: bool) -> None:
-        self._do(partial(self.walk.fold_all, fold))
+        self._run_move(partial(self.view_state.fold_all, fold))
 
     def action_mark(self) -> None:
-        self._do(self.walk.toggle_mark)
+        self._run_move(self.view_state.toggle_mark)
 
     def action_to_found(self, later: bool) -> None:
-        said = self._inspection.evidence(1 if later else -1, self.details_open)
-        self._do(lambda: self._or(said, partial(self.walk.to_found, later)))
+        said = self._panel_controller.select_evidence(1 if later else -1, self.details_open)
+        self._run_move(lambda: self._run_unless_handled(said, partial(self.view_state.select_match, later)))
 
     def action_search(self) -> None:
-        self._prompts.search()
+        self._prompts.open_search()
 
     def action_go_to(self) -> None:
-        self._prompts.go_to()
+        self._prompts.open_go_to()
 
     def action_slice(self) -> None:
-        self._prompts.slice()
+        self._prompts.open_slice()
 
     def on_slice_written(self, message: SliceWritten) -> None:
-        self._status.say(message.line, alarm=message.failed)
+        self._status.show_message(message.line, is_warning=message.failed)
 
     def action_next_panel(self, direction: int) -> None:
         self.details_open = True
-        self._dock.cycle(direction)
-        self._inspection.light()
+        self._dock.cycle_panel(direction)
+        self._panel_controller.highlight()
 
     def action_panel(self, name: str) -> None:
-        if self.details_open and self._dock.active == name:
+        if self.details_open and self._dock.active_name == name:
             self.details_open = False
         else:
             self.details_open = True
-            self._dock.show(name)
-        self._inspection.light()
+            self._dock.show_panel(name)
+        self._panel_controller.highlight()
 
     def action_guess(self) -> None:
-        self.app.push_screen(self._ways_out.guess())
+        self.app.push_screen(self._child_screens.create_guess_screen())
 
     def action_table(self) -> None:
-        self.app.push_screen(self._ways_out.table(), self._come_back)
+        self.app.push_screen(self._child_screens.create_table_screen(), self._select_returned_event)
 
     def action_tree(self) -> None:
-        self.app.push_screen(self._ways_out.tree(), self._come_back)
+        self.app.push_screen(self._child_screens.create_tree_screen(), self._select_returned_event)
 
-    def _come_back(self, event: int | None) -> None:
+    def _select_returned_event(self, event: int | None) -> None:
         """From a screen of its own, with the event that was chosen there."""
         if event is not None:
-            self.walk.select(event)
-            self.walk.fit()
-        self._show()
+            self.view_state.select(event)
+            self.view_state.fit_selection()
+        self._refresh_widgets()
 
     def action_scroll_panel(self, direction: int) -> None:
-        self._dock.panel.scroll_lines(direction * max(1, self._dock.panel.size.height - 1))
+        self._dock.active_panel.scroll_lines(direction * max(1, self._dock.active_panel.size.height - 1))
 
     def action_copy(self, everything: bool) -> None:
-        if self.walk.selected < 0 and self.walk.mark is None:
-            self._show("nothing to copy: nothing is selected or marked")
+        if self.view_state.selected < 0 and self.view_state.mark is None:
+            self._refresh_widgets("nothing to copy: nothing is selected or marked")
             return
-        if everything or self.walk.selected < 0:
-            text, what = self._dock.panel.text(), f"all of the panel {self._dock.active!r}"
+        if everything or self.view_state.selected < 0:
+            text, what = self._dock.active_panel.text(), f"all of the panel {self._dock.active_name!r}"
         else:
-            text = what = self.trace.event(self.walk.selected).name
+            text = what = self.trace.event(self.view_state.selected).name
         self.app.copy_to_clipboard(text)
-        self._show(f"copied: {what}")
+        self._refresh_widgets(f"copied: {what}")
 
     def action_help(self) -> None:
         from torchprof_tui.ui.common.help_screen import HelpScreen
 
-        self.app.push_screen(HelpScreen(sections(self.active_bindings.values()), palette_for(self.app)))
+        self.app.push_screen(HelpScreen(group_by_section(self.active_bindings.values()), palette_for(self.app)))
 
     def watch_details_open(self, is_open: bool) -> None:
         self.set_class(not is_open, "no-dock")
         if self.is_mounted:
-            self._show()
+            self._refresh_widgets()
 
     # -- the prompt ----------------------------------------------------------------------------------------
 
@@ -317,51 +329,51 @@ class ExplorerScreen(Screen[None]):
         prompt = self._prompts.prompt
         if prompt.is_open and event.is_printable and event.character:
             event.stop()
-            prompt.type(event.character)
-        elif event.key in OPENS_PROMPT:
+            prompt.insert_text(event.character)
+        elif event.key in PROMPT_ACTIONS:
             event.stop()
-            await self.run_action(OPENS_PROMPT[event.key])
+            await self.run_action(PROMPT_ACTIONS[event.key])
 
     def on_prompt_changed(self, message: PromptChanged) -> None:
-        self._prompts.changed(message)
+        self._prompts.handle_change(message)
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
-        self._prompts.submitted(message)
+        self._prompts.handle_submit(message)
 
     def on_prompt_closed(self, message: PromptClosed) -> None:
-        self._prompts.closed(message)
+        self._prompts.handle_close(message)
 
     # -- the mouse -----------------------------------------------------------------------------------------
 
     def on_event_picked(self, message: EventPicked) -> None:
         if message.event >= 0:
-            self.walk.select(message.event)
+            self.view_state.select(message.event)
         elif message.lane >= 0:
-            self.walk.lane, self.walk.selected = message.lane, -1
-        self._show()
+            self.view_state.lane, self.view_state.selected = message.lane, -1
+        self._refresh_widgets()
 
     def on_zoom_asked(self, message: ZoomAsked) -> None:
-        self._do(partial(self.walk.zoom, message.steps, int(message.at)))
+        self._run_move(partial(self.view_state.zoom, message.steps, int(message.at)))
 
     def on_pan_asked(self, message: PanAsked) -> None:
-        self._do(partial(self.walk.pan_cells, message.cells))
+        self._run_move(partial(self.view_state.pan_cells, message.cells))
 
     def on_scroll_asked(self, message: ScrollAsked) -> None:
-        self._do(partial(self.walk.lanes.scroll, message.lines))
+        self._run_move(partial(self.view_state.lane_view.scroll, message.lines))
 
     def on_pointer_moved(self, message: PointerMoved) -> None:
-        self.walk.pointer = None if message.at is None else int(message.at)
-        self._view.ruler.point_at(self.walk.cursor())
+        self.view_state.pointer_time = None if message.at is None else int(message.at)
+        self._lanes_area.ruler.move_cursor(self.view_state.cursor_time())
 
     def on_range_dragged(self, message: RangeDragged) -> None:
-        self._do(partial(self.walk.mark_range, int(message.start), int(message.end)))
+        self._run_move(partial(self.view_state.mark_range, int(message.start), int(message.end)))
 
     def on_jump_asked(self, message: JumpAsked) -> None:
-        self._do(partial(self.walk.pan_to, int(message.at)))
+        self._run_move(partial(self.view_state.pan_to, int(message.at)))
 
     def on_lanes_folded(self, message: LanesFolded) -> None:
-        self._do(partial(self.walk.fold, message.lanes))
+        self._run_move(partial(self.view_state.toggle_fold, message.lanes))
 
     def on_panel_picked(self, message: PanelPicked) -> None:
-        self._dock.show(message.panel)
-        self._inspection.light()
+        self._dock.show_panel(message.panel)
+        self._panel_controller.highlight()

@@ -15,16 +15,16 @@ class StepNumber:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimePoint:
     """ns from the trace's first event."""
 
     time: int
 
 
-def destination(text: str) -> StepNumber | Moment:
+def parse_goto_target(text: str) -> StepNumber | TimePoint:
     """Raises ValueError, which says what can be typed, for what is neither a time nor a step."""
     wanted = text.strip().lower()
     number = wanted.removeprefix("profiler").removeprefix("step").strip().removeprefix("#")
     if number != wanted and number.isdecimal():
         return StepNumber(int(number))
-    return Moment(parse_time(wanted))
+    return TimePoint(parse_time(wanted))

@@ -130,7 +130,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("?", "help", "help", id="program.help", tooltip="all keys, and how to read the lanes"),
 ]
 
-OPENS_PROMPT = {"slash": "search", "g": "go_to", "e": "slice"}
+PROMPT_ACTIONS = {"slash": "search", "g": "go_to", "e": "slice"}
 """Keys after which text is typed, and their actions."""
 
 HINTS = (
@@ -153,7 +153,7 @@ HINTS = (
     ("q", "quit"),
 )
 
-SECTIONS = {
+SECTION_TITLES = {
     "time": "Time",
     "events": "Events",
     "lanes": "Lanes",
@@ -183,11 +183,11 @@ _SYMBOLS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeyHelp:
     """One thing that keys do: all keys for it, what it does in a sentence, and the action."""
 
     keys: str
-    sentence: str
+    description: str
     action: str
 
 
@@ -196,18 +196,18 @@ def key_hints() -> tuple[tuple[str, str], ...]:
     return HINTS
 
 
-def sections(active: Iterable[ActiveBinding]) -> dict[str, list[Key]]:
+def group_by_section(active: Iterable[ActiveBinding]) -> dict[str, list[KeyHelp]]:
     """The bindings that explain themselves, by section, in the order in which they are declared."""
-    found: dict[str, dict[str, list[Binding]]] = {title: {} for title in SECTIONS.values()}
+    found: dict[str, dict[str, list[Binding]]] = {title: {} for title in SECTION_TITLES.values()}
     for each in active:
         binding = each.binding
         if binding.tooltip and each.enabled:
             section, _, _ = (binding.id or "").partition(".")
-            title = SECTIONS.get(section, SECTIONS["program"])
+            title = SECTION_TITLES.get(section, SECTION_TITLES["program"])
             found[title].setdefault(binding.id or binding.action, []).append(binding)
     return {
         title: [
-            Key(" ".join(_symbol(each) for each in group), group[0].tooltip, group[0].action)
+            KeyHelp(" ".join(_format_key(each) for each in group), group[0].tooltip, group[0].action)
             for group in by_id.values()
         ]
         for title, by_id in found.items()
@@ -215,5 +215,5 @@ def sections(active: Iterable[ActiveBinding]) -> dict[str, list[Key]]:
     }
 
 
-def _symbol(binding: Binding) -> str:
+def _format_key(binding: Binding) -> str:
     return binding.key_display or _SYMBOLS.get(binding.key, binding.key)

@@ -7,11 +7,11 @@ from functools import partial
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from torchprof_tui.ui.explorer.keys import Key, sections
+from torchprof_tui.ui.explorer.keys import KeyHelp, group_by_section
 
-RARE = (
-    Key("", "fold all lanes", "fold_all(True)"),
-    Key("", "unfold all lanes", "fold_all(False)"),
+KEYLESS_COMMANDS = (
+    KeyHelp("", "fold all lanes", "fold_all(True)"),
+    KeyHelp("", "unfold all lanes", "fold_all(False)"),
 )
 
 
@@ -30,8 +30,8 @@ class ExplorerCommands(Provider):
                 yield Hit(score, matcher.highlight(text), partial(self.screen.run_action, action), help=keys)
 
     def _commands(self) -> Iterator[tuple[str, str, str]]:
-        for title, keys in sections(self.screen.active_bindings.values()).items():
+        for title, keys in group_by_section(self.screen.active_bindings.values()).items():
             for key in keys:
-                yield f"{title}: {key.sentence}", f"key: {key.keys}", key.action
-        for key in RARE:
-            yield f"Lanes: {key.sentence}", "no key", key.action
+                yield f"{title}: {key.description}", f"key: {key.keys}", key.action
+        for key in KEYLESS_COMMANDS:
+            yield f"Lanes: {key.description}", "no key", key.action

@@ -11,79 +11,81 @@ from textual.screen import Screen
 from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.explorer import slice_export
-from torchprof_tui.ui.explorer.debounced_worker import Reading
-from torchprof_tui.ui.explorer.view_state import Walk
+from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.explorer.view_state import ViewState
 
 SEARCH, GO_TO, SLICE = "search", "go to", "write slice to"
 
-Show = Callable[[str], None]
+ShowMessage = Callable[[str], None]
 
 
-class Prompts:
+class PromptController:
     """Owns the prompt; the screen hands on its messages. `show` says a line, and shows where one is."""
 
-    def __init__(self, screen: Screen[Any], walk: Walk, show: Show) -> None:
-        self._screen, self._walk, self._show = screen, walk, show
-        self._reading = Reading(screen)
+    def __init__(self, screen: Screen[Any], view_state: ViewState, show_message: ShowMessage) -> None:
+        self._screen, self._view_state, self._show_message = screen, view_state, show_message
+        self._debounced_worker = DebouncedWorker(screen)
         self.prompt = Prompt(id="prompt")
 
-    def search(self) -> None:
-        self._ask(SEARCH, "text, or /regular expression/", self._walk.search.query)
+    def open_search(self) -> None:
+        self._open(SEARCH, "text, or /regular expression/", self._view_state.search.query)
 
-    def go_to(self) -> None:
-        self._ask(GO_TO, "12ms, 1.5s, or #3 for a step")
+    def open_go_to(self) -> None:
+        self._open(GO_TO, "12ms, 1.5s, or #3 for a step")
 
-    def slice(self) -> None:
-        t0, t1, what = self._walk.subject()
-        rank = self._walk.rank()
+    def open_slice(self) -> None:
+        t0, t1, what = self._view_state.active_range()
+        rank = self._view_state.current_rank()
         whose = "" if rank is None else f"{rank.label}, "
-        name = slice_export.suggested(self._walk.own_trace(), t0, t1)
-        self._ask(SLICE, f"{whose}{what} · ends in .json or .json.gz", name)
+        name = slice_export.suggest_file_name(self._view_state.current_trace(), t0, t1)
+        self._open(SLICE, f"{whose}{what} · ends in .json or .json.gz", name)
 
-    def changed(self, message: PromptChanged) -> None:
+    def handle_change(self, message: PromptChanged) -> None:
         if message.purpose == SEARCH:
-            self._reading.soon("search", partial(self._look_for, message.text))
+            self._debounced_worker.debounce("search", partial(self._preview_search, message.text))
 
-    def submitted(self, message: PromptSubmitted) -> None:
+    def handle_submit(self, message: PromptSubmitted) -> None:
         if message.purpose == SLICE:
             self._write_slice(message.text)
         elif message.purpose == GO_TO:
-            problem = self._walk.go_to(message.text)
+            problem = self._view_state.go_to(message.text)
             if problem:
-                self.prompt.hint(problem)
+                self.prompt.show_hint(problem)
             else:
                 self._close()
         else:
-            problem = self._walk.search.look_for(message.text)
+            problem = self._view_state.search.set_query(message.text)
             if not problem and message.text:
-                problem = self._walk.to_found(later=True)
+                problem = self._view_state.select_match(later=True)
             self._close(problem)
 
-    def closed(self, message: PromptClosed) -> None:
+    def handle_close(self, message: PromptClosed) -> None:
         if message.purpose == SEARCH:
-            self._walk.search.look_for("")
+            self._view_state.search.set_query("")
         self._close()
 
-    def _ask(self, purpose: str, hint: str, text: str = "") -> None:
+    def _open(self, purpose: str, hint: str, text: str = "") -> None:
         self._screen.add_class("asking")
-        self.prompt.ask(purpose, hint, text)
+        self.prompt.open(purpose, hint, text)
 
     def _close(self, said: str = "") -> None:
         self._screen.remove_class("asking")
         self.prompt.close()
-        self._show(said)
+        self._show_message(said)
 
-    def _look_for(self, text: str) -> None:
+    def _preview_search(self, text: str) -> None:
         """Count while somebody types."""
-        problem = self._walk.search.look_for(text)
-        found = self._walk.search.found
-        self.prompt.hint(problem or (f"{len(found):,} found · enter: the next one" if found is not None else ""))
-        self._show("")
+        problem = self._view_state.search.set_query(text)
+        found = self._view_state.search.matches
+        self.prompt.show_hint(problem or (f"{len(found):,} found · enter: the next one" if found is not None else ""))
+        self._show_message("")
 
     def _write_slice(self, name: str) -> None:
         if not name:
             self._close()
             return
-        t0, t1, _ = self._walk.subject()
+        t0, t1, _ = self._view_state.active_range()
         self._close(f"writing {name} …")
-        self._reading.ask("slice", partial(slice_export.write, self._walk.own_trace(), t0, t1, name))
+        self._debounced_worker.submit(
+            "slice", partial(slice_export.export_slice, self._view_state.current_trace(), t0, t1, name)
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchprof_tui.analysis.name_search import BadPattern, Found, search
+from torchprof_tui.analysis.name_search import BadPattern, SearchResult, search_names
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -12,33 +12,33 @@ class NameSearch:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self.query = ""
-        self.found: Found | None = None
+        self.matches: SearchResult | None = None
 
-    def look_for(self, text: str) -> str:
+    def set_query(self, text: str) -> str:
         """Find names that hold the text, `/…/` as a regular expression; nothing moves. Empty: no search any more.
 
         Returns what is wrong with the text, else "".
         """
         self.query = text
-        self.found = None
+        self.matches = None
         if not text:
             return ""
-        found = search(self._trace, text)
+        found = search_names(self._trace, text)
         if isinstance(found, BadPattern):
             return found.message
-        self.found = found
+        self.matches = found
         return ""
 
-    def beside(self, event: int, time: int, later: bool) -> int:
+    def find_adjacent_match(self, event: int, time: int, later: bool) -> int:
         """The next or previous event found, around the ends, seen from an event (-1: from a time); -1: none at all."""
-        if self.found is None:
+        if self.matches is None:
             return -1
         time = int(self._trace.start[event]) if event >= 0 else time
-        place = (self.found.next_place if later else self.found.previous_place)(time, event)
-        return int(self.found.events[place]) if place >= 0 else -1
+        place = (self.matches.find_next if later else self.matches.find_previous)(time, event)
+        return int(self.matches.events[place]) if place >= 0 else -1
 
-    def place_of(self, event: int) -> int:
+    def match_number(self, event: int) -> int:
         """Which of those found an event is, from 1; 0 for none of them."""
-        if self.found is None or event < 0:
+        if self.matches is None or event < 0:
             return 0
-        return self.found.place_of(int(self._trace.start[event]), event) + 1
+        return self.matches.find_index(int(self._trace.start[event]), event) + 1

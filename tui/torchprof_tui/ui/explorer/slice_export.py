@@ -8,30 +8,33 @@ from pathlib import Path
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.messages import SliceWritten
 
-_ENDING = re.compile(r"(\.pt)?(\.trace)?\.json(\.\w+)?$")
-_UNUSUAL = re.compile(r"[^\w.+-]+")
-_NAME_LENGTH = 80
+_TRACE_SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.\w+)?$")
+_UNSAFE_CHARACTERS = re.compile(r"[^\w.+-]+")
+_MAX_STEM_LENGTH = 80
 
 
-def suggested(trace: Trace, t0: int, t1: int) -> str:
+def suggest_file_name(trace: Trace, t0: int, t1: int) -> str:
     """A name in the current folder that says which part of which trace it is."""
-    stem = _UNUSUAL.sub("_", _ENDING.sub("", re.split(r"[/:\\]", trace.label)[-1]))[:_NAME_LENGTH] or "trace"
+    stem = (
+        _UNSAFE_CHARACTERS.sub("_", _TRACE_SUFFIX.sub("", re.split(r"[/:\\]", trace.label)[-1]))[:_MAX_STEM_LENGTH]
+        or "trace"
+    )
     return f"{stem}_{t0 / 1000:.0f}-{t1 / 1000:.0f}us.json.gz"
 
 
-def write(trace: Trace, t0: int, t1: int, name: str) -> SliceWritten:
+def export_slice(trace: Trace, t0: int, t1: int, name: str) -> SliceWritten:
     """Never over a file that is there already. For a thread: a large trace takes seconds."""
     from torchprof_tui.analysis.slicing.slice_writer import (  # the reader, which the app does without
         SliceError,
         write_slice,
     )
-    from torchprof_tui.ui.explorer.slice_messages import words
+    from torchprof_tui.ui.explorer.slice_messages import format_slice_result
 
     out = Path(name).expanduser()
     if out.exists():
         return SliceWritten(f"{out} is there already; nothing was overwritten", failed=True)
     try:
-        return SliceWritten(words(write_slice(trace, t0, t1, out)), failed=False)
+        return SliceWritten(format_slice_result(write_slice(trace, t0, t1, out)), failed=False)
     except SliceError as error:
         return SliceWritten(str(error), failed=True)
     except LookupError as error:

@@ -7,66 +7,68 @@ from textual.strip import Strip
 
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.model.ranks import Aligned, Ranks
+from torchprof_tui.trace.model.ranks import AlignmentMethod, Ranks
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.ui.common.name_display import clean, cut
+from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import Painted, Run, line
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 
 _SUFFIXES = (".gz", ".xz", ".zst", ".json", ".trace", ".pt")
 
 
-MOST_DEVICES = 256
+MAX_DEVICES = 256
 """No host has more GPUs: of a file that names more, the first ones are added up for each frame, and it is said."""
 
 
-class Title(Painted):
+class TitleLine(PaintedWidget):
     """Set `show` when another part of the trace is on screen."""
 
-    def __init__(self, trace: Trace, worked: list[Intervals], *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, trace: Trace, gpu_busy: list[Intervals], *, id: str | None = None) -> None:  # noqa: A002
         """`worked`: when each GPU did; empty without a GPU."""
         super().__init__(id=id)
         self._label = short_label(trace.label)
-        self._facts = facts_of(trace)
-        self._worked = worked[:MOST_DEVICES]
-        self._whose = f" ({MOST_DEVICES} of {len(worked):,} GPUs)" if len(worked) > MOST_DEVICES else ""
+        self._descriptions = describe_trace(trace)
+        self._gpu_busy = gpu_busy[:MAX_DEVICES]
+        self._device_limit_note = f" ({MAX_DEVICES} of {len(gpu_busy):,} GPUs)" if len(gpu_busy) > MAX_DEVICES else ""
         self._span = trace.span
-        self._shown = trace.span
+        self._visible_span = trace.span
 
-    def show(self, viewport: Viewport) -> None:
+    def show_viewport(self, viewport: Viewport) -> None:
         shown = (max(viewport.t0, self._span[0]), min(viewport.t1, self._span[1]))
-        if shown != self._shown:
-            self._shown = shown
+        if shown != self._visible_span:
+            self._visible_span = shown
             self.repaint()
 
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
         busy = ""
-        if self._worked:
-            busy = f"GPU busy{self._whose} {format_share(self._busy(*self._span))}"
-            if self._shown != self._span and self._shown[0] < self._shown[1]:
-                busy += f" · here {format_share(self._busy(*self._shown))}"
+        if self._gpu_busy:
+            busy = f"GPU busy{self._device_limit_note} {format_share(self._gpu_busy_share(*self._span))}"
+            if self._visible_span != self._span and self._visible_span[0] < self._visible_span[1]:
+                busy += f" · here {format_share(self._gpu_busy_share(*self._visible_span))}"
         elif self._span[1] > self._span[0]:
             busy = "no GPU work in this trace"
-        name = f" {cut(self._label, max(width - cell_len(busy) - 4, 8))}"
+        name = f" {truncate(self._label, max(width - cell_len(busy) - 4, 8))}"
         room = width - cell_len(name) - cell_len(busy) - 3
         facts = ""
-        for fact in self._facts:  # the first ones matter most; what does not fit is left out whole
+        for fact in self._descriptions:  # the first ones matter most; what does not fit is left out whole
             if cell_len(facts) + cell_len(fact) + 3 > room:
                 break
             facts += f" · {fact}"
         gap = width - cell_len(name) - cell_len(facts) - cell_len(busy) - 1
-        runs: list[Run] = [
+        runs: list[TextRun] = [
             (name, palette.strong),
             (facts, palette.text),
             (" " * gap, palette.text),
             (busy, palette.accent),
         ]
-        return line(runs, width, palette.text)
+        return build_strip(runs, width, palette.text)
 
-    def _busy(self, start: int, end: int) -> float:
-        return sum(each.within(start, end) for each in self._worked) / (len(self._worked) * max(end - start, 1))
+    def _gpu_busy_share(self, start: int, end: int) -> float:
+        return sum(each.measure_between(start, end) for each in self._gpu_busy) / (
+            len(self._gpu_busy) * max(end - start, 1)
+        )
 
 
 def short_label(label: str) -> str:
@@ -78,7 +80,7 @@ def short_label(label: str) -> str:
     return clean(stem or name)
 
 
-def facts_of(trace: Trace) -> list[str]:
+def describe_trace(trace: Trace) -> list[str]:
     """What the trace was recorded on and how much of it there is, most telling first; cleaned."""
     names = {device.get("id"): str(device.get("name") or "") for device in trace.devices}
     used = sorted({(lane.rank, lane.device) for lane in trace.lanes if lane.device is not None})
@@ -89,7 +91,7 @@ def facts_of(trace: Trace) -> list[str]:
     if trace.ranks is not None:
         world = trace.world_size
         facts.append(f"{len(trace.ranks)} ranks" + (f" of {world}" if world and world != len(trace.ranks) else ""))
-        facts.append(clocks_of(trace.ranks))
+        facts.append(describe_clocks(trace.ranks))
     elif trace.rank is not None:
         facts.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
     if trace.steps:
@@ -99,21 +101,25 @@ def facts_of(trace: Trace) -> list[str]:
     return facts
 
 
-def clocks_of(ranks: Ranks) -> str:
+def describe_clocks(ranks: Ranks) -> str:
     """How far times of different ranks can be compared: by what their clocks were set, and the largest error left."""
-    hows = {rank.clock.how for rank in ranks.all}
-    worst = next(how for how in (Aligned.NONE, Aligned.WALL, Aligned.COLLECTIVES, Aligned.BASE) if how in hows)
-    if worst is Aligned.NONE:
-        count = sum(rank.clock.how is Aligned.NONE for rank in ranks.all)
+    hows = {rank.clock.method for rank in ranks.all}
+    worst = next(
+        how
+        for how in (AlignmentMethod.NONE, AlignmentMethod.WALL, AlignmentMethod.COLLECTIVES, AlignmentMethod.BASE)
+        if how in hows
+    )
+    if worst is AlignmentMethod.NONE:
+        count = sum(rank.clock.method is AlignmentMethod.NONE for rank in ranks.all)
         return f"clocks of {count} ranks not aligned"
     errors = [rank.clock.error for rank in ranks.all if rank.clock.error is not None]
     within = f" ±{format_duration(max(errors))}" if errors else ""
-    return f"clocks by {worst.value}{within}{_unmeasured(ranks)}"
+    return f"clocks by {worst.value}{within}{_describe_unmeasured(ranks)}"
 
 
-def _unmeasured(ranks: Ranks) -> str:
+def _describe_unmeasured(ranks: Ranks) -> str:
     """That the error says nothing of some ranks: they have no collective that was joined."""
-    numbers = [rank.number for rank in ranks.unmeasured]
+    numbers = [rank.number for rank in ranks.unmeasured_ranks]
     if not numbers:
         return ""
     which = f"rank {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} ranks"

@@ -6,34 +6,36 @@ from typing import TYPE_CHECKING
 
 from textual.strip import Strip
 
-from torchprof_tui.ui.common.name_display import clean, cut
-from torchprof_tui.ui.common.painted_widget import Painted, line
+from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, build_strip
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.verdict import Verdict
 
 
-class VerdictLine(Painted):
+class VerdictLine(PaintedWidget):
     """Set `learn` when the trace has been looked through."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._verdict: Verdict | None = None
-        self._whose = ""
+        self._rank_prefix = ""
 
-    def learn(self, verdict: Verdict, whose: str = "") -> None:
+    def set_verdict(self, verdict: Verdict, rank_label: str = "") -> None:
         """`whose`: which of several ranks it is on."""
-        self._verdict, self._whose = verdict, f"{whose}: " if whose else ""
+        self._verdict, self._rank_prefix = verdict, f"{rank_label}: " if rank_label else ""
         self.repaint()
 
     def paint(self, y: int, width: int) -> Strip:
         palette, verdict = self.palette, self._verdict
         if verdict is None:
-            return line([], width, palette.text)
+            return build_strip([], width, palette.text)
         if verdict.busy is None:
-            return line(
-                [(f" {cut(clean(self._whose + verdict.first), width - 2)}", palette.muted)], width, palette.text
+            return build_strip(
+                [(f" {truncate(clean(self._rank_prefix + verdict.advice), width - 2)}", palette.muted)],
+                width,
+                palette.text,
             )
-        regime = f" {self._whose}{verdict.regime.value}"
-        rest = cut(f" · {clean(verdict.first)}", max(width - len(regime) - 1, 0))
-        return line([(regime, palette.warning), (rest, palette.text)], width, palette.text)
+        regime = f" {self._rank_prefix}{verdict.regime.value}"
+        rest = truncate(f" · {clean(verdict.advice)}", max(width - len(regime) - 1, 0))
+        return build_strip([(regime, palette.warning), (rest, palette.text)], width, palette.text)

@@ -8,14 +8,14 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Input
 
-from torchprof_tui.analysis.kernel.kernel_guess import Compared, Guess, compare, parse_guesses
-from torchprof_tui.analysis.kernel.names import KernelClass, decode
+from torchprof_tui.analysis.kernel.kernel_guess import Guess, GuessResult, compare_guesses, parse_guesses
+from torchprof_tui.analysis.kernel.names import KernelClass, decode_kernel_name
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.name_display import clean, cut
-from torchprof_tui.ui.common.painted_widget import Painted, Run
+from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun
 from torchprof_tui.ui.common.terminal_info import palette_for
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap
+from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
 
 EXAMPLE = "gemm 2, elementwise 3, flash"
 
@@ -23,49 +23,54 @@ EXAMPLE = "gemm 2, elementwise 3, flash"
 class GuessText(TextPanel):
     """The question, then the answer."""
 
-    def __init__(self, trace: Trace, t0: int, t1: int, what: str) -> None:
+    def __init__(self, trace: Trace, t0: int, t1: int, range_label: str) -> None:
         super().__init__()
-        self._trace, self._range, self._what = trace, (t0, t1), what
-        self._rows: list[Compared] | None = None
+        self._trace, self._range, self._range_label = trace, (t0, t1), range_label
+        self._rows: list[GuessResult] | None = None
 
-    def answer(self, rows: list[Compared]) -> None:
+    def show_comparison(self, rows: list[GuessResult]) -> None:
         self._rows = rows
-        self.renew()
+        self.refresh_content()
 
     def content(self, width: int) -> Lines:
         palette = self.palette
         t0, t1 = self._range
-        title = f"{self._what}: {format_duration(t1 - t0)} from {format_time(t0)}"
-        lines: Lines = [[("Guess, then look", palette.heading)], *wrap(title, width, palette.strong), []]
+        title = f"{self._range_label}: {format_duration(t1 - t0)} from {format_time(t0)}"
+        lines: Lines = [[("Guess, then look", palette.heading)], *wrap_text(title, width, palette.strong), []]
         if self._rows is None:
             classes = ", ".join(each.label for each in KernelClass if each is not KernelClass.OTHER)
-            lines += wrap(
+            lines += wrap_text(
                 "Which kernels does the code in this range launch, and how many of each?", width, palette.text
             )
-            lines += wrap(
+            lines += wrap_text(
                 "Classes, or parts of names, with or without a count, separated by commas.", width, palette.muted
             )
-            return [*lines, [], *wrap(f"classes: {classes}", width, palette.muted)]
-        right = sum(row.right for row in self._rows)
+            return [*lines, [], *wrap_text(f"classes: {classes}", width, palette.muted)]
+        right = sum(row.is_correct for row in self._rows)
         if not self._rows:
-            return [*lines, *wrap("Nothing was launched in this range, and nothing was expected.", width, palette.text)]
-        lines += wrap(f"{right} of {len(self._rows)} as expected; what differs comes first.", width, palette.strong)
+            return [
+                *lines,
+                *wrap_text("Nothing was launched in this range, and nothing was expected.", width, palette.text),
+            ]
+        lines += wrap_text(
+            f"{right} of {len(self._rows)} as expected; what differs comes first.", width, palette.strong
+        )
         lines.append([(f"   {'what':<18}{'expected':>9}{'launched':>9}{'time':>11}  heaviest of them", palette.muted)])
         lines += [self._row(row, width) for row in self._rows]
-        return [*lines, [], *wrap("enter: guess again · esc: back to the lanes", width, palette.muted)]
+        return [*lines, [], *wrap_text("enter: guess again · esc: back to the lanes", width, palette.muted)]
 
-    def _row(self, row: Compared, width: int) -> list[Run]:
+    def _row(self, row: GuessResult, width: int) -> list[TextRun]:
         palette = self.palette
-        guess = row.guessed
+        guess = row.guess
         expected = "–" if guess is None else "some" if guess.count is None else str(guess.count)
-        name = decode(row.example).display or clean(row.example) if row.example else ""
-        term = cut(clean(row.term), 17)
-        numbers = f"{expected:>9}{row.actual:>9,}{format_duration(row.time) if row.actual else '':>11}  "
+        name = decode_kernel_name(row.example).display or clean(row.example) if row.example else ""
+        term = truncate(clean(row.term), 17)
+        numbers = f"{expected:>9}{row.actual_count:>9,}{format_duration(row.time) if row.actual_count else '':>11}  "
         return [
-            (" ✓ " if row.right else " ✗ ", palette.accent if row.right else palette.warning),
+            (" ✓ " if row.is_correct else " ✗ ", palette.accent if row.is_correct else palette.warning),
             (term + " " * (18 - cell_len(term)), palette.strong),
             (numbers, palette.text),
-            (cut(clean(name), max(width - 50, 8)), palette.muted),
+            (truncate(clean(name), max(width - 50, 8)), palette.muted),
         ]
 
 
@@ -75,10 +80,10 @@ class GuessScreen(Screen[None]):
     CSS_PATH = "guess_screen.tcss"
     BINDINGS = [Binding("escape", "leave", "back", show=False)]
 
-    def __init__(self, trace: Trace, t0: int, t1: int, what: str) -> None:
+    def __init__(self, trace: Trace, t0: int, t1: int, range_label: str) -> None:
         super().__init__()
         self._trace, self._range = trace, (t0, t1)
-        self._text = GuessText(trace, t0, t1, clean(what))
+        self._text = GuessText(trace, t0, t1, clean(range_label))
         self._input = Input(placeholder=EXAMPLE)
 
     def compose(self) -> ComposeResult:
@@ -87,14 +92,14 @@ class GuessScreen(Screen[None]):
 
     def on_mount(self) -> None:
         palette = palette_for(self.app)
-        for widget in self.query(Painted):
+        for widget in self.query(PaintedWidget):
             widget.palette = palette
         self._input.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         guesses: list[Guess] = parse_guesses(event.value)
-        self._text.answer(compare(self._trace, *self._range, guesses))
+        self._text.show_comparison(compare_guesses(self._trace, *self._range, guesses))
 
     def action_leave(self) -> None:
         self.dismiss(None)

@@ -20,41 +20,41 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option as Row
 
-from torchprof_tui.runs.history import Past, past_runs
+from torchprof_tui.runs.history import PastRun, list_past_runs
 from torchprof_tui.runs.recording_request import (
     DEFAULT_OUTPUT,
     OPTIONS,
     WORKLOADS,
     Option,
-    Request,
+    RecordingRequest,
     RequestError,
-    summary,
+    summarize_workload,
 )
-from torchprof_tui.ui.common.name_display import clean, cut
+from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.record.option_list import RunOptions
-from torchprof_tui.ui.start.start_screen import ago
+from torchprof_tui.ui.start.start_screen import format_age
 
-PYTHON = Option("--python", "text", "the interpreter that has torch, or its environment's folder", "PATH")
-OUTPUT = Option("--output", "text", f"where runs are kept ({DEFAULT_OUTPUT})", "FOLDER")
+PYTHON_OPTION = Option("--python", "text", "the interpreter that has torch, or its environment's folder", "PATH")
+OUTPUT_OPTION = Option("--output", "text", f"where runs are kept ({DEFAULT_OUTPUT})", "FOLDER")
 
-WIDE = 110
+WIDE_MIN_WIDTH = 110
 """From this width on the options have room beside the list."""
 
-PAST_SHOWN = 20
+PAST_RUNS_SHOWN = 20
 NAME_CELLS = 13
 
-KEYS = {
+KEY_HINTS = {
     "run-command": "enter start   ↓ workloads, past runs   tab options   esc back",
     "run-list": "enter take it   ctrl+r start   tab options   letters type a command   esc back",
     "run-options": "type a value   space switch   ctrl+r start   tab command   esc back   del leave it",
 }
 
 
-class RunScreen(Screen[None]):
+class RecordScreen(Screen[None]):
     """`request`: what the form begins with, made in the folder `cwd`."""
 
     CSS_PATH = "record_screen.tcss"
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_MIN_WIDTH, "-wide")]
     AUTO_FOCUS = "#run-list"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+r", "start", "start", id="run.start", tooltip="start the run", priority=True),
@@ -64,21 +64,21 @@ class RunScreen(Screen[None]):
     ]
 
     @dataclass
-    class Asked(Message):
+    class StartRequested(Message):
         """Record this, in that folder."""
 
-        request: Request
+        request: RecordingRequest
         cwd: str
 
     class Left(Message):
         """Esc."""
 
-    def __init__(self, request: Request | None = None, cwd: str | None = None) -> None:
+    def __init__(self, request: RecordingRequest | None = None, cwd: str | None = None) -> None:
         super().__init__()
-        self._begins_with = request
-        self._here = os.getcwd()
-        self._cwd = cwd or self._here
-        self._past: list[Past] = []
+        self._initial_request = request
+        self._app_cwd = os.getcwd()
+        self._cwd = cwd or self._app_cwd
+        self._past_runs: list[PastRun] = []
 
     def compose(self) -> ComposeResult:
         yield Static(
@@ -92,35 +92,35 @@ class RunScreen(Screen[None]):
         )
         with Container(id="run-body"):
             yield OptionList(id="run-list", markup=False)
-            yield RunOptions((*OPTIONS, PYTHON, OUTPUT), id="run-options")
+            yield RunOptions((*OPTIONS, PYTHON_OPTION, OUTPUT_OPTION), id="run-options")
         yield Static(id="run-hint")
         yield Static(id="run-equivalent")
         yield Static(id="run-keys")
 
     def on_mount(self) -> None:
-        self._list_all()
-        if self._begins_with is not None:
-            self._take(self._begins_with, self._cwd)
-        self._look_back()
-        self._show()
+        self._fill_list()
+        if self._initial_request is not None:
+            self._fill_form(self._initial_request, self._cwd)
+        self._load_past_runs()
+        self._update_equivalent()
 
     @work(thread=True)
-    def _look_back(self) -> None:
-        past = past_runs(limit=PAST_SHOWN)
-        self.app.call_from_thread(self._looked_back, past)
+    def _load_past_runs(self) -> None:
+        past = list_past_runs(limit=PAST_RUNS_SHOWN)
+        self.app.call_from_thread(self._show_past_runs, past)
 
-    def _looked_back(self, past: list[Past]) -> None:
-        self._past = past
-        self._list_all()
+    def _show_past_runs(self, past: list[PastRun]) -> None:
+        self._past_runs = past
+        self._fill_list()
 
-    def _list_all(self) -> None:
+    def _fill_list(self) -> None:
         listing = self.query_one("#run-list", OptionList)
         current = listing.highlighted_option.id if listing.highlighted_option is not None else None
         rows: list[Row | None] = [Row(Content.styled("Workloads", "bold"), disabled=True)]
-        rows += [Row(_line(name, summary(name)), id=f"workload:{name}") for name in WORKLOADS]
-        if self._past:
+        rows += [Row(_format_workload(name, summarize_workload(name)), id=f"workload:{name}") for name in WORKLOADS]
+        if self._past_runs:
             rows += [None, Row(Content.styled("Past runs", "bold"), disabled=True)]
-            rows += [Row(_past_line(past), id=f"past:{place}") for place, past in enumerate(self._past)]
+            rows += [Row(_format_past_run(past), id=f"past:{place}") for place, past in enumerate(self._past_runs)]
         with self.app.batch_update():
             listing.clear_options()
             listing.add_options(rows)
@@ -128,31 +128,31 @@ class RunScreen(Screen[None]):
 
     # -- what is asked -------------------------------------------------------------------------------------
 
-    def _request(self) -> Request:
+    def _build_request(self) -> RecordingRequest:
         """Raises RequestError where the command cannot be read."""
         options = self.query_one(RunOptions)
         try:
             command = shlex.split(self.query_one("#run-command", Input).value)
         except ValueError as error:
             raise RequestError(f"the command cannot be read: {str(error).lower()}") from error
-        return Request(
+        return RecordingRequest(
             tuple(command),
-            options.words(without=(PYTHON.flag, OUTPUT.flag)),
-            options.values.get(PYTHON.flag) or None,
-            options.values.get(OUTPUT.flag) or DEFAULT_OUTPUT,
+            options.to_arguments(excluded_flags=(PYTHON_OPTION.flag, OUTPUT_OPTION.flag)),
+            options.values.get(PYTHON_OPTION.flag) or None,
+            options.values.get(OUTPUT_OPTION.flag) or DEFAULT_OUTPUT,
         )
 
-    def _take(self, request: Request, cwd: str) -> None:
+    def _fill_form(self, request: RecordingRequest, cwd: str) -> None:
         """The form as it was when this was asked for."""
         self._cwd = cwd
         output = "" if request.output == os.path.join(self._cwd, DEFAULT_OUTPUT) else request.output
-        self.query_one(RunOptions).fill(
+        self.query_one(RunOptions).set_values(
             request.options,
-            {PYTHON.flag: request.python or "", OUTPUT.flag: "" if output == DEFAULT_OUTPUT else output},
+            {PYTHON_OPTION.flag: request.python or "", OUTPUT_OPTION.flag: "" if output == DEFAULT_OUTPUT else output},
         )
-        self._type(shlex.join(request.command))
+        self._set_command(shlex.join(request.command))
 
-    def _type(self, text: str) -> None:
+    def _set_command(self, text: str) -> None:
         field = self.query_one("#run-command", Input)
         field.value = text
         field.cursor_position = len(text)
@@ -160,84 +160,84 @@ class RunScreen(Screen[None]):
 
     def action_start(self) -> None:
         try:
-            request = self._request()
+            request = self._build_request()
             request.argv()
         except RequestError as error:
-            self._hint(str(error), wrong=True)
+            self._show_hint(str(error), error=True)
             return
-        self.post_message(self.Asked(request, self._cwd))
+        self.post_message(self.StartRequested(request, self._cwd))
 
     # -- what is shown -------------------------------------------------------------------------------------
 
-    def _show(self) -> None:
+    def _update_equivalent(self) -> None:
         try:
-            line = self._request().equivalent()
+            line = self._build_request().equivalent_command()
         except RequestError as error:
-            self._hint(str(error), wrong=True)
+            self._show_hint(str(error), error=True)
             return
-        if self._cwd != self._here:
+        if self._cwd != self._app_cwd:
             line = f"cd {shlex.quote(self._cwd)} && {line}"
         self.query_one("#run-equivalent", Static).update(Content.assemble(("$ ", "$text-muted"), clean(line)))
 
-    def _hint(self, text: str, wrong: bool = False) -> None:
+    def _show_hint(self, text: str, error: bool = False) -> None:
         hint = self.query_one("#run-hint", Static)
-        hint.set_class(wrong, "wrong")
+        hint.set_class(error, "wrong")
         hint.update(Content(clean(text)))
 
-    def _explain(self) -> None:
+    def _update_hint(self) -> None:
         """A line on what the cursor is on."""
-        focused = self.focused.id if self.focused is not None and self.focused.id in KEYS else "run-list"
-        self.query_one("#run-keys", Static).update(KEYS[focused or "run-list"])
-        option = self.query_one(RunOptions).current
+        focused = self.focused.id if self.focused is not None and self.focused.id in KEY_HINTS else "run-list"
+        self.query_one("#run-keys", Static).update(KEY_HINTS[focused or "run-list"])
+        option = self.query_one(RunOptions).current_option
         if focused == "run-options" and option is not None:
             values = option.metavar or " or ".join(option.values)
-            self._hint(f"{option.flag}{' ' if values else ''}{values}: {option.help}")
+            self._show_hint(f"{option.flag}{' ' if values else ''}{values}: {option.help}")
         elif focused == "run-command":
-            self._hint(
+            self._show_hint(
                 "the command as you would type it; a workload's own options follow its name: matmul_add --size 64"
             )
         else:
             row = self.query_one("#run-list", OptionList).highlighted_option
-            self._hint(self._about(row.id or "") if row is not None else "")
+            self._show_hint(self._describe_row(row.id or "") if row is not None else "")
 
-    def _about(self, row: str) -> str:
+    def _describe_row(self, row: str) -> str:
         kind, _, name = row.partition(":")
         if kind == "workload":
-            return f"{name}: {summary(name)}"
+            return f"{name}: {summarize_workload(name)}"
         if kind == "past":
-            past = self._past[int(name)]
-            return f"{past.request.equivalent()}   {_outcome(past)}, in {past.result.folder}"
+            past = self._past_runs[int(name)]
+            return f"{past.request.equivalent_command()}   {_format_outcome(past)}, in {past.result.folder}"
         return ""
 
     # -- events --------------------------------------------------------------------------------------------
 
     def on_descendant_focus(self) -> None:
-        self._explain()
+        self._update_hint()
 
     def on_option_list_option_highlighted(self) -> None:
-        self._explain()
+        self._update_hint()
 
     def on_input_changed(self) -> None:
-        self._explain()
-        self._show()
+        self._update_hint()
+        self._update_equivalent()
 
     def on_run_options_changed(self) -> None:
-        self._explain()
-        self._show()
+        self._update_hint()
+        self._update_equivalent()
 
     def on_input_submitted(self) -> None:
         self.action_start()
 
     @on(OptionList.OptionSelected, "#run-list")
-    def _chosen(self, event: OptionList.OptionSelected) -> None:
+    def _apply_list_choice(self, event: OptionList.OptionSelected) -> None:
         kind, _, name = (event.option_id or "").partition(":")
         if kind == "past":
-            past = self._past[int(name)]
-            self._take(past.request, past.cwd)
+            past = self._past_runs[int(name)]
+            self._fill_form(past.request, past.cwd)
         elif kind == "workload":
-            self._cwd = self._here
-            self._type(name)
-        self._show()
+            self._cwd = self._app_cwd
+            self._set_command(name)
+        self._update_equivalent()
 
     def on_key(self, event: events.Key) -> None:
         """A command that is simply typed needs no key before it."""
@@ -247,15 +247,15 @@ class RunScreen(Screen[None]):
             self.set_focus(self.query_one("#run-list"))
         elif event.is_printable and event.character and not field.has_focus:
             event.stop()
-            self._type(field.value + event.character)
+            self._set_command(field.value + event.character)
 
     def action_next(self) -> None:
-        self._turn(1)
+        self._cycle_focus(1)
 
     def action_previous(self) -> None:
-        self._turn(-1)
+        self._cycle_focus(-1)
 
-    def _turn(self, direction: int) -> None:
+    def _cycle_focus(self, direction: int) -> None:
         order = ("run-command", "run-list", "run-options")
         place = order.index(self.focused.id) if self.focused is not None and self.focused.id in order else 0
         # At once, unlike Widget.focus: the next key may be here already.
@@ -265,22 +265,22 @@ class RunScreen(Screen[None]):
         self.post_message(self.Left())
 
 
-def _line(name: str, about: str) -> Content:
-    name = cut(clean(name), NAME_CELLS)
+def _format_workload(name: str, about: str) -> Content:
+    name = truncate(clean(name), NAME_CELLS)
     return Content.assemble("  ", name, " " * (NAME_CELLS - len(name) + 1), (clean(about), "$text-muted"))
 
 
-def _past_line(past: Past) -> Content:
+def _format_past_run(past: PastRun) -> Content:
     return Content.assemble(
         f"  {clean(shlex.join(past.request.command))}",
-        (f"   {ago(time.time() - past.began)}, {_outcome(past)}", "$text-muted"),
+        (f"   {format_age(time.time() - past.started_at)}, {_format_outcome(past)}", "$text-muted"),
     )
 
 
-def _outcome(past: Past) -> str:
+def _format_outcome(past: PastRun) -> str:
     result = past.result
     if not result.traces:
         return "no trace"
-    if result.exit_status and result.ended != "interrupted":
+    if result.exit_status and result.end_reason != "interrupted":
         return f"failed with {result.exit_status}, trace kept"
     return f"{result.seconds:.1f} s"

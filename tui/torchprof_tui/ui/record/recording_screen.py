@@ -20,22 +20,22 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from torchprof_tui.runs.recording_process import Recording
-from torchprof_tui.runs.recording_request import Request, RequestError
-from torchprof_tui.runs.run_result import Result
+from torchprof_tui.runs.recording_request import RecordingRequest, RequestError
+from torchprof_tui.runs.run_result import RunResult
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.record.console_view import Console
+from torchprof_tui.ui.record.console_view import ConsoleView
 
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 """20 times a second is as often as anybody can read."""
 
-LIVE_KEYS = "ctrl+c stop, and keep what was recorded   page up, down scroll   q stop and quit"
-STOPPING = (
+LIVE_KEY_HINTS = "ctrl+c stop, and keep what was recorded   page up, down scroll   q stop and quit"
+STOP_MESSAGES_SAVING = (
     "",
     "stopping, and saving what was recorded; ctrl+c again gives that up",
     "giving up; what still runs is killed in a moment, or with ctrl+c at once",
     "killed",
 )
-GOING_ON = (
+STOP_MESSAGES_RUNNING = (
     "",
     "told to stop, then it saves what was recorded; where it goes on, ctrl+c again ends it",
     "ending it, and saving what was recorded; ctrl+c again kills it",
@@ -44,7 +44,7 @@ GOING_ON = (
 """… where it does not save yet."""
 
 
-class RunningScreen(Screen[None]):
+class RecordingScreen(Screen[None]):
     """`request` is started in the folder `cwd`, with `environment`, as soon as the size of its terminal is known."""
 
     CSS_PATH = "recording_screen.tcss"
@@ -69,52 +69,52 @@ class RunningScreen(Screen[None]):
         traces: tuple[str, ...]
 
     @dataclass
-    class Again(Message):
+    class RestartRequested(Message):
         """Record the same once more."""
 
-        request: Request
+        request: RecordingRequest
         cwd: str
 
     class Left(Message):
         """Esc, after its end."""
 
-    def __init__(self, request: Request, cwd: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, request: RecordingRequest, cwd: str, environment: Mapping[str, str] | None = None) -> None:
         super().__init__()
         self.request, self.cwd = request, cwd
-        self.result: Result | None = None
+        self.result: RunResult | None = None
         self._environment = environment
         self._recording = Recording(request, cwd)
         self._timer: Timer | None = None
-        self._failed = ""  # why it could not be started
+        self._start_error = ""  # why it could not be started
 
     @property
     def busy(self) -> bool:
         """Whether there is a run that would be lost."""
-        return self.result is None and not self._failed
+        return self.result is None and not self._start_error
 
     def compose(self) -> ComposeResult:
         command = clean(shlex.join(self.request.command))
         yield Static(Content.from_markup("[b]Recording[/b] $command", command=command), id="running-title")
         yield Static(id="running-phase")
-        yield Console(id="running-output")
+        yield ConsoleView(id="running-output")
         yield Static(id="running-end")
-        yield Static(LIVE_KEYS, id="running-keys")
+        yield Static(LIVE_KEY_HINTS, id="running-keys")
 
-    def on_console_resized(self, message: Console.Resized) -> None:
-        if self._timer is None and not self._failed:
-            self._start(message.columns, message.lines)
+    def on_console_view_resized(self, message: ConsoleView.Resized) -> None:
+        if self._timer is None and not self._start_error:
+            self._start_recording(message.columns, message.lines)
         else:
             self._recording.resize(message.columns, message.lines)
 
-    def _start(self, columns: int, lines: int) -> None:
+    def _start_recording(self, columns: int, lines: int) -> None:
         try:
             self._recording.start(columns, lines, self._environment)
         except (RequestError, OSError) as error:
-            self._failed = str(error)
-            self._show_end(f"This could not be started: {self._failed}", "R change it   esc back   q quit")
+            self._start_error = str(error)
+            self._show_end(f"This could not be started: {self._start_error}", "R change it   esc back   q quit")
             return
-        self._timer = self.set_interval(LOOK_SECONDS, self._look)
-        self._look()
+        self._timer = self.set_interval(POLL_SECONDS, self._poll)
+        self._poll()
 
     def on_unmount(self) -> None:
         if self._timer is not None:
@@ -123,41 +123,41 @@ class RunningScreen(Screen[None]):
 
     # -- while it runs -------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         recording = self._recording
-        data, dropped = recording.look()
+        data, dropped = recording.poll()
         if data or dropped:
-            self.query_one(Console).feed(data, dropped)
-        self.query_one("#running-phase", Static).update(self._phase())
-        if recording.ended and self.result is None:
+            self.query_one(ConsoleView).feed(data, dropped)
+        self.query_one("#running-phase", Static).update(self._format_phase())
+        if recording.has_ended and self.result is None:
             if self._timer is not None:
                 self._timer.stop()
-            self._conclude(recording.result())
+            self._show_result(recording.result())
 
-    def _phase(self) -> Content:
+    def _format_phase(self) -> Content:
         recording = self._recording
-        shown = self.query_one(Console).shown
+        shown = self.query_one(ConsoleView).terminal
         phase = recording.phase.text if recording.phase is not None else "starting"
-        parts = [("ended" if recording.ended else phase), elapsed(recording.seconds)]
-        if shown.cut:
-            parts.append(f"{shown.cut + len(shown.lines):,} lines, the last {len(shown.lines):,} are kept")
-        if recording.interrupts and not recording.ended:
-            saves = recording.gave_up if recording.interrupts > 1 else recording.saving
-            parts.append((STOPPING if saves else GOING_ON)[min(recording.interrupts, 3)])
-        return Content.assemble(("○ " if recording.ended else "● ", "$accent"), clean(" · ".join(parts)))
+        parts = [("ended" if recording.has_ended else phase), format_elapsed(recording.seconds)]
+        if shown.discarded_lines:
+            parts.append(f"{shown.discarded_lines + len(shown.lines):,} lines, the last {len(shown.lines):,} are kept")
+        if recording.interrupts and not recording.has_ended:
+            saves = recording.save_abandoned if recording.interrupts > 1 else recording.is_saving
+            parts.append((STOP_MESSAGES_SAVING if saves else STOP_MESSAGES_RUNNING)[min(recording.interrupts, 3)])
+        return Content.assemble(("○ " if recording.has_ended else "● ", "$accent"), clean(" · ".join(parts)))
 
     def action_stop(self) -> None:
         if self.busy:
             self._recording.stop()
-            self._look()
+            self._poll()
         else:
             self.app.exit()
 
     # -- its end -------------------------------------------------------------------------------------------
 
-    def _conclude(self, result: Result) -> None:
+    def _show_result(self, result: RunResult) -> None:
         self.result = result
-        self._recording.keep_output(self.query_one(Console).shown.text)
+        self._recording.save_output(self.query_one(ConsoleView).terminal.text)
         stopped = self._recording.interrupts > 0
         if result.traces and (result.exit_status == 0 or stopped):
             self._show_end(
@@ -165,7 +165,7 @@ class RunningScreen(Screen[None]):
             )
             self.action_show_trace()
             return
-        self._show_end(verdict(result, stopped, self._recording.last_log), _keys(result))
+        self._show_end(describe_outcome(result, stopped, self._recording.last_log), _format_end_keys(result))
 
     def _show_end(self, text: str, keys: str) -> None:
         self.add_class("ended")
@@ -175,11 +175,11 @@ class RunningScreen(Screen[None]):
 
     def action_show_trace(self) -> None:
         if self.result is not None and self.result.traces:
-            self.post_message(self.Recorded(self.result.opened))
+            self.post_message(self.Recorded(self.result.traces_to_open))
 
     def action_again(self) -> None:
         if not self.busy:
-            self.post_message(self.Again(self.request, self.cwd))
+            self.post_message(self.RestartRequested(self.request, self.cwd))
 
     def action_back(self) -> None:
         if not self.busy:
@@ -188,18 +188,18 @@ class RunningScreen(Screen[None]):
     # -- scrolling -----------------------------------------------------------------------------------------
 
     def action_scroll_page(self, direction: int) -> None:
-        console = self.query_one(Console)
+        console = self.query_one(ConsoleView)
         self.action_scroll_lines(direction * max(console.size.height - 1, 1))
 
     def action_scroll_lines(self, lines: int) -> None:
-        self.query_one(Console).scroll_relative(y=lines, animate=False)
+        self.query_one(ConsoleView).scroll_relative(y=lines, animate=False)
 
     def action_scroll_to_end(self, end: bool) -> None:
-        console = self.query_one(Console)
+        console = self.query_one(ConsoleView)
         (console.scroll_end if end else console.scroll_home)(animate=False)
 
 
-def elapsed(seconds: float) -> str:
+def format_elapsed(seconds: float) -> str:
     """``3.2 s``, from a minute on ``1:05``, from an hour on ``1:01:05``."""
     if seconds < 60:
         return f"{seconds:.1f} s"
@@ -208,9 +208,9 @@ def elapsed(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def verdict(result: Result, stopped: bool, last_log: str) -> str:
+def describe_outcome(result: RunResult, was_stopped: bool, last_log: str) -> str:
     """What became of a run whose trace does not open by itself."""
-    after = f"after {elapsed(result.seconds)}"
+    after = f"after {format_elapsed(result.seconds)}"
     if result.exit_status > 128:
         how = f"It was ended by signal {result.exit_status - 128} {after}"
     elif result.exit_status:
@@ -219,9 +219,9 @@ def verdict(result: Result, stopped: bool, last_log: str) -> str:
         how = f"It ended {after}"
     if result.traces:
         return f"{how}; what it recorded was kept. What it said is above, and in {result.folder}"
-    if stopped and result.exit_status == 128 + signal.SIGKILL:
+    if was_stopped and result.exit_status == 128 + signal.SIGKILL:
         return f"{how}, before it had saved what it recorded."
-    if stopped:
+    if was_stopped:
         return f"{how}, stopped before anything was recorded."
     if result.folder is None:
         return f"{how}, before anything could be recorded: the reason is above."
@@ -229,6 +229,6 @@ def verdict(result: Result, stopped: bool, last_log: str) -> str:
     return f"{how}, and there is no trace.{said} All it said is above, and in {result.folder}"
 
 
-def _keys(result: Result) -> str:
+def _format_end_keys(result: RunResult) -> str:
     first = "enter open the trace   " if result.traces else ""
     return f"{first}r again   R change it   esc back   page up, down scroll   q quit"

@@ -18,24 +18,24 @@ from textual.widgets import Static
 
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.progress import FAILED, Progress, RanksProgress
-from torchprof_tui.trace.specs.address import Listed
+from torchprof_tui.trace.loading.progress import FAILED_SHARE, Progress, RanksProgress
+from torchprof_tui.trace.specs.address import ListedTrace
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.loading.resolve import AnyOpening
+    from torchprof_tui.trace.loading.resolve import AnyOpener
     from torchprof_tui.trace.model.trace import Trace
 
 REDRAW_SECONDS = 0.1
 """Ten times a second looks steady and costs an ssh line next to nothing."""
 
-GUESS_SECONDS = 0.3
+MIN_ESTIMATE_SECONDS = 0.3
 """Before this much is known of its speed, a time left would jump about."""
 
 BAR_CELLS = 40
 
 _EIGHTHS = "·▁▂▃▄▅▆▇█"
 
-PHASES = {
+PHASE_LABELS = {
     "starting": "starting",
     "connecting": "connecting",
     "reading": "reading",
@@ -57,7 +57,7 @@ class LoadingScreen(Screen[None]):
     class Opened(Message):
         """The trace is there."""
 
-        opening: AnyOpening
+        opening: AnyOpener
         trace: Trace
 
     @dataclass
@@ -72,17 +72,17 @@ class LoadingScreen(Screen[None]):
         """It is a folder elsewhere, with traces in it."""
 
         name: str
-        found: list[Listed]
+        traces: list[ListedTrace]
 
     class Left(Message):
         """Esc: while it loaded, or at the error."""
 
-    def __init__(self, opening: AnyOpening, prepare: Callable[[], object] | None = None) -> None:
+    def __init__(self, opening: AnyOpener, prepare: Callable[[], object] | None = None) -> None:
         super().__init__()
         self.opening = opening
         self._prepare = prepare
         self._progress = Progress("starting")
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self._failed = False
 
     def compose(self) -> ComposeResult:
@@ -94,8 +94,8 @@ class LoadingScreen(Screen[None]):
             yield Static(id="loading-keys")
 
     def on_mount(self) -> None:
-        self._paint()
-        self._timer = self.set_interval(REDRAW_SECONDS, self._paint)
+        self._show_progress()
+        self._timer = self.set_interval(REDRAW_SECONDS, self._show_progress)
         self.run_worker(self._load(), exclusive=True, group="load")
 
     def action_give_up(self) -> None:
@@ -106,10 +106,10 @@ class LoadingScreen(Screen[None]):
     async def _load(self) -> None:
         prepared = None if self._prepare is None else asyncio.create_task(asyncio.to_thread(self._prepare))
         try:
-            trace = await self.opening.trace(self._heard)
+            trace = await self.opening.load_trace(self._store_progress)
         except LoadError as error:
-            if error.found:
-                self.post_message(self.FolderFound(self.opening.label, error.found))
+            if error.listed_files:
+                self.post_message(self.FolderFound(self.opening.label, error.listed_files))
                 return
             self._show_failure(str(error))
             self.post_message(self.Failed(str(error), error.detail))
@@ -118,19 +118,19 @@ class LoadingScreen(Screen[None]):
             await prepared
         self.post_message(self.Opened(self.opening, trace))
 
-    def _heard(self, progress: Progress) -> None:
+    def _store_progress(self, progress: Progress) -> None:
         self._progress = progress
 
-    def _paint(self) -> None:
+    def _show_progress(self) -> None:
         progress = self._progress
-        self._put("#loading-bar", bar(progress))
-        cells = ranks(progress)
+        self._update_text("#loading-bar", format_bar(progress))
+        cells = format_rank_bars(progress)
         self.query_one("#loading-ranks", Static).display = bool(cells)
-        self._put("#loading-ranks", cells)
-        self._put("#loading-numbers", numbers(progress, time.monotonic() - self._began))
-        self._put("#loading-keys", Content("esc cancel   q quit"))
+        self._update_text("#loading-ranks", cells)
+        self._update_text("#loading-numbers", format_counters(progress, time.monotonic() - self._started_at))
+        self._update_text("#loading-keys", Content("esc cancel   q quit"))
 
-    def _put(self, selector: str, line: Content) -> None:
+    def _update_text(self, selector: str, line: Content) -> None:
         """Laid out anew only where it takes more or fewer lines: it would cost ten times as much, and the processes
         that read are short of what it takes."""
         widget = self.query_one(selector, Static)
@@ -149,7 +149,7 @@ class LoadingScreen(Screen[None]):
         self.query_one("#loading-keys", Static).update("o open another   esc back   q quit")
 
 
-def bar(progress: Progress) -> Content:
+def format_bar(progress: Progress) -> Content:
     """How much of the file has been read, as a bar; of a pipe nobody knows."""
     if progress.phase in ("starting", "connecting"):
         share = 0.0
@@ -163,25 +163,25 @@ def bar(progress: Progress) -> Content:
     return Content(f"{'█' * full}{'░' * (BAR_CELLS - full)}  {share:4.0%}")
 
 
-def ranks(progress: Progress) -> Content:
+def format_rank_bars(progress: Progress) -> Content:
     """Of several ranks a cell each, which fills; a cross where one could not be opened."""
     if not isinstance(progress, RanksProgress):
         return Content("")
-    cells = ("×" if share == FAILED else _EIGHTHS[max(int(share * 8), share > 0)] for share in progress.shares)
+    cells = ("×" if share == FAILED_SHARE else _EIGHTHS[max(int(share * 8), share > 0)] for share in progress.shares)
     return Content("".join(cells))
 
 
-def numbers(progress: Progress, elapsed: float) -> Content:
+def format_counters(progress: Progress, elapsed: float) -> Content:
     """Bytes, events, time left, and what is being done, in one line."""
-    parts = [PHASES.get(progress.phase, progress.phase)]
+    parts = [PHASE_LABELS.get(progress.phase, progress.phase)]
     if progress.phase == "reading":
         of = f" of {progress.total / 1e6:,.1f}" if progress.total else ""
         parts = [f"{progress.bytes / 1e6:,.1f}{of} MB"]
-        if progress.total and progress.bytes and elapsed > GUESS_SECONDS:
+        if progress.total and progress.bytes and elapsed > MIN_ESTIMATE_SECONDS:
             left = elapsed * (progress.total - progress.bytes) / progress.bytes
             parts.append(f"{left:.1f} s left" if left < 9.95 else f"{left:.0f} s left")
     if progress.events:
         parts.insert(1, f"{progress.events:,} events")
     if isinstance(progress, RanksProgress):
-        parts.insert(0, f"{progress.whole} of {len(progress.shares)} ranks")
+        parts.insert(0, f"{progress.finished_count} of {len(progress.shares)} ranks")
     return Content(" · ".join(parts))

@@ -11,22 +11,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchprof_tui.trace.specs.rank_files import ENDINGS, peek
+from torchprof_tui.trace.specs.rank_files import TRACE_SUFFIXES, read_trace_head
 
-ENTRIES = 3_000
+MAX_ENTRIES = 3_000
 """Directory entries looked at: a folder of checkpoints and logs has fewer."""
 
-DEPTH = 2
+MAX_DEPTH = 2
 """`./log/run1/x.pt.trace.json` is where tensorboard's handler puts them."""
 
-SECONDS = 0.5
+MAX_SECONDS = 0.5
 """A list that comes later than this is not a list that one waits for."""
 
-SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages"})
+SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LocalTrace:
     """A file that looks like a trace."""
 
     path: Path
@@ -34,11 +34,11 @@ class Found:
     modified: float  # seconds since the epoch
 
 
-def find_traces(folder: Path, limit: int = 50) -> list[Found]:
+def find_traces(folder: Path, limit: int = 50) -> list[LocalTrace]:
     """The traces in and just below a folder, newest first; whatever cannot be read is skipped."""
-    until = time.monotonic() + SECONDS
-    named = sorted(_named(folder, until), key=lambda found: -found.modified)
-    traces: list[Found] = []
+    until = time.monotonic() + MAX_SECONDS
+    named = sorted(_scan_folder(folder, until), key=lambda found: -found.modified)
+    traces: list[LocalTrace] = []
     for found in named:
         if len(traces) == limit or time.monotonic() > until:
             break
@@ -49,13 +49,13 @@ def find_traces(folder: Path, limit: int = 50) -> list[Found]:
 
 def looks_like_trace(path: Path) -> bool:
     """Whether the beginning of the file reads like trace events. False where it cannot be read."""
-    return peek(os.fspath(path)).like_trace
+    return read_trace_head(os.fspath(path)).looks_like_trace
 
 
-def _named(folder: Path, until: float) -> Iterator[Found]:
-    left = ENTRIES
+def _scan_folder(folder: Path, until: float) -> Iterator[LocalTrace]:
+    left = MAX_ENTRIES
     level = [os.fspath(folder)]
-    for _ in range(DEPTH + 1):
+    for _ in range(MAX_DEPTH + 1):
         below: list[str] = []
         for place in level:
             try:
@@ -67,14 +67,14 @@ def _named(folder: Path, until: float) -> Iterator[Found]:
                     left -= 1
                     if left < 0 or time.monotonic() > until:
                         return
-                    if entry.name.startswith(".") or entry.name in SKIPPED:
+                    if entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS:
                         continue
                     try:
                         if entry.is_dir(follow_symlinks=False):
                             below.append(entry.path)
-                        elif entry.name.endswith(ENDINGS) and entry.is_file():
+                        elif entry.name.endswith(TRACE_SUFFIXES) and entry.is_file():
                             status = entry.stat()
-                            yield Found(Path(entry.path), status.st_size, status.st_mtime)
+                            yield LocalTrace(Path(entry.path), status.st_size, status.st_mtime)
                     except OSError:
                         continue
         level = below

@@ -11,10 +11,10 @@ from textual.binding import Binding, BindingType
 from textual.suggester import Suggester
 from textual.widgets import Input
 
-ENTRIES = 5_000
+MAX_ENTRIES = 5_000
 """Of a folder that are looked at: completion must answer while one types."""
 
-LIKELY = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace")
+LIKELY_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace")
 
 
 class PathInput(Input):
@@ -25,49 +25,51 @@ class PathInput(Input):
     ]
 
     def __init__(self, *, placeholder: str, id: str) -> None:  # noqa: A002  (textual's own word)
-        super().__init__(placeholder=placeholder, id=id, suggester=_Paths(), compact=True, select_on_focus=False)
+        super().__init__(
+            placeholder=placeholder, id=id, suggester=_PathSuggester(), compact=True, select_on_focus=False
+        )
 
     def action_complete(self) -> None:
         self.run_worker(self._complete(self.value), exclusive=True, group="complete")
 
     async def _complete(self, typed: str) -> None:
-        found = await asyncio.to_thread(completions, typed)
+        found = await asyncio.to_thread(list_completions, typed)
         if found and self.value == typed:
-            self.value = _beginning(found)
+            self.value = _common_prefix(found)
             self.cursor_position = len(self.value)
 
 
-class _Paths(Suggester):
+class _PathSuggester(Suggester):
     def __init__(self) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
 
     async def get_suggestion(self, value: str) -> str | None:
-        found = await asyncio.to_thread(completions, value)
+        found = await asyncio.to_thread(list_completions, value)
         return found[0] if found else None
 
 
-def completions(typed: str) -> list[str]:
+def list_completions(typed: str) -> list[str]:
     """Paths that begin as typed: folders (with a slash) and files, those that may be traces first. May be empty."""
     folder, slash, start = typed.rpartition("/")
     shown = folder + slash
     try:
         with os.scandir(os.path.expanduser(shown) or ".") as entries:
-            found = list(_matching(entries, start))
+            found = list(_match_entries(entries, start))
     except OSError:
         return []
-    return [shown + name for name in sorted(found, key=lambda name: (not name.endswith((*LIKELY, "/")), name))]
+    return [shown + name for name in sorted(found, key=lambda name: (not name.endswith((*LIKELY_SUFFIXES, "/")), name))]
 
 
-def _beginning(names: list[str]) -> str:
+def _common_prefix(names: list[str]) -> str:
     """The longest text that all begin with, as a shell completes: not up to the last slash."""
     first, last = min(names), max(names)
     same = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return first[:same]
 
 
-def _matching(entries: Iterable[os.DirEntry[str]], start: str) -> Iterable[str]:
+def _match_entries(entries: Iterable[os.DirEntry[str]], start: str) -> Iterable[str]:
     for seen, entry in enumerate(entries):
-        if seen == ENTRIES:
+        if seen == MAX_ENTRIES:
             return
         hidden = entry.name.startswith(".") and not start.startswith(".")
         if entry.name.startswith(start) and not hidden:

@@ -13,20 +13,20 @@ from pathlib import Path
 
 from torchprof_tui.trace.specs.address import is_url
 
-KEPT = 20
+MAX_ENTRIES = 20
 """More than fits the start screen at once; older ones are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
+class RecentTrace:
     """A trace that was opened: `spec` as `open` takes it, `opened` in seconds since the epoch."""
 
     spec: str
-    opened: float
+    opened_at: float
     size: int | None  # bytes on disk now; None where it is no file, or has gone
 
     @property
-    def gone(self) -> bool:
+    def is_missing(self) -> bool:
         return self.size is None
 
 
@@ -37,31 +37,31 @@ def state_file() -> Path:
     return base / "torchprof-tui" / "recent.json"
 
 
-def remember(spec: str) -> None:
+def add_recent_trace(spec: str) -> None:
     """Put a trace first. Not remembered: pipes, which cannot be opened again, and URLs that may hold a secret."""
-    if spec == "-" or _secretive(spec):
+    if spec == "-" or _contains_secret(spec):
         return
     if os.path.exists(spec):
         spec = os.path.abspath(spec)
-    kept = [entry for entry in _read() if entry[0] != spec]
+    kept = [entry for entry in _read_entries() if entry[0] != spec]
     try:
         path = state_file()
         path.parent.mkdir(parents=True, exist_ok=True)
         # Another instance may be reading: it sees the old list or the new one, never half of one.
         draft = path.with_name(f"{path.name}.{os.getpid()}")
-        draft.write_text(json.dumps([[spec, time.time()], *kept][:KEPT]), encoding="utf-8")
+        draft.write_text(json.dumps([[spec, time.time()], *kept][:MAX_ENTRIES]), encoding="utf-8")
         draft.replace(path)
     except (OSError, RuntimeError):  # RuntimeError: there is no home folder
         return
 
 
-def recent() -> list[Recent]:
+def list_recent_traces() -> list[RecentTrace]:
     """The traces opened lately, newest first; local files that have gone are left out."""
-    found = [Recent(spec, opened, _size(spec)) for spec, opened in _read()]
-    return [entry for entry in found if not (entry.gone and os.path.isabs(entry.spec))]
+    found = [RecentTrace(spec, opened, _file_size(spec)) for spec, opened in _read_entries()]
+    return [entry for entry in found if not (entry.is_missing and os.path.isabs(entry.spec))]
 
 
-def _secretive(spec: str) -> bool:
+def _contains_secret(spec: str) -> bool:
     """Whether it is a URL with a password in it, or signed: what follows a `?` lets anybody in."""
     if not is_url(spec):
         return False
@@ -69,7 +69,7 @@ def _secretive(spec: str) -> bool:
     return bool(query) or "@" in where
 
 
-def _read() -> list[tuple[str, float]]:
+def _read_entries() -> list[tuple[str, float]]:
     try:
         stored = json.loads(state_file().read_text(encoding="utf-8"))
         return [(str(spec), float(opened)) for spec, opened in stored]
@@ -77,7 +77,7 @@ def _read() -> list[tuple[str, float]]:
         return []
 
 
-def _size(spec: str) -> int | None:
+def _file_size(spec: str) -> int | None:
     try:
         return os.stat(spec).st_size
     except (OSError, ValueError):

@@ -24,22 +24,22 @@ from textual.widgets.option_list import Option
 from torchprof_samples import ORIGIN, SAMPLES
 from torchprof_tui import __version__
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.specs.address import Listed
-from torchprof_tui.trace.specs.rank_groups import RankRun, runs_in
-from torchprof_tui.ui.common.cell_text import cut
+from torchprof_tui.trace.specs.address import ListedTrace
+from torchprof_tui.trace.specs.rank_groups import RankRun, group_runs
+from torchprof_tui.ui.common.cell_text import truncate
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.start.beginner_guide import GUIDE
-from torchprof_tui.ui.start.local_traces import Found, find_traces
+from torchprof_tui.ui.start.local_traces import LocalTrace, find_traces
 from torchprof_tui.ui.start.path_input import PathInput
-from torchprof_tui.ui.start.recent_traces import Recent, recent
+from torchprof_tui.ui.start.recent_traces import RecentTrace, list_recent_traces
 
-RECENT_SHOWN, NEARBY_SHOWN = 8, 12
+RECENT_SHOWN, LOCAL_SHOWN = 8, 12
 """So that the samples are within a page or two; a path can always be typed."""
 
-LOOKED_AT = 600
+SCAN_LIMIT = 600
 """Traces in this folder: a run's ranks are told from one another only if all are seen."""
 
-LISTED_SHOWN = 200
+REMOTE_SHOWN = 200
 """Of a folder elsewhere, beside its runs: who looks for an older one names it."""
 
 RUNS_SHOWN = 4
@@ -49,27 +49,27 @@ NAME_CELLS = 34
 
 RECORD_HINT = "runs it under torch.profiler, shows what it prints, then opens the trace"
 
-RECORD = "\0record"
+RECORD_SPEC = "\0record"
 """The line that opens no trace; no path is called so."""
 
-WIDE = 118
+WIDE_MIN_WIDTH = 118
 """From this width on the guide has room beside the list."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TraceRow:
     """One line of the list: what opening it means, and how it reads. `more`: the other ranks that open with it."""
 
     spec: str
     name: str
-    about: str  # size, age, or what ran
+    summary: str  # size, age, or what ran
     hint: str  # for the line below the list, when it is the current one
-    more: tuple[str, ...] = ()
+    other_specs: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         """What tells it from the other lines; no path has a NUL in it."""
-        return "\0".join((self.spec, *self.more))
+        return "\0".join((self.spec, *self.other_specs))
 
 
 class StartScreen(Screen[None]):
@@ -77,7 +77,7 @@ class StartScreen(Screen[None]):
 
     CSS_PATH = "start_screen.tcss"
     TITLE = "start"
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_MIN_WIDTH, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
     AUTO_FOCUS = "#start-list"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -95,7 +95,7 @@ class StartScreen(Screen[None]):
         """Open this, and with it these, as the ranks of one run."""
 
         spec: str
-        more: tuple[str, ...] = ()
+        other_specs: tuple[str, ...] = ()
 
     class RecordAsked(Message):
         """Record a run."""
@@ -104,13 +104,16 @@ class StartScreen(Screen[None]):
         """Esc, where there is something to go back to."""
 
     def __init__(
-        self, over: bool = False, folder: Path | None = None, elsewhere: tuple[str, list[Listed]] | None = None
+        self,
+        can_go_back: bool = False,
+        folder: Path | None = None,
+        remote_folder: tuple[str, list[ListedTrace]] | None = None,
     ) -> None:
         super().__init__()
-        self._elsewhere = elsewhere
-        self._over = over
+        self._remote_folder = remote_folder
+        self._can_go_back = can_go_back
         self._folder = folder or Path()
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, TraceRow] = {}
 
     def compose(self) -> ComposeResult:
         yield Static(
@@ -130,34 +133,34 @@ class StartScreen(Screen[None]):
         yield Static(id="start-keys")
 
     def on_mount(self) -> None:
-        self._fill([], [])
-        back = "   esc back" if self._over else ""
+        self._show_rows([], [])
+        back = "   esc back" if self._can_go_back else ""
         self.query_one("#start-keys", Static).update(
             f"↑ ↓ choose   enter open   o type a path   R record{back}   ? guide   q quit"
         )
-        self._look_around()
+        self._search_traces()
 
     @work(thread=True, exclusive=True, group="look")
-    def _look_around(self) -> None:
+    def _search_traces(self) -> None:
         """Recent traces first, because they are known at once; then those in the folder."""
-        known = recent()
-        self.app.call_from_thread(self._fill, known, [])
-        found = find_traces(self._folder, LOOKED_AT)
-        self.app.call_from_thread(self._fill, known, found)
+        known = list_recent_traces()
+        self.app.call_from_thread(self._show_rows, known, [])
+        found = find_traces(self._folder, SCAN_LIMIT)
+        self.app.call_from_thread(self._show_rows, known, found)
 
-    def _fill(self, known: list[Recent], found: list[Found]) -> None:
+    def _show_rows(self, known: list[RecentTrace], found: list[LocalTrace]) -> None:
         """The whole list anew, with the current line kept where it still is."""
         listing = next(iter(self.query(OptionList)), None)
         if listing is None:  # left while the folder was looked through
             return
         current = listing.highlighted_option.id if listing.highlighted_option is not None else None
-        touched = current is not None and current != self._first
+        touched = current is not None and current != self._first_trace_key
         sections = [
-            *self._elsewhere_section(),
-            ("New", [Row(RECORD, "Record a run", "a workload, or a command of your own: R", RECORD_HINT)]),
-            ("Recent", [_recent_row(entry) for entry in known[:RECENT_SHOWN]]),
-            (f"In this folder, {clean(str(self._folder.absolute()))}", self._nearby_rows(found)),
-            (f"Samples ({ORIGIN})", [Row(f"sample:{s.name}", s.name, s.ran, s.look) for s in SAMPLES]),
+            *self._remote_section(),
+            ("New", [TraceRow(RECORD_SPEC, "Record a run", "a workload, or a command of your own: R", RECORD_HINT)]),
+            ("Recent", [_format_recent_row(entry) for entry in known[:RECENT_SHOWN]]),
+            (f"In this folder, {clean(str(self._folder.absolute()))}", self._local_rows(found)),
+            (f"Samples ({ORIGIN})", [TraceRow(f"sample:{s.name}", s.name, s.ran, s.look) for s in SAMPLES]),
         ]
         self._rows = {row.key: row for _, rows in sections for row in rows}
         options: list[Option | None] = []
@@ -165,39 +168,41 @@ class StartScreen(Screen[None]):
             if rows:
                 options += [None] if options else []
                 options.append(Option(Content.styled(title, "bold"), disabled=True))
-                options += [Option(_line(row), id=row.key) for row in rows]
+                options += [Option(_format_row(row), id=row.key) for row in rows]
         with self.app.batch_update():
             listing.clear_options()
             listing.add_options(options)
             if current is not None and touched and current in self._rows:
                 listing.highlighted = listing.get_option_index(current)
-            elif self._first is not None:
-                listing.highlighted = listing.get_option_index(self._first)
+            elif self._first_trace_key is not None:
+                listing.highlighted = listing.get_option_index(self._first_trace_key)
 
     @property
-    def _first(self) -> str | None:
+    def _first_trace_key(self) -> str | None:
         """The first trace."""
-        return next((spec for spec in self._rows if spec != RECORD), None)
+        return next((spec for spec in self._rows if spec != RECORD_SPEC), None)
 
-    def _elsewhere_section(self) -> list[tuple[str, list[Row]]]:
-        if self._elsewhere is None:
+    def _remote_section(self) -> list[tuple[str, list[TraceRow]]]:
+        if self._remote_folder is None:
             return []
-        folder, found = self._elsewhere
-        rows = [_run_row(run, folder) for run in runs_in(found)]
-        for each in found[:LISTED_SHOWN]:
+        folder, found = self._remote_folder
+        rows = [_format_run_row(run, folder) for run in group_runs(found)]
+        for each in found[:REMOTE_SHOWN]:
             rank = f"  rank {each.rank}" if each.rank is not None else ""
-            rows.append(Row(each.spec, _below(each.spec, folder), f"{_size_and_age(each)}{rank}", each.spec))
-        more = len(found) - LISTED_SHOWN
-        return [(f"{clean(folder)}{f', the newest {LISTED_SHOWN} of {len(found):,}' if more > 0 else ''}", rows)]
+            rows.append(
+                TraceRow(each.spec, _relative_name(each.spec, folder), f"{_format_size_and_age(each)}{rank}", each.spec)
+            )
+        more = len(found) - REMOTE_SHOWN
+        return [(f"{clean(folder)}{f', the newest {REMOTE_SHOWN} of {len(found):,}' if more > 0 else ''}", rows)]
 
-    def _nearby_rows(self, found: list[Found]) -> list[Row]:
-        listed = [Listed(str(each.path), each.size, each.modified) for each in found]
-        rows = [_run_row(run, f"{self._folder}/") for run in runs_in(listed)[:RUNS_SHOWN]]
-        for each in listed[:NEARBY_SHOWN]:
+    def _local_rows(self, found: list[LocalTrace]) -> list[TraceRow]:
+        listed = [ListedTrace(str(each.path), each.size, each.modified) for each in found]
+        rows = [_format_run_row(run, f"{self._folder}/") for run in group_runs(listed)[:RUNS_SHOWN]]
+        for each in listed[:LOCAL_SHOWN]:
             # A path is cut at its end, where it tells traces apart: so the name comes first and the folder last.
             path = Path(each.spec)
             folder = "" if path.parent == self._folder else f"  {path.parent}/"
-            rows.append(Row(each.spec, path.name, f"{_size_and_age(each)}{folder}", each.spec))
+            rows.append(TraceRow(each.spec, path.name, f"{_format_size_and_age(each)}{folder}", each.spec))
         return rows
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
@@ -205,11 +210,11 @@ class StartScreen(Screen[None]):
         self.query_one("#start-hint", Static).update(Content(clean(row.hint) if row else ""))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        if event.option_id == RECORD:
+        if event.option_id == RECORD_SPEC:
             self.post_message(self.RecordAsked())
         elif event.option_id is not None:
             row = self._rows[event.option_id]
-            self.post_message(self.Chosen(row.spec, row.more))
+            self.post_message(self.Chosen(row.spec, row.other_specs))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if spec := event.value.strip():
@@ -243,36 +248,36 @@ class StartScreen(Screen[None]):
             return
         if self.query_one(PathInput).has_focus:
             self.query_one(OptionList).focus()
-        elif self._over:
+        elif self._can_go_back:
             self.post_message(self.Left())
 
 
-def _below(spec: str, folder: str) -> str:
+def _relative_name(spec: str, folder: str) -> str:
     """All of a listing lie below one folder: what tells them apart is what follows it."""
     return spec.removeprefix(folder).lstrip("/")
 
 
-def _size_and_age(each: Listed | RankRun) -> str:
+def _format_size_and_age(each: ListedTrace | RankRun) -> str:
     size = "" if each.size is None else format_value(each.size, "bytes")
-    age = f"  {ago(time.time() - each.modified)}" if each.modified else ""
+    age = f"  {format_age(time.time() - each.modified)}" if each.modified else ""
     return f"{size:>9}{age}"
 
 
-def _run_row(run: RankRun, folder: str) -> Row:
+def _format_run_row(run: RankRun, folder: str) -> TraceRow:
     """All ranks of a run, in one line."""
-    numbers = run.numbers
+    numbers = run.ranks
     whole = numbers == list(range(len(numbers)))
     ranks = f"all {len(numbers)} ranks" if whole else f"{len(numbers)} ranks, {numbers[0]} to {numbers[-1]}"
     spec, *more = run.specs
     hint = run.pattern or f"{spec} and the {len(more)} others of this run"
-    return Row(spec, _below(run.name, folder), f"{_size_and_age(run)}  {ranks}", hint, tuple(more))
+    return TraceRow(spec, _relative_name(run.name, folder), f"{_format_size_and_age(run)}  {ranks}", hint, tuple(more))
 
 
-def _recent_row(entry: Recent) -> Row:
+def _format_recent_row(entry: RecentTrace) -> TraceRow:
     path = Path(entry.spec)
     size = f"{format_value(entry.size, 'bytes'):>9}  " if entry.size is not None else " " * 11
     shown = _run_name(path) or path.name if entry.size is not None else entry.spec
-    return Row(entry.spec, shown, f"{size}opened {ago(time.time() - entry.opened)}", entry.spec)
+    return TraceRow(entry.spec, shown, f"{size}opened {format_age(time.time() - entry.opened_at)}", entry.spec)
 
 
 def _run_name(path: Path) -> str:
@@ -281,12 +286,12 @@ def _run_name(path: Path) -> str:
     return " ".join([path.parent.name, *parts]) if path.parent.name.startswith(f"{stem}-") else ""
 
 
-def _line(row: Row) -> Content:
-    name = cut(clean(row.name), NAME_CELLS)
-    return Content.assemble("  ", name, " " * (NAME_CELLS - len(name) + 2), (clean(row.about), "$text-muted"))
+def _format_row(row: TraceRow) -> Content:
+    name = truncate(clean(row.name), NAME_CELLS)
+    return Content.assemble("  ", name, " " * (NAME_CELLS - len(name) + 2), (clean(row.summary), "$text-muted"))
 
 
-def ago(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """How long ago, as people say it."""
     steps: tuple[tuple[float, float, Callable[[int], str]], ...] = (
         (90, 1, lambda _: "just now"),

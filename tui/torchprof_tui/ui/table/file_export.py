@@ -11,20 +11,20 @@ from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.ui.common.name_display import clean
 
 
-def markdown(sheet: Sheet, order: I64) -> str:
+def format_markdown(sheet: Sheet, order: I64) -> str:
     return export.to_markdown(sheet, order.tolist(), clean)
 
 
-_FORMS: dict[str, Callable[[Sheet, I64], str]] = {
+_FORMATTERS: dict[str, Callable[[Sheet, I64], str]] = {
     ".csv": lambda sheet, order: export.to_csv(sheet, order.tolist(), clean),
     ".json": lambda sheet, order: export.to_json(sheet, order.tolist()),
-    ".md": markdown,
+    ".md": format_markdown,
 }
 
 
-def write(sheet: Sheet, order: I64, path: Path) -> tuple[str, bool]:
+def write_sheet(sheet: Sheet, order: I64, path: Path) -> tuple[str, bool]:
     """(a line that says what came of it, whether it was written). Never over a file that is there already."""
-    form = _FORMS.get(path.suffix.lower())
+    form = _FORMATTERS.get(path.suffix.lower())
     if form is None:
         return f"{path.name}: write to a name that ends in .csv, .json or .md", False
     if path.exists():

@@ -7,98 +7,98 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, arrivals
-from torchprof_tui.analysis.kernel.duration_distribution import spread
+from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
+from torchprof_tui.analysis.kernel.duration_distribution import compute_duration_statistics
 from torchprof_tui.analysis.table import gpu_sheets
-from torchprof_tui.analysis.table.arrivals_sheet import arrivals_sheet, row_lines
-from torchprof_tui.analysis.table.flops import row_flops
-from torchprof_tui.analysis.table.memory_sheet import memory_by_op, peaks
+from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet, format_rank_arrivals
+from torchprof_tui.analysis.table.flops import sum_row_flops
+from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.profiler_table import Profile
-from torchprof_tui.analysis.table.row_detail import RowDetail, row_detail
+from torchprof_tui.analysis.table.row_detail import RowDetail, build_row_detail
 from torchprof_tui.analysis.table.sheets import Sheet
-from torchprof_tui.analysis.table.table_rows import By, Table
-from torchprof_tui.analysis.table.table_sheet import table_sheet
+from torchprof_tui.analysis.table.table_rows import GroupBy, ProfilerTable
+from torchprof_tui.analysis.table.table_sheet import build_table_sheet
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_value
 
-PICTURES = "pictures"
-ARRIVALS = "arrivals"
+PICTURES_TAB = "pictures"
+ARRIVALS_TAB = "arrivals"
 """Of several ranks: who came late to each collective."""
 
-TABS = ("profiler table", "kernels", "copies", "collectives", "memory", PICTURES)
-SORT = {
+TABS = ("profiler table", "kernels", "copies", "collectives", "memory", PICTURES_TAB)
+DEFAULT_SORT_KEYS = {
     "profiler table": "self_gpu",
     "kernels": "total",
     "copies": "total",
     "collectives": "total",
     "memory": "allocated",
-    ARRIVALS: "waited",
+    ARRIVALS_TAB: "waited",
 }
 
 
 @dataclass(frozen=True)
-class Made:
+class BuiltSheet:
     """A sheet, and what it came from where rows can be opened."""
 
     sheet: Sheet
-    table: Table | None
+    table: ProfilerTable | None
     arrivals: Arrivals | None = None
 
 
-def make(profile: Profile, tab: str, by: By, only: Bool | None) -> Made:
+def build_sheet(profile: Profile, tab: str, group_by: GroupBy, event_mask: Bool | None) -> BuiltSheet:
     """Raises NotRecordedError, OSError, LookupError where the trace cannot tell."""
     trace = profile.trace
     if tab == "profiler table":
-        table = profile.table(by, only)
+        table = profile.build_table(group_by, event_mask)
         flops = None
-        if by in (By.NAME, By.SHAPE) and _is_short(profile):
+        if group_by in (GroupBy.NAME, GroupBy.SHAPE) and _is_small_trace(profile):
             # Without the file there are no shapes: the table stands without what was computed.
             with suppress(OSError, LookupError):
-                flops = row_flops(table, profile.calls, profile.flops())
-        return Made(table_sheet(table, profile.calls, flops), table)
+                flops = sum_row_flops(table, profile.calls, profile.flops())
+        return BuiltSheet(build_table_sheet(table, profile.calls, flops), table)
     if tab == "kernels":
-        return Made(gpu_sheets.kernels(trace, only), None)
+        return BuiltSheet(gpu_sheets.build_kernels_sheet(trace, event_mask), None)
     if tab == "copies":
-        return Made(gpu_sheets.copies(trace, only), None)
+        return BuiltSheet(gpu_sheets.build_copies_sheet(trace, event_mask), None)
     if tab == "collectives":
-        return Made(gpu_sheets.collectives(trace, only), None)
-    return Made(memory_by_op(trace, profile.calls, only), None)
+        return BuiltSheet(gpu_sheets.build_collectives_sheet(trace, event_mask), None)
+    return BuiltSheet(build_memory_sheet(trace, profile.calls, event_mask), None)
 
 
-def arrivals_of(trace: Trace) -> Made:
+def build_late_arrivals(trace: Trace) -> BuiltSheet:
     """Over all ranks of a trace; events are numbered as in the whole."""
     assert trace.ranks is not None
-    found = arrivals(trace.ranks)
-    return Made(arrivals_sheet(found), None, found)
+    found = compute_arrivals(trace.ranks)
+    return BuiltSheet(build_arrivals_sheet(found), None, found)
 
 
-def behind(profile: Profile, whole: Trace, made: Made, row: int) -> RowDetail | None:
+def load_row_detail(profile: Profile, whole_trace: Trace, built_sheet: BuiltSheet, row: int) -> RowDetail | None:
     """What is behind one row, None where it has no events. `whole`: all ranks, whose events arrivals are of."""
-    if made.table is not None:
-        return row_detail(profile.trace, profile.calls, made.table, row)
-    events = made.sheet.members_of(row)
+    if built_sheet.table is not None:
+        return build_row_detail(profile.trace, profile.calls, built_sheet.table, row)
+    events = built_sheet.sheet.members_of(row)
     if not len(events):
         return None
-    trace = profile.trace if made.arrivals is None else whole
+    trace = profile.trace if built_sheet.arrivals is None else whole_trace
     events = events[np.argsort(trace.start[events], kind="stable")]
-    told = () if made.arrivals is None else row_lines(made.arrivals, row)
+    told = () if built_sheet.arrivals is None else format_rank_arrivals(built_sheet.arrivals, row)
     start, duration = np.asarray(trace.start[events]), np.asarray(trace.duration[events])
-    return RowDetail(events, start, duration, spread(duration), [], [], [], told)
+    return RowDetail(events, start, duration, compute_duration_statistics(duration), [], [], [], told)
 
 
-def foot(profile: Profile, made: Made, tab: str) -> str:
+def format_totals(profile: Profile, built_sheet: BuiltSheet, tab: str) -> str:
     """The line below a table: torch's totals, or each device's peak."""
     if tab == "memory":
         return " · ".join(
             f"{peak.device} peak {format_value(peak.allocated, 'bytes')} at {format_time(peak.allocated_at)}"
-            for peak in peaks(profile.trace)
+            for peak in find_memory_peaks(profile.trace)
             if peak.allocated >= 0
         )
-    return " · ".join(made.sheet.totals)
+    return " · ".join(built_sheet.sheet.totals)
 
 
-def _is_short(profile: Profile) -> bool:
+def _is_small_trace(profile: Profile) -> bool:
     """What was computed is worth a pass over the file where that is short; of large ones the command line tells."""
     return profile.trace.size < 64_000_000

@@ -6,38 +6,44 @@ from typing import NamedTuple
 
 from textual.message import Message
 
-from torchprof_tui.analysis.table.gpu_time_shares import Shares
+from torchprof_tui.analysis.table.gpu_time_shares import GpuTimeShares
 from torchprof_tui.analysis.table.groups import NotRecordedError
 from torchprof_tui.analysis.table.profiler_table import Profile
 from torchprof_tui.analysis.table.row_detail import RowDetail
-from torchprof_tui.analysis.table.table_rows import By
+from torchprof_tui.analysis.table.table_rows import GroupBy
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.table.scope_choices import TableScope
-from torchprof_tui.ui.table.sheet_catalog import ARRIVALS, Made, arrivals_of, behind, make
+from torchprof_tui.ui.table.sheet_catalog import (
+    ARRIVALS_TAB,
+    BuiltSheet,
+    build_late_arrivals,
+    build_sheet,
+    load_row_detail,
+)
 
 
-class Asked(NamedTuple):
+class SheetQuery(NamedTuple):
     """Which table: an answer counts while it is the one that is asked for."""
 
     tab: str
-    by: By
+    group_by: GroupBy
     scope: int
 
 
 class SheetMade(Message):
     """A table is there, or a line that says why not."""
 
-    def __init__(self, asked: Asked, made: Made | None, problem: str = "") -> None:
+    def __init__(self, query: SheetQuery, built_sheet: BuiltSheet | None, problem: str = "") -> None:
         super().__init__()
-        self.asked, self.made, self.problem = asked, made, problem
+        self.query, self.built_sheet, self.problem = query, built_sheet, problem
 
 
 class SharesMade(Message):
     """What the pictures are drawn from."""
 
-    def __init__(self, found: Shares) -> None:
+    def __init__(self, shares: GpuTimeShares) -> None:
         super().__init__()
-        self.shares = found
+        self.shares = shares
 
 
 class RowRead(Message):
@@ -45,22 +51,22 @@ class RowRead(Message):
 
     def __init__(self, row: int, name: str, detail: RowDetail) -> None:
         super().__init__()
-        self.row, self.name_shown, self.detail = row, name, detail
+        self.row, self.row_name, self.detail = row, name, detail
 
 
-def read_sheet(profile: Profile, whole: Trace, asked: Asked, scope: TableScope) -> SheetMade:
+def read_sheet(profile: Profile, whole_trace: Trace, query: SheetQuery, scope: TableScope) -> SheetMade:
     """`whole`: all ranks, where there are several. What the trace cannot tell is said in a line."""
     try:
-        if asked.tab == ARRIVALS:
-            return SheetMade(asked, arrivals_of(whole))
-        return SheetMade(asked, make(profile, asked.tab, asked.by, scope.only()))
+        if query.tab == ARRIVALS_TAB:
+            return SheetMade(query, build_late_arrivals(whole_trace))
+        return SheetMade(query, build_sheet(profile, query.tab, query.group_by, scope.select_events()))
     except NotRecordedError as error:
-        return SheetMade(asked, None, str(error))
+        return SheetMade(query, None, str(error))
     except (OSError, LookupError) as error:
-        return SheetMade(asked, None, f"the trace file cannot be read any more: {error}")
+        return SheetMade(query, None, f"the trace file cannot be read any more: {error}")
 
 
-def read_row(profile: Profile, whole: Trace, made: Made, row: int) -> RowRead | None:
+def read_row(profile: Profile, whole_trace: Trace, built_sheet: BuiltSheet, row: int) -> RowRead | None:
     """None for a row without events."""
-    detail = behind(profile, whole, made, row)
-    return None if detail is None else RowRead(row, str(made.sheet.columns["name"][row]), detail)
+    detail = load_row_detail(profile, whole_trace, built_sheet, row)
+    return None if detail is None else RowRead(row, str(built_sheet.sheet.columns["name"][row]), detail)

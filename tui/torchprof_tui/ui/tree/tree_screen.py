@@ -8,21 +8,21 @@ from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding
 
-from torchprof_tui.analysis.dispatch.call_tree import MOST_LEVELS, DispatchTree, dispatch_tree
+from torchprof_tui.analysis.dispatch.call_tree import MAX_LEVELS, DispatchTree, build_dispatch_tree
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.list_keys import LIST_BINDINGS, ListScreen
-from torchprof_tui.ui.common.name_display import clean, cut, short
+from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import Run
+from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
-from torchprof_tui.ui.common.status_line import Status
+from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.explorer.title_line import short_label
-from torchprof_tui.ui.tree.fold_state import TreeFolds
+from torchprof_tui.ui.tree.fold_state import FoldState
 
 HINTS = (
     ("esc", "back"),
@@ -33,7 +33,7 @@ HINTS = (
     ("↑↓", "move"),
 )
 NUMBER_CELLS = 54
-DEEPEST_INDENT = 40
+MAX_INDENT = 40
 
 
 class TreeScreen(ListScreen):
@@ -60,11 +60,11 @@ class TreeScreen(ListScreen):
         super().__init__()
         self.trace = trace
         self.rank = rank
-        self.nodes: DispatchTree | None = None
-        self._folds: TreeFolds | None = None
-        self._all_gpu = 1
-        self.rows = RowList(self._row, self._head, id="tree")
-        self._status = Status(id="tree-status")
+        self.call_tree: DispatchTree | None = None
+        self._fold_state: FoldState | None = None
+        self._total_gpu_time = 1
+        self.rows = RowList(self._format_row, self._format_header, id="tree")
+        self._status = StatusLine(id="tree-status")
 
     def compose(self) -> ComposeResult:
         yield self.rows
@@ -72,129 +72,137 @@ class TreeScreen(ListScreen):
 
     def on_mount(self) -> None:
         follow_theme(self)
-        self._status.keys(HINTS)
-        self._status.say("putting the tree together …")
-        self._grow()
+        self._status.show_keys(HINTS)
+        self._status.show_message("putting the tree together …")
+        self._build_tree()
 
     @work(thread=True)
-    def _grow(self) -> None:
-        tree = dispatch_tree(self.trace)
-        self.app.call_from_thread(self._grown, tree)
+    def _build_tree(self) -> None:
+        tree = build_dispatch_tree(self.trace)
+        self.app.call_from_thread(self._show_tree, tree)
 
-    def _grown(self, tree: DispatchTree) -> None:
-        self.nodes = tree
-        self._folds = TreeFolds(tree, self.trace.names)
-        self._all_gpu = max(sum(int(tree.gpu[root]) for root in tree.roots), 1)
-        self._relist(0)
+    def _show_tree(self, tree: DispatchTree) -> None:
+        self.call_tree = tree
+        self._fold_state = FoldState(tree, self.trace.names)
+        self._total_gpu_time = max(sum(int(tree.gpu_time[root]) for root in tree.root_labels), 1)
+        self._refresh_rows(0)
 
     # -- what is listed ------------------------------------------------------------------------------------
 
-    def _relist(self, node: int) -> None:
+    def _refresh_rows(self, node: int) -> None:
         """Show what is listed now, with the cursor on a node, or on the nearest one above it that is listed."""
-        tree, folds = self.nodes, self._folds
+        tree, folds = self.call_tree, self._fold_state
         if tree is None or folds is None:
             return
-        self.rows.show(len(folds.listed), folds.place_of(node))
+        self.rows.set_row_count(len(folds.visible_nodes), folds.index_of(node))
         if folds.filter:
-            self._status.say(f"filter: {folds.filter}▏ {folds.found:,} of {len(tree):,} nodes")
+            self._status.show_message(f"filter: {folds.filter}▏ {folds.match_count:,} of {len(tree):,} nodes")
         else:
             whose = "" if self.rank is None else f"{self.rank.label}: "
-            deeper = f"; {tree.unlisted:,} calls deeper than {MOST_LEVELS:,} left out" if tree.unlisted else ""
-            self._status.say(f"{whose}{len(folds.listed):,} of {len(tree):,} nodes listed{deeper}")
+            deeper = (
+                f"; {tree.unlisted_calls:,} calls deeper than {MAX_LEVELS:,} left out" if tree.unlisted_calls else ""
+            )
+            self._status.show_message(f"{whose}{len(folds.visible_nodes):,} of {len(tree):,} nodes listed{deeper}")
 
     @property
-    def _node(self) -> int:
+    def _cursor_node(self) -> int:
         """The node under the cursor, -1 for none."""
-        listed = self._folds.listed if self._folds is not None else ()
+        listed = self._fold_state.visible_nodes if self._fold_state is not None else ()
         return int(listed[self.rows.cursor]) if len(listed) else -1
 
     # -- painting ------------------------------------------------------------------------------------------
 
-    def _head(self, width: int) -> list[Run]:
+    def _format_header(self, width: int) -> list[TextRun]:
         palette = self.rows.palette
         room = max(width - NUMBER_CELLS, 12)
         title = f" dispatch tree · {short_label(self.trace.label)}"
         numbers = f"{'calls':>9} {'total':>11} {'self':>11} {'GPU':>11} {'':>9}"
-        return [(cut(title, room).ljust(room), palette.strong), (numbers, palette.muted)]
+        return [(truncate(title, room).ljust(room), palette.strong), (numbers, palette.muted)]
 
-    def _row(self, place: int, width: int, chosen: bool) -> list[Run]:
-        tree, folds, palette = self.nodes, self._folds, self.rows.palette
+    def _format_row(self, index: int, width: int, selected: bool) -> list[TextRun]:
+        tree, folds, palette = self.call_tree, self._fold_state, self.rows.palette
         assert tree is not None
         assert folds is not None
-        node = int(folds.listed[place])
+        node = int(folds.visible_nodes[index])
         room = max(width - NUMBER_CELLS, 12)
         kind = int(tree.kind[node])
-        sign = ("▾" if folds.is_open(node) else "▸") if folds.can_fold(node) else " "
-        lead = " " * min(int(tree.depth[node]), DEEPEST_INDENT)
+        sign = ("▾" if folds.is_unfolded(node) else "▸") if folds.can_fold(node) else " "
+        lead = " " * min(int(tree.depth[node]), MAX_INDENT)
         arrow = "⇢ " if kind in GPU_WORK else ""
-        label = self._label(node, room - len(lead) - len(arrow) - 4)
+        label = self._format_label(node, room - len(lead) - len(arrow) - 4)
         text = f"{sign} {arrow}{label}"
-        gpu, total = int(tree.gpu[node]), int(tree.total[node])
+        gpu, total = int(tree.gpu_time[node]), int(tree.total[node])
         count = f"{int(tree.count[node]):,}" if tree.count[node] else ""
-        own = "" if node in tree.roots or kind in GPU_WORK else format_duration(int(tree.self_time[node]))
+        own = "" if node in tree.root_labels or kind in GPU_WORK else format_duration(int(tree.self_time[node]))
         numbers = f"{count:>9} {format_duration(total):>11} {own:>11} {format_duration(gpu) if gpu else '':>11} "
         return [
-            ("▶" if chosen else " ", palette.accent),
+            ("▶" if selected else " ", palette.accent),
             (lead, palette.text),
-            ("▌", palette.ink(kind) if node not in tree.roots else palette.heading),
-            (text, _style(palette, chosen, node in tree.roots)),
+            ("▌", palette.ink(kind) if node not in tree.root_labels else palette.heading),
+            (text, _row_style(palette, selected, node in tree.root_labels)),
             (" " * max(room - 2 - len(lead) - cell_len(text), 0), palette.text),
-            (numbers, palette.active if chosen else palette.text),
-            (f"{format_share(gpu / self._all_gpu):>7}" if gpu else " " * 7, palette.muted),
+            (numbers, palette.active if selected else palette.text),
+            (f"{format_share(gpu / self._total_gpu_time):>7}" if gpu else " " * 7, palette.muted),
         ]
 
-    def _label(self, node: int, room: int) -> str:
-        assert self.nodes is not None
-        if node in self.nodes.roots:
-            return cut(clean(self.nodes.roots[node]), room)
-        if self.nodes.kind[node] == Kind.STEP and self.nodes.count[node] > 1:
+    def _format_label(self, node: int, room: int) -> str:
+        assert self.call_tree is not None
+        if node in self.call_tree.root_labels:
+            return truncate(clean(self.call_tree.root_labels[node]), room)
+        if self.call_tree.kind[node] == Kind.STEP and self.call_tree.count[node] > 1:
             return "ProfilerStep*"
-        name = clean(self.trace.names[int(self.nodes.name[node])])
-        return name if cell_len(name) <= room else cut(short(name), room)
+        name = clean(self.trace.names[int(self.call_tree.name[node])])
+        return name if cell_len(name) <= room else truncate(shorten(name), room)
 
     # -- keys ----------------------------------------------------------------------------------------------
 
     def action_open(self) -> None:
         """Open the node; an open one: to its first child."""
-        node, folds = self._node, self._folds
+        node, folds = self._cursor_node, self._fold_state
         if folds is None or node < 0 or not folds.can_fold(node):
             return
-        if folds.is_open(node):
-            self.rows.by(1)
+        if folds.is_unfolded(node):
+            self.rows.move_by(1)
         else:
-            folds.open(node)
-            self._relist(node)
+            folds.unfold(node)
+            self._refresh_rows(node)
 
     def action_close(self) -> None:
         """Close the node; a closed one: to its parent."""
-        node, folds = self._node, self._folds
-        if self.nodes is None or folds is None or node < 0:
+        node, folds = self._cursor_node, self._fold_state
+        if self.call_tree is None or folds is None or node < 0:
             return
-        if folds.is_open(node):
-            folds.close(node)
-            self._relist(node)
-        elif self.nodes.parent[node] >= 0:
-            self.rows.to(folds.place_of(int(self.nodes.parent[node])))
+        if folds.is_unfolded(node):
+            folds.fold(node)
+            self._refresh_rows(node)
+        elif self.call_tree.parent[node] >= 0:
+            self.rows.move_to(folds.index_of(int(self.call_tree.parent[node])))
 
     def action_open_close(self) -> None:
-        node, folds = self._node, self._folds
+        node, folds = self._cursor_node, self._fold_state
         if folds is not None and node >= 0 and folds.can_fold(node):
             folds.toggle(node)
-            self._relist(node)
+            self._refresh_rows(node)
 
     def action_all(self, opened: bool) -> None:
-        if self._folds is not None:
-            node = self._node
-            self._folds.all(opened)
-            self._relist(node)
+        if self._fold_state is not None:
+            node = self._cursor_node
+            self._fold_state.set_all_folds(opened)
+            self._refresh_rows(node)
 
     def action_show(self) -> None:
-        if self.nodes is not None and self._node >= 0 and self.nodes.example[self._node] >= 0:
-            self.dismiss(int(self.nodes.example[self._node]) + (0 if self.rank is None else self.rank.first))
+        if (
+            self.call_tree is not None
+            and self._cursor_node >= 0
+            and self.call_tree.longest_event[self._cursor_node] >= 0
+        ):
+            self.dismiss(
+                int(self.call_tree.longest_event[self._cursor_node]) + (0 if self.rank is None else self.rank.first)
+            )
 
     def action_back(self) -> None:
-        if self._folds is not None and self._folds.filter:
-            self._filter("")
+        if self._fold_state is not None and self._fold_state.filter:
+            self._apply_filter("")
         else:
             self.dismiss(None)
 
@@ -202,25 +210,25 @@ class TreeScreen(ListScreen):
         self.dismiss(None)
 
     def action_erase(self) -> None:
-        if self._folds is not None:
-            self._filter(self._folds.filter[:-1])
+        if self._fold_state is not None:
+            self._apply_filter(self._fold_state.filter[:-1])
 
     def on_key(self, event: events.Key) -> None:
         """Letters go into the filter."""
-        if event.is_printable and event.character and event.character not in "+- " and self._folds is not None:
+        if event.is_printable and event.character and event.character not in "+- " and self._fold_state is not None:
             event.stop()
-            self._filter(self._folds.filter + event.character)
+            self._apply_filter(self._fold_state.filter + event.character)
 
-    def _filter(self, text: str) -> None:
-        assert self._folds is not None
-        node = self._node
-        self._folds.filter_by(text)
-        self._relist(max(node, 0))
+    def _apply_filter(self, text: str) -> None:
+        assert self._fold_state is not None
+        node = self._cursor_node
+        self._fold_state.set_filter(text)
+        self._refresh_rows(max(node, 0))
 
     def on_row_picked(self, message: RowPicked) -> None:
         if message.opened:
             self.action_open_close()
 
 
-def _style(palette: Palette, chosen: bool, root: bool) -> Style:
+def _row_style(palette: Palette, chosen: bool, root: bool) -> Style:
     return palette.active if chosen else palette.heading if root else palette.text

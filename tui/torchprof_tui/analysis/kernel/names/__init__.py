@@ -20,11 +20,11 @@ from torchprof_tui.analysis.kernel.names import (
     triton,
 )
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName
-from torchprof_tui.analysis.kernel.names.syntax import function
+from torchprof_tui.analysis.kernel.names.syntax import parse_function
 
-__all__ = ["KernelClass", "KernelName", "decode"]
+__all__ = ["KernelClass", "KernelName", "decode_kernel_name"]
 
-_FAMILIES = (
+_FAMILY_DECODERS = (
     memory.decode,
     collectives.decode,
     amd_gemm.decode,
@@ -37,19 +37,21 @@ _FAMILIES = (
 )
 """Asked in turn; the narrow grammars before those that go by words."""
 
-_SHORT = 40
+_MAX_DISPLAY_LENGTH = 40
 """Characters of an undecoded name that a bar or a table's cell can use."""
 
 
 @lru_cache(maxsize=8192)  # distinct kernel names of a trace: rarely a thousand
-def decode(name: str) -> KernelName:
+def decode_kernel_name(name: str) -> KernelName:
     """What the name of a kernel, copy or fill says. Never raises; unknown names have `known=False`."""
-    parsed = function(name)
-    for family in _FAMILIES:
+    parsed = parse_function(name)
+    for family in _FAMILY_DECODERS:
         found = family(name, parsed)
         if found is not None:
             return found
     base = parsed.base or name
     return KernelName(
-        name, display=base if len(base) <= _SHORT else base[: _SHORT - 1] + "…", summary="name not decoded"
+        name,
+        display=base if len(base) <= _MAX_DISPLAY_LENGTH else base[: _MAX_DISPLAY_LENGTH - 1] + "…",
+        summary="name not decoded",
     )

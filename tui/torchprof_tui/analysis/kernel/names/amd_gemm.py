@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence, times
-from torchprof_tui.analysis.kernel.names.syntax import Name
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
+from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
 
 _TENSILE = re.compile(r"Cijk_(?P<a>A[il][il]k)_(?P<b>B[lj][lj]k)_(?P<types>[A-Za-z0-9]+)_")
 _LETTERS = {
@@ -27,7 +27,7 @@ _LETTERS = {
 }
 
 
-def decode(name: str, parsed: Name) -> KernelName | None:
+def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """A Tensile GEMM, or None."""
     del parsed
     found = _TENSILE.match(name)
@@ -57,12 +57,12 @@ def decode(name: str, parsed: Name) -> KernelName | None:
         tensor_core=matrix or None,
         tile=sizes,
         layout=layout,
-        display=" ".join(("gemm", *dtypes, *([times(sizes[:2])] if sizes else ()))),
-        summary=sentence(
+        display=" ".join(("gemm", *dtypes, *([format_tile(sizes[:2])] if sizes else ()))),
+        summary=join_parts(
             f"rocBLAS or hipBLASLt matrix product{f' for {arch}' if arch else ''}"
             + (" on matrix cores" if matrix else ""),
             *dtypes,
-            f"tile {times(sizes)}" if sizes else None,
+            f"tile {format_tile(sizes)}" if sizes else None,
             f"layout {layout}",
         ),
         details=tuple(details),

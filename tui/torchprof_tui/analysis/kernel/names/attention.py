@@ -10,9 +10,15 @@ from __future__ import annotations
 
 import re
 
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence, times
-from torchprof_tui.analysis.kernel.names.syntax import Name, dtype, dtypes_of, number, qualified
-from torchprof_tui.analysis.kernel.names.xmma import ELEMENTS, sm
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
+from torchprof_tui.analysis.kernel.names.syntax import (
+    QualifiedName,
+    parse_dtype,
+    parse_dtypes,
+    parse_integer,
+    parse_qualified_name,
+)
+from torchprof_tui.analysis.kernel.names.xmma import ELEMENT_TYPES, parse_sm_arch
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -24,7 +30,7 @@ _CUDNN = re.compile(
     r"cudnn_generated_fort_native_sdpa_(?P<arch>sm\d+[a-z]?)_(?P<kind>flash|\w+?)_(?P<way>fprop|bprop)_"
     r"(?P<mma>wgmma|wmma|mma|umma)?_?(?P<type>bf16|f16|f8)?.*?_knob_(?P<knob>\d+)_(?P<tile>\d+x\d+x\d+)"
 )
-_TRITON = {
+_TRITON_KERNELS = {
     "attn_fwd": ("AOTriton", FORWARD),
     "attn_bwd_preprocess": ("AOTriton", BACKWARD),
     "bwd_preprocess": ("AOTriton", BACKWARD),
@@ -51,47 +57,47 @@ _LABELS = {
 }
 
 
-def decode(name: str, parsed: Name) -> KernelName | None:
+def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """An attention kernel, or None."""
-    for reader in (_efficient, _cudnn, _flash, _paged, _named):
+    for reader in (_decode_memory_efficient, _decode_cudnn, _decode_flash, _decode_paged, _decode_triton):
         found = reader(name, parsed)
         if found:
             return found
     return None
 
 
-def _efficient(name: str, parsed: Name) -> KernelName | None:
+def _decode_memory_efficient(name: str, parsed: QualifiedName) -> KernelName | None:
     found = _EFFICIENT.match(parsed.base)
     if not found:
         return None
-    return _attention(
+    return _build_attention(
         name,
         "memory-efficient attention",
         "PyTorch (xFormers, CUTLASS)",
         direction=FORWARD if found["way"] == "F" else BACKWARD,
-        dtypes=(ELEMENTS[found["type"]],),
+        dtypes=(ELEMENT_TYPES[found["type"]],),
         tile=(int(found["m"]), int(found["n"])),
-        arch=sm(found["arch"]),
+        arch=parse_sm_arch(found["arch"]),
         # Before Ampere, fp32 attention runs on CUDA cores: tensor cores take fp32 as TF32 only since then.
         tensor_core=found["type"] != "f32" or int(found["arch"][2:]) >= 80,
         fused=("dropout",) if "dropout" in found["rest"] else (),
     )
 
 
-def _cudnn(name: str, parsed: Name) -> KernelName | None:
+def _decode_cudnn(name: str, parsed: QualifiedName) -> KernelName | None:
     found = _CUDNN.match(parsed.base)
     if found:
         # "f16" stands in the names of bf16 kernels as well: it is 16 bits that the name tells, not which.
         details = [("knob", found["knob"])]
         if found["mma"]:
             details.insert(0, ("instruction", f"{found['mma']} {found['type'] or ''}".strip()))
-        return _attention(
+        return _build_attention(
             name,
             "cuDNN attention",
             "cuDNN",
             direction=FORWARD if found["way"] == "fprop" else BACKWARD,
             tile=tuple(map(int, found["tile"].split("x"))),
-            arch=sm(found["arch"]),
+            arch=parse_sm_arch(found["arch"]),
             tensor_core=True if found["mma"] else None,
             details=tuple(details),
         )
@@ -110,27 +116,27 @@ def _cudnn(name: str, parsed: Name) -> KernelName | None:
     )
 
 
-def _flash(name: str, parsed: Name) -> KernelName | None:
+def _decode_flash(name: str, parsed: QualifiedName) -> KernelName | None:
     """Flash attention 2's traits are <head size, block M, block N, warps, …, element type, …>."""
     base = parsed.base
     if base == "device_kernel" and "FlashAttn" in name:
-        return _flash3(name, parsed)
+        return _decode_flash3(name, parsed)
     if not re.match(r"flash_(fwd|bwd)_", base):
         return None
-    traits = qualified(parsed.argument(0))
-    sizes = [number(argument) for argument in traits.arguments[:3]]
+    traits = parse_qualified_name(parsed.argument(0))
+    sizes = [parse_integer(argument) for argument in traits.arguments[:3]]
     head, m, n = sizes if len(sizes) == 3 and all(sizes) else (None, None, None)
     split = "splitkv" in base
     details = [("head size", str(head))] if head else []
     if split:
         details.append(("split", "keys and values"))
     step = re.search(r"(preprocess|dot_do_o|convert_dq|convert_dkv|combine)", base)
-    return _attention(
+    return _build_attention(
         name,
         "flash attention 2",
         "PyTorch" if parsed.root == "pytorch_flash" else "flash-attention",
         direction=FORWARD if base.startswith("flash_fwd") else BACKWARD,
-        dtypes=dtypes_of(traits.arguments),
+        dtypes=parse_dtypes(traits.arguments),
         tile=(m, n) if m and n else None,
         tensor_core=None if step else True,
         step=step[1].replace("_", " ") if step else None,
@@ -138,48 +144,48 @@ def _flash(name: str, parsed: Name) -> KernelName | None:
     )
 
 
-def _flash3(name: str, parsed: Name) -> KernelName:
+def _decode_flash3(name: str, parsed: QualifiedName) -> KernelName:
     way = re.search(r"FlashAttn(Fwd|Bwd)", name)
     arch = re.search(r"Sm(\d+)", name)
     types = re.findall(r"cutlass::(?:bfloat16_t|half_t|float_e4m3_t)", parsed.argument(0))
-    return _attention(
+    return _build_attention(
         name,
         "flash attention 3",
         "flash-attention",
         direction=(FORWARD if way[1] == "Fwd" else BACKWARD) if way else None,
-        dtypes=tuple(dict.fromkeys(d for d in map(dtype, types[:1]) if d)),
+        dtypes=tuple(dict.fromkeys(d for d in map(parse_dtype, types[:1]) if d)),
         arch=f"sm_{arch[1]}" if arch else None,
         tensor_core=None if "Combine" in name or "Preprocess" in name else True,
         step="combine" if "Combine" in name else "preprocess" if "Preprocess" in name else None,
     )
 
 
-def _paged(name: str, parsed: Name) -> KernelName | None:
+def _decode_paged(name: str, parsed: QualifiedName) -> KernelName | None:
     """Attention over a paged key-value cache, as serving engines do when they decode."""
     base = parsed.base
     flashinfer = re.match(r"(Batch|Single)(Prefill|Decode)With", base)
     if not re.match(r"paged_attention_", base) and not flashinfer:
         return None
     library = "FlashInfer" if flashinfer else "vLLM" if "vllm" in name else "ROCm" if "ll4mi" in base else None
-    return _attention(
+    return _build_attention(
         name,
         "paged attention",
         library,
-        dtypes=dtypes_of(parsed.arguments[:2]) if not flashinfer else (),
+        dtypes=parse_dtypes(parsed.arguments[:2]) if not flashinfer else (),
         tensor_core=True if "mfma" in base else None,
         direction=FORWARD,
         step="reduce" if base.endswith("reduce_kernel") else None,
     )
 
 
-def _named(name: str, parsed: Name) -> KernelName | None:
-    library, way = _TRITON.get(parsed.base, (None, None))
+def _decode_triton(name: str, parsed: QualifiedName) -> KernelName | None:
+    library, way = _TRITON_KERNELS.get(parsed.base, (None, None))
     if library is None:
         return None
-    return _attention(name, "Triton attention", library, direction=way)
+    return _build_attention(name, "Triton attention", library, direction=way)
 
 
-def _attention(
+def _build_attention(
     name: str,
     family: str,
     library: str | None,
@@ -207,11 +213,11 @@ def _attention(
         fused=fused,
         direction=direction,
         display=" ".join(word for word in (label, way, *dtypes[:1], step or "") if word),
-        summary=sentence(
+        summary=join_parts(
             f"{family}{f', {direction}' if direction else ''}: "
             + (f"its {step} step" if step else "the whole softmax(Q·Kᵀ)·V in one kernel"),
             *dtypes[:1],
-            f"tile {times(tile)}" if tile else None,
+            f"tile {format_tile(tile)}" if tile else None,
             *(f"with {one}" for one in fused),
         ),
         details=details,

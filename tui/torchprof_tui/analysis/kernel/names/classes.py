@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.names import decode
+from torchprof_tui.analysis.kernel.names import decode_kernel_name
 from torchprof_tui.trace.core.arrays import U8
 
 
-def class_of_names(names: Sequence[str]) -> U8:
+def classify_names(names: Sequence[str]) -> U8:
     """uint8[n]: the `KernelClass` of each name. Pass the distinct names of GPU events only."""
-    return np.fromiter((decode(name).kernel_class for name in names), dtype=np.uint8, count=len(names))
+    return np.fromiter((decode_kernel_name(name).kernel_class for name in names), dtype=np.uint8, count=len(names))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence
-from torchprof_tui.analysis.kernel.names.syntax import Name, dtypes_of
-from torchprof_tui.analysis.kernel.names.xmma import ELEMENTS
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
+from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
+from torchprof_tui.analysis.kernel.names.xmma import ELEMENT_TYPES
 
 _COLLECTIVES = {
     "AllReduce": "all-reduce",
@@ -44,11 +44,11 @@ _CROSS_DEVICE = re.compile(
 )
 
 
-def decode(name: str, parsed: Name) -> KernelName | None:
+def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """A collective, or None."""
     base = parsed.base
     if re.match(r"(nccl|rccl)\w*(Kernel|kernel|Symk)", base) or base == "rccl_main_kernel":
-        return _nccl(name, base)
+        return _decode_nccl(name, base)
     found = _CROSS_DEVICE.search(base)
     if found:
         stage = f", {found[2]} stage" if found[2] else ""
@@ -58,21 +58,23 @@ def decode(name: str, parsed: Name) -> KernelName | None:
             known=True,
             family="custom all-reduce",
             library="vLLM" if "vllm" in name else None,
-            dtypes=dtypes_of(parsed.arguments[:1]),
+            dtypes=parse_dtypes(parsed.arguments[:1]),
             display="all-reduce",
             summary=f"all-reduce over peer memory, without NCCL{stage}",
         )
     return None
 
 
-def _nccl(name: str, base: str) -> KernelName:
+def _decode_nccl(name: str, base: str) -> KernelName:
     words = base.split("_")
     known = {word: table[word] for word in words for table in (_COLLECTIVES, _OPERATIONS) if word in table}
     collective = next((known[word] for word in words if word in _COLLECTIVES), None)
     operation = next((known[word] for word in words if word in _OPERATIONS), None)
     algorithm = next((_ALGORITHMS[word] for word in words if word in _ALGORITHMS), None)
     protocol = next((_PROTOCOLS[word] for word in words if word in _PROTOCOLS), None)
-    dtype = next((ELEMENTS.get(word) or _TYPES.get(word) for word in words if word in ELEMENTS or word in _TYPES), None)
+    dtype = next(
+        (ELEMENT_TYPES.get(word) or _TYPES.get(word) for word in words if word in ELEMENT_TYPES or word in _TYPES), None
+    )
     if "int8_t" in base:
         dtype = "int8"
     library = "RCCL" if base.startswith("rccl") else "NCCL"
@@ -88,7 +90,7 @@ def _nccl(name: str, base: str) -> KernelName:
         dtypes=(dtype,) if dtype else (),
         fused=(),
         display=" ".join(word for word in (library, collective or "collective", dtype) if word),
-        summary=sentence(
+        summary=join_parts(
             f"{library} {collective or 'collective that the name leaves open'}",
             operation if reduces else None,
             dtype,

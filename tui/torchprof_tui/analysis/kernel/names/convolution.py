@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 
 from torchprof_tui.analysis.kernel.names import xmma
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence, times
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
 from torchprof_tui.analysis.kernel.names.nvidia_gemm import ARCHITECTURES
-from torchprof_tui.analysis.kernel.names.syntax import Name, dtypes_of
+from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
 
-FORWARD, DATA, WEIGHTS = "forward", "backward, data", "backward, weights"
+FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS = "forward", "backward, data", "backward, weights"
 _DIRECTIONS = {
     "fprop": FORWARD,
-    "dgrad": DATA,
-    "wgrad": WEIGHTS,
+    "dgrad": BACKWARD_DATA,
+    "wgrad": BACKWARD_WEIGHTS,
     "fwd": FORWARD,
-    "bwd": DATA,
-    "wrw": WEIGHTS,
+    "bwd": BACKWARD_DATA,
+    "wrw": BACKWARD_WEIGHTS,
 }
 _LAYOUT = re.compile(r"_(nhwc|nchw|ndhwc|ncdhw|nhwckrsc|nchwkcrs)(?=_|$)")
 
@@ -41,22 +41,29 @@ _HELPERS = {
 }
 
 
-def decode(name: str, parsed: Name) -> KernelName | None:
+def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """A convolution or a part of one, or None."""
     if "_xmma_" in name and "implicit_gemm" in name and parsed.scope == "":
-        return _xmma(name)
-    for reader in (_cutlass, _scudnn, _igemm, _engine, _composable, _helper):
+        return _decode_xmma(name)
+    for reader in (
+        _decode_cutlass,
+        _decode_scudnn,
+        _decode_igemm,
+        _decode_engine,
+        _decode_composable_kernel,
+        _decode_helper,
+    ):
         found = reader(name, parsed)
         if found:
             return found
     return None
 
 
-def _xmma(name: str) -> KernelName:
-    found = xmma.fields(name)
+def _decode_xmma(name: str) -> KernelName:
+    found = xmma.parse_xmma(name)
     word = re.search(r"_(fprop|dgrad|wgrad)_", name)
     layout = re.search(r"_(nhwc|nchw)(?:krsc|kcrs)_", name)
-    return _convolution(
+    return _build_convolution(
         name,
         "xmma",
         "cuDNN" if "cudnn" in name else None,
@@ -72,15 +79,15 @@ def _xmma(name: str) -> KernelName:
     )
 
 
-def _cutlass(name: str, parsed: Name) -> KernelName | None:
+def _decode_cutlass(name: str, parsed: QualifiedName) -> KernelName | None:
     """CUTLASS inside cuDNN, by its short name or as a mangled or demangled type."""
     if not parsed.scope.startswith("cutlass") and not parsed.base.startswith("cutlass_tensorop"):
         return None
     found = _CUTLASS.search(name)
     if found:
         # fp32 operands reach tensor cores as TF32; the name leaves their type out then.
-        types = [xmma.ELEMENTS[word] for word in (found["input"], found["output"]) if word] or ["tf32"]
-        return _convolution(
+        types = [xmma.ELEMENT_TYPES[word] for word in (found["input"], found["output"]) if word] or ["tf32"]
+        return _build_convolution(
             name,
             "cutlass",
             "cuDNN" if "cudnn" in name else "CUTLASS",
@@ -93,13 +100,13 @@ def _cutlass(name: str, parsed: Name) -> KernelName | None:
             algorithm="implicit GEMM",
         )
     if "ReduceSplitK" in name:
-        return _part(name, "cuDNN", "adds up the partial results of a split-K convolution", "split-K sum")
+        return _build_step(name, "cuDNN", "adds up the partial results of a split-K convolution", "split-K sum")
     if "ImplicitGemmConvolution" not in name:
         return None
     way = re.search(r"Conv2d(Fprop|Dgrad|Wgrad)", name)
     tile = re.search(r"GemmShapeILi(\d+)ELi(\d+)ELi(\d+)E", name) or re.search(r"GemmShape<(\d+), (\d+), (\d+)>", name)
     tf32 = "tfloat32_t" in name
-    return _convolution(
+    return _build_convolution(
         name,
         "cutlass",
         "cuDNN" if "cudnn" in name else "CUTLASS",
@@ -111,7 +118,7 @@ def _cutlass(name: str, parsed: Name) -> KernelName | None:
     )
 
 
-def _scudnn(name: str, parsed: Name) -> KernelName | None:
+def _decode_scudnn(name: str, parsed: QualifiedName) -> KernelName | None:
     """`cudnn_volta_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1`: fp32 on CUDA cores."""
     found = _SCUDNN.fullmatch(parsed.base)
     if not found or found["arch"] not in ARCHITECTURES:
@@ -123,7 +130,7 @@ def _scudnn(name: str, parsed: Name) -> KernelName | None:
     if "splitK" in words:
         details.append(("split-K", "yes"))
     # The word relu is in every name of this family that can do it, whether it is used or not: no claim is made.
-    return _convolution(
+    return _build_convolution(
         name,
         "scudnn",
         "cuDNN",
@@ -137,18 +144,18 @@ def _scudnn(name: str, parsed: Name) -> KernelName | None:
     )
 
 
-def _igemm(name: str, parsed: Name) -> KernelName | None:
+def _decode_igemm(name: str, parsed: QualifiedName) -> KernelName | None:
     """`igemm_fwd_gtcx2_nhwc_bf16_…_bt128x128x32_…`: MIOpen's assembly implicit GEMM; x: with matrix instructions."""
     del parsed
     found = _IGEMM.match(name)
     if not found:
         return None
-    return _convolution(
+    return _build_convolution(
         name,
         "igemm",
         "MIOpen",
         direction=_DIRECTIONS[found["direction"]],
-        dtypes=(xmma.ELEMENTS.get(found["type"], found["type"]),),
+        dtypes=(xmma.ELEMENT_TYPES.get(found["type"], found["type"]),),
         tile=(int(found["m"]), int(found["n"]), int(found["k"])),
         layout=found["layout"],
         tensor_core=True if found["x"] else None,
@@ -156,41 +163,41 @@ def _igemm(name: str, parsed: Name) -> KernelName | None:
     )
 
 
-def _engine(name: str, parsed: Name) -> KernelName | None:
+def _decode_engine(name: str, parsed: QualifiedName) -> KernelName | None:
     """cuDNN's templates: dgrad_engine, wgrad_alg0_engine, implicit_convolve_sgemm, the winograd_nonfused steps."""
     base = parsed.base
-    dtypes = dtypes_of(parsed.arguments[:2])[:1]
+    dtypes = parse_dtypes(parsed.arguments[:2])[:1]
     if "winograd_nonfused" in parsed.path:
-        way = WEIGHTS if "Wgrad" in base else FORWARD
+        way = BACKWARD_WEIGHTS if "Wgrad" in base else FORWARD
         step = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", base.removeprefix("winograd")).lower()
-        return _part(name, "cuDNN", f"a step of a Winograd convolution: {step}", "winograd step", dtypes, way)
+        return _build_step(name, "cuDNN", f"a step of a Winograd convolution: {step}", "winograd step", dtypes, way)
     if base.endswith("_engine") and base.startswith(("dgrad", "wgrad")):
-        return _convolution(name, "cuDNN engine", "cuDNN", _DIRECTIONS[base[:5]], dtypes)
+        return _build_convolution(name, "cuDNN engine", "cuDNN", _DIRECTIONS[base[:5]], dtypes)
     if base in ("implicit_convolve_sgemm", "explicit_convolve_sgemm"):
         kind = "implicit GEMM" if base.startswith("implicit") else "explicit GEMM"
-        return _convolution(name, "cuDNN engine", "cuDNN", FORWARD, dtypes, tensor_core=False, algorithm=kind)
+        return _build_convolution(name, "cuDNN engine", "cuDNN", FORWARD, dtypes, tensor_core=False, algorithm=kind)
     return None
 
 
-def _composable(name: str, parsed: Name) -> KernelName | None:
+def _decode_composable_kernel(name: str, parsed: QualifiedName) -> KernelName | None:
     """Composable Kernel: `ck::…::kernel_grouped_conv_fwd_xdl_cshuffle_v3`; xdl: with matrix instructions."""
     found = re.search(r"_conv_(fwd|bwd_data|bwd_weight)_", parsed.base)
     if not found or parsed.root not in ("ck", "ck_tile"):
         return None
-    way = {"fwd": FORWARD, "bwd_data": DATA, "bwd_weight": WEIGHTS}[found[1]]
+    way = {"fwd": FORWARD, "bwd_data": BACKWARD_DATA, "bwd_weight": BACKWARD_WEIGHTS}[found[1]]
     matrix = True if "_xdl_" in parsed.base else None
-    return _convolution(name, "Composable Kernel", "Composable Kernel", way, (), tensor_core=matrix)
+    return _build_convolution(name, "Composable Kernel", "Composable Kernel", way, (), tensor_core=matrix)
 
 
-def _helper(name: str, parsed: Name) -> KernelName | None:
+def _decode_helper(name: str, parsed: QualifiedName) -> KernelName | None:
     what = _HELPERS.get(parsed.base)
     if not what:
         return None
-    return _part(name, "MIOpen" if parsed.base == "Im2d2Col_v2" else "cuDNN", what, "conv setup")
+    return _build_step(name, "MIOpen" if parsed.base == "Im2d2Col_v2" else "cuDNN", what, "conv setup")
 
 
-def _part(
-    name: str, library: str, what: str, display: str, dtypes: tuple[str, ...] = (), direction: str | None = None
+def _build_step(
+    name: str, library: str, summary: str, display: str, dtypes: tuple[str, ...] = (), direction: str | None = None
 ) -> KernelName:
     return KernelName(
         name,
@@ -201,11 +208,11 @@ def _part(
         dtypes=dtypes,
         direction=direction,
         display=" ".join((display, *dtypes)),
-        summary=sentence(what, *dtypes),
+        summary=join_parts(summary, *dtypes),
     )
 
 
-def _convolution(
+def _build_convolution(
     name: str,
     family: str,
     library: str | None,
@@ -219,7 +226,7 @@ def _convolution(
     algorithm: str | None = None,
     details: tuple[tuple[str, str], ...] = (),
 ) -> KernelName:
-    short = {FORWARD: "fwd", DATA: "bwd data", WEIGHTS: "bwd weights", None: ""}[direction]
+    short = {FORWARD: "fwd", BACKWARD_DATA: "bwd data", BACKWARD_WEIGHTS: "bwd weights", None: ""}[direction]
     return KernelName(
         name,
         KernelClass.CONV,
@@ -233,16 +240,16 @@ def _convolution(
         stages=stages,
         layout=layout,
         direction=direction,
-        display=" ".join(word for word in ("conv", short, *dtypes[:1], times(tile[:2]) if tile else "") if word),
-        summary=sentence(
+        display=" ".join(word for word in ("conv", short, *dtypes[:1], format_tile(tile[:2]) if tile else "") if word),
+        summary=join_parts(
             (f"{library} " if library else "")
             + "convolution"
             + (f" ({direction})" if direction else "")
-            + xmma.unit(tensor_core),
+            + xmma.format_compute_unit(tensor_core),
             f"as {algorithm}" if algorithm else None,
             *dtypes[:1],
             layout,
-            f"tile {times(tile)}" if tile else None,
+            f"tile {format_tile(tile)}" if tile else None,
             f"{stages} stages" if stages else None,
         ),
         details=details,

@@ -12,7 +12,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from torchprof_tui.analysis.kernel.names.syntax import dtype, dtypes_of, lambda_dtypes, qualified
+from torchprof_tui.analysis.kernel.names.syntax import (
+    parse_dtype,
+    parse_dtypes,
+    parse_lambda_dtypes,
+    parse_qualified_name,
+)
 
 _WRAPPERS = {
     "BinaryFunctor": "",
@@ -26,13 +31,20 @@ _WRAPPERS = {
     "TernaryOpListFunctor": "",
     "func_wrapper_t": "",
 }
-_NOISE = re.compile(
+_KERNEL_SUFFIX = re.compile(
     r"(_?cuda_kernel|_?kernel_cuda|_?kernel_impl|_?cuda_out|_kernel_gpu|_gpu|CUDAKernelImpl|KernelImplInternal|KernelImpl"
     r"|CUDAKernel|_kernel|_cuda|Functor|_functor|Ops|Op|_struct)$"
 )
 _PREFIX = re.compile(r"^(CUDAFunctorOnSelf_|CUDAFunctorOnOther_|CUDAFunctor_|launch_|cuda_)")
-_STD = {"multiplies": "mul", "divides": "div", "plus": "add", "minus": "sub", "less": "less", "greater": "greater"}
-_ACRONYM = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_STD_OPERATIONS = {
+    "multiplies": "mul",
+    "divides": "div",
+    "plus": "add",
+    "minus": "sub",
+    "less": "less",
+    "greater": "greater",
+}
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _TRAILING_BACKWARD = re.compile(r"_(backward|grad)$")
 
 
@@ -40,44 +52,44 @@ _TRAILING_BACKWARD = re.compile(r"_(backward|grad)$")
 class Functor:
     operation: str  # "gelu", "mul scalar", "" where it cannot be told
     dtypes: tuple[str, ...]
-    backward: bool
+    is_backward: bool
 
 
-def read(text: str) -> Functor:
+def parse_functor(text: str) -> Functor:
     """The operation of a functor's type."""
-    name = qualified(text)
+    name = parse_qualified_name(text)
     place = next((i for i, part in enumerate(name.path) if part.startswith("{lambda")), None)
     if place is not None:
         # A lambda: named by the function around it; operator() is named by its struct.
         place = next((i for i in range(place - 1, -1, -1) if not name.path[i].startswith(("operator", "{"))), 0)
-        dtypes = lambda_dtypes(text) or dtypes_of(_own_arguments(name.components[place]))
-        return _functor(name.path[place], "", dtypes)
+        dtypes = parse_lambda_dtypes(text) or parse_dtypes(_parse_component_arguments(name.components[place]))
+        return _build_functor(name.path[place], "", dtypes)
     base = name.base
     if base in _WRAPPERS and name.arguments:
-        inner = next((one for one in reversed(name.arguments) if dtype(one) is None and not one.isdigit()), "")
-        found = read(inner) if inner else Functor("", (), False)
+        inner = next((one for one in reversed(name.arguments) if parse_dtype(one) is None and not one.isdigit()), "")
+        found = parse_functor(inner) if inner else Functor("", (), False)
         return Functor(
             found.operation + _WRAPPERS[base] if found.operation else "",
-            dtypes_of(name.arguments) or found.dtypes,
-            found.backward,
+            parse_dtypes(name.arguments) or found.dtypes,
+            found.is_backward,
         )
     suffix = " scalar" if base.startswith(("CUDAFunctorOnSelf", "CUDAFunctorOnOther")) else ""
-    return _functor(base, suffix, dtypes_of(name.arguments))
+    return _build_functor(base, suffix, parse_dtypes(name.arguments))
 
 
-def operation(identifier: str) -> str:
+def extract_operation(identifier: str) -> str:
     """`pow_tensor_scalar_kernel_impl` → "pow_tensor_scalar", `GeluCUDAKernelImpl` → "gelu", "" for nothing left."""
     text = _PREFIX.sub("", identifier.strip("_"))
-    while (shorter := _NOISE.sub("", text)) != text and shorter:
+    while (shorter := _KERNEL_SUFFIX.sub("", text)) != text and shorter:
         text = shorter
-    text = _ACRONYM.sub("_", text).lower().strip("_")
-    return _STD.get(text, text)
+    text = _WORD_BOUNDARY.sub("_", text).lower().strip("_")
+    return _STD_OPERATIONS.get(text, text)
 
 
-def _functor(identifier: str, suffix: str, dtypes: tuple[str, ...]) -> Functor:
-    word = operation(identifier)
+def _build_functor(identifier: str, suffix: str, dtypes: tuple[str, ...]) -> Functor:
+    word = extract_operation(identifier)
     return Functor(word + suffix if word else "", dtypes, bool(_TRAILING_BACKWARD.search(word)))
 
 
-def _own_arguments(component: str) -> tuple[str, ...]:
-    return qualified(component).arguments
+def _parse_component_arguments(component: str) -> tuple[str, ...]:
+    return parse_qualified_name(component).arguments

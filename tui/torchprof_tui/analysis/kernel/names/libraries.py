@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import re
 
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence
-from torchprof_tui.analysis.kernel.names.syntax import Name, dtypes_of
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
+from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
 
 _Rule = tuple[re.Pattern[str], KernelClass, str, str, "str | None"]
 
 
-def _rules(*rules: tuple[str, KernelClass, str, str, str | None]) -> tuple[_Rule, ...]:
+def _compile_rules(*rules: tuple[str, KernelClass, str, str, str | None]) -> tuple[_Rule, ...]:
     return tuple((re.compile(pattern), kind, library, word, way) for pattern, kind, library, word, way in rules)
 
 
 _K = KernelClass
 _FWD, _BWD = "forward", "backward"
 
-_RULES = _rules(
+_RULES = _compile_rules(
     # sorting, scanning, selecting
     (r"cub::(?:\w+::)*Device(Segmented)?RadixSort", _K.SORT, "CUB", "radix sort", None),
     (r"cub::(?:\w+::)*DeviceMergeSort", _K.SORT, "CUB", "merge sort", None),
@@ -76,7 +76,7 @@ _RULES = _rules(
 )
 """First hit wins."""
 
-_ROCPRIM = (
+_ROCPRIM_ALGORITHMS = (
     ("radix_sort", _K.SORT, "radix sort"),
     ("merge_sort", _K.SORT, "merge sort"),
     ("partition", _K.SORT, "partition"),
@@ -97,37 +97,37 @@ _LIBRARY_OF_SCOPE = {
 }
 
 
-def decode(name: str, parsed: Name) -> KernelName | None:
+def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """A kernel that a rule names, or None."""
     text = "::".join(part for part in parsed.path if part)
     if parsed.path[:1] == ("rocprim",) and parsed.base == "trampoline_kernel":
-        return _rocprim(name, parsed)
+        return _decode_rocprim(name, parsed)
     if parsed.path[:1] == ("ck_tile",):
         text = "::".join(parsed.components[:3])  # ck_tile::kentry<…, Rmsnorm2dFwd<…>>: the class behind the entry
     for pattern, kind, library, word, way in _RULES:
         if pattern.search(text):
-            return _found(name, parsed, kind, library or _library(parsed), word, way)
+            return _build_kernel_name(name, parsed, kind, library or _find_library(parsed), word, way)
     return None
 
 
-def _rocprim(name: str, parsed: Name) -> KernelName | None:
+def _decode_rocprim(name: str, parsed: QualifiedName) -> KernelName | None:
     """`trampoline_kernel<…, reduce_config_selector<bool>, …>`: the selector names the algorithm."""
     selectors = re.findall(r"\b([a-z_]+?)(?:_config_selector|_config|_impl)\b", ", ".join(parsed.arguments))
     for selector in selectors:
-        for word, kind, shown in _ROCPRIM:
+        for word, kind, shown in _ROCPRIM_ALGORITHMS:
             if word in selector:
-                return _found(name, parsed, kind, "rocPRIM", shown, None)
+                return _build_kernel_name(name, parsed, kind, "rocPRIM", shown, None)
     return None
 
 
-def _library(parsed: Name) -> str | None:
+def _find_library(parsed: QualifiedName) -> str | None:
     return _LIBRARY_OF_SCOPE.get(parsed.root) if len(parsed.path) > 1 else None
 
 
-def _found(
-    name: str, parsed: Name, kind: KernelClass, library: str | None, word: str, direction: str | None
+def _build_kernel_name(
+    name: str, parsed: QualifiedName, kind: KernelClass, library: str | None, word: str, direction: str | None
 ) -> KernelName:
-    dtypes = dtypes_of(parsed.arguments)[:1]
+    dtypes = parse_dtypes(parsed.arguments)[:1]
     way = {_FWD: "fwd", _BWD: "bwd", None: ""}[direction]
     extra = "silu" if word.startswith("activation") and "silu" in name else ""
     label = f"{extra} and multiply" if extra else word
@@ -141,5 +141,5 @@ def _found(
         fused=(label,),
         direction=direction,
         display=" ".join(part for part in (label, way, *dtypes) if part),
-        summary=sentence(f"{library}: {label}" if library else label, direction, *dtypes),
+        summary=join_parts(f"{library}: {label}" if library else label, direction, *dtypes),
     )

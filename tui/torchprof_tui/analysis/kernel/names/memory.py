@@ -5,27 +5,27 @@ from __future__ import annotations
 import re
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName
-from torchprof_tui.analysis.kernel.names.syntax import Name
+from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
 
 _MEMCPY = re.compile(r"Memcpy (?P<way>[HDP]to[HDP])(?: \((?P<source>[\w ]+?) -> (?P<target>[\w ]+?)\))?")
 _ROCM_COPY = re.compile(r"Copy(?P<source>Host|Device)To(?P<target>Host|Device)")
-_PLACES = {"H": "host", "D": "device", "P": "peer device"}
-_SHORT = {"host": "H", "device": "D"}
+_COPY_ENDS = {"H": "host", "D": "device", "P": "peer device"}
+_COPY_END_LETTERS = {"host": "H", "device": "D"}
 
 
-def decode(name: str, parsed: Name) -> KernelName | None:
+def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """A copy or fill, or None."""
     del parsed
     found = _MEMCPY.match(name)
     if found:
-        source, target = _PLACES[found["way"][0]], _PLACES[found["way"][-1]]
+        source, target = _COPY_ENDS[found["way"][0]], _COPY_ENDS[found["way"][-1]]
         kinds = [word for word in (found["source"], found["target"]) if word and word != "Device"]
         details = tuple(("host memory", word.lower()) for word in kinds[:1] if word in ("Pinned", "Pageable"))
-        return _copy(name, source, target, found["way"], details)
+        return _build_copy(name, source, target, found["way"], details)
     found = _ROCM_COPY.match(name)
     if found:
         source, target = found["source"].lower(), found["target"].lower()
-        return _copy(name, source, target, f"{_SHORT[source]}to{_SHORT[target]}", ())
+        return _build_copy(name, source, target, f"{_COPY_END_LETTERS[source]}to{_COPY_END_LETTERS[target]}", ())
     if name.startswith(("Memset", "FillBuffer")):
         return KernelName(
             name, KernelClass.MEMORY, True, "memset", display="memset", summary="fills device memory with one value"
@@ -33,7 +33,7 @@ def decode(name: str, parsed: Name) -> KernelName | None:
     return None
 
 
-def _copy(name: str, source: str, target: str, way: str, details: tuple[tuple[str, str], ...]) -> KernelName:
+def _build_copy(name: str, source: str, target: str, way: str, details: tuple[tuple[str, str], ...]) -> KernelName:
     kind = f", {details[0][1]}" if details else ""
     return KernelName(
         name,

@@ -88,11 +88,11 @@ class KernelName:
         return found
 
 
-def times(sizes: tuple[int, ...]) -> str:
+def format_tile(sizes: tuple[int, ...]) -> str:
     """(128, 256, 64) as people write it."""
     return "×".join(map(str, sizes))
 
 
-def sentence(*parts: str | None) -> str:
+def join_parts(*parts: str | None) -> str:
     """The parts that there are, joined with commas."""
     return ", ".join(part for part in parts if part)

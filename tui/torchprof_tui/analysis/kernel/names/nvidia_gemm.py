@@ -18,9 +18,9 @@ from __future__ import annotations
 import re
 
 from torchprof_tui.analysis.kernel.names import xmma
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence, times
-from torchprof_tui.analysis.kernel.names.syntax import Name, dtypes_of, floats_of
-from torchprof_tui.analysis.kernel.names.xmma import ELEMENTS
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
+from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes, parse_float_dtypes
+from torchprof_tui.analysis.kernel.names.xmma import ELEMENT_TYPES
 
 ARCHITECTURES = {
     "kepler": "sm_35",
@@ -52,24 +52,24 @@ _SIZE = re.compile(r"^\d+x\d+$")
 _LAYOUT = re.compile(r"^[nt]{2}$")
 
 
-def decode(name: str, parsed: Name) -> KernelName | None:
+def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """A GEMM of NVIDIA's libraries, or None."""
     if name.startswith("nvjet"):
-        return _nvjet(name)
+        return _decode_nvjet(name)
     if "xmma_gemm" in name and "cudnn" not in parsed.scope:
-        return _xmma(name)
+        return _decode_xmma(name)
     if parsed.scope.startswith("cutlass") and parsed.base in ("Kernel", "Kernel2", "device_kernel"):
         inner = parsed.argument(0)
         if "gemm" in inner and "cudnn" not in parsed.scope:
-            return _cutlass3(name, inner) if "::" in inner else _classic(name, inner)
+            return _decode_cutlass3(name, inner) if "::" in inner else _decode_classic(name, inner)
         return None
     first = parsed.base.split("_", 1)[0]
     if parsed.base.startswith("cutlass") or first in ARCHITECTURES:
-        return _classic(name, parsed.base)
-    return _helper(name, parsed)
+        return _decode_classic(name, parsed.base)
+    return _decode_helper(name, parsed)
 
 
-def _nvjet(name: str) -> KernelName | None:
+def _decode_nvjet(name: str) -> KernelName | None:
     found = _NVJET.match(name)
     if not found:
         return None
@@ -97,7 +97,7 @@ def _nvjet(name: str) -> KernelName | None:
             left.append(word)
     if left:
         details.append(("not decoded", "_".join(left)))
-    arch = xmma.sm(found["arch"])
+    arch = xmma.parse_sm_arch(found["arch"])
     step, stages = int(found["step"]), int(found["stages"])
     return KernelName(
         name,
@@ -113,10 +113,10 @@ def _nvjet(name: str) -> KernelName | None:
         layout=layout,
         fused=("bias",) if epilogue == "bias" else (),
         epilogue=epilogue,
-        display=_display(dtypes, (m, n), epilogue),
-        summary=sentence(
+        display=_format_display(dtypes, (m, n), epilogue),
+        summary=join_parts(
             f"cuBLAS matrix product for {arch or 'Hopper and later'} on tensor cores",
-            _operands(dtypes, "fp32" if len(read) == 3 and read[1] == "fp32" else None),
+            _format_operands(dtypes, "fp32" if len(read) == 3 and read[1] == "fp32" else None),
             f"tile {m}×{n}, K step {step}, {stages} stages",
             "split along K" if ("split-K", "yes") in details else None,
             f"epilogue: {epilogue}" if epilogue else None,
@@ -125,7 +125,7 @@ def _nvjet(name: str) -> KernelName | None:
     )
 
 
-def _classic(name: str, text: str) -> KernelName | None:
+def _decode_classic(name: str, text: str) -> KernelName | None:
     """The hand-scheduled and CUTLASS 2 grammars: the same words, in another order."""
     words = text.split("_")
     arch: str | None = None
@@ -142,9 +142,9 @@ def _classic(name: str, text: str) -> KernelName | None:
         if tensor:
             found = tensor_core = True
             accumulator = _ACCUMULATORS[tensor["acc"]]
-            details.append(("instruction", _instruction(tensor["shape"])))
+            details.append(("instruction", _format_mma_shape(tensor["shape"])))
             if tensor["math"]:
-                dtypes.append(ELEMENTS[tensor["math"]])
+                dtypes.append(ELEMENT_TYPES[tensor["math"]])
         elif scalar:
             found = True
             tensor_core = False
@@ -153,8 +153,8 @@ def _classic(name: str, text: str) -> KernelName | None:
             arch = ARCHITECTURES[word]
         elif place == 1 and words[0] == "cutlass" and word.isdigit():
             arch = f"sm_{word}"
-        elif word in ELEMENTS:
-            dtypes.append(ELEMENTS[word])
+        elif word in ELEMENT_TYPES:
+            dtypes.append(ELEMENT_TYPES[word])
         elif _SIZE.match(word):
             sizes.append(word)
         elif _LAYOUT.match(word):
@@ -191,12 +191,12 @@ def _classic(name: str, text: str) -> KernelName | None:
         layout=layout,
         fused=tuple(fused),
         epilogue=", ".join(fused) or None,
-        display=_display(types, tile, fused[0] if fused else None),
-        summary=sentence(
+        display=_format_display(types, tile, fused[0] if fused else None),
+        summary=join_parts(
             f"{library} matrix product for {arch or 'an architecture that the name leaves out'} on "
             + ("tensor cores" if tensor_core else "CUDA cores"),
-            _operands(types, accumulator),
-            f"tile {times(tile)}" if tile else None,
+            _format_operands(types, accumulator),
+            f"tile {format_tile(tile)}" if tile else None,
             f"{stages} stages" if stages else None,
             f"epilogue: {', '.join(fused)}" if fused else None,
         ),
@@ -204,8 +204,8 @@ def _classic(name: str, text: str) -> KernelName | None:
     )
 
 
-def _xmma(name: str) -> KernelName:
-    found = xmma.fields(name)
+def _decode_xmma(name: str) -> KernelName:
+    found = xmma.parse_xmma(name)
     layout = re.search(r"_([nt]{2})_[nt]_", name)
     tile = found.tile
     return KernelName(
@@ -220,11 +220,11 @@ def _xmma(name: str) -> KernelName:
         tile=tile,
         stages=found.stages,
         layout=layout[1] if layout else None,
-        display=_display(found.dtypes, tile, None),
-        summary=sentence(
-            f"matrix product for {found.arch}{xmma.unit(found.tensor_core)}",
-            _operands(found.dtypes, None),
-            f"tile {times(tile)}" if tile else None,
+        display=_format_display(found.dtypes, tile, None),
+        summary=join_parts(
+            f"matrix product for {found.arch}{xmma.format_compute_unit(found.tensor_core)}",
+            _format_operands(found.dtypes, None),
+            f"tile {format_tile(tile)}" if tile else None,
             f"{found.stages} stages" if found.stages else None,
             "split along K" if "_split_k" in name else None,
         ),
@@ -232,14 +232,14 @@ def _xmma(name: str) -> KernelName:
     )
 
 
-def _cutlass3(name: str, inner: str) -> KernelName:
+def _decode_cutlass3(name: str, inner: str) -> KernelName:
     """CUTLASS 3: `GemmUniversal<…, CollectiveMma<MainloopSm90TmaGmma…<7, …>, tuple<C<128>, …>, …>, …>`."""
     arch = re.search(r"(?:Mainloop|arch::)Sm(\d+)", inner)
     mainloop = re.search(r"Mainloop\w+<\s*(\d+)", inner)
     collective = _COLLECTIVE_TILE.search(inner)
     tile = tuple(map(int, collective.groups())) if collective else None
     operands = re.findall(r"cutlass::(?:bfloat16_t|half_t|tfloat32_t)", inner)
-    dtypes = dtypes_of(operands)
+    dtypes = parse_dtypes(operands)
     return KernelName(
         name,
         KernelClass.GEMM,
@@ -251,12 +251,14 @@ def _cutlass3(name: str, inner: str) -> KernelName:
         tensor_core=True if "Gmma" in inner or "Umma" in inner or "TensorOp" in inner else None,
         tile=tile,
         stages=int(mainloop.group(1)) if mainloop else None,
-        display=_display(dtypes, tile[:2] if tile else None, None),
-        summary=sentence("CUTLASS matrix product", _operands(dtypes, None), f"tile {times(tile)}" if tile else None),
+        display=_format_display(dtypes, tile[:2] if tile else None, None),
+        summary=join_parts(
+            "CUTLASS matrix product", _format_operands(dtypes, None), f"tile {format_tile(tile)}" if tile else None
+        ),
     )
 
 
-_VECTOR = re.compile(r"gemv|gemvx|gemvNSP|gemv2[TN]")
+_GEMV = re.compile(r"gemv|gemvx|gemvNSP|gemv2[TN]")
 _HELPERS = {
     "splitKreduce_kernel": "adds up the partial products of a split-K GEMM",
     "globalKernel": "applies the epilogue of a cuBLASLt GEMM",
@@ -266,11 +268,11 @@ _HELPERS = {
 }
 
 
-def _helper(name: str, parsed: Name) -> KernelName | None:
+def _decode_helper(name: str, parsed: QualifiedName) -> KernelName | None:
     """Small kernels of cuBLAS: matrix x vector, tiny products, and what follows a split-K product."""
     base = parsed.base
     text = f"{parsed.scope}::{base}"
-    dtypes = floats_of(parsed.arguments)[:2]
+    dtypes = parse_float_dtypes(parsed.arguments)[:2]
     if base in _HELPERS and (base != "globalKernel" or "epilogue" in parsed.scope):
         kind = KernelClass.ELEMENTWISE if base == "scal_kernel" else KernelClass.GEMM
         word = {"splitKreduce_kernel": "split-K sum", "globalKernel": "gemm epilogue"}.get(
@@ -284,9 +286,9 @@ def _helper(name: str, parsed: Name) -> KernelName | None:
             library="cuBLAS",
             dtypes=dtypes,
             display=" ".join((word, *dtypes[:1])),
-            summary=sentence(_HELPERS[base], *dtypes[:1]),
+            summary=join_parts(_HELPERS[base], *dtypes[:1]),
         )
-    if _VECTOR.search(text):
+    if _GEMV.search(text):
         return KernelName(
             name,
             KernelClass.GEMM,
@@ -295,7 +297,9 @@ def _helper(name: str, parsed: Name) -> KernelName | None:
             library="cuBLAS",
             dtypes=dtypes,
             display=" ".join(("gemv", *dtypes[:1])),
-            summary=sentence("cuBLAS matrix × vector product", _operands(dtypes, None), "bound by memory bandwidth"),
+            summary=join_parts(
+                "cuBLAS matrix × vector product", _format_operands(dtypes, None), "bound by memory bandwidth"
+            ),
         )
     if re.match(r"gemm(SN|k1)_?[NT]*_?", base) or base.startswith("magma_") or base == "sgemm_largek_lds64":
         letters = re.search(r"_([NT]{2})_kernel", base)
@@ -309,29 +313,29 @@ def _helper(name: str, parsed: Name) -> KernelName | None:
             dtypes=types,
             tensor_core=False,
             layout=letters.group(1).lower() if letters else None,
-            display=_display(types, None, None),
-            summary=sentence("cuBLAS matrix product for special shapes on CUDA cores", _operands(types, None)),
+            display=_format_display(types, None, None),
+            summary=join_parts("cuBLAS matrix product for special shapes on CUDA cores", _format_operands(types, None)),
         )
     return None
 
 
-def _instruction(digits: str) -> str:
+def _format_mma_shape(digits: str) -> str:
     """The MMA shape written without separators: 884, 1688, 16816, 161616, 16832."""
     shapes = {"884": "8×8×4", "1688": "16×8×8", "16816": "16×8×16", "16832": "16×8×32", "161616": "16×16×16"}
     return shapes.get(digits, digits)
 
 
-def _operands(dtypes: tuple[str, ...], accumulator: str | None) -> str | None:
+def _format_operands(dtypes: tuple[str, ...], accumulator: str | None) -> str | None:
     if not dtypes:
         return None
     words = dtypes[0] if len(dtypes) == 1 else f"{dtypes[0]} in, {dtypes[-1]} out"
     return f"{words}, accumulates in {accumulator}" if accumulator and accumulator != dtypes[0] else words
 
 
-def _display(dtypes: tuple[str, ...], tile: tuple[int, ...] | None, epilogue: str | None) -> str:
+def _format_display(dtypes: tuple[str, ...], tile: tuple[int, ...] | None, epilogue: str | None) -> str:
     words = ["gemm", *dtypes[:1]]
     if tile:
-        words.append(times(tile[:2]))
+        words.append(format_tile(tile[:2]))
     if epilogue in ("bias", "ReLU", "GELU"):
         words.append(f"+{epilogue}")
     return " ".join(words)

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 
-from torchprof_tui.analysis.kernel.names.functors import Functor, operation, read
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence
+from torchprof_tui.analysis.kernel.names.functors import Functor, extract_operation, parse_functor
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import (
-    Name,
-    dtype,
-    dtypes_of,
-    floats_of,
-    number,
-    qualified,
-    template_arguments,
+    QualifiedName,
+    parse_dtype,
+    parse_dtypes,
+    parse_float_dtypes,
+    parse_integer,
+    parse_qualified_name,
+    parse_template_arguments,
 )
 
 _ELEMENTWISE = {
@@ -32,7 +32,7 @@ _ELEMENTWISE = {
 """Template → how it walks over its elements, and which template argument is the functor."""
 
 _COPIES = ("copy", "direct_copy", "copy_device_to_device", "bfloat16_copy", "bfloat16tofloat32_copy", "float16_copy")
-_CAST = {
+_CAST_DTYPES = {
     "bfloat16_copy": ("fp32", "bf16"),
     "bfloat16tofloat32_copy": ("bf16", "fp32"),
     "float16_copy": ("fp32", "fp16"),
@@ -109,41 +109,41 @@ _RULES: tuple[tuple[re.Pattern[str], KernelClass, str, str | None], ...] = tuple
 """Named kernels: what their own words say. First hit wins; "" keeps the kernel's own word."""
 
 
-def decode(name: str, parsed: Name) -> KernelName | None:
+def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """A kernel of PyTorch itself, or None."""
     base = parsed.base
     if base in _ELEMENTWISE:
-        return _elementwise(name, parsed)
+        return _decode_elementwise(name, parsed)
     if base == "reduce_kernel" and len(parsed.arguments) > 2:
-        return _reduce(name, parsed)
+        return _decode_reduction(name, parsed)
     if base == "multi_tensor_apply_kernel":
-        return _multi_tensor(name, parsed)
+        return _decode_multi_tensor(name, parsed)
     if base.startswith(("softmax_warp_", "cunn_SoftMax", "cunn_SpatialSoftMax")):
-        return _softmax(name, parsed)
+        return _decode_softmax(name, parsed)
     if base in ("index_elementwise_kernel", "_scatter_gather_elementwise_kernel"):
-        return _indexed(name, parsed)
+        return _decode_indexing(name, parsed)
     if base == "distribution_elementwise_grid_stride_kernel":
-        return _random(name, parsed)
+        return _decode_random(name, parsed)
     if parsed.root == "at" or base.startswith(
         ("cunn_", "krn_", "indexing_backward", "compute_cuda_kernel", "cuCompute")
     ):
-        return _named(name, parsed)
+        return _decode_by_rule(name, parsed)
     return None
 
 
-def _elementwise(name: str, parsed: Name) -> KernelName | None:
+def _decode_elementwise(name: str, parsed: QualifiedName) -> KernelName | None:
     walk, place = _ELEMENTWISE[parsed.base]
-    functor = read(_innermost(parsed.argument(place)))
+    functor = parse_functor(_find_inner_functor(parsed.argument(place)))
     if not functor.operation:
         return None
-    width = number(parsed.argument(0)) if parsed.base.startswith("vectorized") else None
+    width = parse_integer(parsed.argument(0)) if parsed.base.startswith("vectorized") else None
     details = (("elements per load", str(width)),) if width else ()
     dtypes = functor.dtypes
     if parsed.base == "vectorized_templated_elementwise_kernel":
-        dtypes = dtypes_of(parsed.arguments[-3:]) or dtypes  # result first, then the operands as stored
+        dtypes = parse_dtypes(parsed.arguments[-3:]) or dtypes  # result first, then the operands as stored
     if functor.operation in _COPIES:
-        return _copy(name, functor, walk, cast="WithCast" in name, details=details)
-    way = _BACKWARD if functor.backward else None
+        return _build_copy(name, functor, walk, cast="WithCast" in name, details=details)
+    way = _BACKWARD if functor.is_backward else None
     word = functor.operation.removesuffix("_backward") if way else functor.operation
     # Masks come along with where() and dropout: the type worth a bar's few characters is the data's.
     shown = [one for one in dtypes if one != "bool"] or list(dtypes)
@@ -158,23 +158,23 @@ def _elementwise(name: str, parsed: Name) -> KernelName | None:
         fused=(functor.operation,),
         direction=way,
         display=" ".join((word, *(["bwd"] if way else []), *shown[:1])),
-        summary=sentence(
+        summary=join_parts(
             f"PyTorch {walk}: {functor.operation}", *dtypes[:2], *([f"{width} elements per load"] if width else [])
         ),
         details=details,
     )
 
 
-def _innermost(text: str) -> str:
+def _find_inner_functor(text: str) -> str:
     """The functor inside `gpu_kernel_impl<F>(…)::{lambda(int)#1}` and its relatives; other functors as they are."""
-    for component in qualified(text).components:
+    for component in parse_qualified_name(text).components:
         if component.startswith(("gpu_kernel_impl", "gpu_kernel_with", "apply<", "opmath_")) and "<" in component:
-            return template_arguments(component)[0]
+            return parse_template_arguments(component)[0]
     return text
 
 
-def _copy(name: str, functor: Functor, walk: str, cast: bool, details: tuple[tuple[str, str], ...]) -> KernelName:
-    dtypes = _CAST.get(functor.operation, functor.dtypes)
+def _build_copy(name: str, functor: Functor, walk: str, cast: bool, details: tuple[tuple[str, str], ...]) -> KernelName:
+    dtypes = _CAST_DTYPES.get(functor.operation, functor.dtypes)
     if len(dtypes) == 2:
         what, display = f"converts {dtypes[0]} to {dtypes[1]}", f"cast {dtypes[0]}→{dtypes[1]}"
     elif cast:
@@ -190,74 +190,80 @@ def _copy(name: str, functor: Functor, walk: str, cast: bool, details: tuple[tup
         dtypes=dtypes,
         fused=(functor.operation,),
         display=display,
-        summary=sentence(f"PyTorch {walk}: {what}", *(dtypes if len(dtypes) == 1 else ())),
+        summary=join_parts(f"PyTorch {walk}: {what}", *(dtypes if len(dtypes) == 1 else ())),
         details=details,
     )
 
 
-def _reduce(name: str, parsed: Name) -> KernelName | None:
+def _decode_reduction(name: str, parsed: QualifiedName) -> KernelName | None:
     """reduce_kernel<512, 1, ReduceOp<float, func_wrapper_t<float, sum_functor<…>::operator()…>, …>>"""
-    outer = qualified(parsed.argument(2))
+    outer = parse_qualified_name(parsed.argument(2))
     if outer.base != "ReduceOp" or len(outer.arguments) < 2:
         return None
     operator = outer.arguments[1]
-    functor = read(operator)
+    functor = parse_functor(operator)
     word = _REDUCTIONS.get(functor.operation, functor.operation)
     if not word:
         return None
-    dtypes = dtypes_of(outer.arguments[:1])
-    return _plain(name, KernelClass.REDUCTION, "PyTorch reduction", word, dtypes, fused=(word,))
+    dtypes = parse_dtypes(outer.arguments[:1])
+    return _build_kernel_name(name, KernelClass.REDUCTION, "PyTorch reduction", word, dtypes, fused=(word,))
 
 
-def _multi_tensor(name: str, parsed: Name) -> KernelName | None:
+def _decode_multi_tensor(name: str, parsed: QualifiedName) -> KernelName | None:
     """One launch over a list of tensors: `torch._foreach_…`, and fused and multi-tensor optimizers."""
-    functor = qualified(parsed.argument(1))
-    dtypes = dtypes_of(functor.arguments)
+    functor = parse_qualified_name(parsed.argument(1))
+    dtypes = parse_dtypes(functor.arguments)
     # The arithmetic stands behind the functor (std::plus<float>, Sqrt<float>, LerpFunctor<float>) where it is generic.
-    inner = [qualified(argument) for argument in parsed.arguments[2:] if dtype(argument) is None and "<" in argument]
-    own = operation(functor.base)
-    word = operation(inner[0].base) if inner else own
+    inner = [
+        parse_qualified_name(argument)
+        for argument in parsed.arguments[2:]
+        if parse_dtype(argument) is None and "<" in argument
+    ]
+    own = extract_operation(functor.base)
+    word = extract_operation(inner[0].base) if inner else own
     point = {"mul": "addcmul", "div": "addcdiv"}.get(word) if functor.base.startswith("PointwiseOp") else None
     if inner and not functor.base.startswith("Fused"):
         word = point or word
         kind = KernelClass.COPY if word == "copy" else KernelClass.OPTIMIZER
         what = f"foreach {word} over a list of tensors"
-        return _plain(name, kind, "PyTorch foreach", f"foreach {word}", dtypes, fused=(word,), summary=what)
+        return _build_kernel_name(name, kind, "PyTorch foreach", f"foreach {word}", dtypes, fused=(word,), summary=what)
     word = own.removeprefix("fused_").removesuffix("_math").replace("_", " ")
     if functor.base.startswith("LpNorm") or "norm" in own:
-        return _plain(name, KernelClass.OPTIMIZER, "PyTorch foreach", f"foreach {word}", dtypes, fused=(word,))
+        return _build_kernel_name(
+            name, KernelClass.OPTIMIZER, "PyTorch foreach", f"foreach {word}", dtypes, fused=(word,)
+        )
     if not word:
         return None
     library = "PyTorch" if parsed.root == "at" else "apex"
     what = f"fused optimizer step, {word}, over a list of tensors"
-    return _plain(
+    return _build_kernel_name(
         name, KernelClass.OPTIMIZER, f"{library} fused optimizer", f"fused {word}", dtypes, (word,), None, what, library
     )
 
 
-def _softmax(name: str, parsed: Name) -> KernelName:
+def _decode_softmax(name: str, parsed: QualifiedName) -> KernelName:
     """`softmax_warp_forward<in, out, acc, log2(elements), is_log, is_masked>`, `cunn_SoftMaxForward<…, Epilogue>`."""
     way = _BACKWARD if "backward" in parsed.base.lower() else _FORWARD
     is_log = "LogSoftMax" in name or (parsed.base.startswith("softmax_warp") and parsed.argument(4) == "true")
     word = "log softmax" if is_log else "softmax"
     details = []
     if parsed.base.startswith("softmax_warp"):
-        power = number(parsed.argument(3))
+        power = parse_integer(parsed.argument(3))
         if power is not None:
             details.append(("row of at most", f"{2**power} elements"))
-    return _plain(
+    return _build_kernel_name(
         name,
         KernelClass.SOFTMAX,
         "PyTorch softmax",
         word,
-        dtypes_of(parsed.arguments)[:1],
+        parse_dtypes(parsed.arguments)[:1],
         fused=(word,),
         direction=way,
         details=tuple(details),
     )
 
 
-def _indexed(name: str, parsed: Name) -> KernelName:
+def _decode_indexing(name: str, parsed: QualifiedName) -> KernelName:
     words = re.findall(
         r"(index_put|index_copy|index_fill|index_kernel|scatter_gather|masked_scatter|take|put|flip|roll)", name
     )
@@ -270,26 +276,30 @@ def _indexed(name: str, parsed: Name) -> KernelName:
         word = {"true": "scatter", "false": "gather"}[inner[1]] if inner else "scatter / gather"
         if "ReduceAdd" in name:
             word = f"{word} add"
-    return _plain(name, KernelClass.GATHER, "PyTorch indexing", word, dtypes, fused=(word,))
+    return _build_kernel_name(name, KernelClass.GATHER, "PyTorch indexing", word, dtypes, fused=(word,))
 
 
-def _random(name: str, parsed: Name) -> KernelName:
+def _decode_random(name: str, parsed: QualifiedName) -> KernelName:
     found = re.search(r"cuda::(\w+?)(?:_and_transform|_kernel)\b", name)
     word = found[1].replace("_", " ") if found else "random numbers"
-    return _plain(name, KernelClass.RANDOM, "PyTorch random", word, floats_of(parsed.arguments[:1]), fused=(word,))
+    return _build_kernel_name(
+        name, KernelClass.RANDOM, "PyTorch random", word, parse_float_dtypes(parsed.arguments[:1]), fused=(word,)
+    )
 
 
-def _named(name: str, parsed: Name) -> KernelName | None:
+def _decode_by_rule(name: str, parsed: QualifiedName) -> KernelName | None:
     for pattern, kind, word, way in _RULES:
         if not pattern.search(parsed.base):
             continue
-        own = word or operation(parsed.base).replace("_", " ")
+        own = word or extract_operation(parsed.base).replace("_", " ")
         direction = way or (_BACKWARD if "backward" in parsed.base.lower() else None)
-        return _plain(name, kind, "PyTorch", own, dtypes_of(parsed.arguments)[:1], fused=(own,), direction=direction)
+        return _build_kernel_name(
+            name, kind, "PyTorch", own, parse_dtypes(parsed.arguments)[:1], fused=(own,), direction=direction
+        )
     return None
 
 
-def _plain(
+def _build_kernel_name(
     name: str,
     kind: KernelClass,
     family: str,
@@ -312,6 +322,6 @@ def _plain(
         fused=fused,
         direction=direction,
         display=" ".join(part for part in (word, way, *dtypes[:1]) if part),
-        summary=sentence(f"{library}: {summary or word}", direction, *dtypes),
+        summary=join_parts(f"{library}: {summary or word}", direction, *dtypes),
         details=details,
     )

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_DEPTH = {"<": 1, "(": 1, "{": 1, "[": 1, ">": -1, ")": -1, "}": -1, "]": -1, "->": 0}
+_DEPTH_CHANGE = {"<": 1, "(": 1, "{": 1, "[": 1, ">": -1, ")": -1, "}": -1, "]": -1, "->": 0}
 _BRACKET = re.compile(r"->|[<>(){}\[\]]")
-_CUTS = {separator: re.compile(rf"->|[<>(){{}}\[\]]|{separator}") for separator in ("::", ",", " ")}
-_BRACKETED = re.compile(r"[<(]")
+_SEPARATOR_PATTERNS = {separator: re.compile(rf"->|[<>(){{}}\[\]]|{separator}") for separator in ("::", ",", " ")}
+_OPENING_BRACKET = re.compile(r"[<(]")
 _KERNEL_DESCRIPTOR = re.compile(r"(\.kd| \[clone [^\]]*\])+$")
 _LITERAL = re.compile(r"^(?:\([^)]*\))?(-?\d+)(?:[uUlL]*)$")
 
@@ -58,7 +58,7 @@ DTYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class QualifiedName:
     """`at::native::(anonymous namespace)::f<float, 4>(int)`: path ("at", "native", "{anonymous}", "f"), arguments
     ("float", "4"), the last component's own."""
 
@@ -79,30 +79,32 @@ class Name:
         """Everything before the last component, template arguments left out."""
         return "::".join(self.path[:-1])
 
-    def argument(self, place: int) -> str:
+    def argument(self, index: int) -> str:
         """A template argument, "" where there are fewer."""
-        return self.arguments[place] if place < len(self.arguments) else ""
+        return self.arguments[index] if index < len(self.arguments) else ""
 
 
-def function(name: str) -> Name:
+def parse_function(name: str) -> QualifiedName:
     """The function that a demangled signature names, its return type and parameters left out."""
     text = _KERNEL_DESCRIPTOR.sub("", name.strip())
     text = text.replace("(anonymous namespace)", "{anonymous}").replace("operator()", "operator{}")
     if text.startswith(("_ZN", "_Z")):
-        return mangled(text)
-    end = _parameters(text)
-    head = _split(text[:end], " ")
-    return qualified(head[-1] if head else text)
+        return parse_mangled_name(text)
+    end = _find_parameter_list(text)
+    head = _split_outside_brackets(text[:end], " ")
+    return parse_qualified_name(head[-1] if head else text)
 
 
-def qualified(text: str) -> Name:
+def parse_qualified_name(text: str) -> QualifiedName:
     """A type or function without parameters of its own: `a::b<c>::d<e>`."""
-    components = _split(text.strip(), "::")
-    path = tuple(one if one.startswith("{") else _BRACKETED.split(one, maxsplit=1)[0] or one for one in components)
-    return Name(path, template_arguments(components[-1]) if components else (), tuple(components))
+    components = _split_outside_brackets(text.strip(), "::")
+    path = tuple(
+        one if one.startswith("{") else _OPENING_BRACKET.split(one, maxsplit=1)[0] or one for one in components
+    )
+    return QualifiedName(path, parse_template_arguments(components[-1]) if components else (), tuple(components))
 
 
-def template_arguments(component: str) -> tuple[str, ...]:
+def parse_template_arguments(component: str) -> tuple[str, ...]:
     """`f<a, b<c> >` → ("a", "b<c>"): the arguments of one component."""
     start = component.find("<")
     if start < 0 or component.startswith("{"):
@@ -110,20 +112,20 @@ def template_arguments(component: str) -> tuple[str, ...]:
     depth = 0
     end = len(component)  # without a closing bracket, the profiler cut the name short
     for mark in _BRACKET.finditer(component, start):
-        depth += _DEPTH[mark.group()]
+        depth += _DEPTH_CHANGE[mark.group()]
         if depth == 0:
             end = mark.start()
             break
-    return tuple(part.strip() for part in _split(component[start + 1 : end], ","))
+    return tuple(part.strip() for part in _split_outside_brackets(component[start + 1 : end], ","))
 
 
-def number(text: str) -> int | None:
+def parse_integer(text: str) -> int | None:
     """`128`, `2ul`, `(at::native::ADAM_MODE)1` as an integer; None for anything else."""
     found = _LITERAL.match(text.strip())
     return int(found.group(1)) if found else None
 
 
-def dtype(text: str) -> str | None:
+def parse_dtype(text: str) -> str | None:
     """Our short name for a C++ type; None for what is no element type."""
     plain = text.strip()
     for noise in ("const", "volatile", "&", "*"):
@@ -133,89 +135,89 @@ def dtype(text: str) -> str | None:
     if known:
         return known
     if "OpaqueType<" in plain:
-        size = number(plain[plain.rfind("<") + 1 : plain.rfind(">")])
+        size = parse_integer(plain[plain.rfind("<") + 1 : plain.rfind(">")])
         return f"{size}-byte" if size else None
     return None
 
 
-def dtypes_of(texts: tuple[str, ...] | list[str]) -> tuple[str, ...]:
+def parse_dtypes(texts: tuple[str, ...] | list[str]) -> tuple[str, ...]:
     """The element types among template arguments, each once, in order."""
-    found = (dtype(text) for text in texts)
+    found = (parse_dtype(text) for text in texts)
     return tuple(dict.fromkeys(one for one in found if one))
 
 
-def floats_of(texts: tuple[str, ...] | list[str]) -> tuple[str, ...]:
+def parse_float_dtypes(texts: tuple[str, ...] | list[str]) -> tuple[str, ...]:
     """The floating types among template arguments; cuBLAS and its like put index types in front of them."""
-    return tuple(one for one in dtypes_of(texts) if one.startswith(("fp", "bf", "tf", "complex")))
+    return tuple(one for one in parse_dtypes(texts) if one.startswith(("fp", "bf", "tf", "complex")))
 
 
-def lambda_dtypes(text: str) -> tuple[str, ...]:
+def parse_lambda_dtypes(text: str) -> tuple[str, ...]:
     """Parameter types of the last lambda in `f(…)::{lambda()#2}::operator{}() const::{lambda(float, bool)#1}`."""
     start = text.rfind("{lambda(")
     if start < 0:
         return ()
     inner = text[start + len("{lambda(") :]
     end = inner.find(")#")
-    return dtypes_of(_split(inner[: end if end >= 0 else len(inner)], ","))
+    return parse_dtypes(_split_outside_brackets(inner[: end if end >= 0 else len(inner)], ","))
 
 
 _SOURCE_NAME = re.compile(r"(?<![\dSTF])(?<!L[bhijlmstxy])(\d+)(?=[A-Za-z_])")
 """The length in front of an identifier; not the digits of a literal (`Li64E`), a substitution or a parameter."""
 
 
-_LENGTH = re.compile(r"\d+")
-_LONGEST_LENGTH = 9
+_DIGITS = re.compile(r"\d+")
+_MAX_LENGTH_DIGITS = 9
 """Digits: no name is so long, and of thousands of them Python makes no integer."""
 
 
-def mangled(text: str) -> Name:
+def parse_mangled_name(text: str) -> QualifiedName:
     """An Itanium-mangled name: the path is that of the function, the components all identifiers in order."""
-    found = identifiers_of(text)
+    found = extract_identifiers(text)
     path = []
     place = 3 if text.startswith("_ZN") else 2
-    while match := _LENGTH.match(text, place):
-        end = _end_of(text, match.end(), match.group())
+    while match := _DIGITS.match(text, place):
+        end = _find_identifier_end(text, match.end(), match.group())
         path.append(text[match.end() : end].replace("_GLOBAL__N_1", "{anonymous}"))
         place = end
-    return Name(tuple(path or found[:1]), (), tuple(found))
+    return QualifiedName(tuple(path or found[:1]), (), tuple(found))
 
 
-def identifiers_of(text: str) -> list[str]:
+def extract_identifiers(text: str) -> list[str]:
     """Every identifier of a mangled name, in order."""
     found = []
     place = 2
     while match := _SOURCE_NAME.search(text, place):
-        place = _end_of(text, match.end(), match.group(1))
+        place = _find_identifier_end(text, match.end(), match.group(1))
         found.append(text[match.end() : place])
     return found
 
 
-def _end_of(text: str, begin: int, length: str) -> int:
+def _find_identifier_end(text: str, begin: int, length: str) -> int:
     """Where an identifier of so many characters ends: with the text, if that is all digits and no length."""
-    return min(begin + int(length[:_LONGEST_LENGTH]), len(text))
+    return min(begin + int(length[:_MAX_LENGTH_DIGITS]), len(text))
 
 
-def _parameters(text: str) -> int:
+def _find_parameter_list(text: str) -> int:
     """Where the parameter list of a signature opens; the end of the text where there is none."""
     depth = 0
     for mark in _BRACKET.finditer(text):
         letter = mark.group()
         if letter == "(" and depth == 0 and mark.start():
             return mark.start()
-        depth += _DEPTH[letter]
+        depth += _DEPTH_CHANGE[letter]
     return len(text)
 
 
-def _split(text: str, separator: str) -> list[str]:
+def _split_outside_brackets(text: str, separator: str) -> list[str]:
     """`text` cut at each separator that lies outside brackets; empty pieces dropped."""
     if separator not in text:
         return [text] if text.strip() else []
     parts = []
     depth = start = 0
-    for mark in _CUTS[separator].finditer(text):
+    for mark in _SEPARATOR_PATTERNS[separator].finditer(text):
         letter = mark.group()
         if letter != separator:
-            depth += _DEPTH[letter]
+            depth += _DEPTH_CHANGE[letter]
         elif depth == 0:
             parts.append(text[start : mark.start()])
             start = mark.end()

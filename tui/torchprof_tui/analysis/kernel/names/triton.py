@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 
 from torchprof_tui.analysis.kernel.names.aten_ops import COMPOUND_OPS
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, sentence, times
-from torchprof_tui.analysis.kernel.names.syntax import Name
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
+from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
 
 _INDUCTOR = re.compile(
     r"triton_(?P<kind>poi|red|per|tem|for|spl|mix|[a-z0-9]{3})_fused(?:_(?P<ops>.*?))??(?:_(?P<number>\d+))?$"
 )
-_KINDS = {
+_LOOP_KINDS = {
     "poi": "pointwise",
     "red": "reduction",
     "per": "persistent reduction",
@@ -29,10 +29,10 @@ _MATMUL_OGS = re.compile(
     r"_matmul_ogs_(?P<layout>[NT]{3})_(?P<a>\w+?)x(?P<b>\w+?)x(?P<w>\w+?)_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)x(?P<split>\d+)"
     r"(?:_(?P<epilogue>\w+))?$"
 )
-_LONGEST = max(name.count("_") for name in COMPOUND_OPS) + 1
-_LABEL = 40
+_MAX_OP_WORDS = max(name.count("_") for name in COMPOUND_OPS) + 1
+_MAX_LABEL_LENGTH = 40
 """Characters of a label's list of operations."""
-_NOT_SHOWN = {
+_SHAPE_ONLY_OPS = {
     "view",
     "t",
     "transpose",
@@ -49,15 +49,15 @@ _NOT_SHOWN = {
 """Operations that only change a tensor's shape: in the list, but not what a bar's few characters should name."""
 
 
-def decode(name: str, parsed: Name) -> KernelName | None:
+def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """A Triton kernel whose name has a known form, or None."""
     found = _INDUCTOR.fullmatch(parsed.base)
-    if found and found["kind"] in _KINDS:
-        return _inductor(name, found["kind"], split_operations(found["ops"] or ""))
+    if found and found["kind"] in _LOOP_KINDS:
+        return _decode_inductor(name, found["kind"], split_operations(found["ops"] or ""))
     if parsed.base.startswith(("triton_mm", "triton_bmm", "triton_flex_attention")):
-        return _template(name, parsed.base)
+        return _decode_template(name, parsed.base)
     found = _MATMUL_OGS.match(parsed.base)
-    return _matmul_ogs(name, found) if found else None
+    return _decode_matmul_ogs(name, found) if found else None
 
 
 def split_operations(joined: str) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def split_operations(joined: str) -> tuple[str, ...]:
     found: list[str] = []
     place = 0
     while place < len(words):
-        for length in range(min(_LONGEST, len(words) - place), 0, -1):
+        for length in range(min(_MAX_OP_WORDS, len(words) - place), 0, -1):
             candidate = "_".join(words[place : place + length])
             if candidate in COMPOUND_OPS:
                 found.append(candidate)
@@ -79,39 +79,39 @@ def split_operations(joined: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _inductor(name: str, kind: str, operations: tuple[str, ...]) -> KernelName:
+def _decode_inductor(name: str, kind: str, operations: tuple[str, ...]) -> KernelName:
     kernel_class = KernelClass.TRITON
     if kind == "tem" and operations:
         kernel_class = KernelClass.ATTENTION if "attention" in operations[0] else KernelClass.GEMM
-    telling = [one.strip("_") for one in operations if one.strip("_") not in _NOT_SHOWN] or list(operations)
-    shown = _joined(telling)
+    telling = [one.strip("_") for one in operations if one.strip("_") not in _SHAPE_ONLY_OPS] or list(operations)
+    shown = _join_operations(telling)
     listed = ", ".join(operations)
     return KernelName(
         name,
         kernel_class,
         known=True,
-        family=f"Inductor {_KINDS[kind]}",
+        family=f"Inductor {_LOOP_KINDS[kind]}",
         library="torch.compile (Triton)",
         fused=operations,
         direction="backward" if any(one.endswith("_backward") for one in operations) else None,
-        display=f"triton {shown}" if shown else f"triton {_KINDS[kind]}",
-        summary=f"Inductor's {_KINDS[kind]} kernel in Triton"
+        display=f"triton {shown}" if shown else f"triton {_LOOP_KINDS[kind]}",
+        summary=f"Inductor's {_LOOP_KINDS[kind]} kernel in Triton"
         + (f", {len(operations)} ops in one: {listed}" if listed else ""),
-        details=(("kind", _KINDS[kind]),),
+        details=(("kind", _LOOP_KINDS[kind]),),
     )
 
 
-def _joined(operations: list[str]) -> str:
+def _join_operations(operations: list[str]) -> str:
     """The first operations that fit a bar's label, at least one."""
     shown = operations[:1]
     for one in operations[1:]:
-        if len("+".join((*shown, one))) > _LABEL:
+        if len("+".join((*shown, one))) > _MAX_LABEL_LENGTH:
             return "+".join((*shown, "…"))
         shown.append(one)
     return "+".join(shown)
 
 
-def _template(name: str, base: str) -> KernelName:
+def _decode_template(name: str, base: str) -> KernelName:
     """A matrix product or attention that autotuning chose from Inductor's Triton templates."""
     attention = "attention" in base
     return KernelName(
@@ -125,7 +125,7 @@ def _template(name: str, base: str) -> KernelName:
     )
 
 
-def _matmul_ogs(name: str, found: re.Match[str]) -> KernelName:
+def _decode_matmul_ogs(name: str, found: re.Match[str]) -> KernelName:
     """triton_kernels' mixture-of-experts product: output, activation and weight types, block M x N x K, split K."""
     dtypes = tuple(dict.fromkeys((found["b"], found["w"], found["a"])))
     tile = (int(found["m"]), int(found["n"]), int(found["k"]))
@@ -144,14 +144,14 @@ def _matmul_ogs(name: str, found: re.Match[str]) -> KernelName:
             (
                 "gemm",
                 dtypes[1] if len(dtypes) > 1 else dtypes[0],
-                times(tile[:2]),
+                format_tile(tile[:2]),
                 *([f"+{epilogue}"] if epilogue else []),
             )
         ),
-        summary=sentence(
+        summary=join_parts(
             "Triton matrix product over experts (mixture of experts)",
             " × ".join(dtypes),
-            f"tile {times(tile)}",
+            f"tile {format_tile(tile)}",
             f"epilogue: {epilogue}" if epilogue else None,
         ),
         details=(("layout letters", found["layout"]), ("split-K", found["split"])),

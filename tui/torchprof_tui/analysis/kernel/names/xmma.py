@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-ELEMENTS = {
+ELEMENT_TYPES = {
     "f16": "fp16",
     "fp16": "fp16",
     "bf16": "bf16",
@@ -32,7 +32,7 @@ _INSTRUCTION = re.compile(r"_tensor(\d+x\d+x\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Xmma:
+class XmmaFields:
     arch: str | None
     dtypes: tuple[str, ...]
     tensor_core: bool | None
@@ -41,7 +41,7 @@ class Xmma:
     details: tuple[tuple[str, str], ...]
 
 
-def fields(name: str) -> Xmma:
+def parse_xmma(name: str) -> XmmaFields:
     """What the name says; absent words are None."""
     types = _TYPES.search(name)
     words: tuple[str, ...] = ()
@@ -62,9 +62,9 @@ def fields(name: str) -> Xmma:
         tensor_core = False
     if "_split_k" in name:
         details.append(("split-K", "yes"))
-    return Xmma(
-        arch=sm(name.split("_", 1)[0]),
-        dtypes=tuple(dict.fromkeys(ELEMENTS[word] for word in words)),
+    return XmmaFields(
+        arch=parse_sm_arch(name.split("_", 1)[0]),
+        dtypes=tuple(dict.fromkeys(ELEMENT_TYPES[word] for word in words)),
         tensor_core=tensor_core,
         tile=tuple(map(int, tile.groups())) if tile else None,
         stages=int(stages[1]) if stages else None,
@@ -72,12 +72,12 @@ def fields(name: str) -> Xmma:
     )
 
 
-def sm(text: str | None) -> str | None:
+def parse_sm_arch(text: str | None) -> str | None:
     """`sm90` as `sm_90`; None for anything else."""
     found = re.fullmatch(r"sm_?(\d+[a-z]?)", text or "")
     return f"sm_{found[1]}" if found else None
 
 
-def unit(tensor_core: bool | None) -> str:
+def format_compute_unit(tensor_core: bool | None) -> str:
     """Where the arithmetic runs, as the end of a phrase."""
     return {True: " on tensor cores", False: " on CUDA cores", None: ""}[tensor_core]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from torchprof_tui.analysis.slicing.slice_metadata import slice_of
+from torchprof_tui.analysis.slicing.slice_metadata import read_slice_metadata
 from torchprof_tui.trace.model.trace import Step, Trace
 
 
@@ -16,42 +16,42 @@ class Scope:
     t0: int
     t1: int
     label: str
-    whole: bool = False
+    is_whole_trace: bool = False
 
     @property
     def length(self) -> int:
         return self.t1 - self.t0
 
 
-def whole(trace: Trace) -> Scope:
+def whole_trace_scope(trace: Trace) -> Scope:
     first, last = trace.span
-    return Scope(first, max(last, first + 1), "whole trace", whole=True)
+    return Scope(first, max(last, first + 1), "whole trace", is_whole_trace=True)
 
 
-def default(trace: Trace) -> Scope:
+def default_scope(trace: Trace) -> Scope:
     """All of it. Of a slice the range that was asked for: around it lies only what that is linked to, and a step that
     was emptied but for this looks like one in which the GPU was idle."""
-    mine = slice_of(trace)
-    everything = whole(trace)
-    if mine is None or mine.times is None:
+    mine = read_slice_metadata(trace)
+    everything = whole_trace_scope(trace)
+    if mine is None or mine.slice_range is None:
         return everything
-    t0, t1 = max(mine.times[0], everything.t0), min(mine.times[1], everything.t1)
+    t0, t1 = max(mine.slice_range[0], everything.t0), min(mine.slice_range[1], everything.t1)
     return Scope(t0, t1, "range of the slice") if t1 > t0 else everything
 
 
-def time_range(t0: int, t1: int) -> Scope:
+def range_scope(t0: int, t1: int) -> Scope:
     """Raises ValueError for an empty range."""
     if t1 <= t0:
         raise ValueError(f"no time between {t0} and {t1} ns")
     return Scope(t0, t1, "range")
 
 
-def of_step(step: Step) -> Scope:
+def step_scope(step: Step) -> Scope:
     """The time that the step took on the CPU."""
     return Scope(step.start, step.start + max(step.duration, 1), step.name)
 
 
-def of_events(trace: Trace, events: Iterable[int]) -> Scope:
+def selection_scope(trace: Trace, events: Iterable[int]) -> Scope:
     """From the first start to the last end: an event and its chain. Raises ValueError for no events."""
     rows = list(events)
     if not rows:

@@ -19,12 +19,12 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder, Gaps
-from torchprof_tui.analysis.patterns.engine.partial_input import of_a_slice, weighed
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, Section, State, Weight
-from torchprof_tui.analysis.patterns.engine.registry import registered
-from torchprof_tui.analysis.patterns.engine.scope_view import View
-from torchprof_tui.analysis.patterns.engine.trace_tables import Across, Facts
-from torchprof_tui.analysis.patterns.engine.verdict import Verdict, verdict
+from torchprof_tui.analysis.patterns.engine.partial_input import qualify_answer, reword_for_slice
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, Section, Severity, State
+from torchprof_tui.analysis.patterns.engine.registry import registered_patterns
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, TraceTables
+from torchprof_tui.analysis.patterns.engine.verdict import Verdict, decide_verdict
 from torchprof_tui.analysis.patterns.rules import (
     cpu_lane,
     dispatch_chain,
@@ -35,87 +35,89 @@ from torchprof_tui.analysis.patterns.rules import (
     profiler_table,
     torch_compile,
 )
-from torchprof_tui.trace.core.arrays import I64, distinct
+from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
-_SECTIONS = list(Section)
-_MODULES = (profiler_table, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, gpu_waits, multi_gpu)
+_SECTION_ORDER = list(Section)
+_RULE_MODULES = (profiler_table, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, gpu_waits, multi_gpu)
 """Importing them registers their patterns."""
 
-PATTERNS: dict[str, Pattern] = dict(sorted(registered().items(), key=lambda item: _SECTIONS.index(item[1].section)))
+PATTERNS: dict[str, Pattern] = dict(
+    sorted(registered_patterns().items(), key=lambda item: _SECTION_ORDER.index(item[1].section))
+)
 """id -> pattern, by section."""
 
-_STATES = (State.FIRED, State.CANNOT_TELL, State.ABSENT)
-_WEIGHTS = tuple(Weight)
+_STATE_ORDER = (State.FIRED, State.CANNOT_TELL, State.ABSENT)
+_SEVERITY_ORDER = tuple(Severity)
 
 
 class Checker:
     """Answers the cheatsheet for any scope of one process's trace. `across`: where it is one of several ranks."""
 
-    def __init__(self, trace: Trace, across: Across | None = None) -> None:
+    def __init__(self, trace: Trace, rank_context: RankContext | None = None) -> None:
         self.trace = trace
-        self.facts = Facts(trace, across)
-        self.finder = GapFinder(self.facts)
+        self.tables = TraceTables(trace, rank_context)
+        self.gap_finder = GapFinder(self.tables)
 
     @cached_property
-    def whole(self) -> Scope:
+    def default_scope(self) -> Scope:
         """What is asked about unless told: all of it; of a slice the range that it is of."""
-        return scopes.default(self.trace)
+        return scopes.default_scope(self.trace)
 
-    def view(self, scope: Scope) -> View:
-        return View(self.facts, self.finder, scope)
+    def view(self, scope: Scope) -> ScopeView:
+        return ScopeView(self.tables, self.gap_finder, scope)
 
     def check(
         self,
         scope: Scope | None = None,
         ids: Iterable[str] | None = None,
-        between: Callable[[], object] = lambda: None,
+        raise_if_cancelled: Callable[[], object] = lambda: None,
     ) -> list[Finding]:
         """Findings of all patterns (or of these ids), worst first: problems by time at stake, then what is worth
         knowing, artefacts, what cannot be told, what is absent. Raises KeyError for an unknown id.
 
         `between` is called before each pattern: an asker that wants no answer any more may raise there."""
-        view = self.view(scope or self.whole)
+        view = self.view(scope or self.default_scope)
         chosen = PATTERNS.values() if ids is None else [PATTERNS[one] for one in ids]
         found = []
         for pattern in chosen:
-            between()
-            found.append(_ask(pattern, view))
-        return sorted(found, key=worst_first)
+            raise_if_cancelled()
+            found.append(_evaluate_pattern(pattern, view))
+        return sorted(found, key=severity_sort_key)
 
-    def verdict(self, scope: Scope | None = None, findings: Sequence[Finding] = ()) -> Verdict:
+    def decide_verdict(self, scope: Scope | None = None, findings: Sequence[Finding] = ()) -> Verdict:
         """Regime, busy share and what to do first; `findings` of the same scope make the advice more specific."""
-        return verdict(self.view(scope or self.whole), findings)
+        return decide_verdict(self.view(scope or self.default_scope), findings)
 
-    def gaps(self, t0: int, t1: int) -> Gaps:
+    def find_gaps(self, t0: int, t1: int) -> Gaps:
         """Idle stretches of all devices between two times, cut to them, each with its reason."""
-        return self.finder.gaps.within(t0, t1)
+        return self.gap_finder.gaps.clip(t0, t1)
 
-    def notes(self) -> dict[int, str]:
+    def find_event_notes(self) -> dict[int, str]:
         """What single events have to say on the lanes, by event: the trailing sync, what it covered."""
-        return cpu_lane.sync_note(self.view(self.whole))
+        return cpu_lane.find_trailing_sync_note(self.view(self.default_scope))
 
-    def warm(self) -> None:
+    def precompute(self) -> None:
         """Compute what all scopes share, so that the first viewport is answered as fast as the others."""
         self.check()
 
 
-def _ask(pattern: Pattern, view: View) -> Finding:
-    answer = weighed(pattern, pattern.check(view), view.facts.losses)
-    if view.facts.sliced and answer.reason:
-        answer = replace(answer, reason=of_a_slice(answer.reason))
+def _evaluate_pattern(pattern: Pattern, view: ScopeView) -> Finding:
+    answer = qualify_answer(pattern, pattern.check(view), view.tables.data_loss)
+    if view.tables.is_slice and answer.reason:
+        answer = replace(answer, reason=reword_for_slice(answer.reason))
     if answer.state is State.FIRED:
-        answer = replace(answer, events=_by_time(view.trace, answer.events))
+        answer = replace(answer, events=_sort_by_time(view.trace, answer.events))
     return Finding(pattern, answer, min(answer.at_stake / view.scope.length, 1.0))
 
 
-def _by_time(trace: Trace, rows: I64) -> I64:
+def _sort_by_time(trace: Trace, rows: I64) -> I64:
     """Each event once, by start, then row; none where a pattern fired by what only other ranks have."""
-    rows = distinct(rows)
+    rows = sorted_unique(rows)
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
-def worst_first(found: Finding) -> tuple[int, int, int]:
+def severity_sort_key(finding: Finding) -> tuple[int, int, int]:
     """What findings are sorted by."""
-    weight = _WEIGHTS.index(found.pattern.weight) if found.fired else 0
-    return _STATES.index(found.state), weight, -found.answer.at_stake
+    weight = _SEVERITY_ORDER.index(finding.pattern.severity) if finding.has_fired else 0
+    return _STATE_ORDER.index(finding.state), weight, -finding.answer.at_stake

@@ -13,7 +13,7 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class EventTable:
     """k events: `row` ascending (so by lane, then start) unless said otherwise."""
 
     row: I64
@@ -24,8 +24,8 @@ class Rows:
     def __len__(self) -> int:
         return len(self.row)
 
-    def where(self, keep: Bool | I64) -> Rows:
-        return Rows(self.row[keep], self.start[keep], self.end[keep], self.name[keep])
+    def select(self, keep: Bool | I64) -> EventTable:
+        return EventTable(self.row[keep], self.start[keep], self.end[keep], self.name[keep])
 
     @property
     def duration(self) -> I64:
@@ -33,10 +33,10 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class GpuWorkTable:
     """All GPU work by start, over all streams. `launch` -1 for none; `kernel_class` a `KernelClass`."""
 
-    rows: Rows
+    events: EventTable
     kind: U8
     lane: I32
     device: I32
@@ -44,11 +44,11 @@ class Work:
     kernel_class: U8
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.events)
 
-    def where(self, keep: Bool | I64) -> Work:
-        return Work(
-            self.rows.where(keep),
+    def select(self, keep: Bool | I64) -> GpuWorkTable:
+        return GpuWorkTable(
+            self.events.select(keep),
             self.kind[keep],
             self.lane[keep],
             self.device[keep],
@@ -56,15 +56,15 @@ class Work:
             self.kernel_class[keep],
         )
 
-    def is_class(self, *classes: KernelClass) -> Bool:
+    def class_mask(self, *classes: KernelClass) -> Bool:
         return np.isin(self.kernel_class, [int(one) for one in classes])
 
-    def is_kind(self, *kinds: Kind) -> Bool:
+    def kind_mask(self, *kinds: Kind) -> Bool:
         return np.isin(self.kind, [int(kind) for kind in kinds])
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepTable:
     """The steps of the thread that has most of them, in time order; `number` is N of ProfilerStep#N."""
 
     row: I64
@@ -75,7 +75,7 @@ class Steps:
     def __len__(self) -> int:
         return len(self.row)
 
-    def of(self, times: I64) -> I64:
+    def index_at(self, times: I64) -> I64:
         """int64[k]: which step each time lies in, -1 for none."""
         if not len(self):
             return np.full(len(times), -1, dtype=np.int64)
@@ -84,8 +84,8 @@ class Steps:
         return np.where(inside, place, -1)
 
 
-def rows_of(trace: Trace, events: I64 | I32) -> Rows:
+def build_event_table(trace: Trace, events: I64 | I32) -> EventTable:
     """The table of these events, in their order."""
     row = np.asarray(events, dtype=np.int64)
     start = np.asarray(trace.start[row])
-    return Rows(row, start, start + trace.duration[row], np.asarray(trace.name[row]))
+    return EventTable(row, start, start + trace.duration[row], np.asarray(trace.name[row]))

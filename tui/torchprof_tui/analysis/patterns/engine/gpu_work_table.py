@@ -6,35 +6,35 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.names.classes import class_of_names
-from torchprof_tui.analysis.patterns.engine.event_tables import Work, rows_of
+from torchprof_tui.analysis.kernel.names.classes import classify_names
+from torchprof_tui.analysis.patterns.engine.event_tables import GpuWorkTable, build_event_table
 from torchprof_tui.analysis.time.gpu_time import UNKNOWN_DEVICE, work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I32, I64, distinct
+from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 
-def gpu_work(trace: Trace) -> Work:
+def build_gpu_work_table(trace: Trace) -> GpuWorkTable:
     """All of it by start, over all streams."""
     row = np.flatnonzero(work_mask(np.asarray(trace.kind)))
     row = row[np.argsort(trace.start[row], kind="stable")]
-    rows = rows_of(trace, row)
+    rows = build_event_table(trace, row)
     lane = np.asarray(trace.lane[row])
     device_of_lane = np.array(
         [UNKNOWN_DEVICE if lane.device is None else lane.device for lane in trace.lanes], dtype=np.int32
     )
     classes = np.zeros(len(trace.names), dtype=np.uint8)
-    present = distinct(rows.name)
-    classes[present] = class_of_names([trace.names[number] for number in present.tolist()])
+    present = sorted_unique(rows.name)
+    classes[present] = classify_names([trace.names[number] for number in present.tolist()])
     device = device_of_lane[lane] if len(trace.lanes) else np.empty(0, dtype=np.int32)
     launch = np.asarray(trace.links.launch_of[row])
-    return Work(rows, np.asarray(trace.kind[row]), lane, device, launch, classes[rows.name])
+    return GpuWorkTable(rows, np.asarray(trace.kind[row]), lane, device, launch, classes[rows.name])
 
 
-def times_by_device(work: Work, devices: Sequence[int]) -> dict[int, Intervals]:
+def intervals_by_device(work: GpuWorkTable, devices: Sequence[int]) -> dict[int, Intervals]:
     """device -> when any of this work ran on it; `devices` ascending. One sort, however many devices a file names."""
     order = np.argsort(work.device, kind="stable")
-    of_place, start, end = work.device[order], work.rows.start[order], work.rows.end[order]
+    of_place, start, end = work.device[order], work.events.start[order], work.events.end[order]
     first, last = (np.searchsorted(of_place, devices, side=side).tolist() for side in ("left", "right"))
     return {
         device: union(start[begin:stop], end[begin:stop])
@@ -47,11 +47,13 @@ def launch_shapes(trace: Trace, rows: I64) -> I64:
     columns = []
     for arg in ("grid", "block"):
         sparse = trace.args.get(arg)
-        columns.append(np.full((len(rows), 3), -1, np.int64) if sparse is None else sparse.of(rows).astype(np.int64))
+        columns.append(
+            np.full((len(rows), 3), -1, np.int64) if sparse is None else sparse.values_at(rows).astype(np.int64)
+        )
     return np.hstack(columns)
 
 
-def alike(name: I32, shape: I64) -> I64:
+def factorize_launches(name: I32, shape: I64) -> I64:
     """int64[k]: a number for each name and shape (int64[k, m]); equal where both are."""
     # Mixed into 64 bits by odd multipliers: sorting one column takes a tenth of sorting seven.
     mixed = name.astype(np.uint64)
@@ -62,7 +64,7 @@ def alike(name: I32, shape: I64) -> I64:
     return group
 
 
-def bytes_of(trace: Trace, rows: I64) -> I64:
+def transfer_sizes(trace: Trace, rows: I64) -> I64:
     """int64[k], -1 where the trace does not tell."""
     sparse = trace.args.get("bytes")
-    return np.full(len(rows), -1, np.int64) if sparse is None else sparse.of(rows).astype(np.int64)
+    return np.full(len(rows), -1, np.int64) if sparse is None else sparse.values_at(rows).astype(np.int64)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from torchprof_tui.analysis.kernel.names import decode
+from torchprof_tui.analysis.kernel.names import decode_kernel_name
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 
-_OVERHEAD = {
+_OVERHEAD_DESCRIPTIONS = {
     "Activity Buffer Request": "the profiler asks for memory for its records",
     "Buffer Flush": "the profiler hands its records over",
     "Instrumentation": "the profiler instruments a kernel",
@@ -18,13 +18,13 @@ _OVERHEAD = {
 }
 
 
-def overhead_says(name: str) -> str:
+def describe_overhead(name: str) -> str:
     """What an overhead event of this name is, "" for one that is not known."""
-    return _OVERHEAD.get(name, "")
+    return _OVERHEAD_DESCRIPTIONS.get(name, "")
 
 
-def class_label(trace: Trace, event: int) -> str:
+def kernel_class_label(trace: Trace, event: int) -> str:
     """The class of a piece of GPU work in a word ("gemm", "elementwise", "memory"), "" for any other event."""
     if Kind(int(trace.kind[event])) not in GPU_WORK:
         return ""
-    return decode(trace.names[int(trace.name[event])]).kernel_class.label
+    return decode_kernel_name(trace.names[int(trace.name[event])]).kernel_class.label

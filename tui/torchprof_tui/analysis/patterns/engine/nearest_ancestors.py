@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import nearest_above, outermost_above, with_all_above
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, find_outermost_ancestor, include_ancestors
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 
-def nearest(trace: Trace, rows: I64 | I32, kind: Kind = Kind.OP) -> I64:
+def nearest_ancestor(trace: Trace, rows: I64 | I32, kind: Kind = Kind.OP) -> I64:
     """int64[k]: the innermost ancestor of that kind, -1 for none."""
-    return nearest_above(trace.parent, rows, np.asarray(trace.kind) == kind)
+    return find_nearest_ancestor(trace.parent, rows, np.asarray(trace.kind) == kind)
 
 
-def outermost(trace: Trace, rows: I64 | I32, counts: Bool) -> I64:
+def outermost_ancestor(trace: Trace, rows: I64 | I32, wanted: Bool) -> I64:
     """int64[k]: the outermost ancestor for which `counts` bool[n] holds, -1 for none."""
-    return outermost_above(trace.parent, rows, counts)
+    return find_outermost_ancestor(trace.parent, rows, wanted)
 
 
-def with_ancestors(trace: Trace, rows: I64 | I32) -> Bool:
+def mark_with_ancestors(trace: Trace, rows: I64 | I32) -> Bool:
     """bool[n]: these events and all that lie above any of them."""
     chosen = np.zeros(len(trace), dtype=np.bool_)
     chosen[rows] = True
-    return with_all_above(trace.parent, chosen)
+    return include_ancestors(trace.parent, chosen)

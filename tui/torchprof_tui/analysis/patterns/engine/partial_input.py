@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchprof_tui.analysis.data_loss import Losses
+from torchprof_tui.analysis.data_loss import DataLoss
 from torchprof_tui.analysis.patterns.engine import thresholds as limits
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, State, cannot_tell
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, State, cannot_tell_answer
 from torchprof_tui.analysis.patterns.engine.scope_view import (
     NO_CALLS,
     NO_CPU,
@@ -22,36 +22,40 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
     NOTHING_HERE,
 )
 
-OF_WHAT_WAS_READ = "of what could be read"
+PARTIAL_INPUT_NOTE = "of what could be read"
 
-_NOTHING = frozenset([NO_CALLS, NO_CPU, NO_GPU, NO_GPU_HERE, NO_LINKS, NO_STEPS, NOTHING_HERE])
+_MISSING_DATA_REASONS = frozenset([NO_CALLS, NO_CPU, NO_GPU, NO_GPU_HERE, NO_LINKS, NO_STEPS, NOTHING_HERE])
 """Reasons that are false of a file that lost just that."""
 
 
-def weighed(pattern: Pattern, answer: Answer, lost: Losses) -> Answer:
+def qualify_answer(pattern: Pattern, answer: Answer, data_loss: DataLoss) -> Answer:
     """The answer of a file that lost that; unchanged where it lost nothing."""
-    if not lost:
+    if not data_loss:
         return answer
     if answer.state is State.CANNOT_TELL:
-        return cannot_tell(why(answer.reason, lost))
-    if answer.state is State.ABSENT or (pattern.by_absence and proves_little(lost)):
-        return cannot_tell(lost.reason)
-    return replace(answer, seen=f"{answer.seen} ({OF_WHAT_WAS_READ})")
+        return cannot_tell_answer(format_missing_reason(answer.reason, data_loss))
+    if answer.state is State.ABSENT or (pattern.fires_on_absence and is_loss_significant(data_loss)):
+        return cannot_tell_answer(data_loss.reason)
+    return replace(answer, seen=f"{answer.seen} ({PARTIAL_INPUT_NOTE})")
 
 
-def of_a_slice(reason: str) -> str:
+def reword_for_slice(reason: str) -> str:
     """What a slice lacks may have been recorded: nobody needs to be told how."""
-    if reason not in _NOTHING:
+    if reason not in _MISSING_DATA_REASONS:
         return reason
     what = reason.partition(":")[0]
     return what.replace(" was recorded", " lies in this slice").replace(" were recorded", " lie in this slice")
 
 
-def proves_little(lost: Losses) -> bool:
+def is_loss_significant(data_loss: DataLoss) -> bool:
     """Whether so much may be missing that idle time says nothing."""
-    return lost.share > limits.LOST_SHARE.value
+    return data_loss.share > limits.LOST_ENTRIES_SHARE.value
 
 
-def why(missing: str, lost: Losses) -> str:
+def format_missing_reason(missing: str, data_loss: DataLoss) -> str:
     """Why something cannot be told, where `missing` is what the trace lacks, and the file lost entries."""
-    return lost.reason if missing in _NOTHING else f"{lost.reason}; in what could be read: {missing}"
+    return (
+        data_loss.reason
+        if missing in _MISSING_DATA_REASONS
+        else f"{data_loss.reason}; in what could be read: {missing}"
+    )

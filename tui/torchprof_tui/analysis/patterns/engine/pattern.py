@@ -12,7 +12,7 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import I64
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.patterns.engine.scope_view import View
+    from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 
 
 class State(str, Enum):
@@ -23,7 +23,7 @@ class State(str, Enum):
     CANNOT_TELL = "cannot_tell"
 
 
-class Weight(str, Enum):
+class Severity(str, Enum):
     """What a fired pattern means for its reader."""
 
     PROBLEM = "problem"  # costs time that a change could win back; only these fail `check --fail-on fired`
@@ -70,15 +70,15 @@ class Answer:
     reason: str = ""
 
 
-def fired(seen: str, events: I64, at_stake: int = 0) -> Answer:
+def fired_answer(seen: str, events: I64, at_stake: int = 0) -> Answer:
     return Answer(State.FIRED, seen, np.asarray(events, dtype=np.int64), max(int(at_stake), 0))
 
 
-def absent(seen: str = "") -> Answer:
+def absent_answer(seen: str = "") -> Answer:
     return Answer(State.ABSENT, seen)
 
 
-def cannot_tell(reason: str) -> Answer:
+def cannot_tell_answer(reason: str) -> Answer:
     return Answer(State.CANNOT_TELL, reason=reason)
 
 
@@ -92,12 +92,14 @@ class Pattern:
     meaning: str
     action: str
     decided: str
-    check: Callable[[View], Answer]
+    check: Callable[[ScopeView], Answer]
     thresholds: tuple[Threshold, ...] = ()
-    weight: Weight = Weight.NOTICE
+    severity: Severity = Severity.NOTICE
     code: str = ""  # a line to paste, where one fits
-    of_all: bool = False  # of several ranks, what it sees is said of all of them, whichever is asked
-    by_absence: bool = False  # it fires because of what is not there: of a file that lost entries this proves nothing
+    applies_to_all_ranks: bool = False  # of several ranks, what it sees is said of all of them, whichever is asked
+    fires_on_absence: bool = (
+        False  # it fires because of what is not there: of a file that lost entries this proves nothing
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +119,10 @@ class Finding:
         return self.answer.state
 
     @property
-    def fired(self) -> bool:
+    def has_fired(self) -> bool:
         return self.answer.state is State.FIRED
 
-    def moved(self, offset: int) -> Finding:
+    def with_event_offset(self, offset: int) -> Finding:
         """The same with its events numbered from `offset` on: those of one rank among all."""
         if not len(self.answer.events):
             return self
@@ -128,4 +130,4 @@ class Finding:
 
     @property
     def is_problem(self) -> bool:
-        return self.fired and self.pattern.weight is Weight.PROBLEM
+        return self.has_fired and self.pattern.severity is Severity.PROBLEM

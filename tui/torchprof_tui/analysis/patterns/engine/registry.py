@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, Section, Threshold, Weight
-from torchprof_tui.analysis.patterns.engine.scope_view import View
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, Section, Severity, Threshold
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 
-Check = Callable[[View], Answer]
+CheckFunction = Callable[[ScopeView], Answer]
 
-_ALL: dict[str, Pattern] = {}
+_REGISTRY: dict[str, Pattern] = {}
 
 
-def pattern(
+def register_pattern(
     id: str,  # noqa: A002
     section: Section,
     title: str,
@@ -21,24 +21,35 @@ def pattern(
     action: str,
     decided: str,
     thresholds: tuple[Threshold, ...] = (),
-    weight: Weight = Weight.NOTICE,
+    severity: Severity = Severity.NOTICE,
     code: str = "",
-    of_all: bool = False,
-    by_absence: bool = False,
-) -> Callable[[Check], Check]:
+    applies_to_all_ranks: bool = False,
+    fires_on_absence: bool = False,
+) -> Callable[[CheckFunction], CheckFunction]:
     """Register a check under its id. Raises ValueError for one that is taken."""
 
-    def register(check: Check) -> Check:
-        if id in _ALL:
+    def register(check: CheckFunction) -> CheckFunction:
+        if id in _REGISTRY:
             raise ValueError(f"two patterns called {id}")
-        _ALL[id] = Pattern(
-            id, section, title, meaning, action, decided, check, thresholds, weight, code, of_all, by_absence
+        _REGISTRY[id] = Pattern(
+            id,
+            section,
+            title,
+            meaning,
+            action,
+            decided,
+            check,
+            thresholds,
+            severity,
+            code,
+            applies_to_all_ranks,
+            fires_on_absence,
         )
         return check
 
     return register
 
 
-def registered() -> dict[str, Pattern]:
+def registered_patterns() -> dict[str, Pattern]:
     """id -> pattern, in the order in which their modules were imported."""
-    return _ALL
+    return _REGISTRY

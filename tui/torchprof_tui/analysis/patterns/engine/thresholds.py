@@ -8,90 +8,120 @@ _US = 1000
 _MS = 1000 * _US
 
 
-def _t(name: str, value: float, unit: str, reason: str) -> Threshold:
+def _threshold(name: str, value: float, unit: str, reason: str) -> Threshold:
     return Threshold(name, value, unit, reason)
 
 
-GPU_BUSY_LOW = _t(
+GPU_BUSY_LOW = _threshold(
     "GPU busy, low", 0.30, "share", "below a third the GPU mostly waits, whatever it runs is not what is slow"
 )
-GPU_BUSY_HIGH = _t("GPU busy, high", 0.85, "share", "above it, filling all remaining gaps wins less than a fifth")
-OVERHEAD_OF_IDLE = _t(
+GPU_BUSY_HIGH = _threshold(
+    "GPU busy, high", 0.85, "share", "above it, filling all remaining gaps wins less than a fifth"
+)
+OVERHEAD_SHARE_OF_IDLE = _threshold(
     "idle due to the CPU", 0.50, "share", "most of what the GPU waited for must be dispatch or host code"
 )
-BOUND_SHARE = _t(
+BOUND_SHARE = _threshold(
     "bound by input or communication", 0.25, "share", "a quarter of the time, the largest single thing to win"
 )
-COMPUTE_OF_BUSY = _t("kernels in busy time", 0.50, "share", "a GPU that mostly copies is busy, but not computing")
-HOTSPOT = _t("share of GPU time", 0.40, "share", "halving this one kernel then saves a fifth of all GPU time")
-CALLS_PER_STEP = _t(
+COMPUTE_SHARE_OF_BUSY = _threshold(
+    "kernels in busy time", 0.50, "share", "a GPU that mostly copies is busy, but not computing"
+)
+HOTSPOT_SHARE = _threshold(
+    "share of GPU time", 0.40, "share", "halving this one kernel then saves a fifth of all GPU time"
+)
+CALLS_PER_STEP = _threshold(
     "calls in a step", 100, "calls", "a model has dozens of layers: below that, a call per layer is normal"
 )
-CALLS_SHARE = _t("self time of all calls", 0.10, "share", "less than a tenth of the scope is not worth a rewrite")
-CALLS_MEAN = _t("mean self time of a call", 20 * _US, "ns", "longer calls are dear each: their number is not the point")
-CHILDREN_RATIO = _t("total over self", 5, "times", "four fifths of the time lie below the row")
-CHILDREN_TOP = _t("rows looked at", 5, "rows", "who sorts by total looks at the first few")
-FIRST_STEP = _t(
+CALLS_SHARE = _threshold(
+    "self time of all calls", 0.10, "share", "less than a tenth of the scope is not worth a rewrite"
+)
+CALLS_MEAN_MAX = _threshold(
+    "mean self time of a call", 20 * _US, "ns", "longer calls are dear each: their number is not the point"
+)
+TOTAL_OVER_SELF_RATIO = _threshold("total over self", 5, "times", "four fifths of the time lie below the row")
+CHILDREN_TOP_ROWS = _threshold("rows looked at", 5, "rows", "who sorts by total looks at the first few")
+FIRST_STEP_RATIO = _threshold(
     "first step over the others' median", 1.5, "times", "steps of one run rarely differ by half; a cold start does"
 )
-OTHERS = _t("others to compare with", 2, "steps", "with one other step nothing says which of the two is normal")
-DEAD_RATIO = _t(
+MIN_OTHERS = _threshold(
+    "others to compare with", 2, "steps", "with one other step nothing says which of the two is normal"
+)
+DEAD_WINDOW_RATIO = _threshold(
     "gap over the others' median", 5, "times", "Python between two ops varies by two or three times, not five"
 )
-DEAD_MIN = _t("shortest gap", 20 * _US, "ns", "below it lies the usual cost of entering a range and an op")
-HIDDEN_COPY_SHARE = _t(
+DEAD_WINDOW_MIN = _threshold(
+    "shortest gap", 20 * _US, "ns", "below it lies the usual cost of entering a range and an op"
+)
+HIDDEN_COPY_SHARE = _threshold(
     "hidden copies' share of the time",
     0.01,
     "share",
     "every training step has some: next to nothing is won by avoiding copies that take less, or that an idle GPU makes",
 )
-ONE_OFF_RATIO = _t("gap over the others' median", 5, "times", "the same launches vary by two or three times, not five")
-ONE_OFF_MIN = _t("shortest gap", 10 * _US, "ns", "a launch takes about that long: shorter gaps are its jitter")
-VARIANCE = _t("(p95 − p5) / median", 0.15, "share", "clocks that step down once move a kernel by a tenth; more is news")
-VARIANCE_RUNS = _t("runs of a kernel", 3, "runs", "a spread needs more than two values")
-VARIANCE_SPREAD = _t("p95 − p5", 1 * _US, "ns", "timestamps tick in 32 ns: a kernel of 1 µs always seems to vary")
-VARIANCE_SHARE = _t("share of GPU time", 0.01, "share", "a kernel that takes less changes nothing, however it varies")
-TENSOR_CORE_SHARE = _t("share of GPU time", 0.05, "share", "a small FP32 matmul can be on purpose, and wins nothing")
-INPUT_SHARE = _t(
+ONE_OFF_RATIO = _threshold(
+    "gap over the others' median", 5, "times", "the same launches vary by two or three times, not five"
+)
+ONE_OFF_MIN = _threshold("shortest gap", 10 * _US, "ns", "a launch takes about that long: shorter gaps are its jitter")
+VARIANCE_RATIO = _threshold(
+    "(p95 − p5) / median", 0.15, "share", "clocks that step down once move a kernel by a tenth; more is news"
+)
+VARIANCE_MIN_RUNS = _threshold("runs of a kernel", 3, "runs", "a spread needs more than two values")
+VARIANCE_MIN_SPREAD = _threshold(
+    "p95 − p5", 1 * _US, "ns", "timestamps tick in 32 ns: a kernel of 1 µs always seems to vary"
+)
+VARIANCE_SHARE = _threshold(
+    "share of GPU time", 0.01, "share", "a kernel that takes less changes nothing, however it varies"
+)
+TENSOR_CORE_SHARE = _threshold(
+    "share of GPU time", 0.05, "share", "a small FP32 matmul can be on purpose, and wins nothing"
+)
+INPUT_SHARE = _threshold(
     "idle in the input pipeline", 0.10, "share", "a tenth of the time is what workers could win back at least"
 )
-INPUT_UNNAMED = _t(
+INPUT_WITHOUT_LOADER_MIN = _threshold(
     "no op at a step's start",
     500 * _US,
     "ns",
     "no recorded loader says so: shorter pauses are Python between two steps",
 )
-IDLE_MIN = _t(
+IDLE_MIN = _threshold(
     "shortest gap", 10 * _US, "ns", "a launch takes about that long: shorter gaps cannot be closed by the CPU"
 )
-IDLE_SHARE = _t("idle in such gaps", 0.10, "share", "less than a tenth is what every program has")
-IDLE_TIMES = _t("gaps", 3, "gaps", "once or twice is an accident; three times recurs")
-IDLE_STEPS = _t("steps with such gaps", 0.5, "share", "what only a few steps have is no habit of the program")
-LAUNCH_LATENCY = _t(
+IDLE_SHARE = _threshold("idle in such gaps", 0.10, "share", "less than a tenth is what every program has")
+IDLE_MIN_GAPS = _threshold("gaps", 3, "gaps", "once or twice is an accident; three times recurs")
+IDLE_STEPS_SHARE = _threshold(
+    "steps with such gaps", 0.5, "share", "what only a few steps have is no habit of the program"
+)
+LAUNCH_LATENCY = _threshold(
     "from launch to start", 5 * _US, "ns", "a launched kernel starts within about 5 µs on an idle stream"
 )
-TINY_KERNEL = _t("median kernel", 5 * _US, "ns", "about what one launch costs the CPU: shorter kernels cannot keep up")
-TINY_COUNT = _t("kernels of one op", 24, "kernels", "two dozen launches where one would do")
-PAGEABLE_MIN = _t(
+TINY_KERNEL_MAX = _threshold(
+    "median kernel", 5 * _US, "ns", "about what one launch costs the CPU: shorter kernels cannot keep up"
+)
+TINY_KERNEL_MIN_COUNT = _threshold("kernels of one op", 24, "kernels", "two dozen launches where one would do")
+PAGEABLE_MIN = _threshold(
     "bytes of a copy", 64 * 1024, "bytes", "CUDA stages pageable copies up to 64 KB at once: pinning would not show"
 )
-EXPOSED_SHARE = _t(
+EXPOSED_SHARE = _threshold(
     "exposed communication", 0.10, "share", "a tenth of the time is what overlap could win back at least"
 )
-STRAGGLER_SHARE = _t(
+STRAGGLER_SHARE = _threshold(
     "waiting for the last rank", 0.10, "share", "ranks never arrive together; a tenth of the time is too much"
 )
-STRAGGLER_MIN = _t("spread of starts", 100 * _US, "ns", "clocks of several GPUs agree to some tens of µs")
-WAITING_OF_EXPOSED = _t(
+STRAGGLER_MIN = _threshold("spread of starts", 100 * _US, "ns", "clocks of several GPUs agree to some tens of µs")
+WAITING_SHARE_OF_EXPOSED = _threshold(
     "waiting in exposed communication", 0.50, "share", "above half, the late rank is more to win than all overlap"
 )
-STRAGGLER_OF_WAITING = _t(
+STRAGGLER_SHARE_OF_WAITING = _threshold(
     "waiting that is for one rank", 0.50, "share", "below half, another one is late as often: no one rank is to blame"
 )
-WRAPPER_SHARE = _t(
+WRAPPER_SHARE = _threshold(
     "wrappers' share of the steps", 0.20, "share", "a fifth of the CPU's time goes into guards and wrappers"
 )
-LOST_SHARE = _t(
+LOST_ENTRIES_SHARE = _threshold(
     "entries that were lost", 0.01, "share", "so few, if they are counted, cannot make a busy GPU look idle"
 )
-ADVICE_IDLE = _t("idle worth a word", 0.15, "share", "what the verdict names first must win back at least that")
+ADVICE_MIN_IDLE_SHARE = _threshold(
+    "idle worth a word", 0.15, "share", "what the verdict names first must win back at least that"
+)

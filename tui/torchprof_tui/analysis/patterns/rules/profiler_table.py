@@ -5,22 +5,29 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds as limits
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, Weight, absent, cannot_tell, fired
-from torchprof_tui.analysis.patterns.engine.registry import pattern
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import (
     NO_CPU,
     NO_LINKS,
     NOTHING_HERE,
-    View,
-    percent,
-    several,
+    ScopeView,
+    format_count,
+    format_percent,
     us,
 )
-from torchprof_tui.analysis.patterns.engine.verdict import measure
+from torchprof_tui.analysis.patterns.engine.verdict import measure_shares
 from torchprof_tui.trace.core.arrays import Bool
 
 
-@pattern(
+@register_pattern(
     "overhead-bound",
     Section.TABLE,
     "The GPU waits for the CPU",
@@ -30,29 +37,29 @@ from torchprof_tui.trace.core.arrays import Bool
     decided="Over the steps (and the GPU work they launched, without the profiler's own time), the union of GPU work "
     "is below the first limit, and most of the idle time is dispatch, host code, or the filling of the queue after a "
     "sync; not input, communication or the profiler.",
-    thresholds=(limits.GPU_BUSY_LOW, limits.OVERHEAD_OF_IDLE),
-    weight=Weight.PROBLEM,
-    by_absence=True,
+    thresholds=(limits.GPU_BUSY_LOW, limits.OVERHEAD_SHARE_OF_IDLE),
+    severity=Severity.PROBLEM,
+    fires_on_absence=True,
 )
-def overhead_bound(view: View) -> Answer:
-    if missing := view.missing_window() or ("" if view.facts.recorded_threads else "no CPU thread was recorded"):
-        return cannot_tell(missing)
-    shares = measure(view)
-    if not shares.overhead_bound:
-        return absent(f"GPU busy {percent(shares.busy)} of {us(view.length)}")
+def overhead_bound(view: ScopeView) -> Answer:
+    if missing := view.missing_window_reason() or ("" if view.tables.has_cpu_threads else "no CPU thread was recorded"):
+        return cannot_tell_answer(missing)
+    shares = measure_shares(view)
+    if not shares.is_overhead_bound:
+        return absent_answer(f"GPU busy {format_percent(shares.busy)} of {us(view.window_length)}")
     steps = view.steps
     where = "the steps" if len(steps) else "the range"
     seen = (
-        f"GPU busy {percent(shares.busy)} of {where} ({us(view.length)}); for {percent(shares.overhead)} it waited for "
+        f"GPU busy {format_percent(shares.busy)} of {where} ({us(view.window_length)}); for {format_percent(shares.overhead)} it waited for "
         f"the CPU to dispatch or run code"
     )
-    evidence = view.something()
+    evidence = view.representative_events()
     if not len(evidence):
-        return cannot_tell(NOTHING_HERE)
-    return fired(seen, evidence, int(shares.overhead * view.device_time) // len(view.facts.devices))
+        return cannot_tell_answer(NOTHING_HERE)
+    return fired_answer(seen, evidence, int(shares.overhead * view.device_time) // len(view.tables.devices))
 
 
-@pattern(
+@register_pattern(
     "compute-bound",
     Section.TABLE,
     "The GPU is the bottleneck",
@@ -62,28 +69,28 @@ def overhead_bound(view: View) -> Answer:
     "launch call has returned (the queue is not empty).",
     thresholds=(limits.GPU_BUSY_HIGH,),
 )
-def compute_bound(view: View) -> Answer:
-    if missing := view.missing_window():
-        return cannot_tell(missing)
-    shares = measure(view)
-    if shares.kernels < limits.GPU_BUSY_HIGH.value:
-        return absent(f"kernels cover {percent(shares.kernels)} of {us(view.length)}")
+def compute_bound(view: ScopeView) -> Answer:
+    if missing := view.missing_window_reason():
+        return cannot_tell_answer(missing)
+    shares = measure_shares(view)
+    if shares.compute < limits.GPU_BUSY_HIGH.value:
+        return absent_answer(f"kernels cover {format_percent(shares.compute)} of {us(view.window_length)}")
     work, trace = view.work, view.trace
     linked = work.launch >= 0
     if not linked.any():
-        return cannot_tell(NO_LINKS)
+        return cannot_tell_answer(NO_LINKS)
     launch = work.launch[linked]
-    delay = int(np.median(work.rows.start[linked] - trace.start[launch] - trace.duration[launch]))
+    delay = int(np.median(work.events.start[linked] - trace.start[launch] - trace.duration[launch]))
     if delay <= 0:
-        return absent(f"kernels cover {percent(shares.kernels)}, but launches do not run ahead of them")
-    top = work.rows.row[np.argsort(-view.work_time, kind="stable")[:20]]
-    return fired(
-        f"kernels cover {percent(shares.kernels)} of {us(view.length)}; the median launch is {us(delay)} ahead",
+        return absent_answer(f"kernels cover {format_percent(shares.compute)}, but launches do not run ahead of them")
+    top = work.events.row[np.argsort(-view.work_time, kind="stable")[:20]]
+    return fired_answer(
+        f"kernels cover {format_percent(shares.compute)} of {us(view.window_length)}; the median launch is {us(delay)} ahead",
         np.sort(top),
     )
 
 
-@pattern(
+@register_pattern(
     "hotspot",
     Section.TABLE,
     "One kernel or op takes most of the GPU's time",
@@ -91,40 +98,44 @@ def compute_bound(view: View) -> Answer:
     action="start there: its shapes, its precision, a fused or a tuned replacement",
     decided="GPU time summed by kernel name in the scope, then by the innermost operator that launched it; the first "
     "has at least the limit of all.",
-    thresholds=(limits.HOTSPOT,),
+    thresholds=(limits.HOTSPOT_SHARE,),
 )
-def hotspot(view: View) -> Answer:
-    if missing := view.missing_gpu():
-        return cannot_tell(missing)
-    names = view.work.rows.name
+def hotspot(view: ScopeView) -> Answer:
+    if missing := view.missing_gpu_reason():
+        return cannot_tell_answer(missing)
+    names = view.work.events.name
     time = np.bincount(names, weights=view.work_time)
     total = float(time.sum())
     top = int(time.argmax())
     share = time[top] / total if total else 0.0
-    place, who, unit = names == top, view.facts.short(int(view.work.rows.row[int((names == top).argmax())])), "run"
+    place, who, unit = (
+        names == top,
+        view.tables.short_name(int(view.work.events.row[int((names == top).argmax())])),
+        "run",
+    )
     kernel = share
-    if share < limits.HOTSPOT.value:
-        share, place = _by_operator(view, total)
+    if share < limits.HOTSPOT_SHARE.value:
+        share, place = _find_heaviest_operator(view, total)
         unit = "piece"
-        who = view.facts.name(int(view.inner_op[int(place.argmax())])) if place.any() else ""
-    if share < limits.HOTSPOT.value:
-        by = f", the heaviest op {percent(share)}" if who else ""
-        return absent(f"the heaviest kernel takes {percent(kernel)} of GPU time{by}")
-    rows = view.work.rows.where(place)
+        who = view.tables.name(int(view.inner_op[int(place.argmax())])) if place.any() else ""
+    if share < limits.HOTSPOT_SHARE.value:
+        by = f", the heaviest op {format_percent(share)}" if who else ""
+        return absent_answer(f"the heaviest kernel takes {format_percent(kernel)} of GPU time{by}")
+    rows = view.work.events.select(place)
     of = " of work, of several kernels" if unit == "piece" else ""
-    return fired(
-        f"{who} takes {percent(share)} of GPU time: {us(float(view.work_time[place].sum()))} in "
-        f"{several(len(rows), unit)}{of}",
+    return fired_answer(
+        f"{who} takes {format_percent(share)} of GPU time: {us(float(view.work_time[place].sum()))} in "
+        f"{format_count(len(rows), unit)}{of}",
         rows.row,
-        min(view.covered(rows), view.scope.length),
+        min(view.covered_time(rows), view.scope.length),
     )
 
 
-def _by_operator(view: View, total: float) -> tuple[float, Bool]:
+def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]:
     """(share of GPU time of the operator that launched most, bool[work]: what it launched). Wrappers of autograd and of
     compiled code are no operators: below one of them lies a whole model."""
     inner = view.inner_op
-    known = (inner >= 0) & view.facts.aten[np.maximum(inner, 0)]
+    known = (inner >= 0) & view.tables.is_dispatcher_op[np.maximum(inner, 0)]
     if not known.any() or not total:
         return 0.0, known
     name = view.trace.name[inner[known]]
@@ -135,7 +146,7 @@ def _by_operator(view: View, total: float) -> tuple[float, Bool]:
     return float(time[top]) / total, chosen
 
 
-@pattern(
+@register_pattern(
     "call-count",
     Section.TABLE,
     "A cheap op, called very often",
@@ -144,33 +155,35 @@ def _by_operator(view: View, total: float) -> tuple[float, Bool]:
     code="torch.optim.AdamW(params, fused=True)",
     decided="An op or a runtime call with at least so many calls a step (or in the scope, without steps), a short mean "
     "self time, and together a noticeable share of the scope.",
-    thresholds=(limits.CALLS_PER_STEP, limits.CALLS_MEAN, limits.CALLS_SHARE),
-    weight=Weight.PROBLEM,
+    thresholds=(limits.CALLS_PER_STEP, limits.CALLS_MEAN_MAX, limits.CALLS_SHARE),
+    severity=Severity.PROBLEM,
 )
-def call_count(view: View) -> Answer:
-    if missing := view.missing_ops():
-        return cannot_tell(missing)
-    ops = view.cut(view.facts.dispatching)
+def call_count(view: ScopeView) -> Answer:
+    if missing := view.missing_ops_reason():
+        return cannot_tell_answer(missing)
+    ops = view.select_in_scope(view.tables.ops_and_calls)
     if not len(ops):
-        return absent("no op in this range")
-    own = np.minimum(view.trace.self_duration[ops.row], view.clipped(ops))
+        return absent_answer("no op in this range")
+    own = np.minimum(view.trace.self_duration[ops.row], view.time_in_scope(ops))
     calls = np.bincount(ops.name)
     time = np.bincount(ops.name, weights=own)
     steps = max(len(view.steps), 1)
-    often = (calls >= limits.CALLS_PER_STEP.value * steps) & (time <= limits.CALLS_MEAN.value * calls)
+    often = (calls >= limits.CALLS_PER_STEP.value * steps) & (time <= limits.CALLS_MEAN_MAX.value * calls)
     dear = often & (time >= limits.CALLS_SHARE.value * view.scope.length)
     if not dear.any():
-        return absent(f"the most frequent one runs {int(calls.max()):,} times{view.per_step(int(calls.max()))}")
+        return absent_answer(
+            f"the most frequent one runs {int(calls.max()):,} times{view.format_per_step(int(calls.max()))}"
+        )
     top = int(np.where(dear, time, 0).argmax())
-    return fired(
-        f"{view.trace.names[top]} runs {int(calls[top]):,} times{view.per_step(int(calls[top]))} at "
+    return fired_answer(
+        f"{view.trace.names[top]} runs {int(calls[top]):,} times{view.format_per_step(int(calls[top]))} at "
         f"{us(time[top] / calls[top])} of its own: {us(time[top])} together",
         ops.row[ops.name == top],
         min(int(time[top]), view.scope.length),
     )
 
 
-@pattern(
+@register_pattern(
     "cost-in-children",
     Section.TABLE,
     "The cost lies below this row",
@@ -178,23 +191,25 @@ def call_count(view: View) -> Answer:
     action="follow its children; the row to improve is further down",
     decided="Among the ops and annotations with the largest totals (no steps: what they cost always lies below them): "
     "total time at least so many times the self time.",
-    thresholds=(limits.CHILDREN_RATIO, limits.CHILDREN_TOP),
+    thresholds=(limits.TOTAL_OVER_SELF_RATIO, limits.CHILDREN_TOP_ROWS),
 )
-def cost_in_children(view: View) -> Answer:
-    if not len(view.facts.ranges):
-        return cannot_tell(NO_CPU)
-    table = view.cut(view.facts.ranges)
+def cost_in_children(view: ScopeView) -> Answer:
+    if not len(view.tables.ops_and_annotations):
+        return cannot_tell_answer(NO_CPU)
+    table = view.select_in_scope(view.tables.ops_and_annotations)
     if not len(table):
-        return absent("no op in this range")
+        return absent_answer("no op in this range")
     trace = view.trace
     total = np.bincount(table.name, weights=table.duration)
     own = np.bincount(table.name, weights=trace.self_duration[table.row])
-    top = np.argsort(-total, kind="stable")[: int(limits.CHILDREN_TOP.value)]
-    deep = [name for name in top.tolist() if total[name] and total[name] >= limits.CHILDREN_RATIO.value * own[name]]
+    top = np.argsort(-total, kind="stable")[: int(limits.CHILDREN_TOP_ROWS.value)]
+    deep = [
+        name for name in top.tolist() if total[name] and total[name] >= limits.TOTAL_OVER_SELF_RATIO.value * own[name]
+    ]
     if not deep:
-        return absent("the rows with the largest totals do their work themselves")
+        return absent_answer("the rows with the largest totals do their work themselves")
     name = deep[0]
-    return fired(
+    return fired_answer(
         f"{trace.names[name]}: {us(total[name])} in all, {us(own[name])} of its own",
         table.row[table.name == name],
     )

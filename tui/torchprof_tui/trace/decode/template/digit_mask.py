@@ -14,19 +14,19 @@ import numpy.typing as npt
 
 from torchprof_tui.trace.core.arrays import I64, U8
 
-MOST_DIGITS = 16
+MAX_DIGITS = 16
 """Digits of the longest number whose value can be asked for: two words."""
 
-WORD = 8
+WORD_BYTES = 8
 
-_FRONT = 2 * WORD
+_PADDING_BYTES = 2 * WORD_BYTES
 """Bytes before the text and behind it: the two words that a number is read from may begin before the text, or end
 behind it."""
 
-_BLOCK = 1 << 16
+_BLOCK_BYTES = 1 << 16
 """Bytes that are looked at together: small enough that all that is made of them stays near the processor."""
 
-_SHORT = np.array([max(WORD - digits, 0) << 3 for digits in range(MOST_DIGITS + 1)], np.uint64)
+_UNUSED_BITS = np.array([max(WORD_BYTES - digits, 0) << 3 for digits in range(MAX_DIGITS + 1)], np.uint64)
 """Bits of a word that lie before a number of so many digits."""
 
 _ZERO = np.uint8(ord("0"))
@@ -36,71 +36,74 @@ _POINT = ord(".")
 U64 = npt.NDArray[np.uint64]
 
 
-class Digits:
+class DigitMask:
     """Texts, one after the other."""
 
     def __init__(self) -> None:
         # Kept from text to text: the kernel takes longer to hand out fresh memory than all of the arithmetic.
-        self._outline: U8 = np.empty(1 << 16, np.uint8)
-        self._low: U8 = np.zeros(1 << 16, np.uint8)
-        self._foreign: U8 = np.empty(_BLOCK + 2, np.uint8)
-        self._zero: U8 = np.empty(_BLOCK, np.uint8)
-        self._first: U8 = np.empty(_BLOCK, np.uint8)
+        self._masked: U8 = np.empty(1 << 16, np.uint8)
+        self._digit_values: U8 = np.zeros(1 << 16, np.uint8)
+        self._non_digit: U8 = np.empty(_BLOCK_BYTES + 2, np.uint8)
+        self._is_zero: U8 = np.empty(_BLOCK_BYTES, np.uint8)
+        self._is_run_start: U8 = np.empty(_BLOCK_BYTES, np.uint8)
 
-    def outline(self, text: bytes | memoryview) -> tuple[bytes, I64]:
+    def mask_digits(self, text: bytes | memoryview) -> tuple[bytes, I64]:
         """The text with every digit replaced by a 0; and the offsets of every 0 that begins a run of several digits,
         those behind a point left out. A text's first byte is not looked at for the latter.
 
         From here on, values are those of this text."""
         self._data: U8 = np.frombuffer(text, np.uint8)
-        if len(text) > len(self._outline):
-            self._outline = np.empty(len(text), np.uint8)
-        if len(text) + 2 * _FRONT > len(self._low):
-            self._low = np.zeros((len(text) // WORD + 1) * WORD + 2 * _FRONT, np.uint8)
-        self._words: U64 = self._low.view("<u8")
-        outline = self._outline[: len(text)]
+        if len(text) > len(self._masked):
+            self._masked = np.empty(len(text), np.uint8)
+        if len(text) + 2 * _PADDING_BYTES > len(self._digit_values):
+            self._digit_values = np.zeros((len(text) // WORD_BYTES + 1) * WORD_BYTES + 2 * _PADDING_BYTES, np.uint8)
+        self._words: U64 = self._digit_values.view("<u8")
+        outline = self._masked[: len(text)]
         zeros = [
-            self._outline_block(begin, outline[begin : begin + _BLOCK]) for begin in range(0, len(outline), _BLOCK)
+            self._mask_block(begin, outline[begin : begin + _BLOCK_BYTES])
+            for begin in range(0, len(outline), _BLOCK_BYTES)
         ]
         before = np.concatenate(zeros)
         return outline.tobytes(), before[self._data[before] != _POINT] + 1
 
-    def _outline_block(self, begin: int, outline: U8) -> I64:
+    def _mask_block(self, begin: int, outline: U8) -> I64:
         """Fill in the outline of a block; the offsets before every 0 that begins a run. (`np.maximum` and boolean
         indexing would say it in fewer words, at ten times the cost.)"""
-        data = self._data[begin : begin + _BLOCK + 2]
-        low, foreign = self._low[_FRONT + begin :][: len(data)], self._foreign[: len(data)]
+        data = self._data[begin : begin + _BLOCK_BYTES + 2]
+        low, foreign = self._digit_values[_PADDING_BYTES + begin :][: len(data)], self._non_digit[: len(data)]
         np.subtract(data, _ZERO, out=low)  # digits are 0 to 9 now, and everything else is more
         np.greater(low, _NINE, out=foreign.view(np.bool_))
         np.multiply(low[: len(outline)], foreign[: len(outline)], out=outline)
         outline += _ZERO
-        zero, first = self._zero[: max(len(data) - 2, 0)], self._first[: max(len(data) - 2, 0)]
+        zero, first = self._is_zero[: max(len(data) - 2, 0)], self._is_run_start[: max(len(data) - 2, 0)]
         np.equal(low[1:-1], 0, out=zero.view(np.bool_))
         np.greater(foreign[:-2], foreign[2:], out=first.view(np.bool_))  # no digit before it, but one after it
         zero &= first
         return np.flatnonzero(zero.view(np.bool_)) + begin
 
-    def values(self, end: I64, digits: U8) -> I64:
+    def read_values(self, end: I64, digits: U8) -> I64:
         """int64[k]: the numbers of that many digits, at most MOST_DIGITS, that end at these offsets."""
-        value = _value(self._word(end, digits))
-        long = np.flatnonzero(digits > WORD)
+        value = _words_to_integers(self._load_words(end, digits))
+        long = np.flatnonzero(digits > WORD_BYTES)
         if len(long):
-            value[long] += 100_000_000 * _value(self._word(end[long] - WORD, digits[long] - WORD))
+            value[long] += 100_000_000 * _words_to_integers(
+                self._load_words(end[long] - WORD_BYTES, digits[long] - WORD_BYTES)
+            )
         return value
 
-    def marks(self, end: I64, digits: U8) -> tuple[U64, I64, U64]:
+    def read_hash_words(self, end: I64, digits: U8) -> tuple[U64, I64, U64]:
         """What tells numbers apart, 07 from 7 too: uint64[k] for the same numbers, made of their last eight digits; the
         places, int64[m], of those that have more; and uint64[m] made of their digits before the last eight."""
-        last = self._word(end, digits)
-        long = np.flatnonzero(digits > WORD)
-        before = self._word(end[long] - WORD, digits[long] - WORD) if len(long) else last[:0]
+        last = self._load_words(end, digits)
+        long = np.flatnonzero(digits > WORD_BYTES)
+        before = self._load_words(end[long] - WORD_BYTES, digits[long] - WORD_BYTES) if len(long) else last[:0]
         last |= (digits & 15).astype(np.uint64) << np.uint64(4)  # a digit has four bits of a byte
         return last, long, before
 
-    def _word(self, end: I64, digits: U8) -> U64:
+    def _load_words(self, end: I64, digits: U8) -> U64:
         """uint64[k]: the values of up to eight digits that end at these offsets, a byte each, the last in the highest
         byte, 0 in the others."""
-        end = end + _FRONT
+        end = end + _PADDING_BYTES
         place = end >> 3
         bits = ((end & 7) << 3).view(np.uint64)
         word = self._words.take(place)
@@ -108,13 +111,13 @@ class Digits:
         word <<= np.uint64(63) - bits  # a shift by 64 is none
         place -= 1
         word |= self._words.take(place) >> bits
-        foreign = _SHORT[digits]
+        foreign = _UNUSED_BITS[digits]
         word >>= foreign
         word <<= foreign
         return word
 
 
-def _value(word: U64) -> I64:
+def _words_to_integers(word: U64) -> I64:
     """int64[k] of eight digits in each word, 0 for the missing ones: pairs, then fours, then all eight at once."""
     word *= np.uint64(10 << 8 | 1)
     word >>= np.uint64(8)

@@ -9,92 +9,94 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.level_of_detail import Cells, cells
+from torchprof_tui.trace.query.level_of_detail import Cells, compute_cells
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.ui.explorer.lanes.bar_painter import busiest, deepest
-from torchprof_tui.ui.explorer.lanes.screen_lines import Content, Line, folded_rows, rank_rows
+from torchprof_tui.ui.explorer.lanes.bar_painter import merge_busiest, merge_deepest
+from torchprof_tui.ui.explorer.lanes.screen_lines import LineContent, ScreenLine, folded_rows, rank_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class LaneFrame:
     """The cells of those screen lines that show events."""
 
     viewport: Viewport
-    lines: tuple[Line, ...]
-    place: dict[int, int]  # screen line -> row of `cells`
+    lines: tuple[ScreenLine, ...]
+    row_by_line: dict[int, int]  # screen line -> row of `cells`
     cells: Cells
 
-    def taken(self, height: int) -> Bool:
+    def occupied_cells(self, height: int) -> Bool:
         """bool[height, width]: cells of the screen that nothing else can be written into."""
         found = np.zeros((height, self.viewport.width), np.bool_)
         for y, line in enumerate(self.lines[:height]):
-            if y in self.place:
-                found[y] = self.cells.event[self.place[y]] >= 0
-            elif line.content in (Content.COUNTER, Content.RANK):
+            if y in self.row_by_line:
+                found[y] = self.cells.event[self.row_by_line[y]] >= 0
+            elif line.content in (LineContent.COUNTER, LineContent.RANK):
                 found[y] = True
         return found
 
-    def ruled(self) -> frozenset[int]:
+    def rule_lines(self) -> frozenset[int]:
         """The screen lines that are a rule from side to side."""
-        return frozenset(y for y, line in enumerate(self.lines) if line.content in (Content.HEADING, Content.RULE))
+        return frozenset(
+            y for y, line in enumerate(self.lines) if line.content in (LineContent.HEADING, LineContent.RULE)
+        )
 
 
-def look(trace: Trace, viewport: Viewport, lines: tuple[Line, ...]) -> Frame:
+def build_frame(trace: Trace, viewport: Viewport, lines: tuple[ScreenLine, ...]) -> LaneFrame:
     """One row of cells each for all lines that show events; folded lanes' rows put together."""
     rows: list[int] = []
     spans: list[tuple[int, int, int]] = []  # screen line, and where its rows lie in `rows`
     for y, line in enumerate(lines):
-        if line.content in (Content.ROW, Content.FOLDED, Content.RANK):
+        if line.content in (LineContent.ROW, LineContent.FOLDED, LineContent.RANK):
             first = len(rows)
-            rows.extend(_rows_of(trace, line))
-            if len(rows) > first or cpu_only(trace, line):  # a rank may have recorded nothing
+            rows.extend(_list_rows(trace, line))
+            if len(rows) > first or is_cpu_only(trace, line):  # a rank may have recorded nothing
                 spans.append((y, first, len(rows)))
-    found = cells(trace.row_index, np.array(rows, dtype=np.int32), viewport.t0, viewport.t1, viewport.width)
+    found = compute_cells(trace.row_index, np.array(rows, dtype=np.int32), viewport.t0, viewport.t1, viewport.width)
     if len(spans) == len(rows) and all(last > first for _, first, last in spans):
-        return Frame(viewport, lines, {y: first for y, first, _ in spans}, found)
+        return LaneFrame(viewport, lines, {y: first for y, first, _ in spans}, found)
     parts = [Cells(found.event[a:b], found.busy[a:b], found.count[a:b]) for _, a, b in spans]
-    parts = [_in_one(part, lines[y].content) for part, (y, _, _) in zip(parts, spans, strict=True)]
+    parts = [_merge_rows(part, lines[y].content) for part, (y, _, _) in zip(parts, spans, strict=True)]
     merged = Cells(
         np.concatenate([part.event for part in parts]),
         np.concatenate([part.busy for part in parts]),
         np.concatenate([part.count for part in parts]),
     )
-    return Frame(viewport, lines, {y: place for place, (y, _, _) in enumerate(spans)}, merged)
+    return LaneFrame(viewport, lines, {y: place for place, (y, _, _) in enumerate(spans)}, merged)
 
 
-def lanes_in_one_line(trace: Trace, line: Line) -> range:
+def lanes_merged_in_line(trace: Trace, line: ScreenLine) -> range:
     """The lanes whose events all lie in this one line."""
-    if line.content is Content.RANK and line.closed and trace.ranks is not None:
-        rank = trace.ranks.of_lane(line.lane)
+    if line.content is LineContent.RANK and line.rank_folded and trace.ranks is not None:
+        rank = trace.ranks.rank_of_lane(line.lane)
         return range(rank.first_lane, rank.last_lane)
-    return range(line.lane, line.lane + (line.content is Content.FOLDED))
+    return range(line.lane, line.lane + (line.content is LineContent.FOLDED))
 
 
-def cpu_only(trace: Trace, line: Line) -> bool:
+def is_cpu_only(trace: Trace, line: ScreenLine) -> bool:
     """Whether this is the line of a rank that recorded no GPU work while others did. Only what is selected is drawn
     in it."""
-    if line.content is not Content.RANK or trace.ranks is None:
+    if line.content is not LineContent.RANK or trace.ranks is None:
         return False
-    own = trace.ranks.of_lane(line.lane).trace
-    return len(own) > 0 and not own.links.gpu_events and trace.ranks.any_gpu
+    own = trace.ranks.rank_of_lane(line.lane).trace
+    return len(own) > 0 and not own.links.gpu_events and trace.ranks.has_gpu_work
 
 
-def _in_one(part: Cells, content: Content) -> Cells:
+def _merge_rows(part: Cells, content: LineContent) -> Cells:
     """The rows of a line put together."""
     if len(part.event) == 1:
         return part
     if not len(part.event):
-        return _nothing(part.event.shape[1])
-    return (busiest if content is Content.RANK else deepest)(part)
+        return _empty_cells(part.event.shape[1])
+    return (merge_busiest if content is LineContent.RANK else merge_deepest)(part)
 
 
-def _nothing(width: int) -> Cells:
+def _empty_cells(width: int) -> Cells:
     return Cells(np.full((1, width), -1, np.int32), np.zeros((1, width), np.float32), np.zeros((1, width), np.int32))
 
 
-def _rows_of(trace: Trace, line: Line) -> Sequence[int]:
+def _list_rows(trace: Trace, line: ScreenLine) -> Sequence[int]:
     """The rows of the whole trace that a line shows."""
-    if line.content is Content.RANK:
+    if line.content is LineContent.RANK:
         return rank_rows(trace, line.lane)
     lane = trace.lanes[line.lane]
-    return folded_rows(lane) if line.content is Content.FOLDED else [lane.row_base + line.row]
+    return folded_rows(lane) if line.content is LineContent.FOLDED else [lane.row_base + line.row]

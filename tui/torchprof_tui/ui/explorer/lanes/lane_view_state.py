@@ -8,32 +8,32 @@ from dataclasses import replace
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query import navigation
-from torchprof_tui.ui.explorer.lanes.screen_lines import Arrangement, LaneLines, rank_rows
+from torchprof_tui.ui.explorer.lanes.screen_lines import LaneArrangement, LaneLines, rank_rows
 
 
-class LaneView:
+class LaneViewState:
     """`top`: the first line of the body that is shown, of `height` in all. Of several ranks each begins folded, as do
     lanes put together."""
 
     def __init__(self, trace: Trace, height: int) -> None:
         self._trace = trace
         ranks = trace.ranks.all if trace.ranks is not None else ()
-        further = (number for number, lane in enumerate(trace.lanes) if lane.further)
-        self.arrangement = Arrangement(folded=frozenset([*(rank.own_lane for rank in ranks), *further]))
-        self.lines = LaneLines.build(trace, self.arrangement)
+        further = (number for number, lane in enumerate(trace.lanes) if lane.merged_lanes)
+        self.arrangement = LaneArrangement(folded=frozenset([*(rank.header_lane for rank in ranks), *further]))
+        self.lane_lines = LaneLines.build(trace, self.arrangement)
         self.height = height
         self.top = 0
 
     # -- what is in sight ----------------------------------------------------------------------------------
 
     def scroll(self, lines: int) -> None:
-        self.top = min(max(self.top + lines, 0), self.lines.last_top(self.height))
+        self.top = min(max(self.top + lines, 0), self.lane_lines.max_top(self.height))
 
-    def reveal(self, lane: int, row: int) -> None:
+    def scroll_to_row(self, lane: int, row: int) -> None:
         """Scroll no more than it takes to have this row in sight."""
-        place = self.lines.place(lane, row)
+        place = self.lane_lines.line_index(lane, row)
         if place is not None:
-            self.top = self.lines.reveal(place, self.top, self.height)
+            self.top = self.lane_lines.top_to_reveal(place, self.top, self.height)
 
     def resize(self, height: int) -> None:
         self.height = height
@@ -41,29 +41,29 @@ class LaneView:
 
     # -- how they are arranged -----------------------------------------------------------------------------
 
-    def arrange(self, arrangement: Arrangement) -> bool:
+    def apply_arrangement(self, arrangement: LaneArrangement) -> bool:
         """Whether anything is other than it was."""
         if arrangement == self.arrangement:
             return False
         self.arrangement = arrangement
-        self.lines = LaneLines.build(self._trace, arrangement)
-        self.top = min(self.top, self.lines.last_top(self.height))
+        self.lane_lines = LaneLines.build(self._trace, arrangement)
+        self.top = min(self.top, self.lane_lines.max_top(self.height))
         return True
 
-    def bring_back(self, lane: int) -> None:
+    def reveal_lane(self, lane: int) -> None:
         """Make a lane's events drawable: it and its rank are hidden no more."""
         arranged = self.arrangement
         if lane in arranged.hidden:
-            arranged = arranged.show(lane)
+            arranged = arranged.reveal_lane(lane)
         if self._trace.ranks is not None:
-            own = self._trace.ranks.of_lane(lane).own_lane
+            own = self._trace.ranks.rank_of_lane(lane).header_lane
             arranged = replace(arranged, hidden=arranged.hidden - {own})
-        self.arrange(arranged)
+        self.apply_arrangement(arranged)
 
-    def unseen_stream(self) -> int:
+    def find_unseen_stream(self) -> int:
         """The stream with the most events, where not one stream is in sight from the top; else -1."""
         lanes = self._trace.lanes
-        shown = {each.lane for each in self.lines.window(0, self.height)}
+        shown = {each.lane for each in self.lane_lines.visible_lines(0, self.height)}
         streams = [number for number, lane in enumerate(lanes) if lane.role is Role.STREAM]
         if not streams or shown.intersection(streams):
             return -1
@@ -71,19 +71,19 @@ class LaneView:
 
     # -- one lane and its neighbours -----------------------------------------------------------------------
 
-    def order(self) -> list[int]:
+    def lane_order(self) -> list[int]:
         """Lanes as they stand on the screen, top to bottom."""
-        return self.lines.lanes()
+        return self.lane_lines.lanes()
 
-    def line_for(self, lane: int) -> int:
+    def displayed_lane(self, lane: int) -> int:
         """The lane on whose lines a lane's events are: itself, or in a folded rank the rank's own, unless it is
         pinned."""
         if self._trace.ranks is None or lane in self.arrangement.pinned:
             return lane
-        own = self._trace.ranks.of_lane(lane).own_lane
+        own = self._trace.ranks.rank_of_lane(lane).header_lane
         return own if own in self.arrangement.folded else lane
 
-    def nearest(self, lane: int, time: int) -> int:
+    def find_nearest_event(self, lane: int, time: int) -> int:
         """The outermost event of a lane at a time, or nearest to it; of a folded rank that of the fullest lane that its
         line shows. -1 without any; a rank that is open is passed through."""
         ranks, lanes = self._trace.ranks, self._trace.lanes
@@ -91,7 +91,7 @@ class LaneView:
             if lane not in self.arrangement.folded:
                 return -1
             shown = set(rank_rows(self._trace, lane))
-            rank = ranks.of_lane(lane)
+            rank = ranks.rank_of_lane(lane)
             inside = [k for k in range(rank.first_lane, rank.last_lane) if lanes[k].row_base in shown]
             if not inside:
                 return -1

@@ -15,7 +15,7 @@ TO_LEFT, TO_RIGHT, TO_ABOVE, TO_BELOW = "◀", "▶", "▲", "▼"
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class LinkEnd:
     """Where an end lies in cells: `y` a screen line, None where its row is scrolled out of sight (`above` says
     which way); `x` may lie outside the screen."""
 
@@ -24,16 +24,18 @@ class End:
     above: bool = False
 
 
-def link_cells(launch: End, work: End, taken: Bool, ruled: Collection[int] = frozenset()) -> dict[tuple[int, int], str]:
+def route_link(
+    launch: LinkEnd, work: LinkEnd, occupied: Bool, rule_lines: Collection[int] = frozenset()
+) -> dict[tuple[int, int], str]:
     """Glyph by (line, column), at most one line down, one across and two arrows.
 
     `taken` bool[height, width]: cells where a bar would hide it. `ruled`: lines with a rule from side to side, on which
     a line across would be lost.
     """
     cells: dict[tuple[int, int], str] = {}
-    height, width = taken.shape
+    height, width = occupied.shape
     if launch.y is not None and work.y is not None and 0 <= launch.x < width and 0 <= work.x < width:
-        _elbow(cells, launch, work, taken, ruled)
+        _draw_elbow(cells, launch, work, occupied, rule_lines)
         return cells
     for here, there in ((launch, work), (work, launch)):
         if here.y is None or not 0 <= here.x < width:
@@ -50,7 +52,9 @@ def link_cells(launch: End, work: End, taken: Bool, ruled: Collection[int] = fro
     return cells
 
 
-def _elbow(cells: dict[tuple[int, int], str], launch: End, work: End, taken: Bool, ruled: Collection[int]) -> None:
+def _draw_elbow(
+    cells: dict[tuple[int, int], str], launch: LinkEnd, work: LinkEnd, taken: Bool, ruled: Collection[int]
+) -> None:
     """Down from the launch, across on a line between the two, and down to the work."""
     assert launch.y is not None
     assert work.y is not None
@@ -61,7 +65,7 @@ def _elbow(cells: dict[tuple[int, int], str], launch: End, work: End, taken: Boo
     if work.x == launch.x:
         cells.update({(y, work.x): DOWN for y in between})
         return
-    turn = _turn(between, launch.x, work.x, taken, ruled)
+    turn = _choose_turn_line(between, launch.x, work.x, taken, ruled)
     right, down = work.x > launch.x, step > 0
     cells.update({(y, launch.x): DOWN for y in range(launch.y + step, turn, step)})
     cells[turn, launch.x] = ("╰" if right else "╯") if down else ("╭" if right else "╮")
@@ -70,7 +74,7 @@ def _elbow(cells: dict[tuple[int, int], str], launch: End, work: End, taken: Boo
     cells.update({(y, work.x): DOWN for y in range(turn + step, work.y, step)})
 
 
-def _turn(between: range, from_x: int, to_x: int, taken: Bool, ruled: Collection[int]) -> int:
+def _choose_turn_line(between: range, from_x: int, to_x: int, taken: Bool, ruled: Collection[int]) -> int:
     """The line to go across on: where bars hide the least of all, its corners counting twice, because without them it
     seems to lead to the bar that hides them; of equals one without a rule, and then the nearest to the work."""
     lines = np.array(between)

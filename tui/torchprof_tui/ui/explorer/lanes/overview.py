@@ -7,25 +7,25 @@ from textual import events
 from textual.geometry import Size
 from textual.strip import Strip
 
-from torchprof_tui.analysis.time.gpu_time import busy_fraction
+from torchprof_tui.analysis.time.gpu_time import compute_busy_fraction
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.messages import JumpAsked
-from torchprof_tui.ui.common.name_display import cut
+from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import Painted, Run, line
-from torchprof_tui.ui.explorer.lanes.bar_painter import levels
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.explorer.lanes.bar_painter import draw_level_graph
 
 
-class Overview(Painted):
+class Overview(PaintedWidget):
     """Set `arrange`. A click or a drag says where to go."""
 
     def __init__(
         self,
         steps: list[Step],
-        worked: list[Intervals],
+        busy_intervals: list[Intervals],
         kind: Kind,
         *,
         id: str | None = None,  # noqa: A002
@@ -33,76 +33,78 @@ class Overview(Painted):
         """`worked`: when each GPU did (their mean is drawn), or when the CPU did where there is no GPU: `kind`."""
         super().__init__(id=id)
         self._steps = steps
-        self._worked = worked
+        self._busy_intervals = busy_intervals
         self._kind = kind
-        self._left = 0
+        self._gutter_width = 0
         self._viewport: Viewport | None = None
-        self._whole: Viewport | None = None
+        self._whole_viewport: Viewport | None = None
         self._graph = ""
-        self._marks = ""
-        self._graphed: Viewport | None = None
+        self._step_labels = ""
+        self._graph_viewport: Viewport | None = None
         self._dragging = False
 
     def show_steps(self, steps: list[Step]) -> None:
         """Those of another rank."""
         if steps is not self._steps:
             self._steps = steps
-            self._graphed = None
+            self._graph_viewport = None
             self.repaint()
 
     @property
-    def lines_wanted(self) -> int:
+    def preferred_lines(self) -> int:
         """With room to spare."""
         return 2 if self._steps else 1
 
-    def show(self, viewport: Viewport, left: int) -> None:
+    def show_viewport(self, viewport: Viewport, gutter_width: int) -> None:
         """`left`: the gutter's width."""
-        if (viewport, left) != (self._viewport, self._left):
-            self._viewport, self._left = viewport, left
+        if (viewport, gutter_width) != (self._viewport, self._gutter_width):
+            self._viewport, self._gutter_width = viewport, gutter_width
             self.repaint()
 
     def prepare(self, size: Size) -> None:
-        view, room = self._viewport, size.width - self._left
+        view, room = self._viewport, size.width - self._gutter_width
         if view is None or room < 1:
-            self._whole = None
+            self._whole_viewport = None
             return
         whole = Viewport.whole(view.limits, room, margin=0)
-        self._whole = whole
-        if whole != self._graphed:
-            self._graphed = whole
-            shares = [busy_fraction(each, whole.t0, whole.t1, room) for each in self._worked]
+        self._whole_viewport = whole
+        if whole != self._graph_viewport:
+            self._graph_viewport = whole
+            shares = [compute_busy_fraction(each, whole.t0, whole.t1, room) for each in self._busy_intervals]
             mean = np.mean(shares, axis=0) if shares else np.zeros(room)
-            self._graph = levels(np.where(mean > 0, mean, np.nan), 0.0, 1.0)
-            self._marks = self._step_marks(whole)
+            self._graph = draw_level_graph(np.where(mean > 0, mean, np.nan), 0.0, 1.0)
+            self._step_labels = self._format_step_labels(whole)
 
     def paint(self, y: int, width: int) -> Strip:
-        view, whole, palette = self._viewport, self._whole, self.palette
+        view, whole, palette = self._viewport, self._whole_viewport, self.palette
         if view is None or whole is None:
-            return line([], width, palette.text)
+            return build_strip([], width, palette.text)
         if y:
-            return line([(" " * self._left, palette.text), (self._marks, palette.muted)], width, palette.text)
+            return build_strip(
+                [(" " * self._gutter_width, palette.text), (self._step_labels, palette.muted)], width, palette.text
+            )
         share = view.span / (whole.t1 - whole.t0)
-        label = cut(f" {format_share(share)} shown", self._left - 1).ljust(self._left - 1)
+        label = truncate(f" {format_share(share)} shown", self._gutter_width - 1).ljust(self._gutter_width - 1)
         first = max(whole.cell(view.t0), 0)
         last = min(whole.cell(view.t1 - 1), whole.width - 1)
         graph, ink = self._graph, palette.ink(self._kind)
-        shown = self._window(graph[first : last + 1])
-        runs: list[Run] = [
+        shown = self._bracket_visible(graph[first : last + 1])
+        runs: list[TextRun] = [
             (label, palette.muted),
             ("│", palette.line),
             (graph[:first], ink),
             (shown, ink if view.is_whole else palette.viewport),
             (graph[last + 1 :], ink),
         ]
-        return line(runs, width, palette.text)
+        return build_strip(runs, width, palette.text)
 
-    def _window(self, part: str) -> str:
+    def _bracket_visible(self, part: str) -> str:
         """The part on screen between brackets, so that it is told without colour."""
         if self._viewport is not None and self._viewport.is_whole:
             return part
         return f"[{part[1:-1]}]" if len(part) > 1 else "▯"
 
-    def _step_marks(self, whole: Viewport) -> str:
+    def _format_step_labels(self, whole: Viewport) -> str:
         cells = [" "] * whole.width
         free = 0
         for step in self._steps:
@@ -120,17 +122,19 @@ class Overview(Painted):
         event.stop()
         self._dragging = True
         self.capture_mouse()
-        self._jump(event.x)
+        self._post_jump(event.x)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._dragging:
-            self._jump(event.x)
+            self._post_jump(event.x)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
         event.stop()
         self._dragging = False
         self.release_mouse()
 
-    def _jump(self, x: int) -> None:
-        if self._whole is not None and x >= self._left:
-            self.post_message(JumpAsked(self._whole.middle(min(x - self._left, self._whole.width - 1))))
+    def _post_jump(self, x: int) -> None:
+        if self._whole_viewport is not None and x >= self._gutter_width:
+            self.post_message(
+                JumpAsked(self._whole_viewport.middle(min(x - self._gutter_width, self._whole_viewport.width - 1)))
+            )

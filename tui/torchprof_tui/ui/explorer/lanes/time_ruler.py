@@ -10,25 +10,25 @@ from textual.strip import Strip
 
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Step
-from torchprof_tui.trace.query.time_axis import ticks
+from torchprof_tui.trace.query.time_axis import compute_ticks
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.messages import ZoomAsked
-from torchprof_tui.ui.common.name_display import cut
-from torchprof_tui.ui.common.painted_widget import Painted, Run, line
+from torchprof_tui.ui.common.name_display import truncate
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 
 CURSOR = "▼"
 
 
-class Ruler(Painted):
+class Ruler(PaintedWidget):
     """One line of times; with steps in the trace, a line of them above. Set `arrange`."""
 
     def __init__(self, steps: list[Step], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._steps = steps
-        self._left = 0
+        self._gutter_width = 0
         self._viewport: Viewport | None = None
-        self._marked: tuple[int, int] | None = None
-        self._cursor = 0
+        self._marked_range: tuple[int, int] | None = None
+        self._cursor_column = 0
 
     def show_steps(self, steps: list[Step]) -> None:
         """Those of another rank."""
@@ -37,45 +37,55 @@ class Ruler(Painted):
             self.repaint()
 
     @property
-    def lines_wanted(self) -> int:
+    def preferred_lines(self) -> int:
         return 2 if self._steps else 1
 
-    def show(self, viewport: Viewport, left: int, cursor: int, marked: tuple[int, int] | None) -> None:
+    def show_viewport(
+        self, viewport: Viewport, gutter_width: int, cursor: int, marked_range: tuple[int, int] | None
+    ) -> None:
         """`left`: the gutter's width. `cursor` and `marked` in ns."""
         column = viewport.cell(cursor)
-        if (viewport, left, marked) != (self._viewport, self._left, self._marked):
-            self._viewport, self._left, self._marked, self._cursor = viewport, left, marked, column
+        if (viewport, gutter_width, marked_range) != (self._viewport, self._gutter_width, self._marked_range):
+            self._viewport, self._gutter_width, self._marked_range, self._cursor_column = (
+                viewport,
+                gutter_width,
+                marked_range,
+                column,
+            )
             self.repaint()
         else:
-            self.point_at(cursor)
+            self.move_cursor(cursor)
 
-    def point_at(self, cursor: int) -> None:
+    def move_cursor(self, cursor: int) -> None:
         """Only the zoom cursor moves: one line to repaint."""
-        if self._viewport is not None and self._viewport.cell(cursor) != self._cursor:
-            self._cursor = self._viewport.cell(cursor)
+        if self._viewport is not None and self._viewport.cell(cursor) != self._cursor_column:
+            self._cursor_column = self._viewport.cell(cursor)
             self.repaint([self.size.height - 1])
 
     def prepare(self, size: Size) -> None:
-        room = size.width - self._left
+        room = size.width - self._gutter_width
         if self._viewport is not None and room > 0 and self._viewport.width != room:
             self._viewport = self._viewport.resize(room)
 
     def paint(self, y: int, width: int) -> Strip:
         view, palette = self._viewport, self.palette
-        if view is None or width <= self._left:
-            return line([], width, palette.text)
+        if view is None or width <= self._gutter_width:
+            return build_strip([], width, palette.text)
         if y < self.size.height - 1:
-            label: Run = (" steps".ljust(self._left - 1), palette.muted)
-            return line([label, ("│", palette.line), *self._step_runs(view)], width, palette.text)
+            label: TextRun = (" steps".ljust(self._gutter_width - 1), palette.muted)
+            return build_strip([label, ("│", palette.line), *self._format_steps(view)], width, palette.text)
         worth = f" 1 cell = {format_duration(view.ns_per_cell)}"
-        if cell_len(worth) >= self._left:
+        if cell_len(worth) >= self._gutter_width:
             worth = f" {format_duration(view.ns_per_cell)}/cell"
-        runs: list[Run] = [(cut(worth, self._left - 1).ljust(self._left - 1), palette.muted), ("├", palette.line)]
-        return line([*runs, *self._tick_runs(view)], width, palette.line)
+        runs: list[TextRun] = [
+            (truncate(worth, self._gutter_width - 1).ljust(self._gutter_width - 1), palette.muted),
+            ("├", palette.line),
+        ]
+        return build_strip([*runs, *self._format_ticks(view)], width, palette.line)
 
-    def _step_runs(self, view: Viewport) -> list[Run]:
+    def _format_steps(self, view: Viewport) -> list[TextRun]:
         """Each step as a band with its number and how long it took; two shades, so that neighbours stay apart."""
-        runs: list[Run] = []
+        runs: list[TextRun] = []
         at = 0
         for number, step in enumerate(self._steps):
             first = max(view.cell(step.start), at)
@@ -88,31 +98,33 @@ class Ruler(Painted):
                 text = f"{edge}#{step.number}"
                 if cell_len(text) + 14 <= room:
                     text += f" {format_duration(step.duration)}"
-                text = cut(text, room)
+                text = truncate(text, room)
             if first > at:
                 runs.append((" " * (first - at), self.palette.text))
             runs.append((text.ljust(room), self.palette.bands[number % 2]))
             at = last + 1
         return runs
 
-    def _tick_runs(self, view: Viewport) -> list[Run]:
+    def _format_ticks(self, view: Viewport) -> list[TextRun]:
         cells: list[tuple[str, Style]] = [("─", self.palette.line)] * view.width
-        for tick in ticks(view):
+        for tick in compute_ticks(view):
             label = f"┬ {tick.label} "
             if tick.cell >= 0 and tick.cell + len(label) <= view.width:
                 for place, character in enumerate(label, tick.cell):
                     cells[place] = (character, self.palette.text if character != "┬" else self.palette.line)
             elif 0 <= tick.cell < view.width:
                 cells[tick.cell] = ("┬", self.palette.line)
-        if self._marked is not None:
-            self._mark(view, cells, self._marked)
-        if 0 <= self._cursor < view.width:
-            character = cells[self._cursor][0]
+        if self._marked_range is not None:
+            self._draw_marked_range(view, cells, self._marked_range)
+        if 0 <= self._cursor_column < view.width:
+            character = cells[self._cursor_column][0]
             # A label stays legible: the cursor is then the cell that stands out.
-            cells[self._cursor] = (CURSOR, self.palette.key) if character in "─┬ " else (character, self.palette.active)
+            cells[self._cursor_column] = (
+                (CURSOR, self.palette.key) if character in "─┬ " else (character, self.palette.active)
+            )
         return cells
 
-    def _mark(self, view: Viewport, cells: list[tuple[str, Style]], marked: tuple[int, int]) -> None:
+    def _draw_marked_range(self, view: Viewport, cells: list[tuple[str, Style]], marked: tuple[int, int]) -> None:
         first = max(view.cell(marked[0]), 0)
         last = min(view.cell(marked[1] - 1), view.width - 1)
         if last < first:
@@ -131,12 +143,12 @@ class Ruler(Painted):
                 cells[place] = (character, self.palette.marked)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._wheel(event, -1)
+        self._handle_wheel(event, -1)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._wheel(event, 1)
+        self._handle_wheel(event, 1)
 
-    def _wheel(self, event: events.MouseEvent, steps: int) -> None:
+    def _handle_wheel(self, event: events.MouseEvent, steps: int) -> None:
         event.stop()
-        if self._viewport is not None and event.x >= self._left:
-            self.post_message(ZoomAsked(self._viewport.middle(event.x - self._left), steps))
+        if self._viewport is not None and event.x >= self._gutter_width:
+            self.post_message(ZoomAsked(self._viewport.middle(event.x - self._gutter_width), steps))

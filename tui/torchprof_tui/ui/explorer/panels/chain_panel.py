@@ -10,21 +10,21 @@ from rich.cells import cell_len
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.name_display import clean, cut, short
+from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import Run
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, columns, wrap
-from torchprof_tui.ui.explorer.panels.kernel_text import brief_lines, kernel_lines
+from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
+from torchprof_tui.ui.explorer.panels.kernel_text import format_kernel, format_kernel_brief
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.dispatch.chain import Chain, Hop, Work
-    from torchprof_tui.analysis.kernel.kernel_summary import KernelFacts
+    from torchprof_tui.analysis.dispatch.chain import Chain, GpuWork, Hop
+    from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
 
-BESIDE = 150
+TWO_COLUMNS_MIN_WIDTH = 150
 """From this width on the kernel's footprint stands beside the chain instead of a line below it."""
 
-DEEPEST_INDENT = 16
-WORK_SHOWN = 200
+MAX_INDENT = 16
+MAX_WORK_LISTED = 200
 """Of all GPU work beneath an op so much is listed, the heaviest first; the rest is counted."""
 
 NUMBER_CELLS = 33
@@ -39,83 +39,85 @@ class ChainPanel(TextPanel):
         self._trace = trace
         self._selected = -1
         self._chain: Chain | None = None
-        self._kernel: KernelFacts | None = None
-        self._end: Chain | None = None
-        self._end_kernel: KernelFacts | None = None
-        self._stops: list[int] = []
-        self._line_of: dict[int, int] = {}
+        self._kernel: KernelSummary | None = None
+        self._end_chain: Chain | None = None
+        self._end_kernel: KernelSummary | None = None
+        self._chain_events: list[int] = []
+        self._line_by_event: dict[int, int] = {}
 
     @property
     def chain(self) -> Chain | None:
         return self._chain
 
-    def show(self, event: int) -> None:
+    def show_event(self, event: int) -> None:
         """Another event is selected; -1 for none."""
         if event == self._selected:
             return
         self._selected = event
-        if event not in self._stops:
-            self._chain, self._kernel, self._stops = None, None, []
-        self._end, self._end_kernel = self._chain, self._kernel
-        self.renew(top=False)
+        if event not in self._chain_events:
+            self._chain, self._kernel, self._chain_events = None, None, []
+        self._end_chain, self._end_kernel = self._chain, self._kernel
+        self.refresh_content(top=False)
 
-    def wants(self, event: int) -> bool:
+    def needs_chain(self, event: int) -> bool:
         """Whether a chain must be worked out for this event: it is none of those shown."""
-        return event >= 0 and event not in self._stops
+        return event >= 0 and event not in self._chain_events
 
-    def learn(self, chain: Chain, kernel: KernelFacts | None) -> None:
+    def set_chain(self, chain: Chain, kernel: KernelSummary | None) -> None:
         if chain.event != self._selected:
             return
-        self._chain, self._kernel = self._end, self._end_kernel = chain, kernel
+        self._chain, self._kernel = self._end_chain, self._end_kernel = chain, kernel
         hops = [hop.event for hop in chain.hops]
-        self._stops = hops + [work.event for work in chain.work[:WORK_SHOWN] if work.event not in hops]
-        self.renew(top=True)
+        self._chain_events = hops + [work.event for work in chain.work[:MAX_WORK_LISTED] if work.event not in hops]
+        self.refresh_content(top=True)
 
-    def learn_end(self, chain: Chain, kernel: KernelFacts | None) -> None:
+    def set_end(self, chain: Chain, kernel: KernelSummary | None) -> None:
         """GPU work other than the chain's end is selected: how long it waited and what it takes are said of it."""
         if chain.event == self._selected and int(self._trace.kind[chain.event]) in GPU_WORK:
-            self._end, self._end_kernel = chain, kernel
-            self.renew(top=False)
+            self._end_chain, self._end_kernel = chain, kernel
+            self.refresh_content(top=False)
 
-    def neighbour(self, distance: int) -> int:
+    def find_neighbour(self, distance: int) -> int:
         """The event so many stops down (up where negative) from the selected one; -1 where the chain ends."""
-        if self._selected not in self._stops:
+        if self._selected not in self._chain_events:
             return -1
-        place = self._stops.index(self._selected) + distance
-        return self._stops[place] if 0 <= place < len(self._stops) else -1
+        place = self._chain_events.index(self._selected) + distance
+        return self._chain_events[place] if 0 <= place < len(self._chain_events) else -1
 
     def prepare(self, size: object) -> None:
         super().prepare(self.size)
-        line = self._line_of.get(self._selected)
+        line = self._line_by_event.get(self._selected)
         if line is not None and not self._top <= line < self._top + self.size.height:
             self._top = max(0, min(line - self.size.height // 2, len(self._content) - self.size.height))
 
     def content(self, width: int) -> Lines:
         palette = self.palette
         chain = self._chain
-        self._line_of = {}
+        self._line_by_event = {}
         if chain is None:
             if self._selected >= 0:
                 return [[("…", palette.muted)]]
             hint = "No event is selected. From either end: an op shows what it launched, a kernel who did it."
-            return wrap(hint, width, palette.muted)
-        beside = width >= BESIDE and self._end_kernel is not None
+            return wrap_text(hint, width, palette.muted)
+        beside = width >= TWO_COLUMNS_MIN_WIDTH and self._end_kernel is not None
         left = width * 3 // 5 - 2 if beside else width
-        lines = self._waits(left) + self._hops(chain, left)
+        lines = self._format_waits(left) + self._format_hops(chain, left)
         if self._end_kernel is not None and not beside:
-            lines += brief_lines(self._end_kernel, palette, width)
-        lines += self._work(chain, left, len(lines)) + self._partners(chain, left)
+            lines += format_kernel_brief(self._end_kernel, palette, width)
+        lines += self._format_work(chain, left, len(lines)) + self._format_autograd_partners(chain, left)
         if beside and self._end_kernel is not None:
-            return columns(lines, kernel_lines(self._end_kernel, palette, width - left - 2), left + 2, palette.text)
+            return join_columns(
+                lines, format_kernel(self._end_kernel, palette, width - left - 2), left + 2, palette.text
+            )
         return lines
 
-    def _waits(self, width: int) -> Lines:
+    def _format_waits(self, width: int) -> Lines:
         """How long the GPU work waited, or what is missing."""
-        palette, chain = self.palette, self._end
+        palette, chain = self.palette, self._end_chain
         if chain is None:
             return []
         if chain.note:
-            return wrap(chain.note, width, palette.warning)
+            return wrap_text(chain.note, width, palette.warning)
         if chain.launch_latency is None or chain.queue_delay is None:
             return []
         latency, delay = chain.launch_latency, chain.queue_delay
@@ -125,11 +127,11 @@ class ChainPanel(TextPanel):
         else:
             text += f" · queue delay {format_duration(delay)}"
             if chain.held_up:
-                by = short(clean(self._trace.event(chain.held_up_by).name))
+                by = shorten(clean(self._trace.event(chain.held_up_by).name))
                 text += f", {format_duration(chain.held_up)} of it behind {by} on the same stream"
-        return wrap(text, width, palette.strong)
+        return wrap_text(text, width, palette.strong)
 
-    def _hops(self, chain: Chain, width: int) -> Lines:
+    def _format_hops(self, chain: Chain, width: int) -> Lines:
         palette = self.palette
         lines: Lines = [
             [
@@ -137,21 +139,21 @@ class ChainPanel(TextPanel):
                 (f"{'after':>10} {'total':>11}{'self':>11}", palette.muted),
             ]
         ]
-        first = len(self._waits(width)) + 1
+        first = len(self._format_waits(width)) + 1
         for depth, hop in enumerate(chain.hops):
-            self._line_of[hop.event] = first + depth
-            lines.append(self._hop(hop, depth, width))
+            self._line_by_event[hop.event] = first + depth
+            lines.append(self._format_hop(hop, depth, width))
         return lines
 
-    def _hop(self, hop: Hop, depth: int, width: int) -> list[Run]:
+    def _format_hop(self, hop: Hop, depth: int, width: int) -> list[TextRun]:
         palette = self.palette
         kind = int(self._trace.kind[hop.event])
         chosen = hop.event == self._selected
         room = max(width - NUMBER_CELLS - 2, 8)
-        lead = " " * min(depth, DEEPEST_INDENT) + ("⇢ " if kind in GPU_WORK else "")
-        name = cut(clean(hop.name), room - len(lead))
+        lead = " " * min(depth, MAX_INDENT) + ("⇢ " if kind in GPU_WORK else "")
+        name = truncate(clean(hop.name), room - len(lead))
         if cell_len(name) < cell_len(clean(hop.name)):
-            name = cut(short(clean(hop.name)), room - len(lead))
+            name = truncate(shorten(clean(hop.name)), room - len(lead))
         filled = lead + name + " " * max(room - len(lead) - cell_len(name), 0)
         offset = f"+{format_duration(hop.offset)}" if depth else ""
         own = "" if kind in GPU_WORK else format_duration(hop.self_duration)
@@ -161,39 +163,39 @@ class ChainPanel(TextPanel):
             (f"{offset:>10} {format_duration(hop.duration):>11}{own:>11}", palette.text),
         ]
 
-    def _work(self, chain: Chain, width: int, first: int) -> Lines:
+    def _format_work(self, chain: Chain, width: int, first: int) -> Lines:
         """All GPU work beneath the event, where that is more than one piece."""
         palette = self.palette
         if len(chain.work) < 2:
             return []
         total = sum(work.duration for work in chain.work)
         head = f"{len(chain.work):,} pieces of GPU work beneath it, {format_duration(total)} together, heaviest first"
-        lines: Lines = [[(cut(head, width), palette.heading)]]
-        for work in chain.work[:WORK_SHOWN]:
-            if work.event not in self._line_of:
-                self._line_of[work.event] = first + len(lines)
-            lines.append(self._piece(work, width))
-        if len(chain.work) > WORK_SHOWN:
-            lines.append([(f"… and {len(chain.work) - WORK_SHOWN:,} more", palette.muted)])
+        lines: Lines = [[(truncate(head, width), palette.heading)]]
+        for work in chain.work[:MAX_WORK_LISTED]:
+            if work.event not in self._line_by_event:
+                self._line_by_event[work.event] = first + len(lines)
+            lines.append(self._format_work_item(work, width))
+        if len(chain.work) > MAX_WORK_LISTED:
+            lines.append([(f"… and {len(chain.work) - MAX_WORK_LISTED:,} more", palette.muted)])
         return lines
 
-    def _piece(self, work: Work, width: int) -> list[Run]:
+    def _format_work_item(self, work: GpuWork, width: int) -> list[TextRun]:
         palette = self.palette
         event = self._trace.event(work.event)
         chosen = work.event == self._selected
         room = max(width - 22, 8)
-        name = cut(short(clean(event.name)), room)
+        name = truncate(shorten(clean(event.name)), room)
         return [
             ("▶" if chosen else "▌", palette.ink(event.kind)),
             (f" {format_duration(work.duration):>10} {format_share(work.share):>6}  ", palette.text),
             (name, palette.active if chosen else palette.text),
         ]
 
-    def _partners(self, chain: Chain, width: int) -> Lines:
-        pairs = (("this is the backward of", chain.forward), ("its backward is", chain.backward))
+    def _format_autograd_partners(self, chain: Chain, width: int) -> Lines:
+        pairs = (("this is the backward of", chain.forward_op), ("its backward is", chain.backward_node))
         return [
             run
             for words, event in pairs
             if event >= 0
-            for run in wrap(f"{words} {clean(self._trace.event(event).name)}", width, self.palette.accent)
+            for run in wrap_text(f"{words} {clean(self._trace.event(event).name)}", width, self.palette.accent)
         ]

@@ -7,12 +7,12 @@ from textual.geometry import Size
 
 from torchprof_tui.analysis.doctor.remark import Diagnosis, Remark, Section
 from torchprof_tui.ui.common.event_styles import Palette
-from torchprof_tui.ui.common.name_display import clean, cut
-from torchprof_tui.ui.common.painted_widget import Run
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap
+from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
 
-SIGNS = {Section.LOST: "✗", Section.REPAIRED: "~", Section.ODD: "○", Section.MISSING: "–"}
-TITLES = {
+SECTION_SIGNS = {Section.LOST: "✗", Section.REPAIRED: "~", Section.ODD: "○", Section.MISSING: "–"}
+SECTION_TITLES = {
     Section.LOST: "Lost",
     Section.REPAIRED: "Repaired",
     Section.ODD: "Odd, but valid",
@@ -27,30 +27,30 @@ class DoctorPanel(TextPanel):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._diagnosis: Diagnosis | None = None
-        self._cursor = 0
-        self._chosen_lines = (0, 0)
+        self._cursor_index = 0
+        self._cursor_lines = (0, 0)
 
-    def learn(self, diagnosis: Diagnosis) -> None:
+    def set_diagnosis(self, diagnosis: Diagnosis) -> None:
         self._diagnosis = diagnosis
-        self.renew()
+        self.refresh_content()
 
     @property
     def remark(self) -> Remark | None:
         remarks = self._diagnosis.remarks if self._diagnosis is not None else []
-        return remarks[self._cursor] if remarks else None
+        return remarks[self._cursor_index] if remarks else None
 
-    def move(self, distance: int) -> bool:
+    def move_cursor(self, distance: int) -> bool:
         """The cursor so many remarks down; False at an end."""
-        place = self._cursor + distance
+        place = self._cursor_index + distance
         if self._diagnosis is None or not 0 <= place < len(self._diagnosis.remarks):
             return False
-        self._cursor = place
-        self.renew(top=False)
+        self._cursor_index = place
+        self.refresh_content(top=False)
         return True
 
     def prepare(self, size: Size) -> None:
         super().prepare(size)
-        first, last = self._chosen_lines
+        first, last = self._cursor_lines
         if last >= self._top + size.height:
             self._top = last - size.height + 1
         if first < self._top:
@@ -61,39 +61,39 @@ class DoctorPanel(TextPanel):
         if diagnosis is None:
             return [[("looking through the trace …", palette.muted)]]
         if not diagnosis.remarks:
-            return wrap("Nothing was lost, nothing had to be mended, nothing is odd.", width, palette.text)
-        lines: Lines = wrap(f"trace doctor · {diagnosis.summary}", width, palette.strong)
+            return wrap_text("Nothing was lost, nothing had to be mended, nothing is odd.", width, palette.text)
+        lines: Lines = wrap_text(f"trace doctor · {diagnosis.summary}", width, palette.strong)
         section: Section | None = None
         for place, remark in enumerate(diagnosis.remarks):
             if remark.section is not section:
                 section = remark.section
-                lines.append([(TITLES[section], palette.heading)])
+                lines.append([(SECTION_TITLES[section], palette.heading)])
             first = len(lines)
-            chosen = place == self._cursor
-            lines += self._entry(remark, width, chosen)
+            chosen = place == self._cursor_index
+            lines += self._format_entry(remark, width, chosen)
             if chosen:
-                self._chosen_lines = (first, len(lines) - 1)
+                self._cursor_lines = (first, len(lines) - 1)
         return lines
 
-    def _entry(self, remark: Remark, width: int, chosen: bool) -> Lines:
+    def _format_entry(self, remark: Remark, width: int, chosen: bool) -> Lines:
         palette = self.palette
         kind = min(KIND_CELLS, max(width // 3, 12))
         count = "" if remark.section is Section.MISSING else f"{remark.count:,}"
         counted = 0 if remark.section is Section.MISSING else COUNT_CELLS
-        head: list[Run] = [
-            ("▶ " if chosen else f"{SIGNS[remark.section]} ", _ink(remark.section, palette)),
-            (f"{cut(clean(remark.kind), kind - 1):<{kind}}", palette.active if chosen else palette.text),
+        head: list[TextRun] = [
+            ("▶ " if chosen else f"{SECTION_SIGNS[remark.section]} ", _section_style(remark.section, palette)),
+            (f"{truncate(clean(remark.kind), kind - 1):<{kind}}", palette.active if chosen else palette.text),
             (f"{count:>{counted}}" + ("  " if counted else ""), palette.strong),
         ]
         room = width - 2 - kind - counted - (2 if counted else 0)
         if not chosen:
             brief = remark.action if remark.section is Section.MISSING else remark.meaning
-            return [[*head, (cut(clean(brief), room), palette.muted)]]
+            return [[*head, (truncate(clean(brief), room), palette.muted)]]
         lines: Lines = [head]
         rows = (("means", remark.meaning), ("example", remark.example), ("do", remark.action))
         for label, text in rows:
             if text:
-                wrapped = wrap(clean(text), width - 2 - LABEL_CELLS, palette.text)
+                wrapped = wrap_text(clean(text), width - 2 - LABEL_CELLS, palette.text)
                 lines.append([(f"  {label:<{LABEL_CELLS}}", palette.muted), *wrapped[0]])
                 lines += [[(" " * (2 + LABEL_CELLS), palette.text), *runs] for runs in wrapped[1:]]
         if remark.event >= 0:
@@ -102,5 +102,5 @@ class DoctorPanel(TextPanel):
         return lines
 
 
-def _ink(section: Section, palette: Palette) -> Style:
+def _section_style(section: Section, palette: Palette) -> Style:
     return palette.warning if section is Section.LOST else palette.accent if section is Section.ODD else palette.text

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap
-from torchprof_tui.ui.explorer.panels.kernel_text import kernel_lines
+from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
+from torchprof_tui.ui.explorer.panels.kernel_text import format_kernel
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain
-    from torchprof_tui.analysis.kernel.kernel_summary import KernelFacts
+    from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
 
 
 class KernelPanel(TextPanel):
@@ -21,35 +21,35 @@ class KernelPanel(TextPanel):
         super().__init__(id=id)
         self._trace = trace
         self._event = -1
-        self._kernel: KernelFacts | None = None
+        self._kernel: KernelSummary | None = None
         self._chain: Chain | None = None
 
-    def show(self, event: int) -> None:
+    def show_event(self, event: int) -> None:
         """Another event is selected; -1 for none."""
         if event != self._event:
             self._event = event
             self._kernel, self._chain = None, None
-            self.renew()
+            self.refresh_content()
 
-    def learn(self, chain: Chain, kernel: KernelFacts | None) -> None:
+    def set_chain(self, chain: Chain, kernel: KernelSummary | None) -> None:
         """What stands at the end of the selected event's chain."""
         self._chain, self._kernel = chain, kernel
-        self.renew(top=False)
+        self.refresh_content(top=False)
 
     def content(self, width: int) -> Lines:
         palette = self.palette
         if self._event < 0:
-            return wrap(
+            return wrap_text(
                 "No event is selected. Select a kernel, or an op to see its heaviest kernel.", width, palette.muted
             )
         if self._chain is None:
             return [[("…", palette.muted)]]
         if self._kernel is None:
             name = clean(self._trace.event(self._event).name)
-            return wrap(f"{name} leads to no GPU work in this trace.", width, palette.muted)
+            return wrap_text(f"{name} leads to no GPU work in this trace.", width, palette.muted)
         head: Lines = []
         if self._kernel.event != self._event and len(self._chain.work) > 1:
-            head = wrap(
+            head = wrap_text(
                 f"the heaviest of {len(self._chain.work):,} pieces of GPU work beneath it:", width, palette.muted
             )
-        return head + kernel_lines(self._kernel, palette, width)
+        return head + format_kernel(self._kernel, palette, width)

@@ -11,11 +11,11 @@ from textual.strip import Strip
 
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.messages import PanelPicked
-from torchprof_tui.ui.common.painted_widget import Painted, Run, line
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.common.text_panel import TextPanel
 
 
-class Tabs(Painted):
+class PanelTabs(PaintedWidget):
     """The panels' titles; a click says which."""
 
     def __init__(self, titles: Sequence[tuple[str, str]]) -> None:
@@ -23,21 +23,21 @@ class Tabs(Painted):
         self._titles = titles
         self._active = ""
 
-    def show(self, active: str) -> None:
+    def show_active(self, active: str) -> None:
         if active != self._active:
             self._active = active
             self.repaint()
 
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
-        runs: list[Run] = [("──", palette.line)]
+        runs: list[TextRun] = [("──", palette.line)]
         for panel, title in self._titles:
             active = panel == self._active
             runs += [
                 (f"[{title}]" if active else f" {title} ", palette.active if active else palette.muted),
                 ("─", palette.line),
             ]
-        return line([*runs, ("─" * width, palette.line)], width, palette.line)
+        return build_strip([*runs, ("─" * width, palette.line)], width, palette.line)
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
@@ -57,36 +57,36 @@ class Dock(Vertical):
     def __init__(self, panels: Sequence[tuple[str, str, TextPanel]], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._panels = {name: panel for name, _, panel in panels}
-        self._tabs = Tabs([(name, title) for name, title, _ in panels])
-        self._active = panels[0][0]
+        self._tabs = PanelTabs([(name, title) for name, title, _ in panels])
+        self._active_name = panels[0][0]
 
     def compose(self) -> ComposeResult:
         yield self._tabs
         yield from self._panels.values()
 
     def on_mount(self) -> None:
-        self.show(self._active)
+        self.show_panel(self._active_name)
 
     @property
-    def active(self) -> str:
-        return self._active
+    def active_name(self) -> str:
+        return self._active_name
 
     @property
-    def panel(self) -> TextPanel:
-        return self._panels[self._active]
+    def active_panel(self) -> TextPanel:
+        return self._panels[self._active_name]
 
-    def show(self, name: str) -> None:
+    def show_panel(self, name: str) -> None:
         """Bring a panel to the front."""
-        self._active = name
+        self._active_name = name
         for other, panel in self._panels.items():
             panel.display = other == name
-        self._tabs.show(name)
+        self._tabs.show_active(name)
 
-    def cycle(self, direction: int) -> None:
+    def cycle_panel(self, direction: int) -> None:
         names = list(self._panels)
-        self.show(names[(names.index(self._active) + direction) % len(names)])
+        self.show_panel(names[(names.index(self._active_name) + direction) % len(names)])
 
-    def paint_with(self, palette: Palette) -> None:
+    def set_palette(self, palette: Palette) -> None:
         self._tabs.palette = palette
         for panel in self._panels.values():
             panel.palette = palette
