@@ -17,7 +17,7 @@ import pytest
 from tests.helpers.paths import ROOT
 from tests.helpers.terminal import Terminal
 from torchprof_tui.cli import main
-from torchprof_tui.commands.open import main as explorer
+from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.commands.run.main import _open_explorer
 from torchprof_tui.runs.history import list_past_runs
 from torchprof_tui.runs.run_result import RunResult
@@ -154,7 +154,7 @@ def test_in_a_terminal_it_opens_what_it_recorded(tmp_path: Path) -> None:
 
 def test_the_ranks_of_a_run_open_as_one(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     seen: list[argparse.Namespace] = []
-    monkeypatch.setattr(explorer, "run", seen.append)
+    monkeypatch.setattr(open_command, "run", seen.append)
     result = RunResult("runs/x", ("r0", "r0.cycle2", "r1"), (), 0, 1.0, "finished", (), ("r0", "r1"))
     _open_explorer(result, argparse.Namespace(theme="dark"))
     assert (seen[0].trace, seen[0].theme) == (["r0", "r1"], "dark")

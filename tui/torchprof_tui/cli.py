@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from torchprof_tui import __version__
-from torchprof_tui.commands import UsageError
+from torchprof_tui.commands.common.errors import UsageError
 
 PROGRAM = "torchprof-tui"
 
@@ -90,10 +90,9 @@ def _run_command(words: list[str]) -> int:
         return 0
     if name == "open":
         _reject_unknown_command(rest)
-    # By name, so that a command's imports are paid for when it is asked for.
-    command = importlib.import_module(f"torchprof_tui.commands.{name}.main")
+    # Imported by name, and the arguments apart from the command: --help and a wrong call load nothing else.
     parser = _build_parser(name)
-    command.add_arguments(parser)
+    importlib.import_module(f"torchprof_tui.commands.{name}.arguments").add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     if name in TRACE_COMMANDS:
         parser.add_argument("--unpack-all", action="store_true", help="also what unpacks to over 200 times its size")
@@ -102,7 +101,7 @@ def _run_command(words: list[str]) -> int:
         os.environ["TORCHPROF_TUI_UNPACK_ALL"] = "1"  # for the process that decodes, too
     if name == "open":
         _reject_unknown_command(options.trace)  # behind options, where the first look could not tell
-    status: int = command.run(options)
+    status: int = importlib.import_module(f"torchprof_tui.commands.{name}.main").run(options)
     return status
 
 

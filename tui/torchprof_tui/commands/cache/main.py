@@ -8,11 +8,6 @@ import json
 from torchprof_tui.trace.storage import disk_cache
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--clear", action="store_true", help="remove what is kept, except what is open right now")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-
-
 def run(options: argparse.Namespace) -> int:
     folder = disk_cache.cache_folder()
     removed = freed = 0

@@ -6,15 +6,18 @@ import argparse
 import difflib
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torchprof_tui.commands import UsageError
-from torchprof_tui.commands.common.load import add_rank_option, add_trace_arguments, load_specs, select_rank
+import numpy as np
+
+from torchprof_tui.analysis.dispatch.chain import Chain, find_chain
+from torchprof_tui.analysis.kernel.footprint import compute_footprint
+from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.partial_input import partial_as_json
-
-if TYPE_CHECKING:
-    from torchprof_tui.analysis.dispatch.chain import Chain
-    from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.name_display import clean, truncate
 
 MAX_LISTED_WORK = 20
 """Pieces of GPU work beneath the event that `--json` lists; of all of them it has count and total."""
@@ -22,20 +25,11 @@ MAX_LISTED_WORK = 20
 _MAX_SUGGESTIONS = 3
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_trace_arguments(parser)
-    add_rank_option(parser)
-    parser.add_argument("--event", metavar="NAME", required=True, help="the whole name of an event: an op, a kernel, …")
-    parser.add_argument("--nth", metavar="K", type=int, default=0, help="which of that name, in time, from 0 (default)")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-
-
 def run(options: argparse.Namespace) -> int:
     if options.nth < 0:
         raise UsageError(f"--nth {options.nth}: events of one name are counted from 0")
 
     trace, rank = select_rank(load_specs(options.trace, cache=not options.no_cache).trace, options.rank)
-    from torchprof_tui.analysis.dispatch.chain import find_chain
 
     event, of = find_event(trace, options.event, options.nth)
     found = find_chain(trace, event)
@@ -44,20 +38,17 @@ def run(options: argparse.Namespace) -> int:
         asked = {"event": options.event, "nth": options.nth, "of": of, **whose}
         print(json.dumps({**asked, **build_document(trace, found), "partial": partial_as_json(trace)}))
         return 0
-    from torchprof_tui.commands.chain.text import print_chain
 
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
+    from torchprof_tui.commands.chain.text import print_chain  # deferred: JSON needs no rich
+
     print_chain(trace, found, options.nth, of)
     return 0
 
 
 def find_event(trace: Trace, name: str, nth: int) -> tuple[int, int]:
     """(the `nth` event of this name in time, how many there are). Raises UsageError where there is no such event."""
-    import numpy as np
-
-    from torchprof_tui.ui.common.name_display import clean, truncate
-
     try:
         rows = np.flatnonzero(trace.name == trace.names.index(name))
     except ValueError:
@@ -77,9 +68,6 @@ def find_event(trace: Trace, name: str, nth: int) -> tuple[int, int]:
 
 def build_document(trace: Trace, found: Chain) -> dict[str, Any]:
     """What `chain --json` prints of a chain; times in ns, starts from the trace's first event."""
-    from torchprof_tui.analysis.kernel.footprint import compute_footprint
-    from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
-
     work = found.work[0].event if found.work else -1
     resources = compute_footprint(trace, work) if work >= 0 else None
     moved = measure_transfer(trace, work) if work >= 0 else None

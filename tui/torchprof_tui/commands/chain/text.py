@@ -109,7 +109,8 @@ def _timing_lines(trace: Trace, found: Chain) -> list[Text]:
             lines.append(f"queue delay {delay}: the GPU began before the call had returned")
         else:
             lines.append(
-                f"queue delay {delay}: from the end of the call until the GPU began; {_describe_queue_delay(trace, found)}"
+                f"queue delay {delay}: from the end of the call until the GPU began; "
+                f"{_describe_queue_delay(trace, found)}"
             )
     if trace.event(found.event).kind not in (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON):  # they hold many of each
         if found.forward_op >= 0:
@@ -228,7 +229,8 @@ def _transfer_lines(found: Transfer) -> list[RenderableType]:
     if found.share_of_peak is not None and found.peak_bandwidth is not None:
         lines.append(
             Text(
-                f"{format_share(found.share_of_peak)} of {found.peak_bandwidth:,.4g} GB/s, the peak of {found.peak_source}"
+                f"{format_share(found.share_of_peak)} of {found.peak_bandwidth:,.4g} GB/s, "
+                f"the peak of {found.peak_source}"
             )
         )
     if found.pinned is False:

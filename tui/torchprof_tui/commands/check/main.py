@@ -5,34 +5,26 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from difflib import get_close_matches
+from typing import Any
 
-from torchprof_tui.commands import UsageError
-from torchprof_tui.commands.common.load import add_trace_arguments, load_specs
+from torchprof_tui.analysis.patterns import Finding, Severity, State
+from torchprof_tui.analysis.patterns.engine import check_scope as scopes
+from torchprof_tui.analysis.patterns.engine.check_scope import Scope
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
+from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
+from torchprof_tui.analysis.patterns.engine.verdict import Verdict
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.common.partial_input import partial_as_json
 from torchprof_tui.commands.common.time_range import parse_time_range
-
-if TYPE_CHECKING:
-    from torchprof_tui.analysis.patterns import Finding
-    from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-    from torchprof_tui.analysis.patterns.engine.verdict import Verdict
-    from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.model.trace import Trace
 
 MAX_EVIDENCE = 50
 """Events listed for a pattern; `evidence_count` has how many there are."""
 
 ANY_FIRED = "fired"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_trace_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    parser.add_argument(
-        "--fail-on",
-        metavar="PATTERN[,…]|fired",
-        help="exit status 1 if one of these fired; `fired`: any that costs time (notices and artefacts do not count)",
-    )
-    parser.add_argument("--range", metavar="T0:T1", help="only this time: 12.5ms:30ms; a bare number is µs")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,16 +33,15 @@ def run(options: argparse.Namespace) -> int:
 
     loaded = load_specs(options.trace, cache=not options.no_cache)
     trace = loaded.trace
-    from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 
     scope = scopes.default_scope(trace) if times is None else scopes.range_scope(*times)
     findings, verdicts = _check_trace(trace, scope)
     if options.json:
         print(json.dumps(build_document(trace, scope, findings, verdicts)))
     else:
-        from torchprof_tui.commands.check.text import print_findings
-
         ranks = [rank.number for rank in trace.ranks.all] if trace.ranks is not None else []
+        from torchprof_tui.commands.check.text import print_findings  # deferred: JSON needs no rich
+
         print_findings(trace.label, scope, findings, verdicts, ranks)
     failed = any(matches_fail_on(found, wanted) for found in findings)
     if wanted and not failed:
@@ -60,9 +51,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _report_undecidable(findings: list[Finding], wanted: frozenset[str]) -> None:
     """On stderr, why what `--fail-on` asked for did not fire, where that is because nobody can tell."""
-    from torchprof_tui.analysis.patterns import Severity, State
-    from torchprof_tui.ui.common.name_display import clean
-
     told: dict[str, list[str]] = {}
     for found in findings:
         asked = found.id in wanted or (ANY_FIRED in wanted and found.pattern.severity is Severity.PROBLEM)
@@ -75,10 +63,7 @@ def _report_undecidable(findings: list[Finding], wanted: frozenset[str]) -> None
 def _check_trace(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict]]:
     """Findings, worst first, and the verdict: of several ranks those of all, and each one's verdict."""
     if trace.ranks is not None:
-        from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
-
         return MultiRankChecker(trace).check(scope)
-    from torchprof_tui.analysis.patterns.engine.checker import Checker
 
     checker = Checker(trace)
     findings = checker.check(scope)
@@ -87,15 +72,11 @@ def _check_trace(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdic
 
 def _parse_fail_on(fail_on: str | None) -> frozenset[str]:
     """The ids asked for, or {"fired"}. Raises UsageError for one that is no pattern."""
-    from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
-
     wanted = frozenset(word.strip() for word in (fail_on or "").split(",") if word.strip())
     if fail_on is not None and not wanted:
         raise UsageError("--fail-on needs a pattern's name, or: fired")
     for word in sorted(wanted - {ANY_FIRED}):
         if word not in PATTERNS:
-            from difflib import get_close_matches
-
             near = get_close_matches(word, PATTERNS, 1)
             raise UsageError(f"--fail-on {word}: no such pattern" + (f" (did you mean {near[0]}?)" if near else ""))
     return wanted

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from torchprof_tui.commands import UsageError
+from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.partial_input import report_partial
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
 
@@ -17,21 +16,6 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.model.ranks import Rank
     from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.specs.folder_error import FolderError
-
-RANKS_HELP = "several files, a folder or a pattern: the ranks of one run"
-
-
-def add_trace_arguments(
-    parser: argparse.ArgumentParser, description: str = "a trace, sample:NAME, or - for stdin"
-) -> None:
-    """TRACE…, --no-cache."""
-    parser.add_argument("trace", nargs="+", metavar="TRACE", help=f"{description}; {RANKS_HELP}")
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
-
-
-def add_rank_option(parser: argparse.ArgumentParser) -> None:
-    """--rank, for what is told of one process."""
-    parser.add_argument("--rank", metavar="N", type=int, help="of several ranks: this one (the first)")
 
 
 def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) -> OpenedTrace:

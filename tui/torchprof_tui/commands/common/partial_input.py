@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torchprof_tui.trace.core.problems import Problem
-    from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.analysis.doctor.read_problems import list_losses, summarize_problem
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.problems import Problem
+from torchprof_tui.trace.model.trace import Trace
 
 _MAX_LISTED_RANKS = 4
 """Ranks that are named; of more their number is told."""
@@ -22,10 +23,6 @@ def report_partial(trace: Trace) -> bool:
     """Say on stderr, in a line, what was lost; whether anything was."""
     said = _describe_problems(trace)
     if said:
-        from torchprof_tui.ui.common.name_display import (
-            clean,  # which loads a screen's library: only who needs it waits for that
-        )
-
         print(f"torchprof-tui: {clean(trace.label)} is partial: {said}; see `info`", file=sys.stderr)
     return bool(said)
 
@@ -33,8 +30,6 @@ def report_partial(trace: Trace) -> bool:
 def _describe_problems(trace: Trace) -> str:
     """Of several ranks which; those that could not be opened at all have lines of their own."""
     if trace.ranks is None:
-        from torchprof_tui.analysis.doctor.read_problems import summarize_problem
-
         return ", ".join(map(summarize_problem, _data_loss(trace)))
     said = [f"{rank.label}: {words}" for rank in trace.ranks.all if (words := _describe_problems(rank.trace))]
     more = f"; and {len(said) - _MAX_LISTED_RANKS} more ranks" if len(said) > _MAX_LISTED_RANKS else ""
@@ -42,6 +37,4 @@ def _describe_problems(trace: Trace) -> str:
 
 
 def _data_loss(trace: Trace) -> list[Problem]:
-    from torchprof_tui.analysis.doctor.read_problems import list_losses
-
     return list_losses(trace)

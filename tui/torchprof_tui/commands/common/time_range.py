@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from torchprof_tui.commands import UsageError
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.trace.core.time_format import parse_time
 
 TIME_RANGE_HELP = "12.5ms:30ms; a bare number is µs"
 
 
 def parse_time_range(text: str) -> tuple[int, int]:
     """ns of "T0:T1", from the trace's first event. Raises UsageError."""
-    from torchprof_tui.trace.core.time_format import parse_time
-
     first, colon, last = text.partition(":")
     try:
         if not colon:

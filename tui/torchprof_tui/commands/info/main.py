@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torchprof_tui.commands.common.load import add_trace_arguments, load_specs
-
-if TYPE_CHECKING:
-    from torchprof_tui.trace.loading.load import OpenedTrace
-    from torchprof_tui.trace.model.ranks import Ranks
-    from torchprof_tui.trace.model.trace import Trace
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_trace_arguments(
-        parser, "a trace, host:path, a URL, sample:NAME, - for stdin; or host:folder/ for the traces in it"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+from torchprof_tui.analysis.doctor.examination import diagnose_trace
+from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
+from torchprof_tui.commands.common.load import load_specs
+from torchprof_tui.commands.info.remote_folder import print_folder
+from torchprof_tui.trace.loading.load import OpenedTrace
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.ranks import Ranks
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.specs.folder_error import FolderError
 
 
 def run(options: argparse.Namespace) -> int:
-    from torchprof_tui.trace.specs.folder_error import FolderError
-
     try:
         loaded = load_specs(options.trace, cache=not options.no_cache, list_folders=True)
     except FolderError as folder:
         if not folder.traces:
             raise
-        from torchprof_tui.commands.info.remote_folder import print_folder
 
         print_folder(folder, options.json)
         return 0
@@ -37,7 +30,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(answer))
         return 0
-    from torchprof_tui.commands.info.text import print_summary
+
+    from torchprof_tui.commands.info.text import print_summary  # deferred: JSON needs no rich
 
     print_summary(loaded.trace.label, answer)
     return 0
@@ -45,9 +39,6 @@ def run(options: argparse.Namespace) -> int:
 
 def summary(loaded: OpenedTrace) -> dict[str, Any]:
     """What `info --json` prints; times in ns from the first event of the trace, or of the earliest rank."""
-    from torchprof_tui.analysis.doctor.examination import diagnose_trace
-    from torchprof_tui.trace.model.lanes import Role
-
     trace = loaded.trace
     counts = trace.counts
     first, last = trace.span
@@ -117,8 +108,6 @@ def _steps_as_json(trace: Trace) -> list[dict[str, Any]]:
 
 def _gpu_busy_ns(trace: Trace) -> dict[str, int]:
     """By device; of several ranks by `RANK:DEVICE`, because each may call its own 0."""
-    from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
-
     if trace.ranks is None:
         return {str(device): busy for device, busy in compute_busy_ns_by_device(trace).items()}
     return {

@@ -6,14 +6,11 @@ import json
 import shlex
 import sys
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.trace.specs.rank_groups import group_runs
-from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
-
-if TYPE_CHECKING:
-    from torchprof_tui.trace.specs.folder_error import FolderError
 
 
 def print_folder(folder: FolderError, as_json: bool) -> None:

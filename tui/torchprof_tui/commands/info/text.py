@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
+from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
 
 MAX_LISTED_STEPS = 8

@@ -6,37 +6,10 @@ import argparse
 import gc
 import os
 
-from torchprof_tui.commands import UsageError
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.open.arguments import COLOR_SYSTEMS
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.specs.address import parse_ssh_path
-
-COLOR_SYSTEMS = {"auto": "auto", "truecolor": "truecolor", "256": "256", "16": "standard"}
-"""What `--color` says, in textual's words."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "trace",
-        nargs="*",
-        metavar="TRACE",
-        help="a trace (.json, .json.gz, .xz, .zst), host:path, a URL, sample:NAME, or - for stdin; the ranks of one "
-        "run as a folder, a pattern or several files; with none, the start screen",
-    )
-    parser.add_argument("--at", metavar="TIME|STEP", help="where to look first: 12.5ms, 300us, or step3")
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
-    add_appearance_options(parser)
-
-
-def add_appearance_options(parser: argparse.ArgumentParser) -> None:
-    """How the screen looks, for every command that opens it."""
-    parser.add_argument("--theme", choices=("dark", "light"), default="dark")
-    parser.add_argument(
-        "--color",
-        choices=(*COLOR_SYSTEMS, "none"),
-        default="auto",
-        help="how many colours the terminal shows; ssh does not forward COLORTERM, so auto may say too few",
-    )
-    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal's own selection")
 
 
 def run(options: argparse.Namespace) -> int:

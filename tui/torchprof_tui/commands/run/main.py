@@ -10,25 +10,22 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torchprof_tui.commands import UsageError
-from torchprof_tui.commands.open.main import add_appearance_options
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.open import main as open_command
+from torchprof_tui.commands.run.arguments import add_recording_options
+from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.recording_request import (
-    DEFAULT_OUTPUT,
     OPTIONS,
-    WORKLOADS,
     RecordingRequest,
     RequestError,
     is_workload,
-    summarize_workload,
     workload_flags,
 )
-
-if TYPE_CHECKING:
-    from torchprof_tui.runs.run_result import RunResult
-    from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
+from torchprof_tui.runs.run_result import RunResult, read_result
+from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
+from torchprof_tui.trace.core.printable import clean
 
 PHASE_DELAY_SECONDS = 1.0
 """A phase that is over before this needs no line; most steps are."""
@@ -39,46 +36,12 @@ POLL_SECONDS = 0.2
 _TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        f"{parser.prog} [OPTIONS] WORKLOAD [ARGS…]\n       {parser.prog} [OPTIONS] -- python train.py [ARGS…]"
-    )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "workloads, each with options of its own (WORKLOAD --help):\n" + "\n".join(
-        f"  {name:<12}{summarize_workload(name)}" for name in WORKLOADS
-    )
-    _add_options(parser)
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-
-
-def _add_options(parser: argparse.ArgumentParser, taken: Collection[str] = ()) -> None:
-    """Ours, but for the flags that are `taken`."""
-    recording = parser.add_argument_group("what is recorded")
-    for option in OPTIONS:
-        if option.flag in taken:
-            continue
-        shown: dict[str, Any] = {"help": option.help, "dest": option.name}
-        if option.kind == "switch":
-            recording.add_argument(option.flag, action="store_true", **shown)
-        elif option.kind == "choice":
-            recording.add_argument(option.flag, choices=option.values, **shown)
-        else:
-            kind = {"count": int, "seconds": float, "text": str}[option.kind]
-            recording.add_argument(option.flag, type=kind, metavar=option.metavar, **shown)
-    parser.add_argument("--python", metavar="PATH", help="the interpreter that has torch, or its environment's folder")
-    parser.add_argument("-o", "--output", metavar="FOLDER", default=DEFAULT_OUTPUT, help="where runs are kept")
-    parser.add_argument("--no-open", action="store_true", help="do not open what was recorded")
-    parser.add_argument("--json", action="store_true", help="the result as one JSON document on stdout; opens nothing")
-    add_appearance_options(parser)
-
-
 def run(options: argparse.Namespace) -> int:
     request = _parse_request(options)
     try:
         argv = request.argv()
     except RequestError as error:
         raise UsageError(str(error)) from error
-    from torchprof_tui.runs.status_channel import StatusChannel
 
     with contextlib.closing(StatusChannel()) as channel:
         result = _record_run(request, argv, channel, quiet=options.json)
@@ -97,7 +60,7 @@ def _parse_request(options: argparse.Namespace) -> RecordingRequest:
     if command and is_workload(command[0]) and "--" not in command:
         # An option of ours after a workload is what was meant, where the workload has none of that name.
         ours = argparse.ArgumentParser(prog=f"torchprof-tui run {command[0]}", add_help=False, allow_abbrev=False)
-        _add_options(ours, taken=workload_flags(command[0]))
+        add_recording_options(ours, taken=workload_flags(command[0]))
         command = [command[0], *ours.parse_known_args(command[1:], options)[1]]
     words: list[str] = []
     for option in OPTIONS:
@@ -111,8 +74,6 @@ def _parse_request(options: argparse.Namespace) -> RecordingRequest:
 
 def _record_run(request: RecordingRequest, argv: list[str], channel: StatusChannel, quiet: bool) -> RunResult:
     """Run it to its end. `quiet`: what the program prints goes to stderr."""
-    from torchprof_tui.runs.run_result import read_result
-
     # With a terminal the program shares it, with its keys too: a ctrl+c there reaches both of us. Without one it gets
     # a session of its own, and the signals that we get.
     shared = os.isatty(0)
@@ -139,8 +100,6 @@ def _relay_status(process: subprocess.Popen[bytes], channel: StatusChannel, requ
 
     What was asked for is left in its folder as soon as there is one: where we are killed it can be repeated too.
     """
-    from torchprof_tui.runs.history import save_request
-
     remembered = False
     latest: StatusMessage | None = None
     since = 0.0
@@ -217,17 +176,13 @@ def _shorten_path(path: str) -> str:
 
 
 def _open_explorer(result: RunResult, options: argparse.Namespace) -> None:
-    from torchprof_tui.commands.open import main as explorer
-
     if len(result.traces_to_open) < len(result.traces):
         _report(
             f"opening {len(result.traces_to_open)} of {len(result.traces)} traces; the others lie in {result.folder}"
         )
     shown = {"trace": list(result.traces_to_open), "at": None, "no_cache": False}
-    explorer.run(argparse.Namespace(**{**vars(options), **shown}))
+    open_command.run(argparse.Namespace(**{**vars(options), **shown}))
 
 
 def _report(text: str) -> None:
-    from torchprof_tui.ui.common.name_display import clean
-
     os.write(2, f"torchprof-tui: {clean(text)}\n".encode())

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_tui.commands import UsageError
+from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.trace.loading.resolve import resolve_specs
 
 if TYPE_CHECKING:
@@ -19,20 +19,6 @@ SETTLE_SECONDS = 0.1
 """Details and statistics are read a moment after the last key; the picture waits for them."""
 
 SIZE_PATTERN = re.compile(r"(\d{1,3})x(\d{1,3})")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "trace",
-        nargs="*",
-        metavar="TRACE",
-        help="a trace, sample:NAME, or the ranks of one run; none: the start screen",
-    )
-    parser.add_argument("--size", default="160x48", metavar="WxH", help="columns and lines (160x48)")
-    parser.add_argument("--keys", default="", help="Textual's names of keys, with commas: w,w,right,c")
-    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="OUT.svg or OUT.txt")
-    parser.add_argument("--theme", choices=("dark", "light"), default="dark")
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
-from torchprof_tui.commands import UsageError
-from torchprof_tui.commands.common.load import add_rank_option, add_trace_arguments, load_specs, select_rank
-
-if TYPE_CHECKING:
-    from torchprof_tui.analysis.table.profiler_table import Profile
-    from torchprof_tui.analysis.table.sheets import Sheet
-    from torchprof_tui.trace.core.arrays import Bool
-    from torchprof_tui.trace.model.trace import Trace
-
-DEFAULT_ROWS = 100
-"""Of a table for people, unless told: as many as torch prints."""
-
-GROUPINGS = ("name", "shape", "stack", "module", "class", "step")
-TABLE_NAMES = ("calls", "kernels", "copies", "collectives", "memory", "arrivals")
+from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
+from torchprof_tui.analysis.table import export, gpu_sheets
+from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet
+from torchprof_tui.analysis.table.event_scope import step_mask
+from torchprof_tui.analysis.table.flops import sum_row_flops
+from torchprof_tui.analysis.table.groups import NotRecordedError
+from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet
+from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.sheets import Sheet
+from torchprof_tui.analysis.table.table_rows import GroupBy
+from torchprof_tui.analysis.table.table_sheet import build_table_sheet
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.table.arguments import DEFAULT_ROWS
+from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.model.trace import Trace
 
 _SORT_ALIASES = {
     "count": "calls",
@@ -33,35 +35,6 @@ _SORT_ALIASES = {
 """Torch's own words for `sort_by`."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_trace_arguments(parser)
-    add_rank_option(parser)
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON document on stdout: a list of rows, times in µs")
-    form.add_argument("--csv", action="store_true", help="comma-separated values with a header line, times in µs")
-    form.add_argument("--markdown", action="store_true", help="a Markdown table")
-    parser.add_argument(
-        "--sort",
-        metavar="COLUMN",
-        help="self_gpu, gpu, self_cpu, cpu, gpu_avg, cpu_avg, calls, name (what took most; JSON, CSV: torch's order)",
-    )
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=_parse_row_limit,
-        help=f"so many rows (0: all; for people {DEFAULT_ROWS}, else all)",
-    )
-    parser.add_argument("--by", choices=GROUPINGS, default="name", help="what makes a row (name)")
-    parser.add_argument("--step", metavar="N", type=int, help="only what ProfilerStep#N did and launched")
-    parser.add_argument(
-        "--of",
-        choices=TABLE_NAMES,
-        default="calls",
-        help="which table (calls); arrivals: over all ranks, who came late to each collective",
-    )
-    parser.add_argument("--flops", action="store_true", help="add FLOPs, TFLOP/s and share of the peak")
-
-
 def run(options: argparse.Namespace) -> int:
     if options.of != "calls" and (options.by != "name" or options.flops):
         raise UsageError(f"--by and --flops belong to the table of calls, not to --of {options.of}")
@@ -73,13 +46,13 @@ def run(options: argparse.Namespace) -> int:
         trace, rank = select_rank(loaded.trace, options.rank)
         if rank is not None and options.rank is None:
             print(f"{rank.label} of {_format_rank_count(loaded.trace)}; another: --rank N", file=sys.stderr)
-        from torchprof_tui.analysis.table.profiler_table import Profile
 
         sheet = _build_sheet(Profile(trace), options)
     for_people = not (options.json or options.csv or options.markdown)
     key = _sort_key(sheet, options.sort, for_people or options.markdown or options.of != "calls")
     order = sheet.sort_rows(key).tolist() if key else list(range(len(sheet)))
     limit = DEFAULT_ROWS if options.limit is None and for_people else options.limit or None
+
     _print_sheet(options, sheet, order[:limit], len(order))
     return 0
 
@@ -87,8 +60,6 @@ def run(options: argparse.Namespace) -> int:
 def _build_arrivals_sheet(trace: Trace) -> Sheet:
     if trace.ranks is None:
         raise UsageError("--of arrivals needs several ranks: name their traces, or the folder that they are in")
-    from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
-    from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet
 
     return build_arrivals_sheet(compute_arrivals(trace.ranks))
 
@@ -99,31 +70,21 @@ def _format_rank_count(trace: Trace) -> str:
 
 
 def _print_sheet(options: argparse.Namespace, sheet: Sheet, order: list[int], rows: int) -> None:
-    from torchprof_tui.analysis.table import export
-
     if options.json:
         print(export.to_json(sheet, order))
         return
-    from torchprof_tui.ui.common.name_display import clean
 
     if options.csv:
         print(export.to_csv(sheet, order, clean), end="")
     elif options.markdown:
         print(export.to_markdown(sheet, order, clean), end="")
     else:
-        from torchprof_tui.commands.table.text import print_sheet
+        from torchprof_tui.commands.table.text import print_sheet  # deferred: JSON needs no rich
 
         print_sheet(sheet, order, rows)
 
 
 def _build_sheet(profile: Profile, options: argparse.Namespace) -> Sheet:
-    from torchprof_tui.analysis.table import gpu_sheets
-    from torchprof_tui.analysis.table.flops import sum_row_flops
-    from torchprof_tui.analysis.table.groups import NotRecordedError
-    from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet
-    from torchprof_tui.analysis.table.table_rows import GroupBy
-    from torchprof_tui.analysis.table.table_sheet import build_table_sheet
-
     only = _step_mask(profile, options.step)
     trace, calls = profile.trace, profile.calls
     if options.of == "kernels":
@@ -144,7 +105,6 @@ def _build_sheet(profile: Profile, options: argparse.Namespace) -> Sheet:
 def _step_mask(profile: Profile, number: int | None) -> Bool | None:
     if number is None:
         return None
-    from torchprof_tui.analysis.table.event_scope import step_mask
 
     steps = profile.trace.steps
     for step in steps:
@@ -166,10 +126,3 @@ def _sort_key(sheet: Sheet, wanted: str | None, default: bool) -> str | None:
     if key not in keys:
         raise UsageError(f"--sort: no column {wanted!r} (there are {', '.join(keys)})")
     return key
-
-
-def _parse_row_limit(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdecimal() else -1
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")
-    return number

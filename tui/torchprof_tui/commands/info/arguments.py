@@ -1,0 +1,18 @@
+"""Define the arguments of `torchprof-tui info`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from torchprof_tui.commands.common.arguments import add_trace_arguments
+
+if TYPE_CHECKING:
+    pass
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_trace_arguments(
+        parser, "a trace, host:path, a URL, sample:NAME, - for stdin; or host:folder/ for the traces in it"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")

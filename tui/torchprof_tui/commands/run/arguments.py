@@ -1,0 +1,51 @@
+"""Define the arguments of `torchprof-tui run`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from torchprof_tui.commands.open.arguments import add_appearance_options
+from torchprof_tui.runs.recording_request import (
+    DEFAULT_OUTPUT,
+    OPTIONS,
+    WORKLOADS,
+    summarize_workload,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        f"{parser.prog} [OPTIONS] WORKLOAD [ARGS…]\n       {parser.prog} [OPTIONS] -- python train.py [ARGS…]"
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "workloads, each with options of its own (WORKLOAD --help):\n" + "\n".join(
+        f"  {name:<12}{summarize_workload(name)}" for name in WORKLOADS
+    )
+    add_recording_options(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def add_recording_options(parser: argparse.ArgumentParser, taken: Collection[str] = ()) -> None:
+    """Ours, but for the flags that are `taken`."""
+    recording = parser.add_argument_group("what is recorded")
+    for option in OPTIONS:
+        if option.flag in taken:
+            continue
+        shown: dict[str, Any] = {"help": option.help, "dest": option.name}
+        if option.kind == "switch":
+            recording.add_argument(option.flag, action="store_true", **shown)
+        elif option.kind == "choice":
+            recording.add_argument(option.flag, choices=option.values, **shown)
+        else:
+            kind = {"count": int, "seconds": float, "text": str}[option.kind]
+            recording.add_argument(option.flag, type=kind, metavar=option.metavar, **shown)
+    parser.add_argument("--python", metavar="PATH", help="the interpreter that has torch, or its environment's folder")
+    parser.add_argument("-o", "--output", metavar="FOLDER", default=DEFAULT_OUTPUT, help="where runs are kept")
+    parser.add_argument("--no-open", action="store_true", help="do not open what was recorded")
+    parser.add_argument("--json", action="store_true", help="the result as one JSON document on stdout; opens nothing")
+    add_appearance_options(parser)
