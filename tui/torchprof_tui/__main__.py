@@ -1,4 +1,4 @@
-"""`python -m tui` is `torchprof-tui`."""
+"""Run torchprof-tui as `python -m torchprof_tui`."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""The command line: which command, with what; every command's own work lies in `commands/`.
+"""Parse the command line and run a command; each command is a package of `commands/`.
 
-Nothing but the standard library is imported until it is known what will be done: `--version` answers at once, and a
-trace is being read by another process before the screen's library is even loaded.
+Only the standard library is imported before the command is known: `--version` answers at once, and a worker process
+reads the trace before textual is imported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMMANDS = {
     "snapshot": "what the screen shows after some keys, as SVG or text",
     "cache": "what is kept of opened traces, and how to remove it",
 }
-"""Each is a module of `torchprof_tui.commands` with `add_arguments(parser)` and `run(options) -> exit status`."""
+"""Packages of `torchprof_tui.commands`: `arguments.add_arguments(parser)`, `main.run(options) -> exit status`."""
 
 TRACE_COMMANDS = frozenset(("open", "info", "table", "check", "chain", "slice", "snapshot"))
 """Commands that read a trace."""
@@ -50,7 +50,7 @@ examples:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse, with errors of one line that begin with the program's name whatever the command."""
+    """Parse arguments as argparse does, and raise UsageError with one line instead of printing the usage."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see: {self.prog} --help)")
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         return _report_error(str(error))
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more when it flushes at exit.
+        # The reader closed the pipe. Without this, Python reports the error again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -85,12 +85,12 @@ def _run_command(words: list[str]) -> int:
         name, *rest = words
     else:
         name, rest = "open", words
-    if words[:1] == ["--version"]:  # what scripts ask, answered before a parser is built
+    if words[:1] == ["--version"]:  # scripts ask for this: no parser is needed
         print(f"{PROGRAM} {__version__}")
         return 0
     if name == "open":
         _reject_unknown_command(rest)
-    # Imported by name, and the arguments apart from the command: --help and a wrong call load nothing else.
+    # Arguments and command are separate modules: --help and a wrong call import nothing else.
     parser = _build_parser(name)
     importlib.import_module(f"torchprof_tui.commands.{name}.arguments").add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -98,9 +98,9 @@ def _run_command(words: list[str]) -> int:
         parser.add_argument("--unpack-all", action="store_true", help="also what unpacks to over 200 times its size")
     options = parser.parse_args(rest)
     if getattr(options, "unpack_all", False):
-        os.environ["TORCHPROF_TUI_UNPACK_ALL"] = "1"  # for the process that decodes, too
+        os.environ["TORCHPROF_TUI_UNPACK_ALL"] = "1"  # worker processes inherit it
     if name == "open":
-        _reject_unknown_command(options.trace)  # behind options, where the first look could not tell
+        _reject_unknown_command(options.trace)  # the first check does not see words behind options
     status: int = importlib.import_module(f"torchprof_tui.commands.{name}.main").run(options)
     return status
 
@@ -120,7 +120,7 @@ def _build_parser(name: str) -> argparse.ArgumentParser:
 
 
 def _reject_unknown_command(words: list[str]) -> None:
-    """A first word that is neither a command nor a file was most likely meant as a command."""
+    """Raise UsageError if the first word is neither a command nor a file: it was most likely meant as a command."""
     if not words:
         return
     first = words[0]
@@ -132,7 +132,7 @@ def _reject_unknown_command(words: list[str]) -> None:
 
 
 def _report_error(line: str) -> int:
-    # A file's name, or what stands in it, may hold what a terminal would act on.
+    # A file name or text from a file may hold control sequences.
     shown = "".join(c if c.isprintable() else "·" for c in " ".join(line.split()))
     print(f"{PROGRAM}: {shown}", file=sys.stderr)
     return 2

@@ -1,4 +1,4 @@
-"""`torchprof-tui cache`: where the columns of opened traces lie, how much they take, and how to be rid of them."""
+"""Show or clear the disk cache: `torchprof-tui cache`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`torchprof-tui chain TRACE --event NAME`: the dispatch chain through one event, and its kernel's footprint."""
+"""Print the dispatch chain through one event and the footprint of its kernel: `torchprof-tui chain`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean, truncate
 
 MAX_LISTED_WORK = 20
-"""Pieces of GPU work beneath the event that `--json` lists; of all of them it has count and total."""
+"""Pieces of GPU work below the event that `--json` lists; count and total cover all of them."""
 
 _MAX_SUGGESTIONS = 3
 
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def find_event(trace: Trace, name: str, nth: int) -> tuple[int, int]:
-    """(the `nth` event of this name in time, how many there are). Raises UsageError where there is no such event."""
+    """Find the `nth` event of a name in time; return (event, events of that name). Raises UsageError if absent."""
     try:
         rows = np.flatnonzero(trace.name == trace.names.index(name))
     except ValueError:
@@ -67,7 +67,7 @@ def find_event(trace: Trace, name: str, nth: int) -> tuple[int, int]:
 
 
 def build_document(trace: Trace, found: Chain) -> dict[str, Any]:
-    """What `chain --json` prints of a chain; times in ns, starts from the trace's first event."""
+    """Build the JSON of a chain; times in ns, starts from the first event of the trace."""
     work = found.work[0].event if found.work else -1
     resources = compute_footprint(trace, work) if work >= 0 else None
     moved = measure_transfer(trace, work) if work >= 0 else None

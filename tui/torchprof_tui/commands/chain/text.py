@@ -1,4 +1,4 @@
-"""A chain and a footprint as a person reads them: who called whom, what it cost, what the kernel takes of the GPU."""
+"""Print a dispatch chain and a kernel footprint as text."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share, format_value
 
 MAX_LISTED_WORK = 8
-"""Pieces of GPU work that are listed where the event led to more than one."""
+"""Pieces of GPU work listed if the event launched several."""
 
 NAME_CELLS = 76
 MAX_INDENT = 24
-"""Python stacks are dozens of frames deep: from here on they stand below each other."""
+"""Hops are indented up to this depth: Python stacks are dozens of frames deep."""
 
 _LIMIT_LABELS = {
     "warps": "warps",
@@ -37,7 +37,7 @@ _BAR_CELLS = 20
 
 
 def print_chain(trace: Trace, chain: Chain, nth: int, event_count: int) -> None:
-    """Print it on stdout: with colour and at the terminal's width there, plain into a pipe."""
+    """Print the chain on stdout: coloured and as wide as the terminal, or plain into a pipe."""
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = 120
@@ -100,7 +100,7 @@ def _format_hop(hop: Hop, depth: int, selected: bool) -> Text:
 
 
 def _timing_lines(trace: Trace, found: Chain) -> list[Text]:
-    """What lies between the launch and the GPU, the other half of a training step, and what is missing."""
+    """Describe launch latency and queue delay, the forward or backward partner, and what is missing."""
     lines = []
     if found.launch_latency is not None and found.queue_delay is not None:
         latency, delay = format_duration(found.launch_latency), format_duration(found.queue_delay)
@@ -112,7 +112,7 @@ def _timing_lines(trace: Trace, found: Chain) -> list[Text]:
                 f"queue delay {delay}: from the end of the call until the GPU began; "
                 f"{_describe_queue_delay(trace, found)}"
             )
-    if trace.event(found.event).kind not in (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON):  # they hold many of each
+    if trace.event(found.event).kind not in (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON):  # these contain many launches
         if found.forward_op >= 0:
             lines.append(f"it runs in the backward of {_event_name(trace, found.forward_op)}")
         if found.backward_node >= 0:
@@ -219,7 +219,7 @@ def _format_block_count(count: int) -> str:
 
 
 def _transfer_lines(found: Transfer) -> list[RenderableType]:
-    """A copy or fill: what was moved, how fast, and how fast it could have been."""
+    """Describe a copy or fill: bytes, bandwidth and peak bandwidth."""
     between = " to ".join(part for part in (found.source, found.target) if part)
     title = Text("Transfer", style="bold").append(f" {between}" if found.source else f", a fill of the {between}")
     lines = [title]

@@ -1,4 +1,4 @@
-"""`torchprof-tui check TRACE`: the cheatsheet without a screen, for people, scripts and CI."""
+"""Check a trace for the patterns of the cheatsheet: `torchprof-tui check`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.trace import Trace
 
 MAX_EVIDENCE = 50
-"""Events listed for a pattern; `evidence_count` has how many there are."""
+"""Events listed as evidence of a pattern; `evidence_count` has the total."""
 
 ANY_FIRED = "fired"
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _report_undecidable(findings: list[Finding], wanted: frozenset[str]) -> None:
-    """On stderr, why what `--fail-on` asked for did not fire, where that is because nobody can tell."""
+    """Report on stderr which patterns of `--fail-on` are undecidable, and why."""
     told: dict[str, list[str]] = {}
     for found in findings:
         asked = found.id in wanted or (ANY_FIRED in wanted and found.pattern.severity is Severity.PROBLEM)
@@ -61,7 +61,7 @@ def _report_undecidable(findings: list[Finding], wanted: frozenset[str]) -> None
 
 
 def _check_trace(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict]]:
-    """Findings, worst first, and the verdict: of several ranks those of all, and each one's verdict."""
+    """Check the scope; return the findings, worst first, and a verdict per rank."""
     if trace.ranks is not None:
         return MultiRankChecker(trace).check(scope)
 
@@ -71,7 +71,7 @@ def _check_trace(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdic
 
 
 def _parse_fail_on(fail_on: str | None) -> frozenset[str]:
-    """The ids asked for, or {"fired"}. Raises UsageError for one that is no pattern."""
+    """Parse `--fail-on` into pattern ids, or {"fired"}. Raises UsageError for an unknown id."""
     wanted = frozenset(word.strip() for word in (fail_on or "").split(",") if word.strip())
     if fail_on is not None and not wanted:
         raise UsageError("--fail-on needs a pattern's name, or: fired")
@@ -83,12 +83,12 @@ def _parse_fail_on(fail_on: str | None) -> frozenset[str]:
 
 
 def matches_fail_on(found: Finding, wanted: frozenset[str]) -> bool:
-    """Whether this finding is one that `--fail-on` asked for."""
+    """Return whether `--fail-on` names this finding and it fired."""
     return found.has_fired and (found.id in wanted or (ANY_FIRED in wanted and found.is_problem))
 
 
 def build_document(trace: Trace, scope: Scope, findings: list[Finding], verdicts: list[Verdict]) -> dict[str, Any]:
-    """What `check --json` prints. Of several ranks `verdict` is the first one's, and `ranks` has all."""
+    """Build the JSON of a check. With several ranks `verdict` is that of the first, and `ranks` has all."""
     document = {
         "scope": {"label": scope.label, "start_ns": scope.t0, "duration_ns": scope.length},
         "verdict": _verdict_as_json(verdicts[0]),

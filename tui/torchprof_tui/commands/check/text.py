@@ -1,4 +1,4 @@
-"""What `check` prints for a person: the verdict, what fired, and what could not be told."""
+"""Print a check as text: the verdict, the fired patterns, the undecidable ones."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _INDENT = 2
 
 
 def print_findings(name: str, scope: Scope, findings: list[Finding], verdicts: list[Verdict], ranks: list[int]) -> None:
-    """Print on stdout: with colour and at the terminal's width there, plain and not wrapped into a pipe."""
+    """Print the findings on stdout: coloured and wrapped on a terminal, plain and unwrapped into a pipe."""
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
-        console.width = 10_000  # a line each: made for grep
+        console.width = 10_000  # one line per pattern, for grep
     title = Text(clean(name), style="bold")
     where = "" if scope.is_whole_trace else f"  {format_time(scope.t0)} to {format_time(scope.t1)}"
     if not ranks:
         where += f"  {clean(verdicts[0].line)}"
     title.append(where, style="default")
     console.print(title)
-    # Ranks mostly have the same to say: a line for all that say it.
+    # Most ranks have the same verdict: one line per distinct verdict.
     said: dict[str, list[int]] = {}
     for rank, verdict in zip(ranks, verdicts, strict=False):
         said.setdefault(verdict.line, []).append(rank)
@@ -44,7 +44,7 @@ def print_findings(name: str, scope: Scope, findings: list[Finding], verdicts: l
             for part in _finding_lines(found, "the trace" if scope.is_whole_trace else "the range"):
                 console.print(part)
     unknown = [found for found in findings if found.state is State.CANNOT_TELL]
-    # One line a reason: a trace without ops has the same one for a dozen patterns.
+    # One line per reason: a trace without ops has the same reason for a dozen patterns.
     unknown.sort(key=lambda found: found.answer.reason)
     for reason, same in groupby(unknown, key=lambda found: found.answer.reason):
         ids = ", ".join(found.id for found in same)
@@ -56,7 +56,7 @@ def print_findings(name: str, scope: Scope, findings: list[Finding], verdicts: l
 
 
 def _format_number_ranges(numbers: list[int]) -> str:
-    """`0-3, 7` of ascending numbers."""
+    """Format ascending numbers as ranges: `0-3, 7`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -67,7 +67,7 @@ def _format_number_ranges(numbers: list[int]) -> str:
 
 
 def _finding_lines(found: Finding, share_base: str) -> list[RenderableType]:
-    """`of`: what shares are shares of."""
+    """Format one fired pattern; `of` names the time that shares refer to."""
     sign, style = _SIGNS[found.pattern.severity]
     line = Text(f"{sign} ", style=style)
     line.append(f"{found.id:<18}", style="bold")

@@ -14,11 +14,11 @@ RANKS_HELP = "several files, a folder or a pattern: the ranks of one run"
 def add_trace_arguments(
     parser: argparse.ArgumentParser, description: str = "a trace, sample:NAME, or - for stdin"
 ) -> None:
-    """TRACE…, --no-cache."""
+    """Add TRACE… and --no-cache."""
     parser.add_argument("trace", nargs="+", metavar="TRACE", help=f"{description}; {RANKS_HELP}")
     parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
 
 
 def add_rank_option(parser: argparse.ArgumentParser) -> None:
-    """--rank, for what is told of one process."""
+    """Add --rank, for commands about one process."""
     parser.add_argument("--rank", metavar="N", type=int, help="of several ranks: this one (the first)")

@@ -1,4 +1,4 @@
-"""What a command without a screen says of a trace of which a part could not be read: a line on stderr, and a field."""
+"""Report data loss of a trace: a line on stderr and a JSON field."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.model.trace import Trace
 
 _MAX_LISTED_RANKS = 4
-"""Ranks that are named; of more their number is told."""
+"""Ranks named in the line; the others are counted."""
 
 
 def partial_as_json(trace: Trace) -> list[dict[str, Any]]:
-    """`partial` of a JSON document: what was lost, as `problems` of `info` has it; [] where all could be read."""
+    """Build the JSON field `partial`: what was lost, in the form of `problems` of `info`; [] if nothing was."""
     return [{"kind": each.kind, "count": each.count, "example": each.example} for each in _data_loss(trace)]
 
 
 def report_partial(trace: Trace) -> bool:
-    """Say on stderr, in a line, what was lost; whether anything was."""
+    """Report data loss in one line on stderr; return whether there is any."""
     said = _describe_problems(trace)
     if said:
         print(f"torchprof-tui: {clean(trace.label)} is partial: {said}; see `info`", file=sys.stderr)
@@ -28,7 +28,7 @@ def report_partial(trace: Trace) -> bool:
 
 
 def _describe_problems(trace: Trace) -> str:
-    """Of several ranks which; those that could not be opened at all have lines of their own."""
+    """Describe the losses, by rank if there are several; ranks that failed to open are reported elsewhere."""
     if trace.ranks is None:
         return ", ".join(map(summarize_problem, _data_loss(trace)))
     said = [f"{rank.label}: {words}" for rank in trace.ranks.all if (words := _describe_problems(rank.trace))]

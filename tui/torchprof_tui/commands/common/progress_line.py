@@ -1,4 +1,4 @@
-"""One line on stderr that says how far a headless load is, and is gone when it is done."""
+"""Show the progress of a load in one line on stderr, and clear it at the end."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TextIO
 from torchprof_tui.trace.loading.progress import Progress, RanksProgress
 
 DELAY_SECONDS = 0.5
-"""A load that is over before this needs no progress."""
+"""Shorter loads show no progress."""
 
 REDRAW_SECONDS = 0.1
 
 
 class ProgressLine:
-    """Call it with each Progress. Silent where nobody sits in front of the stream."""
+    """Print each Progress that it is called with; print nothing if the stream is no terminal."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -38,7 +38,7 @@ class ProgressLine:
         self._out.flush()
 
     def clear(self) -> None:
-        """The load is over, well or not: the line goes."""
+        """Clear the line."""
         if self._shown:
             self._out.write("\r\x1b[K")
             self._out.flush()

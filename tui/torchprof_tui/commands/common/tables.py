@@ -1,4 +1,4 @@
-"""Tables on stdout: within the terminal's width there; a pipe has no width, so nothing is cut for one."""
+"""Print tables on stdout: fitted to a terminal, uncut into a pipe."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rich.text import Text
 from torchprof_tui.ui.common.name_display import truncate
 
 PIPE_WIDTH = 10_000
-"""Wider than any table: a line each, made for grep and cut."""
+"""Wider than any table, so that each row is one line for grep and cut."""
 
 
 def create_console() -> Console:
-    """Where a command prints for a person: with colour and at the terminal's width there, plain and whole in a pipe."""
+    """Create the console for text output: coloured and as wide as the terminal, or plain and unlimited in a pipe."""
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
@@ -21,9 +21,9 @@ def create_console() -> Console:
 
 
 class ConsoleTable(Table):
-    """A table whose numbers are never cut: where a terminal is too narrow its texts are, the longest ones first.
+    """A table that never cuts numbers: on a narrow terminal texts are cut, the longest first.
 
-    `columns`: (heading, "right" for numbers or "left" for texts). `most`: cells of a text at the most, None for any.
+    `columns`: (heading, "right" for numbers or "left" for texts). `max_text_cells`: width limit of texts or None.
     """
 
     def __init__(self, title: str, *columns: tuple[str, str], max_text_cells: int | None = None) -> None:
@@ -37,7 +37,7 @@ class ConsoleTable(Table):
             self.add_column(Text(name, no_wrap=True), justify="right" if number else "left", no_wrap=number)
 
     def add_cells(self, *cells: str | Text) -> None:
-        """A row; texts already cleaned."""
+        """Add a row of escaped texts."""
         shown = []
         for cell, number in zip(cells, self._is_numeric, strict=False):
             text = cell if isinstance(cell, Text) else Text(cell)

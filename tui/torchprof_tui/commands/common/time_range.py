@@ -1,4 +1,4 @@
-"""`--range T0:T1`, as every command that takes one reads it."""
+"""Parse the option `--range T0:T1`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TIME_RANGE_HELP = "12.5ms:30ms; a bare number is µs"
 
 
 def parse_time_range(text: str) -> tuple[int, int]:
-    """ns of "T0:T1", from the trace's first event. Raises UsageError."""
+    """Parse "T0:T1" into (start, end) in ns from the first event of the trace. Raises UsageError."""
     first, colon, last = text.partition(":")
     try:
         if not colon:

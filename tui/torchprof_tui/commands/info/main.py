@@ -1,4 +1,4 @@
-"""`torchprof-tui info TRACE`: what a trace holds, for a person or as JSON."""
+"""Summarise a trace as text or JSON: `torchprof-tui info`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def summary(loaded: OpenedTrace) -> dict[str, Any]:
-    """What `info --json` prints; times in ns from the first event of the trace, or of the earliest rank."""
+    """Build the JSON of `info`; times in ns from the first event of the trace, or of the earliest rank."""
     trace = loaded.trace
     counts = trace.counts
     first, last = trace.span
@@ -100,14 +100,14 @@ def summary(loaded: OpenedTrace) -> dict[str, Any]:
 
 
 def _steps_as_json(trace: Trace) -> list[dict[str, Any]]:
-    """Of several ranks all, each with its rank."""
+    """List the steps, of all ranks with their rank."""
     if trace.ranks is None:
         return [{"name": step.name, "start_ns": step.start, "duration_ns": step.duration} for step in trace.steps]
     return [{**step, "rank": rank.number} for rank in trace.ranks.all for step in _steps_as_json(rank.trace)]
 
 
 def _gpu_busy_ns(trace: Trace) -> dict[str, int]:
-    """By device; of several ranks by `RANK:DEVICE`, because each may call its own 0."""
+    """Return GPU busy time in ns by device, or by `RANK:DEVICE`, because each rank may number its device 0."""
     if trace.ranks is None:
         return {str(device): busy for device, busy in compute_busy_ns_by_device(trace).items()}
     return {
@@ -116,7 +116,7 @@ def _gpu_busy_ns(trace: Trace) -> dict[str, int]:
 
 
 def _ranks_as_json(ranks: Ranks) -> dict[str, Any]:
-    """Which ranks there are, how their clocks were brought together, and which collectives were joined."""
+    """List the ranks, how their clocks were aligned, and how many collectives were matched."""
     meetings = ranks.matched_collectives
     return {
         "ranks": [

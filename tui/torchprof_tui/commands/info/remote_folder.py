@@ -1,4 +1,4 @@
-"""What `info` says of a folder on another host: its traces, a line each, newest first."""
+"""List the traces of a remote folder, newest first."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torchprof_tui.ui.common.number_format import format_value
 
 
 def print_folder(folder: FolderError, as_json: bool) -> None:
-    """Print it on stdout; what stands last in a line is what `torchprof-tui` takes to open that trace. On stderr, what
-    it takes to open the ranks of a run together."""
+    """Print one line per trace on stdout, ending with the argument that opens it; on stderr the arguments that open
+    the ranks of a run together."""
     if as_json:
         traces = [
             {"trace": each.spec, "bytes": each.size, "modified": each.modified, "rank": each.rank}
@@ -40,5 +40,5 @@ def _format_rank(rank: int | None) -> str:
 
 
 def format_modified_time(seconds: float) -> str:
-    """A time of change by this machine's clock, to the minute; a dash where it is not known."""
+    """Format a modification time in local time to the minute; a dash if unknown."""
     return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else "-"

@@ -1,4 +1,4 @@
-"""The summary of a trace as a person reads it: what it is, its steps, its lanes, what was odd about it."""
+"""Print the summary of a trace as text: overview, steps, lanes, problems."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from torchprof_tui.ui.common.number_format import format_value
 
 MAX_LISTED_STEPS = 8
 MAX_LISTED_LANES = 24
-"""More than these say more than a summary should; `--json` has all of them."""
+"""Rows listed in a summary; `--json` has all."""
 
 NAME_CELLS = 60
-"""Of a name, on a terminal: beyond, the numbers behind it are too far away to be read together."""
+"""Width limit of names on a terminal; the numbers follow them."""
 
 CATEGORY_MEANINGS = {
     "cpu_op": "PyTorch operators, on the CPU",
@@ -33,7 +33,7 @@ CATEGORY_MEANINGS = {
     "overhead": "the profiler's own work",
     "Trace": "the profiler's own span",
 }
-"""What the categories mean, for somebody who meets them here."""
+"""One-line explanation of each category."""
 
 DOCTOR_TITLES = {
     "lost": "Problems: lost",
@@ -44,7 +44,7 @@ DOCTOR_TITLES = {
 
 
 def print_summary(name: str, summary: dict[str, Any]) -> None:
-    """Print the summary on stdout: with colour and at the terminal's width there, plain into a pipe."""
+    """Print the summary on stdout: coloured and as wide as the terminal, or plain into a pipe."""
     console = create_console()
     most = NAME_CELLS if console.is_terminal else None
     parts: list[RenderableType] = [_format_title(name, summary), _overview_table(summary)]
@@ -82,7 +82,7 @@ def _format_title(name: str, answer: dict[str, Any]) -> Text:
 
 
 def _format_missing_ranks(answer: dict[str, Any]) -> str:
-    """Where some of the ranks are missing."""
+    """Format the number of ranks in the job if some are missing."""
     world: int | None = answer["world_size"]
     return f" of {world}" if world is not None and world != len(answer["ranks"]) else ""
 
@@ -118,7 +118,7 @@ def _overview_table(answer: dict[str, Any]) -> Table:
 
 
 def _rank_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
-    """A line a rank: how much it recorded, how busy its GPUs were, and how far its clock is to be trusted."""
+    """Build a table with one row per rank: events, GPU busy share and clock error."""
     numbers = [(name, "right") for name in ("events", "steps", "begins", "length", "GPU busy")]
     cut = any(rank["partial"] for rank in answer["ranks"])
     columns = [("rank", "right"), *([("", "left")] if cut else []), ("file", "left"), *numbers, ("clock", "left")]
@@ -186,7 +186,7 @@ def _lane_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
 
 
 def _doctor_tables(answer: dict[str, Any]) -> list[RenderableType]:
-    """A table for each section that has anything; what was not recorded comes with the option that records it."""
+    """Build a table per doctor section with remarks; missing recordings name the option that records them."""
     found: list[RenderableType] = []
     for section, title in DOCTOR_TITLES.items():
         remarks = [remark for remark in answer["doctor"] if remark["section"] == section]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 COLOR_SYSTEMS = {"auto": "auto", "truecolor": "truecolor", "256": "256", "16": "standard"}
-"""What `--color` says, in textual's words."""
+"""Values of `--color` and textual's names for them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_appearance_options(parser: argparse.ArgumentParser) -> None:
-    """How the screen looks, for every command that opens it."""
+    """Add the options of commands that open the app: theme, colour, mouse."""
     parser.add_argument("--theme", choices=("dark", "light"), default="dark")
     parser.add_argument(
         "--color",

@@ -1,4 +1,4 @@
-"""The app itself: the explorer with a trace, the start screen without one."""
+"""Open the app: the explorer with a trace, the start screen without one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
     meant = resolve_specs(options.trace) if options.trace else None
     _require_terminal(None if meant is None else meant.path)
     set_color_environment(options.color)
-    # Nothing made before the first frame is garbage, and the app has a policy of its own.
+    # Nothing allocated before the first frame is garbage; the app collects by its own policy.
     gc.disable()
     opening = None
     if meant is not None:
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
         from torchprof_tui.app import TorchprofApp
 
         if opening is not None and meant is not None and any(map(parse_ssh_path, meant.remote_names or (meant.path,))):
-            opening.wait_until_connected()  # ssh may ask for a password, and no screen must be in its way
+            opening.wait_until_connected()  # ssh may ask for a password on the terminal before the app draws on it
         app = TorchprofApp(opening, theme=options.theme, cache=not options.no_cache, at=options.at, debug=options.debug)
         app.run(mouse=not options.no_mouse)
     finally:
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def set_color_environment(color: str) -> None:
-    """Tell textual, which reads its environment when it is imported. A choice on the command line beats NO_COLOR."""
+    """Set the environment variables that textual reads at import. `--color` overrides NO_COLOR."""
     if color == "none":
         os.environ["NO_COLOR"] = "1"
     elif color != "auto":
@@ -50,7 +50,7 @@ def set_color_environment(color: str) -> None:
 
 
 def _require_terminal(spec: str | None) -> None:
-    # Textual draws on stderr, so that stdout stays free for a pipe.
+    # Textual draws on stderr: stdout may be a pipe.
     if os.isatty(2) and (spec == "-" or os.isatty(0)):
         return
     named = spec or "TRACE"
@@ -58,7 +58,7 @@ def _require_terminal(spec: str | None) -> None:
 
 
 def _replace_stdin_with_terminal() -> int:
-    """The pipe for the loader, as a file of its own; our stdin becomes the terminal, where the keys come from."""
+    """Move the piped trace to a new file descriptor, for the worker, and make the terminal stdin, for the keys."""
     if os.isatty(0):
         raise UsageError("-: stdin is the terminal; pipe a trace into it")
     pipe = os.dup(0)

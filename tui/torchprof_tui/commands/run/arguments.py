@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_recording_options(parser: argparse.ArgumentParser, taken: Collection[str] = ()) -> None:
-    """Ours, but for the flags that are `taken`."""
+    """Add the recording options except the flags in `taken`, which the workload defines itself."""
     recording = parser.add_argument_group("what is recorded")
     for option in OPTIONS:
         if option.flag in taken:

@@ -1,4 +1,4 @@
-"""`torchprof-tui run`: record a workload or the user's own command, say what was kept, open it."""
+"""Record a workload or the user's own command and open its trace: `torchprof-tui run`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
 from torchprof_tui.trace.core.printable import clean
 
 PHASE_DELAY_SECONDS = 1.0
-"""A phase that is over before this needs no line; most steps are."""
+"""Phases shorter than this are not reported; most steps are shorter."""
 
 POLL_SECONDS = 0.2
-"""How late it may be noticed that a run has ended without a word."""
+"""Upper bound on noticing that a run ended without a status message."""
 
 _TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 def _parse_request(options: argparse.Namespace) -> RecordingRequest:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if command and is_workload(command[0]) and "--" not in command:
-        # An option of ours after a workload is what was meant, where the workload has none of that name.
+        # Options behind a workload are recording options unless the workload defines them.
         ours = argparse.ArgumentParser(prog=f"torchprof-tui run {command[0]}", add_help=False, allow_abbrev=False)
         add_recording_options(ours, taken=workload_flags(command[0]))
         command = [command[0], *ours.parse_known_args(command[1:], options)[1]]
@@ -67,15 +67,15 @@ def _parse_request(options: argparse.Namespace) -> RecordingRequest:
         value = getattr(options, option.name)
         if value is True:
             words.append(option.flag)
-        elif value is not None and value is not False:  # 0 is said
+        elif value is not None and value is not False:  # 0 is a value
             words += [option.flag, f"{value:g}" if isinstance(value, float) else str(value)]
     return RecordingRequest(tuple(command), tuple(words), options.python, options.output)
 
 
 def _record_run(request: RecordingRequest, argv: list[str], channel: StatusChannel, quiet: bool) -> RunResult:
-    """Run it to its end. `quiet`: what the program prints goes to stderr."""
-    # With a terminal the program shares it, with its keys too: a ctrl+c there reaches both of us. Without one it gets
-    # a session of its own, and the signals that we get.
+    """Run the recording to its end. `quiet` sends the program's stdout to stderr."""
+    # On a terminal both processes share it, and ctrl+c reaches both. Without one, the run gets its own session and
+    # receives the signals that this process forwards.
     shared = os.isatty(0)
     started = time.monotonic()
     with _SignalForwarder(shared) as signals:
@@ -96,9 +96,9 @@ def _record_run(request: RecordingRequest, argv: list[str], channel: StatusChann
 
 
 def _relay_status(process: subprocess.Popen[bytes], channel: StatusChannel, request: RecordingRequest) -> None:
-    """Until the run ends: a line on stderr for each phase that takes its time. Its log lines it writes itself.
+    """Report each long phase on stderr until the run ends; the run writes its own log lines.
 
-    What was asked for is left in its folder as soon as there is one: where we are killed it can be repeated too.
+    The request is saved as soon as the run folder exists, so that a killed run can be repeated.
     """
     remembered = False
     latest: StatusMessage | None = None
@@ -118,15 +118,15 @@ def _relay_status(process: subprocess.Popen[bytes], channel: StatusChannel, requ
             since = 0.0
             if latest.phase not in ("starting", "done", "running on"):
                 _report(latest.text)
-    channel.read()  # where its folder is, if it was that quick
+    channel.read()  # a short run may have reported its folder just now
     if channel.folder is not None and not remembered:
         save_request(channel.folder, request)
 
 
 class _SignalForwarder:
-    """While a run goes on, what would end us ends the run first, and it saves.
+    """Forward termination signals to the run, so that it saves its trace first.
 
-    The third ctrl+c kills: the first one saves, the second gives up what is being saved.
+    The first ctrl+c saves, the second abandons the save, the third kills.
     """
 
     def __init__(self, shared: bool) -> None:
@@ -137,8 +137,8 @@ class _SignalForwarder:
 
     def __enter__(self) -> _SignalForwarder:
         for signum in (signal.SIGINT, *_TERMINATION_SIGNALS):
-            if signal.getsignal(signum) != signal.SIG_IGN:  # as under nohup
-                # A handler, as one that ignores would be inherited.
+            if signal.getsignal(signum) != signal.SIG_IGN:  # ignored, as under nohup
+                # A handler and not SIG_IGN, which the run would inherit.
                 self._previous_handlers[signum] = signal.signal(signum, self._forward_signal)
         return self
 
@@ -156,7 +156,7 @@ class _SignalForwarder:
             self.process.send_signal(signum)
 
     def terminate_group(self) -> None:
-        """The run has ended. What it started goes with it where it was told to end."""
+        """Send SIGTERM to the run's process group after it ended on a signal."""
         if self._received_signals and not self._terminal_is_shared and self.process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGTERM)
@@ -170,7 +170,7 @@ def _print_result(result: RunResult) -> None:
 
 
 def _shorten_path(path: str) -> str:
-    """A path as one would type it here."""
+    """Shorten a path relative to the current folder if it lies below it."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
 

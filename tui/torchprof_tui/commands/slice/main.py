@@ -1,4 +1,4 @@
-"""`torchprof-tui slice TRACE --range T0:T1 -o small.json.gz`: a range of a trace as a trace of its own."""
+"""Write a time range of a trace as a new trace: `torchprof-tui slice`."""
 
 from __future__ import annotations
 

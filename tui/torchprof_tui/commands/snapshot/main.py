@@ -1,4 +1,4 @@
-"""`torchprof-tui snapshot TRACE -o OUT`: the real app, driven without a terminal; what is on its screen, as a file."""
+"""Write the app's screen as SVG or text after some keys: `torchprof-tui snapshot`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torchprof_tui.app import TorchprofApp
 
 SETTLE_SECONDS = 0.1
-"""Details and statistics are read a moment after the last key; the picture waits for them."""
+"""Wait for debounced panels after the last key."""
 
 SIZE_PATTERN = re.compile(r"(\d{1,3})x(\d{1,3})")
 
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"-o: {options.output!r} ends in neither .svg nor .txt")
     if "-" in options.trace:
         raise UsageError("-: a snapshot needs a file")
-    os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"  # whatever terminal this is called from
+    os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"  # independent of the calling terminal
     keys = [key for key in options.keys.split(",") if key]
     for key in keys:
         if not is_key(key):
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def is_key(key: str) -> bool:
-    """Whether Textual knows a key by this name, modifiers before it or not: `w`, `right`, `ctrl+p`, `full_stop`."""
+    """Return whether Textual knows a key name, with or without modifiers: `w`, `right`, `ctrl+p`, `full_stop`."""
     from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
 
     name = key.rpartition("+")[2]
@@ -78,9 +78,9 @@ async def _take_snapshot(options: argparse.Namespace, size: tuple[int, int], key
 
 
 def as_svg(app: TorchprofApp) -> str:
-    """The screen as an SVG that needs nothing from anywhere: rich's asks a font server for its font.
+    """Export the screen as a self-contained SVG (rich's own refers to a font server).
 
-    Where the app leaves a cell to the terminal, the terminal drawn is one of the theme's own colours.
+    Cells without a colour get the theme's background and foreground.
     """
     from rich.terminal_theme import SVG_EXPORT_THEME
 
@@ -93,6 +93,6 @@ def as_svg(app: TorchprofApp) -> str:
 
 
 def as_text(app: TorchprofApp) -> str:
-    """The screen as lines of text, without colours and without blanks at their ends."""
+    """Export the screen as text without colours and trailing blanks."""
     strips = app.screen._compositor.render_strips()
     return "".join(f"{strip.text.rstrip()}\n" for strip in strips)

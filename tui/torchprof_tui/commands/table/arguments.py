@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     pass
 
 DEFAULT_ROWS = 100
-"""Of a table for people, unless told: as many as torch prints."""
+"""Rows of a text table by default, as many as torch prints."""
 
 
 GROUPINGS = ("name", "shape", "stack", "module", "class", "step")

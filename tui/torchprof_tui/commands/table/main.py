@@ -1,4 +1,4 @@
-"""`torchprof-tui table TRACE`: what takes the most, as `prof.key_averages()` has it, for people and for programs."""
+"""Print the profiler's table, as `prof.key_averages()` has it: `torchprof-tui table`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SORT_ALIASES = {
     **{f"{device}_time_total": "gpu" for device in ("cuda", "device", "xpu")},
     **{f"self_{device}_time_total": "self_gpu" for device in ("cuda", "device", "xpu")},
 }
-"""Torch's own words for `sort_by`."""
+"""Torch's names for `sort_by`."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -119,7 +119,7 @@ def _sort_key(sheet: Sheet, wanted: str | None, default: bool) -> str | None:
     if wanted is None:
         if not default:
             return None
-        # The first that says something: a trace without a GPU is sorted by what the CPU did.
+        # The first column with a value: a trace without a GPU is sorted by CPU time.
         of_interest = ("self_gpu", "self_cpu", "total", "allocated", "waited")
         return next((key for key in of_interest if key in keys and bool(sheet.columns[key].any())), None)  # type: ignore[union-attr]
     key = _SORT_ALIASES.get(wanted, wanted.removesuffix("_us"))

@@ -1,4 +1,4 @@
-"""A sheet as a person reads it on a terminal: coloured heads there, plain into a pipe."""
+"""Print a sheet as text: coloured headings on a terminal, plain into a pipe."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _OPTIONAL_COLUMNS = (
     ("self_gpu_share", "device", "max_gb_s"),
     ("cpu", "flops", "class"),
 )
-"""Columns that a narrow terminal goes without, the first first; `--json` and a pipe have all."""
+"""Columns dropped on a narrow terminal, in this order; `--json` and a pipe have all."""
 
 
 def print_sheet(sheet: Sheet, order: Sequence[int], row_count: int) -> None:
-    """Print some rows of a sheet on stdout, what was left out, and the totals."""
+    """Print rows of a sheet on stdout, the number of omitted rows and the totals."""
     console = create_console()
     if not len(sheet):
         console.print(f"{sheet.title}: nothing of that kind in this trace.")
@@ -48,7 +48,7 @@ def print_sheet(sheet: Sheet, order: Sequence[int], row_count: int) -> None:
 
 
 def _fit_columns(fields: Sequence[Field], cells: dict[str, list[str]], width: int) -> tuple[list[Field], int]:
-    """(the columns that have room, cells for each text): texts give way first, then columns."""
+    """Fit columns into a width; return (columns, cells per text column). Texts shrink first, then columns go."""
     kept = list(fields)
     for dropped in ((), *_OPTIONAL_COLUMNS):
         kept = [field for field in kept if field.key not in dropped]
@@ -83,7 +83,7 @@ def _format_cell(sheet: Sheet, field: Field, row: int) -> str:
 
 
 def _format_metric(number: float) -> str:
-    """1.2e12 as "1.20 T"."""
+    """Format 1.2e12 as "1.20 T"."""
     for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
         if number >= size:
             return f"{number / size:.2f} {letter}"
