@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 from tests.helpers.expectations import Expectation
-from torchprof_tui.analysis.patterns import Finding, State
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.trace.loading.load import load_trace
 
 ENDING = ".pt.trace.json.gz"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from torchprof_tui.analysis.patterns import State
+from torchprof_tui.analysis.patterns.engine.pattern import State
 
 FOLDER = Path(__file__).parents[1] / "analysis/patterns/expectations"
 

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Sequence
 
 from tests.helpers.trace_builder import Entry, cpu, event, kernel, memcpy, runtime, step
-from torchprof_tui.analysis.patterns import Finding
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.trace.model.trace import Trace
 
 GEMM = "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT"

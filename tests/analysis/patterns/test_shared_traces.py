@@ -18,8 +18,8 @@ from tests.helpers.expectation_checks import (
 from tests.helpers.expectations import SHARED
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.public_traces import OTHERS
-from torchprof_tui.analysis.patterns import State
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
+from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.trace.loading.load import load_trace
 
 TRACES = SHARED_TRACES

@@ -18,10 +18,10 @@ from torchprof_samples import find
 from torchprof_tui.analysis.data_loss import find_data_loss
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.remark import Section
-from torchprof_tui.analysis.patterns import State
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker, _sort_by_time
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
+from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.engine.verdict import Regime
 from torchprof_tui.analysis.slicing.slice_writer import write_slice
 from torchprof_tui.trace.build.build_trace import build_trace

@@ -36,9 +36,9 @@ from tests.helpers.trace_builder import (
     step,
     trace,
 )
-from torchprof_tui.analysis.patterns import Severity, State
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
+from torchprof_tui.analysis.patterns.engine.pattern import Severity, State
 from torchprof_tui.trace.loading.load import load_trace
 
 CPU_ONLY = [step(1, 0, 100), cpu("aten::add", 10, 50)]

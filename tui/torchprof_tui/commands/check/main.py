@@ -13,8 +13,8 @@ from torchprof_tui.commands.common.partial_input import partial_as_json
 from torchprof_tui.commands.common.time_range import parse_time_range
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.patterns import Finding
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
+    from torchprof_tui.analysis.patterns.engine.pattern import Finding
     from torchprof_tui.analysis.patterns.engine.verdict import Verdict
     from torchprof_tui.trace.model.trace import Trace
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _report_undecidable(findings: list[Finding], wanted: frozenset[str]) -> None:
     """On stderr, why what `--fail-on` asked for did not fire, where that is because nobody can tell."""
-    from torchprof_tui.analysis.patterns import Severity, State
+    from torchprof_tui.analysis.patterns.engine.pattern import Severity, State
     from torchprof_tui.ui.common.name_display import clean
 
     told: dict[str, list[str]] = {}
