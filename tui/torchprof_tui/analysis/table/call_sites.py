@@ -84,8 +84,8 @@ class CallSites:
     def _is_module(self) -> Bool:
         names = self._trace.names
         named = np.fromiter((name.startswith(MODULE_PREFIX) for name in names), np.bool_, len(names))
-        found: Bool = self._is_frame & named[self._trace.name]
-        return found
+        is_module: Bool = self._is_frame & named[self._trace.name]
+        return is_module
 
     @cached_property
     def _calling_frame(self) -> I32:

@@ -243,8 +243,8 @@ def _sum_by_row(row: I32, values: I64, size: int, mask: Bool | None) -> I64:
 
 def _outermost_mask(calls: Calls, indices: I64, row: I32) -> Bool:
     """bool[k]: whether the caller belongs to another row, or the call is on the GPU."""
-    above = calls.parent[indices]
-    outermost: Bool = (above < 0) | (row[np.maximum(above, 0)] != row[indices]) | calls.on_gpu[indices]
+    caller = calls.parent[indices]
+    outermost: Bool = (caller < 0) | (row[np.maximum(caller, 0)] != row[indices]) | calls.on_gpu[indices]
     return outermost
 
 

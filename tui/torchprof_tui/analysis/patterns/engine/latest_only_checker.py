@@ -82,4 +82,4 @@ class LatestOnlyChecker:
     def _check(self, scope: Scope, raise_if_cancelled: Callable[[], object] = lambda: None) -> CheckResult:
         findings = self._checker.check(scope, raise_if_cancelled=raise_if_cancelled)
         verdict = self._checker.decide_verdict(scope, findings)
-        return CheckResult(scope, [found.with_event_offset(self._offset) for found in findings], verdict)
+        return CheckResult(scope, [finding.with_event_offset(self._offset) for finding in findings], verdict)

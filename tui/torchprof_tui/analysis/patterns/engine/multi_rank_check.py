@@ -76,18 +76,20 @@ def merge_findings(rank_findings: Sequence[tuple[Rank, Finding]]) -> Finding:
     elif len({finding.answer.seen for _, finding in fired}) == 1 and len(fired) == len(rank_findings):
         prefix = "" if len(fired) > 1 else f"{rank.label}: "
     else:
-        prefix = f"{rank.label}{_format_other_ranks(rank, [other for other, _ in fired], len(rank_findings))}: "
+        prefix = (
+            f"{rank.label}{_format_other_ranks(rank, [fired_rank for fired_rank, _ in fired], len(rank_findings))}: "
+        )
     events = np.concatenate([finding.answer.events for _, finding in fired])
     return replace(worst, answer=replace(worst.answer, seen=prefix + worst.answer.seen, events=events))
 
 
 def _format_other_ranks(rank: Rank, fired: Sequence[Rank], rank_count: int) -> str:
     """Format on which other ranks the pattern fired, "" for none."""
-    others = [other for other in fired if other is not rank]
-    if not others:
+    other_ranks = [other for other in fired if other is not rank]
+    if not other_ranks:
         return ""
     if len(fired) == rank_count:
         return " (so on all ranks)"
-    if len(others) > _MAX_LISTED_RANKS:
-        return f" (so on {len(others)} more)"
-    return f" (so on {', '.join(str(other.number) for other in others)})"
+    if len(other_ranks) > _MAX_LISTED_RANKS:
+        return f" (so on {len(other_ranks)} more)"
+    return f" (so on {', '.join(str(other.number) for other in other_ranks)})"

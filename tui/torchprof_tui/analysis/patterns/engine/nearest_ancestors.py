@@ -15,9 +15,9 @@ def nearest_ancestor(trace: Trace, rows: I64 | I32, kind: Kind = Kind.OP) -> I64
     return find_nearest_ancestor(trace.parent, rows, np.asarray(trace.kind) == kind)
 
 
-def outermost_ancestor(trace: Trace, rows: I64 | I32, wanted: Bool) -> I64:
-    """int64[k]: the outermost ancestor for which `wanted` bool[n] holds, -1 for none."""
-    return find_outermost_ancestor(trace.parent, rows, wanted)
+def outermost_ancestor(trace: Trace, rows: I64 | I32, mask: Bool) -> I64:
+    """int64[k]: the outermost ancestor for which `mask` bool[n] holds, -1 for none."""
+    return find_outermost_ancestor(trace.parent, rows, mask)
 
 
 def mark_with_ancestors(trace: Trace, rows: I64 | I32) -> Bool:

@@ -129,7 +129,7 @@ def dead_window(view: ScopeView) -> Answer:
     if not in_scope.any():
         return absent_answer()
     worst = int(np.where(in_scope, excess, -1).argmax())
-    seen = (
+    summary = (
         f"{tables.name(int(dead_ranges.row[worst]))} has no op for its first "
         f"{format_duration(delays[dead_indices[worst]])}; its other instances "
         f"begin after {format_duration(medians[worst])}"
@@ -137,7 +137,7 @@ def dead_window(view: ScopeView) -> Answer:
     scope_indices = np.flatnonzero(in_scope)
     scope_windows = dead_windows.select(scope_indices)
     return fired_answer(
-        seen,
+        summary,
         np.sort(scope_windows.row),
         min(int(np.array(excess)[scope_indices].sum()), view.covered_time(scope_windows)),
     )
@@ -205,9 +205,9 @@ def adaptive_launch(view: ScopeView) -> Answer:
         return absent_answer()
     launched = view.work.events.select(after_query)
     kernel = view.tables.short_name(int(launched.row[launched.duration.argmax()]))
-    seen = f"{format_count(len(launched), 'launch', 'launches')} after an occupancy query, {kernel} among them"
+    summary = f"{format_count(len(launched), 'launch', 'launches')} after an occupancy query, {kernel} among them"
     evidence = np.sort(np.concatenate([queries.row, launched.row]))
-    return fired_answer(seen, evidence)
+    return fired_answer(summary, evidence)
 
 
 @register_pattern(
@@ -234,9 +234,8 @@ def fixed_launch(view: ScopeView) -> Answer:
     )
     work_first = view.trace.links.work_first
     launch = np.maximum(view.work.launch, 0)
-    is_only_work = (view.work.launch >= 0) & (
-        work_first[launch + 1] - work_first[launch] == 1
-    )  # kernels of a graph share one launch
+    # Kernels of a graph share one launch.
+    is_only_work = (view.work.launch >= 0) & (work_first[launch + 1] - work_first[launch] == 1)
     is_fixed = ~after_query & is_light & is_only_work & (view.work.kind == Kind.KERNEL)
     if not is_fixed.any():
         return absent_answer()

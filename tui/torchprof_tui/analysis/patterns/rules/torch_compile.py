@@ -225,14 +225,14 @@ def _is_recompilation(name: str) -> bool:
 
 def _select_variants(view: ScopeView, regions: EventTable, recompiled_frames: dict[str, set[int]]) -> EventTable:
     """Select the first region of each variant of the frames that have several."""
-    seen: set[str] = set()
+    known_variants: set[str] = set()
     keep = []
     for row in regions.row.tolist():
         name = view.tables.name(row)
         match = _REGION_ID.match(name)
-        is_first = match is not None and match[1] in recompiled_frames and match[0] not in seen
+        is_first = match is not None and match[1] in recompiled_frames and match[0] not in known_variants
         if match is not None and is_first:
-            seen.add(match[0])
+            known_variants.add(match[0])
         keep.append(is_first)
     return regions.select(np.array(keep, dtype=np.bool_))
 
