@@ -1,4 +1,4 @@
-"""The table of GPU work, by the literal traces that it is read from."""
+"""Test the table of GPU work on literal traces."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Test the lane labels of overhead and kernel classes."""
+
 from __future__ import annotations
 
 from tests.helpers.pattern_traces import GEMM
