@@ -15,11 +15,13 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding
 
 
 def test_the_latest_scope_is_checked_as_by_the_checker() -> None:
-    made = trace(*healthy())
+    healthy_trace = trace(*healthy())
     scope = range_scope(0, 40_000)
-    result = LatestOnlyChecker(made).check(scope)
+    result = LatestOnlyChecker(healthy_trace).check(scope)
     assert result is not None
-    assert [finding.id for finding in result.findings] == [finding.id for finding in Checker(made).check(scope)]
+    assert [finding.id for finding in result.findings] == [
+        finding.id for finding in Checker(healthy_trace).check(scope)
+    ]
 
 
 def test_a_cancelled_check_stops_before_the_next_pattern(monkeypatch: pytest.MonkeyPatch) -> None:

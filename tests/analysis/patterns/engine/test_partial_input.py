@@ -124,8 +124,8 @@ def test_a_sample_cut_anywhere(tenths: int, tmp_path: Path) -> None:
     checker = Checker(open_content(content[: len(content) * tenths // 10], tmp_path))
     findings = checker.check()
     assert len(findings) == len(PATTERNS)
-    assert not [found.id for found in findings if found.state is State.ABSENT]
-    assert not [found.id for found in findings if found.has_fired and found.pattern.fires_on_absence]
+    assert not [finding.id for finding in findings if finding.state is State.ABSENT]
+    assert not [finding.id for finding in findings if finding.has_fired and finding.pattern.fires_on_absence]
     verdict = checker.decide_verdict(findings=findings)
     assert "partial (cut short)" in verdict.advice or verdict.regime is Regime.COMPUTE
 
@@ -136,7 +136,7 @@ def test_a_rank_that_was_cut_has_no_evidence_and_breaks_nothing(tmp_path: Path) 
     paths[1].write_bytes(content[: content.index(b'"cat": "kernel"')])
     merged = load_merged_ranks(paths)
     findings, verdicts = MultiRankChecker(merged).check(MultiRankChecker(merged).default_scope)
-    straggler = next(found for found in findings if found.id == "straggler")
+    straggler = next(finding for finding in findings if finding.id == "straggler")
     assert straggler.answer.seen.startswith("rank 2 comes last to 3 of 3 collectives")
     assert merged.ranks is not None
     assert {merged.ranks.rank_of_event(int(row)).number for row in straggler.answer.events} == {0, 2, 3}
@@ -157,8 +157,8 @@ def test_a_slice_is_judged_by_its_own_range(tmp_path: Path) -> None:
     shift = whole.origin - part.origin
     assert shift == -1_000_000  # the step that encloses the range begins at 1 ms
     assert (checker.default_scope.t0, checker.default_scope.t1) == (100_000, 600_000)
-    wanted = Checker(whole).view(range_scope(1_100_000, 1_600_000)).busy_share
-    assert checker.decide_verdict().busy == pytest.approx(wanted)
+    expected = Checker(whole).view(range_scope(1_100_000, 1_600_000)).busy_share
+    assert checker.decide_verdict().busy == pytest.approx(expected)
     assert checker.decide_verdict().regime is Regime.COMPUTE
     (slice_,) = [remark for remark in diagnose_trace(part).remarks if remark.kind == "slice"]
     assert slice_.meaning == "a slice of whole.json: 1.1 ms to 1.6 ms of the whole"
