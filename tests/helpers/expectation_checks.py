@@ -1,6 +1,6 @@
-"""What must hold for every real trace that was read by hand (`expectations/`), wherever it lies.
+"""Check real traces against their expectations (`expectations/`), which were written from the trace files alone.
 
-`HeldToItsReading` is the tests; who subclasses it brings a fixture `real`, one trace after the other.
+Subclass `ExpectationTests` in a test module that has a fixture `real`, which yields one `RealTrace` after the other.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ import numpy as np
 import pytest
 
 from tests.helpers.expectations import Expectation
-from torchprof_tui.analysis.patterns import Finding, State
-from torchprof_tui.analysis.patterns.engine import check_scope as scopes
-from torchprof_tui.analysis.patterns.engine.check_scope import Scope
+from torchprof_tui.analysis.patterns.engine.check_scope import Scope, range_scope, step_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.trace.loading.load import load_trace
 
-ENDING = ".pt.trace.json.gz"
+TRACE_SUFFIX = ".pt.trace.json.gz"
 
 
-class Real:
-    """A trace, opened once for all that is asked of it."""
+class RealTrace:
+    """A trace file with its expectation, loaded and checked once for all tests of it."""
 
     def __init__(self, name: str, path: Path, expected: Expectation) -> None:
         self.name, self.path, self.expected = name, path, expected
@@ -45,131 +44,112 @@ class Real:
 
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
-        """The complete events of the file, by the standard library alone."""
+        """The complete events of the file, read with the standard library alone."""
         entries = json.loads(gzip.decompress(self.path.read_bytes()))["traceEvents"]
         return [entry for entry in entries if entry.get("ph") == "X" and entry["cat"] != "Trace"]
 
 
-class HeldToItsReading:
-    def test_says_what_reading_it_says(self, real: Real) -> None:
-        says = {found.id: found.state for found in real.findings}
+class ExpectationTests:
+    """Tests of one real trace."""
+
+    def test_answers_equal_the_expectation(self, real: RealTrace) -> None:
+        states = {finding.id: finding.state for finding in real.findings}
         differ = [
-            f"{one}: {says.get(one)}, not {state} ({real.expected.why[one]})"
-            for one, state in real.expected.states.items()
-            if says.get(one) is not state
+            f"{pattern_id}: {states.get(pattern_id)}, not {state} ({real.expected.why[pattern_id]})"
+            for pattern_id, state in real.expected.states.items()
+            if states.get(pattern_id) is not state
         ]
         assert not differ, "\n".join(differ)
         assert real.checker.decide_verdict(findings=real.findings).regime.value == real.expected.regime
 
-    def test_holds_together_in_every_scope(self, real: Real) -> None:
-        for scope in [*scopes_of(real.checker), *random_scopes(real.checker, real.name, 8)]:
-            holds_together(real.checker, scope, real.findings if scope.is_whole_trace else None)
+    def test_findings_are_consistent_in_every_scope(self, real: RealTrace) -> None:
+        for scope in [*fixed_scopes(real.checker), *random_scopes(real.checker, real.name, 8)]:
+            assert_consistent(real.checker, scope, real.findings if scope.is_whole_trace else None)
 
-    def test_names_counts_and_steps_agree_with_the_file_itself(self, real: Real) -> None:
-        wanted = by_hand(real.entries)
-        fired = named(real.findings, State.FIRED)
-        assert {pattern: pattern in fired for pattern in wanted} == wanted
+    def test_patterns_of_names_and_counts_equal_a_scan_of_the_file(self, real: RealTrace) -> None:
+        expected = scan_patterns(real.entries)
+        fired = ids_in_state(real.findings, State.FIRED)
+        assert {pattern: pattern in fired for pattern in expected} == expected
 
-    def test_the_busy_share_agrees_with_a_sweep_over_sorted_work(self, real: Real) -> None:
-        said = real.checker.decide_verdict(findings=real.findings).busy
-        assert said == pytest.approx(busy_by_hand(real.entries), abs=2e-4)
-
-
-def named(findings: list[Finding], state: State) -> set[str]:
-    return {found.id for found in findings if found.state is state}
+    def test_the_busy_share_equals_a_scan_of_the_file(self, real: RealTrace) -> None:
+        busy = real.checker.decide_verdict(findings=real.findings).busy
+        assert busy == pytest.approx(scan_busy_share(real.entries), abs=2e-4)
 
 
-def holds_together(checker: Checker, scope: Scope, findings: list[Finding] | None = None) -> None:
-    """What must hold for any trace and any scope; `findings` where it has been asked already."""
+def ids_in_state(findings: list[Finding], state: State) -> set[str]:
+    """Ids of the findings in this state."""
+    return {finding.id for finding in findings if finding.state is state}
+
+
+def assert_consistent(checker: Checker, scope: Scope, findings: list[Finding] | None = None) -> None:
+    """Assert what must hold for any trace and scope; `findings`: if they were computed already."""
     trace = checker.trace
     if findings is None:
         findings = list(checker.check(scope))
-    assert {found.id for found in findings} == set(PATTERNS)
-    for found in findings:
-        answer = found.answer
-        assert 0 <= answer.at_stake <= scope.length, found.id
-        assert 0 <= found.share <= 1, found.id
-        if found.has_fired:
+    assert {finding.id for finding in findings} == set(PATTERNS)
+    for finding in findings:
+        answer = finding.answer
+        assert 0 <= answer.at_stake <= scope.length, finding.id
+        assert 0 <= finding.share <= 1, finding.id
+        if finding.has_fired:
             start = trace.start[answer.events]
             end = np.maximum(start + trace.duration[answer.events], start + 1)
-            assert len(answer.events), found.id
-            assert ((start < scope.t1) & (end > scope.t0)).all(), found.id
-            assert (np.diff(start) >= 0).all(), found.id
-            assert answer.seen, found.id
+            assert len(answer.events), finding.id
+            assert ((start < scope.t1) & (end > scope.t0)).all(), finding.id
+            assert (np.diff(start) >= 0).all(), finding.id
+            assert answer.seen, finding.id
         else:
-            assert not len(answer.events), found.id
-            assert bool(answer.reason) == (found.state is State.CANNOT_TELL), found.id
-    said = checker.decide_verdict(scope, findings)
-    assert said.advice
-    assert said.busy is None or 0 <= said.busy <= 1 + 1e-9
+            assert not len(answer.events), finding.id
+            assert bool(answer.reason) == (finding.state is State.CANNOT_TELL), finding.id
+    verdict = checker.decide_verdict(scope, findings)
+    assert verdict.advice
+    assert verdict.busy is None or 0 <= verdict.busy <= 1 + 1e-9
 
 
-def scopes_of(checker: Checker) -> list[Scope]:
+def fixed_scopes(checker: Checker) -> list[Scope]:
+    """The default scope, two steps, and ranges inside, around and outside of the trace."""
     first, last = checker.trace.span
-    found = [checker.default_scope, *(scopes.step_scope(step) for step in checker.trace.steps[:2])]
-    for begins, ends in ((0.2, 0.3), (0.5, 0.5), (0.0, 0.07), (0.9, 1.0), (1.1, 1.2), (-0.5, -0.1)):
-        t0 = first + int((last - first) * begins)
-        found.append(scopes.range_scope(t0, max(first + int((last - first) * ends), t0 + 1)))
-    return found
+    scopes = [checker.default_scope, *(step_scope(step) for step in checker.trace.steps[:2])]
+    for begin, end in ((0.2, 0.3), (0.5, 0.5), (0.0, 0.07), (0.9, 1.0), (1.1, 1.2), (-0.5, -0.1)):
+        t0 = first + int((last - first) * begin)
+        scopes.append(range_scope(t0, max(first + int((last - first) * end), t0 + 1)))
+    return scopes
 
 
 def random_scopes(checker: Checker, name: str, count: int) -> list[Scope]:
-    """Ranges of every length, from a microsecond up to more than the trace, that begin anywhere near it: the same in
-    each run, others for each trace."""
-    draw = random.Random(name)
+    """Random ranges from a microsecond to more than the trace's length, inside and near it.
+
+    Seeded by `name`: the same ranges in each run, different ones for each trace.
+    """
+    rng = random.Random(name)
     first, last = checker.trace.span
     span = max(last - first, 1000)
-    found = []
+    scopes = []
     for _ in range(count):
-        length = int(1000 * (1.2 * span / 1000) ** draw.random())
-        t0 = first + int(draw.uniform(-0.1, 1.05) * span)
-        found.append(scopes.range_scope(t0, t0 + max(length, 1)))
-    return found
+        length = int(1000 * (1.2 * span / 1000) ** rng.random())
+        t0 = first + int(rng.uniform(-0.1, 1.05) * span)
+        scopes.append(range_scope(t0, t0 + max(length, 1)))
+    return scopes
 
 
-# ---- the same facts, read from the JSON with the standard library alone --------------------------------------------
+# ---- the same facts, scanned from the JSON with the standard library alone -----------------------------------------
 
 
-def by_hand(entries: list[dict[str, Any]]) -> dict[str, bool]:
-    """Patterns that a name, a count or a containment decides."""
+GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+JsonEntry = dict[str, Any]
+
+
+def scan_patterns(entries: list[JsonEntry]) -> dict[str, bool]:
+    """Decide the patterns that depend on a name, a count or a containment: id -> whether it fires."""
     names = Counter(entry["name"] for entry in entries)
-    on_cpu = [entry for entry in entries if entry["cat"] == "cpu_op"]
-    steps = sorted(
-        (entry for entry in entries if entry["cat"] == "user_annotation" and entry["name"].startswith("ProfilerStep#")),
-        key=lambda entry: entry["ts"],
-    )
-    taken = [step["dur"] for step in steps]
-    profiler = [entry for entry in entries if entry["cat"] == "overhead"]
+    ops = [entry for entry in entries if entry["cat"] == "cpu_op"]
+    steps = sorted(_steps(entries), key=lambda entry: entry["ts"])
+    launches = Counter(entry["args"]["correlation"] for entry in entries if entry["cat"] in GPU_WORK)
 
-    def inside_first(entry: dict[str, Any]) -> float:
-        first = steps[0]
-        return max(min(entry["ts"] + entry["dur"], first["ts"] + first["dur"]) - max(entry["ts"], first["ts"]), 0)
+    def any_named(prefix: str) -> bool:
+        return any(name.startswith(prefix) for name in names)
 
-    def any_named(start: str) -> bool:
-        return any(name.startswith(start) for name in names)
-
-    def below(parent: str, child: str) -> bool:
-        """A child whose innermost enclosing op is the parent."""
-        for entry in on_cpu:
-            if entry["name"] == child:
-                around = [
-                    other
-                    for other in by_thread[entry["tid"]]
-                    if other["ts"] <= entry["ts"]
-                    and other["ts"] + other["dur"] >= entry["ts"] + entry["dur"]
-                    and other is not entry
-                ]
-                if around and min(around, key=lambda other: other["dur"])["name"] == parent:
-                    return True
-        return False
-
-    by_thread = defaultdict(list)
-    for entry in on_cpu:
-        by_thread[entry["tid"]].append(entry)
-    launched = Counter(
-        entry["args"]["correlation"] for entry in entries if entry["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
-    )
-    found = {
+    fires = {
         "compiled-region": any_named("Torch-Compiled Region"),
         "cache-lookup": any_named("TorchDynamo Cache Lookup"),
         "aot-prologue": any_named("AOTDispatcher Runtime Wrapper Prologue"),
@@ -180,67 +160,91 @@ def by_hand(entries: list[dict[str, Any]]) -> dict[str, bool]:
         "fused-triton": any(
             entry["cat"] == "kernel" and re.match(r"triton_(poi|red|per)_fused_", entry["name"]) for entry in entries
         ),
-        "graph-replay": max(launched.values()) > 1,
+        "graph-replay": max(launches.values()) > 1,
     }
-    if on_cpu and len(on_cpu) < 5000:
-        found["matmul-to-mm"] = below("aten::matmul", "aten::mm")
-        found["matmul-to-bmm"] = below("aten::matmul", "aten::bmm")
+    if ops and len(ops) < 5000:
+        fires["matmul-to-mm"] = _has_child_op(ops, "aten::matmul", "aten::mm")
+        fires["matmul-to-bmm"] = _has_child_op(ops, "aten::matmul", "aten::bmm")
     if len(steps) >= 3:
-        mine = taken[0] - sum(map(inside_first, profiler))
-        found["first-step-wide"] = mine >= 1.5 * float(np.median(taken[1:]))
-    return found
+        first = steps[0]
+        overhead = sum(_overlap(entry, first) for entry in entries if entry["cat"] == "overhead")
+        median_of_others = float(np.median([step["dur"] for step in steps[1:]]))
+        fires["first-step-wide"] = first["dur"] - overhead >= 1.5 * median_of_others
+    return fires
 
 
-def busy_by_hand(entries: list[dict[str, Any]]) -> float:
-    """Over the steps and the work that they launched; without idle time in which the profiler worked."""
-    work = sorted(
-        (entry["ts"], entry["ts"] + entry["dur"])
-        for entry in entries
-        if entry["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
-    )
-    steps = [
+def _steps(entries: list[JsonEntry]) -> list[JsonEntry]:
+    return [
         entry for entry in entries if entry["cat"] == "user_annotation" and entry["name"].startswith("ProfilerStep#")
     ]
-    first, last = min(s["ts"] for s in steps), max(s["ts"] + s["dur"] for s in steps)
-    calls = {
+
+
+def _end(entry: JsonEntry) -> float:
+    end: float = entry["ts"] + entry["dur"]
+    return end
+
+
+def _overlap(entry: JsonEntry, other: JsonEntry) -> float:
+    return max(min(_end(entry), _end(other)) - max(entry["ts"], other["ts"]), 0)
+
+
+def _has_child_op(ops: list[JsonEntry], parent: str, child: str) -> bool:
+    """Whether any op named `child` has an op named `parent` as its innermost enclosing op."""
+    by_thread = defaultdict(list)
+    for op in ops:
+        by_thread[op["tid"]].append(op)
+    for op in ops:
+        if op["name"] != child:
+            continue
+        enclosing = [
+            other
+            for other in by_thread[op["tid"]]
+            if other["ts"] <= op["ts"] and _end(other) >= _end(op) and other is not op
+        ]
+        if enclosing and min(enclosing, key=lambda other: other["dur"])["name"] == parent:
+            return True
+    return False
+
+
+def scan_busy_share(entries: list[JsonEntry]) -> float:
+    """Measure the busy share over the steps and the work that they launched, without idle time of the profiler."""
+    work = [entry for entry in entries if entry["cat"] in GPU_WORK]
+    overhead = [entry for entry in entries if entry["cat"] == "overhead"]
+    first, last = _scan_window(entries, work)
+    bounds = {time for entry in (*work, *overhead) for time in (entry["ts"], _end(entry)) if first < time < last}
+    work_time, overhead_time = CoveredTime(work), CoveredTime(overhead)
+    busy = idle = 0.0
+    for begin, end in pairwise(sorted({first, last, *bounds})):
+        middle = (begin + end) / 2
+        if middle in work_time:
+            busy += end - begin
+        elif middle not in overhead_time:
+            idle += end - begin
+    return busy / (busy + idle)
+
+
+def _scan_window(entries: list[JsonEntry], work: list[JsonEntry]) -> tuple[float, float]:
+    """From the first step's start to the end of the last step or of the last work launched in a step."""
+    steps = _steps(entries)
+    first, last = min(step["ts"] for step in steps), max(map(_end, steps))
+    launch_times = {
         entry["args"]["correlation"]: entry["ts"]
         for entry in entries
         if entry["cat"] in ("cuda_runtime", "cuda_driver")
     }
-    launched = [
-        entry["ts"] + entry["dur"]
-        for entry in entries
-        if entry["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
-        and first <= calls.get(entry["args"]["correlation"], 0) < last
-    ]
-    last = max(last, *launched)
-    moments = sorted({first, last, *(t for pair in work for t in pair if first < t < last)} | {
-        t
-        for entry in entries
-        if entry["cat"] == "overhead"
-        for t in (entry["ts"], entry["ts"] + entry["dur"])
-        if first < t < last
-    })  # fmt: skip
-    busy_pieces = Pieces(work)
-    overhead = Pieces([(e["ts"], e["ts"] + e["dur"]) for e in entries if e["cat"] == "overhead"])
-    busy = idle = 0.0
-    for begins, ends in pairwise(moments):
-        middle = (begins + ends) / 2
-        if middle in busy_pieces:
-            busy += ends - begins
-        elif middle not in overhead:
-            idle += ends - begins
-    return busy / (busy + idle)
+    launched = [entry for entry in work if first <= launch_times.get(entry["args"]["correlation"], 0) < last]
+    return first, max(last, *map(_end, launched))
 
 
-class Pieces:
-    """Which moments some pieces of time cover, overlapping or not."""
+class CoveredTime:
+    """The union of the entries' time, overlapping or not."""
 
-    def __init__(self, pieces: list[tuple[float, float]]) -> None:
-        self.starts = [start for start, _ in sorted(pieces)]
-        self.reach = list(accumulate((end for _, end in sorted(pieces)), max))
+    def __init__(self, entries: list[JsonEntry]) -> None:
+        intervals = sorted((entry["ts"], _end(entry)) for entry in entries)
+        self.starts = [start for start, _ in intervals]
+        self.latest_end = list(accumulate((end for _, end in intervals), max))
 
     def __contains__(self, time: float) -> bool:
-        """Whether any piece that has begun ends after it."""
-        begun = bisect_right(self.starts, time)
-        return begun > 0 and self.reach[begun - 1] > time
+        """Whether any entry that started by then ends after this time."""
+        count = bisect_right(self.starts, time)
+        return count > 0 and self.latest_end[count - 1] > time

@@ -1,4 +1,4 @@
-"""The expectations beside this file: one Markdown table a trace, a line a pattern, written for a reviewer to read."""
+"""Read the expectations of patterns: one Markdown table per trace, one line per pattern."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from torchprof_tui.analysis.patterns import State
+from torchprof_tui.analysis.patterns.engine.pattern import State
 
 FOLDER = Path(__file__).parents[1] / "analysis/patterns/expectations"
 
@@ -15,22 +15,26 @@ _STATES = {"fired": State.FIRED, "absent": State.ABSENT, "cannot tell": State.CA
 
 
 class Expectation(NamedTuple):
+    """The expected answers of one trace: its regime, and the state and the reason of each pattern id."""
+
     regime: str
     states: dict[str, State]
     why: dict[str, str]
 
 
-def _expectations(folder: Path) -> dict[str, Expectation]:
-    """Trace (as its path below the folder of traces, without the ending) -> what reading it says. Raises ValueError for
-    an entry that cannot be read and for an id that stands twice."""
-    return {_heading(path): _read(path) for path in sorted(folder.glob("*.md")) if path.name != "README.md"}
+def _read_folder(folder: Path) -> dict[str, Expectation]:
+    """Read a folder of expectations: trace (its path in the folder of traces, without the suffix) -> expectation.
+
+    Raises ValueError for a line that cannot be parsed and for a duplicate id.
+    """
+    return {_read_heading(path): _read_file(path) for path in sorted(folder.glob("*.md")) if path.name != "README.md"}
 
 
-def _heading(path: Path) -> str:
+def _read_heading(path: Path) -> str:
     return path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
 
 
-def _read(path: Path) -> Expectation:
+def _read_file(path: Path) -> Expectation:
     text = path.read_text(encoding="utf-8")
     states: dict[str, State] = {}
     why: dict[str, str] = {}
@@ -47,7 +51,7 @@ def _read(path: Path) -> Expectation:
     return Expectation(regime[1], states, why)
 
 
-SHARED = _expectations(FOLDER)
-"""Of the shared traces."""
-SAMPLES = _expectations(FOLDER / "samples")
-"""Of those that ship with the program; one whose name a shared trace has, too, is another recording."""
+SHARED = _read_folder(FOLDER)
+"""Expectations of the shared traces."""
+SAMPLES = _read_folder(FOLDER / "samples")
+"""Expectations of the shipped samples; a sample with the name of a shared trace is a different recording."""

@@ -14,9 +14,9 @@ from tests.helpers.rank_traces import Collective, Run, late_rank
 from tests.trace.ranks.test_collective_matching import SETS, merged, shared
 from torchprof_samples import find
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
-from torchprof_tui.analysis.patterns import Finding, State
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker, build_rank_checker
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet, format_unmatched
 from torchprof_tui.analysis.time.host_stalls import find_host_stalls
 from torchprof_tui.trace.model.trace import Trace

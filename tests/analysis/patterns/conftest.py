@@ -1,3 +1,5 @@
+"""Fixtures of the pattern tests."""
+
 from __future__ import annotations
 
 import gc
@@ -9,8 +11,9 @@ pytest.register_assert_rewrite("tests.helpers.expectation_checks")
 
 
 @pytest.fixture(scope="package", autouse=True)
-def frozen() -> Iterator[None]:
-    """A hundred traces are decoded here: the collector need not look through all that pytest holds for each of them."""
+def freeze_objects() -> Iterator[None]:
+    """Freeze pytest's objects: a hundred traces are decoded here, and the collector would scan these objects each
+    time."""
     gc.collect()
     gc.freeze()
     yield

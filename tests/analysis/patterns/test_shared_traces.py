@@ -1,4 +1,4 @@
-"""The shared traces: what each must say (expectations/), and other people's, where no answer may stumble."""
+"""Check the shared traces against their expectations, and public traces for consistency."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.expectation_checks import (
-    ENDING,
-    HeldToItsReading,
-    Real,
-    holds_together,
-    named,
+    TRACE_SUFFIX,
+    ExpectationTests,
+    RealTrace,
+    assert_consistent,
+    fixed_scopes,
+    ids_in_state,
     random_scopes,
-    scopes_of,
 )
 from tests.helpers.expectations import SHARED
 from tests.helpers.paths import SHARED_TRACES
-from tests.helpers.public_traces import OTHERS
-from torchprof_tui.analysis.patterns import State
+from tests.helpers.public_traces import PUBLIC_EXPECTATIONS
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
+from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.trace.loading.load import load_trace
 
 TRACES = SHARED_TRACES
 SMALL = 500_000
-"""Bytes of a file that is looked at in all kinds of scopes: a test must not take a minute."""
+"""Bytes of a file that is checked in all kinds of scopes: a test must not take a minute."""
 
 _NOT_TRACES = (".md", ".tsv", ".txt", ".key_averages.json", ".xz")
 PUBLIC = sorted(
@@ -32,42 +32,42 @@ PUBLIC = sorted(
 )
 
 
-@pytest.fixture(scope="module", params=SHARED)  # of a module: all that is asked of one trace is asked in a row
-def real(request: pytest.FixtureRequest) -> Real:
-    path = TRACES / f"{request.param}{ENDING}"
+@pytest.fixture(scope="module", params=SHARED)  # module scope: all tests of one trace run in a row
+def real(request: pytest.FixtureRequest) -> RealTrace:
+    path = TRACES / f"{request.param}{TRACE_SUFFIX}"
     if not path.exists():
-        pytest.skip("the shared traces are not here")
-    return Real(request.param, path, SHARED[request.param])
+        pytest.skip("the shared traces are not available")
+    return RealTrace(request.param, path, SHARED[request.param])
 
 
-class TestShared(HeldToItsReading):
-    """Each trace of ours."""
+class TestShared(ExpectationTests):
+    """The tests of each shared trace."""
 
 
 def test_every_trace_has_its_expectation_and_every_expectation_all_patterns() -> None:
-    assert all(set(one.states) == set(PATTERNS) for one in SHARED.values())
+    assert all(set(expectation.states) == set(PATTERNS) for expectation in SHARED.values())
     if TRACES.exists():
-        files = [*TRACES.glob(f"*{ENDING}"), *TRACES.glob(f"*_4ranks/*{ENDING}")]
-        assert {str(path.relative_to(TRACES)).removesuffix(ENDING) for path in files} == set(SHARED)
+        files = [*TRACES.glob(f"*{TRACE_SUFFIX}"), *TRACES.glob(f"*_4ranks/*{TRACE_SUFFIX}")]
+        assert {str(path.relative_to(TRACES)).removesuffix(TRACE_SUFFIX) for path in files} == set(SHARED)
 
 
 @pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.name)
-def test_no_pattern_stumbles_over_other_peoples_traces(path: Path) -> None:
-    """Of some, what reading them says, too."""
+def test_public_traces_are_checked_consistently(path: Path) -> None:
+    """And with the expected answers, where there are any."""
     checker = Checker(load_trace(str(path), cache=False))
     small = path.stat().st_size < SMALL
-    fixed = scopes_of(checker) if small else [checker.default_scope]
+    fixed = fixed_scopes(checker) if small else [checker.default_scope]
     for scope in [*fixed, *random_scopes(checker, path.name, 8 if small else 3)]:
-        holds_together(checker, scope)
-    says = OTHERS.get(str(path.relative_to(TRACES / "public")))
-    if says:
+        assert_consistent(checker, scope)
+    expected = PUBLIC_EXPECTATIONS.get(str(path.relative_to(TRACES / "public")))
+    if expected:
         findings = checker.check()
-        assert set(says.fired.split()) <= named(findings, State.FIRED)
-        assert set(says.cannot_tell.split()) <= named(findings, State.CANNOT_TELL)
-        assert not set(says.not_fired.split()) & named(findings, State.FIRED)
+        assert set(expected.fired.split()) <= ids_in_state(findings, State.FIRED)
+        assert set(expected.cannot_tell.split()) <= ids_in_state(findings, State.CANNOT_TELL)
+        assert not set(expected.not_fired.split()) & ids_in_state(findings, State.FIRED)
 
 
-def test_other_peoples_traces_that_were_read_are_among_them() -> None:
+def test_public_expectations_are_of_existing_traces() -> None:
     if not PUBLIC:
-        pytest.skip("the shared traces are not here")
-    assert set(OTHERS) <= {str(path.relative_to(TRACES / "public")) for path in PUBLIC}
+        pytest.skip("the shared traces are not available")
+    assert set(PUBLIC_EXPECTATIONS) <= {str(path.relative_to(TRACES / "public")) for path in PUBLIC}

@@ -1,4 +1,4 @@
-"""Nesting, folding, links and sums: drawn at random, against the obvious way."""
+"""Test nesting, folding, links and sums of random programs against a slow reference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADER = {"baseTimeNanoseconds": 1}
 AT = 1000
 MAIN = (PID, TID)
 
-RANKS = SHARED_TRACES
+TRACES = SHARED_TRACES
 
 NAMES = ["aten::mm", "aten::add", "ProfilerStep#3", "aten::is_leaf"]
 CPU = ["cpu_op", "cpu_op", "cpu_op", "user_annotation", "cuda_runtime", "overhead", "python_function"]
@@ -30,7 +30,8 @@ CPU = ["cpu_op", "cpu_op", "cpu_op", "user_annotation", "cuda_runtime", "overhea
 
 @st.composite
 def programs(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Calls on two threads, nested, crossing, empty, all at once; GPU work with and without an operator's id."""
+    """Random calls on two threads: nested, crossing, empty, simultaneous; GPU work with and without an operator's
+    id."""
     entries: list[dict[str, Any]] = [step(7, AT - 1, 60)]
     ids = iter(range(1, 100))
     links = st.integers(0, 12)
@@ -44,34 +45,36 @@ def programs(draw: st.DrawFn) -> list[dict[str, Any]]:
             args = {"correlation": draw(links), "External id": draw(links)}
             if not args["External id"]:
                 del args["External id"]
-        where = {"pid": -1, "tid": 0} if category == "overhead" else {"tid": TID + draw(st.integers(0, 1))}
+        thread = {"pid": -1, "tid": 0} if category == "overhead" else {"tid": TID + draw(st.integers(0, 1))}
         name = draw(st.sampled_from(NAMES))
-        entries.append(event(name, AT + start, duration, category, args=args, **where))
+        entries.append(event(name, AT + start, duration, category, args=args, **thread))
     for start, duration in draw(st.lists(times, max_size=8)):
         link = draw(links)
-        made = draw(st.sampled_from([kernel, memset]))(draw(st.sampled_from(["k", "aten::mm"])), AT + start, duration)
-        made["cat"] = draw(st.sampled_from([made["cat"], "gpu_user_annotation", "cuda_sync"]))
+        gpu_entry = draw(st.sampled_from([kernel, memset]))(
+            draw(st.sampled_from(["k", "aten::mm"])), AT + start, duration
+        )
+        gpu_entry["cat"] = draw(st.sampled_from([gpu_entry["cat"], "gpu_user_annotation", "cuda_sync"]))
         if link:
-            made["args"]["External id"] = link
-        entries.append(made)
+            gpu_entry["args"]["External id"] = link
+        entries.append(gpu_entry)
     return entries
 
 
 def as_torch_writes(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same without links that no file of torch's has: to nothing, to annotations, to calls that it leaves out."""
+    """Remove links that no file of torch has: to missing operators, to annotations, to calls that torch leaves out."""
     ops = {e["args"]["External id"]: e for e in entries if e["cat"] == "cpu_op"}
     for entry in entries:
         if entry["cat"] in ("cpu_op", "user_annotation") or "External id" not in entry["args"]:
             continue
         op = ops.get(entry["args"]["External id"])
         on_cpu = entry["cat"] == "cuda_runtime"
-        if op is None or (on_cpu and op["name"] in table_reference.UNSEEN):
+        if op is None or (on_cpu and op["name"] in table_reference.IGNORED_NAMES):
             del entry["args"]["External id"]
     return entries
 
 
 def rows_of(table: ProfilerTable) -> list[tuple[table_reference.Key, table_reference.Sums]]:
-    rows = (table[place] for place in range(len(table)))
+    rows = (table[index] for index in range(len(table)))
     return [
         ((row.name, row.on_gpu, row.annotation), (row.calls, row.self_cpu, row.cpu, row.self_gpu, row.gpu))
         for row in rows
@@ -79,19 +82,19 @@ def rows_of(table: ProfilerTable) -> list[tuple[table_reference.Key, table_refer
 
 
 @given(programs().map(as_torch_writes))
-def test_the_table_is_that_of_the_slow_way(entries: list[dict[str, Any]]) -> None:
+def test_the_table_equals_the_reference(entries: list[dict[str, Any]]) -> None:
     table = Profile(trace(*entries, header=HEADER, ns=True)).build_table()
-    want = table_reference.rows(entries, MAIN)
-    assert rows_of(table) == want
-    assert table.self_cpu_total == sum(sums[1] for _, sums in want)
-    assert table.self_gpu_total == sum(sums[3] for (_, on_gpu, spans), sums in want if on_gpu and not spans)
+    expected = table_reference.rows(entries, MAIN)
+    assert rows_of(table) == expected
+    assert table.self_cpu_total == sum(sums[1] for _, sums in expected)
+    assert table.self_gpu_total == sum(sums[3] for (_, on_gpu, spans), sums in expected if on_gpu and not spans)
 
 
-@pytest.mark.skipif(not RANKS.exists(), reason="needs the shared traces")
+@pytest.mark.skipif(not TRACES.exists(), reason="needs the shared traces")
 @pytest.mark.parametrize("rank", ["ddp_4ranks/rank3", "fsdp_4ranks/rank0"])
-def test_ranks_of_a_run_that_nobody_asked_for_its_table(rank: str) -> None:
-    """In the first, correlations of calls without an operator are operators' ids; in both, overhead crosses ranges."""
-    path = RANKS / f"{rank}.pt.trace.json.gz"
+def test_ranks_equal_the_reference(rank: str) -> None:
+    """The first has correlations that are also operators' ids; in both, overhead crosses annotations."""
+    path = TRACES / f"{rank}.pt.trace.json.gz"
     entries = [entry for entry in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"] if entry["ph"] == "X"]
     for entry in entries:
         entry["ts"], entry["dur"] = (int(Decimal(str(entry[key])) * 1000) for key in ("ts", "dur"))

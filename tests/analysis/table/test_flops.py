@@ -1,4 +1,4 @@
-"""FLOPs by the textbook, by torch's own count, and as a rate."""
+"""Test FLOPs against textbook counts and torch's own, and the rates computed from them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ TRACES = SHARED_TRACES
 H200 = {"baseTimeNanoseconds": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}
 
 
-def by_hand(a: list[int], b: list[int]) -> int:
-    """Multiply two matrices of such sizes, counting."""
+def matmul_flops(a: list[int], b: list[int]) -> int:
+    """Count the operations of a product of two matrices one by one."""
     return sum(2 for _ in product(range(a[0]), range(a[1]), range(b[1])))
 
 
-def convolved(data: list[int], weight: list[int], stride: int, padding: int, dilation: int) -> int:
-    """Run a 2-d convolution, counting each multiplication and addition, those with the padding too."""
+def convolution_flops(data: list[int], weight: list[int], stride: int, padding: int, dilation: int) -> int:
+    """Count the operations of a 2-d convolution one by one, including those with the padding."""
     (batch, _, height, width), (out, into, *kernel_size) = data, weight
     count = 0
     for y in range(-padding, height + padding, stride):
@@ -48,25 +48,35 @@ CONV = ["", "", "", "[2, 2]", "[1, 1]", "[2, 2]", "False", "[0, 0]", "2"]
 Q = [2, 3, 5, 7]
 
 COUNTS: list[tuple[str, list[Any], list[Any], int]] = [
-    ("aten::mm", [[3, 4], [4, 5]], [], by_hand([3, 4], [4, 5])),
-    ("aten::addmm", [[5], [3, 4], [4, 5], [], []], ["", "", "", "1", "1"], by_hand([3, 4], [4, 5])),
-    ("aten::bmm", [[6, 3, 4], [6, 4, 5]], [], 6 * by_hand([3, 4], [4, 5])),
-    ("aten::baddbmm", [[1], [6, 3, 4], [6, 4, 5]], [], 6 * by_hand([3, 4], [4, 5])),
-    ("aten::linear", [[2, 3, 4], [5, 4], [5]], [], 2 * by_hand([3, 4], [4, 5])),
-    ("aten::matmul", [[2, 1, 3, 4], [6, 4, 5]], [], 12 * by_hand([3, 4], [4, 5])),
-    ("aten::matmul", [[4], [4, 5]], [], by_hand([1, 4], [4, 5])),
-    ("aten::matmul", [[3, 4], [4]], [], by_hand([3, 4], [4, 1])),
-    ("aten::convolution", [[2, 4, 9, 8], [6, 2, 3, 2], [6]], CONV, convolved([2, 4, 9, 8], [6, 2, 3, 2], 2, 1, 2)),
+    ("aten::mm", [[3, 4], [4, 5]], [], matmul_flops([3, 4], [4, 5])),
+    ("aten::addmm", [[5], [3, 4], [4, 5], [], []], ["", "", "", "1", "1"], matmul_flops([3, 4], [4, 5])),
+    ("aten::bmm", [[6, 3, 4], [6, 4, 5]], [], 6 * matmul_flops([3, 4], [4, 5])),
+    ("aten::baddbmm", [[1], [6, 3, 4], [6, 4, 5]], [], 6 * matmul_flops([3, 4], [4, 5])),
+    ("aten::linear", [[2, 3, 4], [5, 4], [5]], [], 2 * matmul_flops([3, 4], [4, 5])),
+    ("aten::matmul", [[2, 1, 3, 4], [6, 4, 5]], [], 12 * matmul_flops([3, 4], [4, 5])),
+    ("aten::matmul", [[4], [4, 5]], [], matmul_flops([1, 4], [4, 5])),
+    ("aten::matmul", [[3, 4], [4]], [], matmul_flops([3, 4], [4, 1])),
+    (
+        "aten::convolution",
+        [[2, 4, 9, 8], [6, 2, 3, 2], [6]],
+        CONV,
+        convolution_flops([2, 4, 9, 8], [6, 2, 3, 2], 2, 1, 2),
+    ),
     (
         "aten::cudnn_convolution",
         [[2, 4, 9, 8], [6, 4, 3, 2]],
         ["", "", "[1, 1]", "[2, 2]", "[2, 2]", "1"],
-        convolved([2, 4, 9, 8], [6, 4, 3, 2], 2, 1, 2),
+        convolution_flops([2, 4, 9, 8], [6, 4, 3, 2], 2, 1, 2),
     ),
     ("aten::conv_transpose2d", [[2, 4, 9, 8], [4, 6, 3, 2]], [], 2 * 2 * 4 * 9 * 8 * 6 * 3 * 2),
-    ("aten::scaled_dot_product_attention", [Q, Q, Q], [], 2 * 3 * (by_hand([5, 7], [7, 5]) + by_hand([5, 5], [5, 7]))),
-    ("aten::_flash_attention_forward", [[2, 5, 3, 7]] * 3, [], 2 * 3 * 2 * by_hand([5, 7], [7, 5])),
-    ("aten::_scaled_dot_product_flash_attention_backward", [Q] * 6, [], 2 * 3 * 5 * by_hand([5, 7], [7, 5])),
+    (
+        "aten::scaled_dot_product_attention",
+        [Q, Q, Q],
+        [],
+        2 * 3 * (matmul_flops([5, 7], [7, 5]) + matmul_flops([5, 5], [5, 7])),
+    ),
+    ("aten::_flash_attention_forward", [[2, 5, 3, 7]] * 3, [], 2 * 3 * 2 * matmul_flops([5, 7], [7, 5])),
+    ("aten::_scaled_dot_product_flash_attention_backward", [Q] * 6, [], 2 * 3 * 5 * matmul_flops([5, 7], [7, 5])),
 ]
 
 
@@ -75,10 +85,10 @@ def test_formulas_count_what_is_multiplied_and_added(
     name: str, dims: list[Any], concrete: list[Any], count: int
 ) -> None:
     assert count_flops(name, dims, concrete) == count
-    for place in range(min(len(dims), 2)):  # what does not fit has no count, and never raises
-        for odd in ([], [1], None, [[1, 2]], [0.5, "x"], [97] * len(dims[place])):
-            got = count_flops(name, [*dims[:place], odd, *dims[place + 1 :]], concrete)
-            assert got is None or got >= 0
+    for index in range(min(len(dims), 2)):  # unexpected inputs have no count, and never raise
+        for odd in ([], [1], None, [[1, 2]], [0.5, "x"], [97] * len(dims[index])):
+            flops = count_flops(name, [*dims[:index], odd, *dims[index + 1 :]], concrete)
+            assert flops is None or flops >= 0
 
 
 def test_the_gradients_of_a_convolution() -> None:
@@ -90,14 +100,14 @@ def test_the_gradients_of_a_convolution() -> None:
     assert count_flops("aten::relu", dims, whole) is None
 
 
-def written(folder: Path, *entries: Any, header: dict[str, Any] | None = None) -> Trace:
+def write_and_load(folder: Path, *entries: Any, header: dict[str, Any] | None = None) -> Trace:
     path = folder / "trace.json"
     path.write_text(json.dumps({**(H200 if header is None else header), "traceEvents": list(entries)}))
     return load_trace(str(path), cache=False)
 
 
-def product_of(size: int, number: int, start: float, took: float, kind: str, name: str = "gemm") -> list[Any]:
-    """`linear` in fp32 around `mm` of this type, as autocast has it, and its kernels."""
+def linear_around_mm(size: int, number: int, start: float, gpu_time: float, kind: str, name: str = "gemm") -> list[Any]:
+    """A `linear` in fp32 around an `mm` of this type, as with autocast, and its kernels."""
     dims = {"Input Dims": [[size, size], [size, size]]}
     link = {"External id": number}
     return [
@@ -105,50 +115,52 @@ def product_of(size: int, number: int, start: float, took: float, kind: str, nam
         cpu("aten::mm", start + 5, 10, **link, **{"Input type": [kind, kind]}, **dims),
         runtime("cudaLaunchKernel", start + 6, 1, corr=number, **link),
         runtime("cudaLaunchKernel", start + 8, 1, corr=50 + number, **link),
-        kernel("prepare", start + 100, took / 4, corr=50 + number, **link),
-        kernel(name, start + 200, took * 3 / 4, corr=number, **link),
+        kernel("prepare", start + 100, gpu_time / 4, corr=50 + number, **link),
+        kernel(name, start + 200, gpu_time * 3 / 4, corr=number, **link),
     ]
 
 
 def test_rates_and_shares_of_the_peak(tmp_path: Path) -> None:
-    made = written(tmp_path, *product_of(1024, 1, 0, 8, "c10::BFloat16"), *product_of(1024, 2, 500, 16, "c10::Half"))
-    profile = Profile(made)
+    trace = write_and_load(
+        tmp_path, *linear_around_mm(1024, 1, 0, 8, "c10::BFloat16"), *linear_around_mm(1024, 2, 500, 16, "c10::Half")
+    )
+    profile = Profile(trace)
     table = profile.build_table()
-    found = sum_row_flops(table, profile.calls, profile.flops())
+    row_flops = sum_row_flops(table, profile.calls, profile.flops())
     done = 2 * 2 * 1024**3
     for name, ns in (("aten::mm", 24_000), ("aten::linear", 24_000), ("gemm", 18_000)):
         row = table.names.index(name)
-        assert found.flops[row] == done
-        assert found.tflops[row] == pytest.approx(done / ns / 1e3)
-        assert found.share[row] == pytest.approx(done / ns / 1e3 / 989.4)
-    assert np.isnan(found.flops[table.names.index("prepare")])
-    assert np.isnan(found.tflops[table.names.index("cudaLaunchKernel")])
+        assert row_flops.flops[row] == done
+        assert row_flops.tflops[row] == pytest.approx(done / ns / 1e3)
+        assert row_flops.share[row] == pytest.approx(done / ns / 1e3 / 989.4)
+    assert np.isnan(row_flops.flops[table.names.index("prepare")])
+    assert np.isnan(row_flops.tflops[table.names.index("cudaLaunchKernel")])
     whole = sum_row_flops(profile.build_table(GroupBy.CLASS), profile.calls, profile.flops())
-    assert np.nansum(whole.flops) == done  # in an operator, in the one around it, in its kernel: counted once
+    assert np.nansum(whole.flops) == done  # counted once for operator, caller and kernel
 
 
-def test_what_the_device_could_do_is_not_guessed(tmp_path: Path) -> None:
-    nobody = {"baseTimeNanoseconds": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA Tomorrow"}]}
-    profile = Profile(written(tmp_path, *product_of(64, 1, 0, 8, "c10::BFloat16"), header=nobody))
+def test_an_unknown_device_has_no_peak(tmp_path: Path) -> None:
+    unknown_device = {"baseTimeNanoseconds": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA Tomorrow"}]}
+    profile = Profile(write_and_load(tmp_path, *linear_around_mm(64, 1, 0, 8, "c10::BFloat16"), header=unknown_device))
     table = profile.build_table()
-    found = sum_row_flops(table, profile.calls, profile.flops())
+    row_flops = sum_row_flops(table, profile.calls, profile.flops())
     row = table.names.index("aten::mm")
-    assert found.tflops[row] > 0
-    assert np.isnan(found.share[row])
+    assert row_flops.tflops[row] > 0
+    assert np.isnan(row_flops.share[row])
     assert peak_tflops("NVIDIA H200", "int4") is None
     assert short_type("long int") is None
 
 
-def test_tf32_is_told_by_the_kernel(tmp_path: Path) -> None:
+def test_tf32_is_decided_by_the_kernels_name(tmp_path: Path) -> None:
     name = "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_stage4_warpsize2x2x1_tensor16x8x8_kernel"
-    profile = Profile(written(tmp_path, *product_of(512, 1, 0, 8, "float", name)))
+    profile = Profile(write_and_load(tmp_path, *linear_around_mm(512, 1, 0, 8, "float", name)))
     table = profile.build_table()
-    found = sum_row_flops(table, profile.calls, profile.flops())
+    row_flops = sum_row_flops(table, profile.calls, profile.flops())
     row = table.names.index("aten::mm")
-    assert found.share[row] == pytest.approx(found.tflops[row] / 494.7)
+    assert row_flops.share[row] == pytest.approx(row_flops.tflops[row] / 494.7)
 
 
-def test_peaks_are_what_data_sheets_say() -> None:
+def test_peaks_equal_the_data_sheets() -> None:
     assert peak_tflops("NVIDIA H200", "bf16") == 989.4
     assert peak_tflops("NVIDIA H100 80GB HBM3", "fp8") == 1978.9
     assert peak_tflops("NVIDIA H100 PCIe", "tf32") == 378
@@ -162,14 +174,14 @@ def test_peaks_are_what_data_sheets_say() -> None:
 
 @pytest.mark.skipif(not TRACES.exists(), reason="needs the shared traces")
 def test_torchs_own_count_of_a_training_run() -> None:
-    """`with_flops` printed these for the same run. Where `addmm` calls itself to cast, torch counts it twice."""
+    """`with_flops` printed these for the same run. Torch counts an `addmm` twice that calls itself to cast."""
     name = "gpt2_train_modules_flops"
     profile = Profile(load_trace(str(TRACES / f"{name}.pt.trace.json.gz"), cache=False))
     table = profile.build_table()
-    found = sum_row_flops(table, profile.calls, profile.flops())
+    row_flops = sum_row_flops(table, profile.calls, profile.flops())
     printed = (TRACES / f"{name}.table.txt").read_text()
-    twice = {"aten::mm": 1, "aten::addmm": 2}
-    for op, times in twice.items():
+    count_by_torch = {"aten::mm": 1, "aten::addmm": 2}
+    for op, times in count_by_torch.items():
         line = re.search(rf"^ *{op} .*?([0-9.]+) *$", printed, re.MULTILINE)
         assert line is not None
-        assert math.isclose(times * found.flops[table.names.index(op)] / 1e6, float(line[1]), rel_tol=1e-9)
+        assert math.isclose(times * row_flops.flops[table.names.index(op)] / 1e6, float(line[1]), rel_tol=1e-9)

@@ -1,4 +1,4 @@
-"""Tables by shape, stack, module, class and step, and restricted to a range, a lane, a step."""
+"""Test tables by shape, stack, module, class and step, and tables restricted to a range, a lane, a step."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ from torchprof_tui.trace.model.trace import Trace
 NEW = {"baseTimeNanoseconds": 1}
 
 
-def written(folder: Path, *entries: Any) -> Trace:
-    """A trace that lies in a file, so that args can be asked for."""
+def write_and_load(folder: Path, *entries: Any) -> Trace:
+    """Write the entries to a file and load it, so that args can be read."""
     path = folder / "trace.json"
     path.write_text(json.dumps({**NEW, "traceEvents": list(entries)}))
     return load_trace(str(path), cache=False)
 
 
-def calls(table: ProfilerTable) -> dict[tuple[str, str], int]:
+def call_counts(table: ProfilerTable) -> dict[tuple[str, str], int]:
+    """(name, detail) -> number of calls."""
     return {(table.names[k], table.details[k]): int(table.calls[k]) for k in range(len(table))}
 
 
@@ -52,8 +53,8 @@ def test_shapes_keep_names_apart(tmp_path: Path) -> None:
         cpu("aten::mm", 20, 7, **{"External id": 3}, **small),
         cpu("aten::add", 30, 1, **{"External id": 4}),
     ]
-    table = Profile(written(tmp_path, *ops)).build_table(GroupBy.SHAPE)
-    assert calls(table) == {
+    table = Profile(write_and_load(tmp_path, *ops)).build_table(GroupBy.SHAPE)
+    assert call_counts(table) == {
         ("aten::mm", "[[2, 3], [3, 4]]"): 2,
         ("aten::mm", "[[8, 8], []]"): 1,
         ("aten::add", ""): 1,
@@ -68,9 +69,9 @@ def test_shapes_of_a_sample_are_the_files() -> None:
     plain = profile.build_table()
     sums: dict[tuple[str, bool, bool], list[int]] = defaultdict(lambda: [0, 0, 0])
     for k in range(len(table)):
-        held = sums[table.names[k], bool(table.on_gpu[k]), bool(table.annotation[k])]
-        for place, column in enumerate((table.calls, table.self_cpu, table.gpu)):
-            held[place] += int(column[k])
+        row_sums = sums[table.names[k], bool(table.on_gpu[k]), bool(table.annotation[k])]
+        for index, column in enumerate((table.calls, table.self_cpu, table.gpu)):
+            row_sums[index] += int(column[k])
     assert dict(sums) == {
         (plain.names[k], bool(plain.on_gpu[k]), bool(plain.annotation[k])): [
             int(plain.calls[k]),
@@ -105,13 +106,13 @@ STACKED = (
 def test_stacks_follow_launches_and_backward() -> None:
     table = Profile(trace(*STACKED, header=NEW)).build_table(GroupBy.STACK)
     inner = "nn.Module: Linear_1\nnet.py(9): forward\nnn.Module: Net_0\ntrain.py(3): main"
-    found = calls(table)
-    assert found["aten::addmm", inner] == 1
-    assert found["gemm", inner] == 1
-    assert found["aten::relu", "net.py(9): forward\nnn.Module: Net_0\ntrain.py(3): main"] == 1
-    assert found["aten::sum", "train.py(3): main"] == 1
-    assert found["aten::mm", inner] == 1
-    assert found["autograd::engine::evaluate_function: AddmmBackward0", inner] == 1
+    counts = call_counts(table)
+    assert counts["aten::addmm", inner] == 1
+    assert counts["gemm", inner] == 1
+    assert counts["aten::relu", "net.py(9): forward\nnn.Module: Net_0\ntrain.py(3): main"] == 1
+    assert counts["aten::sum", "train.py(3): main"] == 1
+    assert counts["aten::mm", inner] == 1
+    assert counts["autograd::engine::evaluate_function: AddmmBackward0", inner] == 1
 
 
 def test_modules_sum_what_they_call_themselves() -> None:
@@ -120,7 +121,7 @@ def test_modules_sum_what_they_call_themselves() -> None:
     assert set(rows) == {"Net_0/Linear_1", "Net_0", "(no module)"}
     linear = rows["Net_0/Linear_1"]
     assert linear.calls == 5  # addmm, its launch, the engine's call, AddmmBackward0, mm
-    assert linear.cpu == 30_000  # 10 forward, 20 backward: each once, whatever lies in it
+    assert linear.cpu == 30_000  # 10 forward, 20 backward; calls inside these are not counted again
     assert linear.self_cpu == 30_000
     assert (linear.self_gpu, linear.gpu, linear.gpu_share) == (8_000, 8_000, 1.0)
     assert rows["Net_0"].cpu == 5_000
@@ -128,13 +129,13 @@ def test_modules_sum_what_they_call_themselves() -> None:
 
 
 def test_classes_hold_gpu_work_alone() -> None:
-    made = trace(
+    class_trace = trace(
         cpu("aten::mm", 0, 5),
         kernel("ampere_sgemm_128x64_tn", 10, 6),
         kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 20, 2),
         gpu_annotation("forward", 10, 20),
     )
-    table = Profile(made).build_table(GroupBy.CLASS)
+    table = Profile(class_trace).build_table(GroupBy.CLASS)
     assert [(name, int(n), int(t)) for name, n, t in zip(table.names, table.calls, table.gpu, strict=True)] == [
         ("gemm", 1, 6_000),
         ("collective", 1, 2_000),
@@ -154,21 +155,21 @@ STEPS = (
 )
 
 
-def test_a_step_has_what_it_launched_however_late_it_ran() -> None:
+def test_a_step_has_the_work_that_it_launched() -> None:
     profile = Profile(trace(*STEPS, header=NEW))
     four, five = profile.trace.steps
-    names = [set(profile.build_table(event_mask=step_mask(profile.trace, each)).names) for each in (four, five)]
+    names = [set(profile.build_table(event_mask=step_mask(profile.trace, step_)).names) for step_ in (four, five)]
     assert names == [{"ProfilerStep*", "fwd", "cudaLaunchKernel", "late"}, {"ProfilerStep*", "aten::add"}]
     table = profile.build_table(GroupBy.STEP)
-    told = [(table.names[k], int(table.calls[k]), int(table.cpu[k]), int(table.gpu[k])) for k in range(len(table))]
-    assert told == [
+    rows = [(table.names[k], int(table.calls[k]), int(table.cpu[k]), int(table.gpu[k])) for k in range(len(table))]
+    assert rows == [
         ("ProfilerStep#4", 3, 50_000, 10_000),
         ("ProfilerStep#5", 2, 40_000, 0),
         ("(outside of all steps)", 1, 2_000, 0),
     ]
 
 
-def test_ranges_side_by_side_add_up_to_the_whole() -> None:
+def test_adjacent_ranges_add_up_to_the_whole() -> None:
     profile = Profile(load_trace(str(find("multi_stream_overlap").path), cache=False))
     first, last = 0, int(profile.trace.end.max()) + 1
     whole = profile.build_table()
@@ -184,8 +185,8 @@ def test_ranges_side_by_side_add_up_to_the_whole() -> None:
 
 
 @pytest.mark.parametrize("by", [GroupBy.SHAPE, GroupBy.STACK, GroupBy.MODULE, GroupBy.STEP])
-def test_what_is_not_recorded_is_said(by: GroupBy, tmp_path: Path) -> None:
-    profile = Profile(written(tmp_path, cpu("aten::mm", 0, 5)))
+def test_missing_recordings_raise(by: GroupBy, tmp_path: Path) -> None:
+    profile = Profile(write_and_load(tmp_path, cpu("aten::mm", 0, 5)))
     with pytest.raises(NotRecordedError, match=r"record|step"):
         profile.build_table(by)
 
@@ -207,8 +208,8 @@ def test_sorting_and_filtering() -> None:
     row = table[1]
     assert (row.cpu_share, row.cpu_average, row.gpu_share) == (0.45, 9_000, 0)
 
-    found = table.filter_rows("/^[a-b]$/")
-    assert not isinstance(found, BadPattern)
-    assert found.tolist() == [True, True, False]
+    matches = table.filter_rows("/^[a-b]$/")
+    assert not isinstance(matches, BadPattern)
+    assert matches.tolist() == [True, True, False]
     assert np.asarray(table.filter_rows("")).all()
     assert isinstance(table.filter_rows("/(/"), BadPattern)

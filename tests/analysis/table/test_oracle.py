@@ -1,4 +1,4 @@
-"""The table against what the profiler itself answered for the same run: every row, in its order, and the footer."""
+"""Test the table against `key_averages()` of the same run: every row in its order, and the footer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.paths import ROOT
+from tests.helpers.paths import ROOT, SHARED_TRACES
 from torchprof_samples import find
 from torchprof_tui.analysis.table.profiler_table import Profile
 from torchprof_tui.analysis.table.table_rows import ProfilerTable
@@ -18,30 +18,30 @@ from torchprof_tui.analysis.table.table_sheet import format_torch_time
 from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 
-TRACES = ROOT / "../shared/traces"
+TRACES = SHARED_TRACES
 RECORDED = sorted(TRACES.glob("*.key_averages.json"))
 SHIPPED: dict[str, Any] = json.loads((ROOT / "tests/fixtures/key_averages.json").read_text())
-"""Of sample traces: what `key_averages()` held (µs; recorded in the same run as the trace), and what torch printed."""
+"""Per sample: the rows of `key_averages()` (µs; recorded in the same run as the trace), and torch's printed footer."""
 
 
 def rows_of(table: ProfilerTable) -> list[tuple[str, str, int, int, int, int, int]]:
     """(name, device, calls, self CPU, CPU, self GPU, GPU) in the table's order, ns."""
-    rows = (table[place] for place in range(len(table)))
+    rows = (table[index] for index in range(len(table)))
     return [
         (row.name, "CUDA" if row.on_gpu else "CPU", row.calls, row.self_cpu, row.cpu, row.self_gpu, row.gpu)
         for row in rows
     ]
 
 
-def torchs(name: str, device: str, calls: int, *us: float) -> tuple[Any, ...]:
-    """A row of torch's in ns: torch adds up floats of µs with three decimals, we add whole ns."""
+def torch_row(name: str, device: str, calls: int, *us: float) -> tuple[Any, ...]:
+    """One row of torch in ns: torch sums floats of µs with three decimals, this project whole ns."""
     return (name, device, calls, *(round(time * 1000) for time in us))
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_samples_have_torchs_rows_and_footer(name: str) -> None:
     table = Profile(load_trace(str(find(name).path), cache=False)).build_table()
-    assert rows_of(table) == [torchs(*row) for row in SHIPPED[name]["rows"]]
+    assert rows_of(table) == [torch_row(*row) for row in SHIPPED[name]["rows"]]
     totals = f"Self CPU time total: {format_torch_time(table.self_cpu_total)}"
     assert [totals, f"Self CUDA time total: {format_torch_time(table.self_gpu_total)}"] == SHIPPED[name]["footer"]
 
@@ -53,8 +53,8 @@ def test_every_row_of_every_recorded_trace(answer: Path) -> None:
     trace = load_trace(str(answer.with_name(f"{name}.pt.trace.json.gz")), cache=False)
     table = Profile(trace).build_table()
     keys = ("key", "device", "count", "self_cpu_us", "cpu_us", "self_device_us", "device_us")
-    want = [[row[key] for key in keys] for row in json.loads(answer.read_text())]
-    assert rows_of(table) == [torchs(row[0], row[1].removeprefix("DeviceType."), *row[2:]) for row in want]
+    expected = [[row[key] for key in keys] for row in json.loads(answer.read_text())]
+    assert rows_of(table) == [torch_row(row[0], row[1].removeprefix("DeviceType."), *row[2:]) for row in expected]
     printed = answer.with_name(f"{name}.table.txt").read_text().splitlines()
     assert f"Self CPU time total: {format_torch_time(table.self_cpu_total)}" in printed
     assert f"Self CUDA time total: {format_torch_time(table.self_gpu_total)}" in printed
@@ -67,7 +67,7 @@ PUBLIC = sorted(
 
 @pytest.mark.skipif(not PUBLIC, reason="needs the shared traces")
 def test_old_and_foreign_traces_add_up() -> None:
-    """No oracle there, but what must hold in any trace: nothing counts twice, nothing is lost."""
+    """Traces without a recorded table: nothing is counted twice and nothing is lost."""
     checked: Counter[str] = Counter()
     for path in PUBLIC[::6]:
         trace = load_trace(str(path), cache=False)

@@ -1,4 +1,4 @@
-"""A row, opened: instances, callers, callees, kernels; and from an event back to its row."""
+"""Test the detail of a row (instances, callers, callees, kernels), and finding the row of an event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchprof_tui.trace.loading.load import load_trace
 
 NEW = {"baseTimeNanoseconds": 1}
 
-MADE = trace(
+GEMM_TRACE = trace(
     step(1, 0, 100),
     cpu("aten::linear", 10, 40, **{"External id": 1}),
     cpu("aten::addmm", 12, 30, **{"External id": 2}),
@@ -31,50 +31,50 @@ MADE = trace(
 
 
 def test_a_row_of_operators() -> None:
-    profile = Profile(MADE)
+    profile = Profile(GEMM_TRACE)
     table = profile.build_table()
-    found = build_row_detail(MADE, profile.calls, table, table.names.index("aten::addmm"))
-    assert found.duration.tolist() == [30_000, 10_000]
-    assert found.start.tolist() == [12_000, 60_000]
-    assert [MADE.names[MADE.name[event]] for event in found.events.tolist()] == ["aten::addmm"] * 2
-    assert found.spread is not None
-    assert (found.spread.median, found.spread.longest, found.spread.count) == (20_000, 30_000, 2)
-    assert found.callers == [
+    detail = build_row_detail(GEMM_TRACE, profile.calls, table, table.names.index("aten::addmm"))
+    assert detail.duration.tolist() == [30_000, 10_000]
+    assert detail.start.tolist() == [12_000, 60_000]
+    assert [GEMM_TRACE.names[GEMM_TRACE.name[event]] for event in detail.events.tolist()] == ["aten::addmm"] * 2
+    assert detail.spread is not None
+    assert (detail.spread.median, detail.spread.longest, detail.spread.count) == (20_000, 30_000, 2)
+    assert detail.callers == [
         RelatedName("aten::linear", 1, 30_000, 0.75),
         RelatedName("ProfilerStep*", 1, 10_000, 0.25),
     ]
-    assert found.callees == [RelatedName("cudaLaunchKernel", 2, 8_000, 0.2)]
-    assert found.kernels == [RelatedName("gemm", 2, 39_000, 0.975), RelatedName("split", 1, 1_000, 0.025)]
+    assert detail.callees == [RelatedName("cudaLaunchKernel", 2, 8_000, 0.2)]
+    assert detail.kernels == [RelatedName("gemm", 2, 39_000, 0.975), RelatedName("split", 1, 1_000, 0.025)]
 
 
 def test_a_row_of_kernels_names_the_operators_that_launched_them() -> None:
-    profile = Profile(MADE)
+    profile = Profile(GEMM_TRACE)
     table = profile.build_table()
-    gemm = build_row_detail(MADE, profile.calls, table, table.names.index("gemm"))
+    gemm = build_row_detail(GEMM_TRACE, profile.calls, table, table.names.index("gemm"))
     assert gemm.callers == [RelatedName("aten::addmm", 2, 39_000, 1.0)]
     assert gemm.callees == []
     assert gemm.kernels == [RelatedName("gemm", 2, 39_000, 1.0)]
-    lost = build_row_detail(MADE, profile.calls, table, table.names.index("lost"))
+    lost = build_row_detail(GEMM_TRACE, profile.calls, table, table.names.index("lost"))
     assert [caller.name for caller in lost.callers] == ["(no launch recorded)"]
-    top = build_row_detail(MADE, profile.calls, table, table.names.index("ProfilerStep*"))
+    top = build_row_detail(GEMM_TRACE, profile.calls, table, table.names.index("ProfilerStep*"))
     assert [caller.name for caller in top.callers] == ["(top level)"]
     assert sum(kernel.time for kernel in top.kernels) == 40_000
     with pytest.raises(IndexError):
-        build_row_detail(MADE, profile.calls, table, len(table))
+        build_row_detail(GEMM_TRACE, profile.calls, table, len(table))
 
 
-def test_every_row_of_a_sample_splits_without_a_rest() -> None:
-    trace_ = load_trace(str(find("train_gpt_stack_memory").path), cache=False)
-    profile = Profile(trace_)
+def test_callers_and_callees_of_every_row_add_up() -> None:
+    sample = load_trace(str(find("train_gpt_stack_memory").path), cache=False)
+    profile = Profile(sample)
     for by in (GroupBy.NAME, GroupBy.CLASS, GroupBy.STEP):
         table = profile.build_table(by)
         for row in range(0, len(table), 1 if by is not GroupBy.NAME else 9):
-            found = build_row_detail(trace_, profile.calls, table, row)
-            assert sum(each.time for each in found.callers) == int(found.duration.sum())
-            assert sum(each.calls for each in found.callers) == len(found.events)
-            assert (np.diff(found.start) >= 0).all()
+            detail = build_row_detail(sample, profile.calls, table, row)
+            assert sum(related.time for related in detail.callers) == int(detail.duration.sum())
+            assert sum(related.calls for related in detail.callers) == len(detail.events)
+            assert (np.diff(detail.start) >= 0).all()
             if by is GroupBy.NAME and not table.on_gpu[row]:
-                assert int(table.cpu[row]) - sum(each.time for each in found.callees) == int(table.self_cpu[row])
+                assert int(table.cpu[row]) - sum(related.time for related in detail.callees) == int(table.self_cpu[row])
 
 
 def test_from_an_event_to_its_row() -> None:

@@ -1,4 +1,4 @@
-"""Kernels, copies, collectives and memory as sheets; sheets as JSON, CSV, Markdown."""
+"""Test the sheets of kernels, copies, collectives and memory, and their export as JSON, CSV, Markdown."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.name_display import clean
 
 
-def told(sheet: Sheet) -> list[dict[str, object]]:
+def records_of(sheet: Sheet) -> list[dict[str, object]]:
+    """All rows of a sheet as records."""
     return to_records(sheet, range(len(sheet)))
 
 
 def test_kernels_by_name() -> None:
-    made = trace(
+    shown = trace(
         kernel("ampere_sgemm_128x64_tn", 0, 3),
         kernel("other", 10, 8),
         *(kernel("ampere_sgemm_128x64_tn", 20 + k, d) for k, d in enumerate((0.5, 0.25))),
         memcpy("Memcpy HtoD (Pageable -> Device)", 40, 5),
     )
-    sheet = build_kernels_sheet(made)
-    first, second = told(sheet)
+    sheet = build_kernels_sheet(shown)
+    first, second = records_of(sheet)
     assert first == {
         "name": "ampere_sgemm_128x64_tn",
         "class": "gemm",
@@ -51,25 +52,27 @@ def test_kernels_by_name() -> None:
         "max_us": 3.0,
     }
     assert second["share"] == 8 / 11.75
-    assert [made.names[made.name[event]] for event in sheet.members_of(0).tolist()] == ["ampere_sgemm_128x64_tn"] * 3
-    assert told(build_kernels_sheet(made, range_mask(made, 0, 5_000)))[0]["calls"] == 1
+    assert [shown.names[shown.name[event]] for event in sheet.members_of(0).tolist()] == ["ampere_sgemm_128x64_tn"] * 3
+    assert records_of(build_kernels_sheet(shown, range_mask(shown, 0, 5_000)))[0]["calls"] == 1
     assert [sheet.columns["name"][k] for k in sheet.sort_rows("total").tolist()] == ["other", "ampere_sgemm_128x64_tn"]
 
 
 def test_copies_have_bytes_and_speed() -> None:
-    made = trace(
+    shown = trace(
         memcpy("Memcpy HtoD (Pinned -> Device)", 0, 2, bytes=50_000),
         memcpy("Memcpy HtoD (Pinned -> Device)", 10, 1, bytes=50_000),
         memcpy("Memcpy DtoD (Device -> Device)", 20, 1),
         memset("Memset (Device)", 30, 0, bytes=16),
     )
-    to_device, inside, fill = sorted(told(build_copies_sheet(made)), key=lambda row: -float(str(row["total_us"])))
+    to_device, inside, fill = sorted(
+        records_of(build_copies_sheet(shown)), key=lambda row: -float(str(row["total_us"]))
+    )
     assert (to_device["bytes"], to_device["gb_s"], to_device["max_gb_s"]) == (100_000, pytest.approx(100 / 3), 50.0)
     assert (inside["bytes"], inside["gb_s"]) == (None, None)
     assert (fill["bytes"], fill["gb_s"]) == (16, None)  # no time, no speed
 
 
-def test_collectives_by_what_they_are(tmp_path: Path) -> None:
+def test_collectives_by_operation_type_and_group(tmp_path: Path) -> None:
     args = {"dtype": "BFloat16", "Group size": 4, "Process Group Description": "dp"}
     entries = [
         kernel("ncclDevKernel_AllGather_RING_LL(x)", 0, 2, **args, **{"Collective name": "allgather"}),
@@ -80,14 +83,14 @@ def test_collectives_by_what_they_are(tmp_path: Path) -> None:
         entry["args"] |= {"In msg nelems": 1_000, "Out msg nelems": 4_000}
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": entries}))
-    gather, other = told(build_collectives_sheet(load_trace(str(path), cache=False)))
+    gather, other = records_of(build_collectives_sheet(load_trace(str(path), cache=False)))
     assert (gather["name"], gather["dtype"], gather["group"], gather["calls"]) == ("allgather", "BFloat16", "dp × 4", 2)
     assert (gather["bytes"], gather["gb_s"], gather["max_gb_s"]) == (16_000, pytest.approx(16 / 6), 4.0)
     assert (other["name"], other["bytes"]) == ("ncclDevKernel_SendRecv(x)", None)
 
 
 def test_memory_belongs_to_the_innermost_operator() -> None:
-    made = trace(
+    shown = trace(
         cpu("outer", 0, 20),
         cpu("aten::empty", 5, 5),
         memory(6, 512, 512, device=0, reserved=2048),
@@ -96,38 +99,38 @@ def test_memory_belongs_to_the_innermost_operator() -> None:
         memory(9, 64, 64),
         memory(40, 32, 96),
     )
-    calls = Profile(made).calls
-    sheet = build_memory_sheet(made, calls)
-    found = {(row["name"], row["device"]): row for row in told(sheet)}
-    assert {key: (row["allocations"], row["allocated"], row["freed"], row["net"]) for key, row in found.items()} == {
+    calls = Profile(shown).calls
+    sheet = build_memory_sheet(shown, calls)
+    row_of = {(row["name"], row["device"]): row for row in records_of(sheet)}
+    assert {key: (row["allocations"], row["allocated"], row["freed"], row["net"]) for key, row in row_of.items()} == {
         ("aten::empty", "GPU 0"): (2, 768, 0, 768),
         ("aten::empty", "CPU"): (1, 64, 0, 64),
         ("outer", "GPU 0"): (0, 0, 512, -512),
         ("(outside of all calls)", "CPU"): (1, 32, 0, 32),
     }
-    assert found["aten::empty", "GPU 0"]["largest"] == 512
+    assert row_of["aten::empty", "GPU 0"]["largest"] == 512
     for row in range(len(sheet)):
         events = sheet.members_of(row).tolist()
-        assert {made.names[made.name[event]] for event in events} <= {sheet.columns["name"][row]}
-    cpu_peak, gpu_peak = find_memory_peaks(made)
+        assert {shown.names[shown.name[event]] for event in events} <= {sheet.columns["name"][row]}
+    cpu_peak, gpu_peak = find_memory_peaks(shown)
     assert (cpu_peak.device, cpu_peak.allocated, cpu_peak.allocated_at) == ("CPU", 96, 40_000)
     assert (gpu_peak.device, gpu_peak.allocated, gpu_peak.reserved) == ("GPU 0", 768, 2048)
-    assert len(build_memory_sheet(made, calls, range_mask(made, 0, 4_000))) == 1
+    assert len(build_memory_sheet(shown, calls, range_mask(shown, 0, 4_000))) == 1
     nothing = trace(cpu("a", 0, 1))
     assert len(build_memory_sheet(nothing, Profile(nothing).calls)) == 0
     assert find_memory_peaks(nothing) == []
 
 
 def test_sheets_of_samples_lose_nothing() -> None:
-    made = load_trace(str(find("train_gpt_stack_memory").path), cache=False)
-    kinds = Counter(made.kind.tolist())
-    assert int(np.sum(build_kernels_sheet(made).columns["calls"])) == kinds[Kind.KERNEL]
-    assert int(np.sum(build_copies_sheet(made).columns["calls"])) == kinds[Kind.COPY] + kinds[Kind.MEMSET]
-    assert len(build_collectives_sheet(made)) == 0
-    sheet = build_memory_sheet(made, Profile(made).calls)
-    assert made.memory is not None
-    assert int(np.sum(sheet.columns["net"])) == int(made.memory.bytes.sum())
-    assert int(np.sum(sheet.columns["allocations"])) == int((made.memory.bytes > 0).sum())
+    shown = load_trace(str(find("train_gpt_stack_memory").path), cache=False)
+    kinds = Counter(shown.kind.tolist())
+    assert int(np.sum(build_kernels_sheet(shown).columns["calls"])) == kinds[Kind.KERNEL]
+    assert int(np.sum(build_copies_sheet(shown).columns["calls"])) == kinds[Kind.COPY] + kinds[Kind.MEMSET]
+    assert len(build_collectives_sheet(shown)) == 0
+    sheet = build_memory_sheet(shown, Profile(shown).calls)
+    assert shown.memory is not None
+    assert int(np.sum(sheet.columns["net"])) == int(shown.memory.bytes.sum())
+    assert int(np.sum(sheet.columns["allocations"])) == int((shown.memory.bytes > 0).sum())
 
 
 def test_the_tables_sheet_sorts_and_filters() -> None:
@@ -139,14 +142,14 @@ def test_the_tables_sheet_sorts_and_filters() -> None:
         assert sorted(sheet.sort_rows(key).tolist()) == list(range(len(sheet)))
     longest = int(sheet.sort_rows("cpu")[0])
     assert sheet.columns["name"][longest] == "ProfilerStep*"
-    found = sheet.filter_rows("aten::")
-    assert not isinstance(found, BadPattern)
-    assert {str(sheet.columns["name"][row]) for row in np.flatnonzero(found).tolist()} >= {"aten::mm", "aten::add"}
+    matches = sheet.filter_rows("aten::")
+    assert not isinstance(matches, BadPattern)
+    assert {str(sheet.columns["name"][row]) for row in np.flatnonzero(matches).tolist()} >= {"aten::mm", "aten::add"}
     with pytest.raises(KeyError):
         sheet.sort_rows("colour")
 
 
-def test_files() -> None:
+def test_export() -> None:
     profile = Profile(trace(cpu("a|b\n\x1b[31m", 0, 1.5), cpu("=c", 2, 1), kernel("k<1>", 5, 0.25)))
     sheet = build_table_sheet(profile.build_table(), profile.calls)
     assert [row["name"] for row in json.loads(to_json(sheet, [1, 0]))] == ["=c", "a|b\n\x1b[31m"]

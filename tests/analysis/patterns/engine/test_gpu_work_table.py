@@ -1,4 +1,4 @@
-"""The table of GPU work, by the literal traces that it is read from."""
+"""Test the table of GPU work on literal traces."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_when_each_device_worked_is_the_union_over_its_streams() -> None:
         kernel("left out", 100, 4, device=5, stream=7),
     )
     times = intervals_by_device(build_gpu_work_table(shown), [0, 1, 2])
-    assert {device: each.total for device, each in times.items()} == {0: 20 * US, 1: 0, 2: 4 * US}
+    assert {device: intervals.total for device, intervals in times.items()} == {0: 20 * US, 1: 0, 2: 4 * US}
     assert (times[0].starts.tolist(), times[0].ends.tolist()) == ([0, 40 * US], [15 * US, 45 * US])
 
 
 def test_runs_of_one_kernel_on_one_shape_are_alike() -> None:
     shapes = [([4, 1, 1], [128, 1, 1]), ([4, 1, 1], [128, 1, 1]), ([1, 4, 1], [128, 1, 1]), ([4, 1, 1], [256, 1, 1])]
     shown = trace(
-        *(kernel("k", 10 * at, 5, grid=grid, block=block) for at, (grid, block) in enumerate(shapes)),
+        *(kernel("k", 10 * index, 5, grid=grid, block=block) for index, (grid, block) in enumerate(shapes)),
         kernel("other", 50, 5, grid=[4, 1, 1], block=[128, 1, 1]),
         kernel("k", 60, 5),
         kernel("k", 70, 5),
@@ -58,7 +58,7 @@ def test_runs_of_one_kernel_on_one_shape_are_alike() -> None:
     assert shape[2].tolist() == [1, 4, 1, 128, 1, 1]
     assert shape[5].tolist() == [-1] * 6
     group = factorize_launches(rows.name, shape).tolist()
-    assert [group.index(each) for each in group] == [0, 0, 2, 3, 4, 5, 5]
+    assert [group.index(number) for number in group] == [0, 0, 2, 3, 4, 5, 5]
 
 
 def test_what_a_trace_does_not_tell_is_minus_one() -> None:

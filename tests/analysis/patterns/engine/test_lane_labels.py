@@ -1,3 +1,5 @@
+"""Test the lane labels of overhead and kernel classes."""
+
 from __future__ import annotations
 
 from tests.helpers.pattern_traces import GEMM
@@ -6,11 +8,11 @@ from torchprof_tui.analysis.patterns.engine.lane_labels import describe_overhead
 
 
 def test_events_say_what_they_are() -> None:
-    made = trace(
+    shown = trace(
         cpu("aten::mm", 0, 5), kernel(GEMM, 10, 5), memcpy("Memcpy DtoD (Device -> Device)", 20, 5),
         overhead("Lazy Function Loading", 3, 1),
     )  # fmt: skip
-    labels = {made.event(row).name: kernel_class_label(made, row) for row in range(len(made))}
+    labels = {shown.event(row).name: kernel_class_label(shown, row) for row in range(len(shown))}
     assert labels == {
         "aten::mm": "",
         GEMM: "gemm",

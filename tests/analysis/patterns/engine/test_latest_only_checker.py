@@ -1,4 +1,4 @@
-"""Questions of a screen on which somebody moves: only the latest scope is checked to its end."""
+"""Cancel checks that are superseded: only the latest requested scope is checked to the end."""
 
 from __future__ import annotations
 
@@ -8,40 +8,44 @@ import pytest
 
 from tests.helpers.pattern_traces import healthy
 from tests.helpers.trace_builder import trace
-from torchprof_tui.analysis.patterns import Finding
-from torchprof_tui.analysis.patterns.engine import check_scope as scopes
-from torchprof_tui.analysis.patterns.engine.check_scope import Scope
+from torchprof_tui.analysis.patterns.engine.check_scope import Scope, range_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.latest_only_checker import LatestOnlyChecker
+from torchprof_tui.analysis.patterns.engine.pattern import Finding
 
 
-def test_the_latest_scope_is_answered_as_the_checker_does() -> None:
-    made = trace(*healthy())
-    scope = scopes.range_scope(0, 40_000)
-    found = LatestOnlyChecker(made).check(scope)
-    assert found is not None
-    assert [one.id for one in found.findings] == [one.id for one in Checker(made).check(scope)]
+def test_the_latest_scope_is_checked_as_by_the_checker() -> None:
+    healthy_trace = trace(*healthy())
+    scope = range_scope(0, 40_000)
+    result = LatestOnlyChecker(healthy_trace).check(scope)
+    assert result is not None
+    assert [finding.id for finding in result.findings] == [
+        finding.id for finding in Checker(healthy_trace).check(scope)
+    ]
 
 
-def test_a_dropped_scope_is_left_at_the_next_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
-    asking = LatestOnlyChecker(trace(*healthy()))
+def test_a_cancelled_check_stops_before_the_next_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    checker = LatestOnlyChecker(trace(*healthy()))
     check = Checker.check
-    begun = []
+    checked_scopes = []
 
-    def moving(
-        self: Checker, scope: Scope, ids: Iterable[str] | None = None, between: Callable[[], object] = lambda: None
+    def check_and_cancel(
+        self: Checker,
+        scope: Scope,
+        ids: Iterable[str] | None = None,
+        raise_if_cancelled: Callable[[], object] = lambda: None,
     ) -> list[Finding]:
-        def and_move() -> None:
-            between()
-            begun.append(scope)
-            if len(begun) == 3:
-                asking.cancel()
+        def cancel_before_third() -> None:
+            raise_if_cancelled()
+            checked_scopes.append(scope)
+            if len(checked_scopes) == 3:
+                checker.cancel()
 
-        return check(self, scope, ids, and_move)
+        return check(self, scope, ids, cancel_before_third)
 
-    monkeypatch.setattr(Checker, "check", moving)
-    assert asking.check(scopes.range_scope(0, 40_000)) is None
-    assert len(begun) == 3
-    again = asking.check(scopes.range_scope(0, 50_000))  # the next question finds the checker free
-    assert again is not None
-    assert again.scope.t1 == 50_000
+    monkeypatch.setattr(Checker, "check", check_and_cancel)
+    assert checker.check(range_scope(0, 40_000)) is None
+    assert len(checked_scopes) == 3
+    next_result = checker.check(range_scope(0, 50_000))  # the cancelled check released the lock
+    assert next_result is not None
+    assert next_result.scope.t1 == 50_000

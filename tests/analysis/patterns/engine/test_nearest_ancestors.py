@@ -1,4 +1,4 @@
-"""What lies above events, against climbing one event at a time."""
+"""Test ancestors against walking up one event at a time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 
-def above(shown: Trace, event: int) -> list[int]:
+def ancestors_of(shown: Trace, event: int) -> list[int]:
     """All ancestors, innermost first."""
-    found = []
+    ancestors = []
     while (event := int(shown.parent[event])) >= 0:
-        found.append(event)
-    return found
+        ancestors.append(event)
+    return ancestors
 
 
 @pytest.fixture(scope="module")
 def shown() -> Trace:
-    """Random nesting: ranges and ops split at random points, with a call in each of the smallest."""
+    """A trace with random nesting: ranges and ops split at random points, and launches between them."""
     chance = np.random.default_rng(5)
     entries = []
 
@@ -50,20 +50,22 @@ def test_nearest_and_outermost_are_what_climbing_finds(shown: Trace) -> None:
     inner, outer = nearest_ancestor(shown, every), outermost_ancestor(shown, every, ops)
     ranges = nearest_ancestor(shown, every, Kind.ANNOTATION)
     for event in range(len(shown)):
-        up = [each for each in above(shown, event) if ops[each]]
-        assert inner[event] == (up[0] if up else -1)
-        assert outer[event] == (up[-1] if up else -1)
-        marked = [each for each in above(shown, event) if shown.kind[each] == Kind.ANNOTATION]
-        assert ranges[event] == (marked[0] if marked else -1)
+        op_ancestors = [ancestor for ancestor in ancestors_of(shown, event) if ops[ancestor]]
+        assert inner[event] == (op_ancestors[0] if op_ancestors else -1)
+        assert outer[event] == (op_ancestors[-1] if op_ancestors else -1)
+        range_ancestors = [
+            ancestor for ancestor in ancestors_of(shown, event) if shown.kind[ancestor] == Kind.ANNOTATION
+        ]
+        assert ranges[event] == (range_ancestors[0] if range_ancestors else -1)
     assert len(np.unique(inner)) > 10  # the tree is deep enough to tell the two apart
     assert (inner != outer).any()
 
 
 def test_with_ancestors_marks_each_event_and_all_above_it(shown: Trace) -> None:
     chosen = np.flatnonzero(np.arange(len(shown)) % 7 == 3)
-    wanted = {event for each in chosen.tolist() for event in (each, *above(shown, each))}
-    assert set(np.flatnonzero(mark_with_ancestors(shown, chosen)).tolist()) == wanted
-    assert len(chosen) < len(wanted) < len(shown)
+    expected = {event for row in chosen.tolist() for event in (row, *ancestors_of(shown, row))}
+    assert set(np.flatnonzero(mark_with_ancestors(shown, chosen)).tolist()) == expected
+    assert len(chosen) < len(expected) < len(shown)
 
 
 def test_of_no_events_there_is_nothing_above(shown: Trace) -> None:

@@ -1,4 +1,4 @@
-"""Files that are not all that was recorded: what was lost is never called absent, and nothing ends in a traceback."""
+"""Test files that are not the whole recording: nothing is called absent because it was lost, and nothing raises."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.pattern_traces import healthy, waiting
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import cpu, trace
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_samples import find
 from torchprof_tui.analysis.data_loss import find_data_loss
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.remark import Section
-from torchprof_tui.analysis.patterns import State
-from torchprof_tui.analysis.patterns.engine import check_scope as scopes
+from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker, _sort_by_time
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
+from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.engine.verdict import Regime
 from torchprof_tui.analysis.slicing.slice_writer import write_slice
 from torchprof_tui.trace.build.build_trace import build_trace
@@ -32,41 +32,47 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
 
 
-def opened(text: bytes, folder: Path) -> Trace:
+def open_content(content: bytes, folder: Path) -> Trace:
+    """Decode this content in a folder and build its trace."""
     folder.mkdir(exist_ok=True)
-    return build_trace(decode_trace(Source("made", io.BytesIO(text)), folder), "made")
+    return build_trace(decode_trace(Source("made", io.BytesIO(content)), folder), "made")
 
 
-def lost(made: Trace, *found: Problem) -> Trace:
-    made.problems.extend(found)
-    return made
+def with_problems(trace_: Trace, *problems: Problem) -> Trace:
+    """Add these problems to a trace."""
+    trace_.problems.extend(problems)
+    return trace_
 
 
-def test_events_once_each_by_time_and_none_of_none() -> None:
-    made = trace(*healthy())
+def test_evidence_is_unique_and_sorted_by_time() -> None:
+    healthy_trace = trace(*healthy())
     empty = np.empty(0, np.int64)
-    assert _sort_by_time(made, empty).tolist() == []
+    assert _sort_by_time(healthy_trace, empty).tolist() == []
     rows = np.array([5, 2, 5, 0, 2])
-    assert _sort_by_time(made, rows).tolist() == sorted({5, 2, 0}, key=lambda row: (int(made.start[row]), row))
+    assert _sort_by_time(healthy_trace, rows).tolist() == sorted(
+        {5, 2, 0}, key=lambda row: (int(healthy_trace.start[row]), row)
+    )
 
 
 def test_what_a_file_lost_is_counted() -> None:
     assert not find_data_loss(trace(*healthy()))
-    entries = find_data_loss(lost(trace(*healthy()), Problem(UNREADABLE_ENTRY, 1, "")))
+    entries = find_data_loss(with_problems(trace(*healthy()), Problem(UNREADABLE_ENTRY, 1, "")))
     assert (entries.summary, entries.truncation) == ("1 entry lost", "")
     assert entries.share == 1 / len(healthy())
-    both = find_data_loss(lost(trace(*healthy()), Problem(UNREADABLE_ENTRY, 10_575, ""), Problem(CUT_SHORT, 2, "")))
+    both = find_data_loss(
+        with_problems(trace(*healthy()), Problem(UNREADABLE_ENTRY, 10_575, ""), Problem(CUT_SHORT, 2, ""))
+    )
     assert both.reason == "the file is partial (10,575 entries lost, cut short)"
     assert both.share == 1
-    assert not find_data_loss(lost(trace(*healthy()), Problem("repaired: comma", 3, "")))
+    assert not find_data_loss(with_problems(trace(*healthy()), Problem("repaired: comma", 3, "")))
 
 
 def test_a_cut_file_proves_no_idle_gpu() -> None:
     whole = Checker(trace(*waiting()))
     assert whole.decide_verdict().regime is Regime.OVERHEAD
-    checker = Checker(lost(trace(*waiting()), Problem(CUT_SHORT, 1, "")))
-    (found,) = checker.check(ids=["overhead-bound"])
-    assert (found.state, found.answer.reason) == (State.CANNOT_TELL, "the file is partial (cut short)")
+    checker = Checker(with_problems(trace(*waiting()), Problem(CUT_SHORT, 1, "")))
+    (finding,) = checker.check(ids=["overhead-bound"])
+    assert (finding.state, finding.answer.reason) == (State.CANNOT_TELL, "the file is partial (cut short)")
     assert checker.decide_verdict().regime is Regime.UNKNOWN
     assert checker.decide_verdict().busy == whole.decide_verdict().busy
     assert (
@@ -76,70 +82,72 @@ def test_a_cut_file_proves_no_idle_gpu() -> None:
 
 
 def test_a_busy_gpu_is_busy_whatever_was_lost() -> None:
-    checker = Checker(lost(trace(*healthy()), Problem(CUT_SHORT, 1, "")))
+    checker = Checker(with_problems(trace(*healthy()), Problem(CUT_SHORT, 1, "")))
     assert checker.decide_verdict().regime is Regime.COMPUTE
     assert checker.decide_verdict().advice.endswith(" (of what could be read: cut short)")
-    (found,) = checker.check(ids=["compute-bound"])
-    assert found.has_fired
-    assert found.answer.seen.endswith(" (of what could be read)")
+    (finding,) = checker.check(ids=["compute-bound"])
+    assert finding.has_fired
+    assert finding.answer.seen.endswith(" (of what could be read)")
 
 
 @pytest.mark.parametrize(("steps", "state"), [(4, State.CANNOT_TELL), (40, State.FIRED)])
 def test_few_lost_entries_leave_measured_idle_time(steps: int, state: State) -> None:
     """Two of 112 entries are more than a hundredth, two of 1,120 are not."""
-    checker = Checker(lost(trace(*waiting(steps=steps)), Problem(UNREADABLE_ENTRY, 2, "")))
-    (found,) = checker.check(ids=["overhead-bound"])
-    assert found.state is state
+    checker = Checker(with_problems(trace(*waiting(steps=steps)), Problem(UNREADABLE_ENTRY, 2, "")))
+    (finding,) = checker.check(ids=["overhead-bound"])
+    assert finding.state is state
     (absent,) = checker.check(ids=["graph-replay"])
     assert (absent.state, absent.answer.reason) == (State.CANNOT_TELL, "the file is partial (2 entries lost)")
 
 
-def test_no_gpu_work_in_a_cut_file_is_not_told_as_not_recorded(tmp_path: Path) -> None:
-    """Kineto writes GPU work last: cut before the first kernel, all of the CPU's part is there."""
+def test_a_cut_file_without_gpu_work_is_not_reported_as_not_recorded(tmp_path: Path) -> None:
+    """Kineto writes GPU work last: a file that is cut before the first kernel has all CPU events."""
     entries = sorted(healthy(), key=lambda entry: entry["cat"] == "kernel")
-    text = json.dumps({"traceEvents": entries}).encode()
-    cut = opened(text[: text.index(b'{"ph": "X", "cat": "kernel"') + 40], tmp_path / "cut")
+    content = json.dumps({"traceEvents": entries}).encode()
+    cut = open_content(content[: content.index(b'{"ph": "X", "cat": "kernel"') + 40], tmp_path / "cut")
     assert len(cut) == sum(entry["cat"] != "kernel" for entry in entries)
     assert Checker(cut).decide_verdict().line == "cannot be told: the file is partial (cut short)"
     missing = {remark.kind: remark.action for remark in diagnose_trace(cut).remarks_in(Section.MISSING)}
     assert missing["GPU work"] == "cannot be told: the file is partial (cut short)"
-    assert missing["shapes"] == "profile(record_shapes=True)"  # the ops that are there say so
-    never = opened(json.dumps({"traceEvents": [e for e in entries if e["cat"] != "kernel"]}).encode(), tmp_path / "n")
-    assert Checker(never).decide_verdict().line == "no GPU activity was recorded"
-    missing = {remark.kind: remark.action for remark in diagnose_trace(never).remarks_in(Section.MISSING)}
+    assert missing["shapes"] == "profile(record_shapes=True)"  # decided from the ops in the file
+    without_gpu = open_content(
+        json.dumps({"traceEvents": [e for e in entries if e["cat"] != "kernel"]}).encode(), tmp_path / "n"
+    )
+    assert Checker(without_gpu).decide_verdict().line == "no GPU activity was recorded"
+    missing = {remark.kind: remark.action for remark in diagnose_trace(without_gpu).remarks_in(Section.MISSING)}
     assert missing["GPU work"].startswith("CUPTI gave no activity")
 
 
 @pytest.mark.parametrize("tenths", range(1, 10))
 def test_a_sample_cut_anywhere(tenths: int, tmp_path: Path) -> None:
-    text = gzip.decompress(find("train_gpt_stack_memory").path.read_bytes())
-    checker = Checker(opened(text[: len(text) * tenths // 10], tmp_path))
+    content = gzip.decompress(find("train_gpt_stack_memory").path.read_bytes())
+    checker = Checker(open_content(content[: len(content) * tenths // 10], tmp_path))
     findings = checker.check()
     assert len(findings) == len(PATTERNS)
-    assert not [found.id for found in findings if found.state is State.ABSENT]
-    assert not [found.id for found in findings if found.has_fired and found.pattern.fires_on_absence]
+    assert not [finding.id for finding in findings if finding.state is State.ABSENT]
+    assert not [finding.id for finding in findings if finding.has_fired and finding.pattern.fires_on_absence]
     verdict = checker.decide_verdict(findings=findings)
     assert "partial (cut short)" in verdict.advice or verdict.regime is Regime.COMPUTE
 
 
 def test_a_rank_that_was_cut_has_no_evidence_and_breaks_nothing(tmp_path: Path) -> None:
     paths = late_rank(4, late=2).write(tmp_path)
-    whole = paths[1].read_bytes()
-    paths[1].write_bytes(whole[: whole.index(b'"cat": "kernel"')])
-    made = merged(paths)
-    findings, verdicts = MultiRankChecker(made).check(MultiRankChecker(made).default_scope)
-    late = next(found for found in findings if found.id == "straggler")
-    assert late.answer.seen.startswith("rank 2 comes last to 3 of 3 collectives")
-    assert made.ranks is not None
-    assert {made.ranks.rank_of_event(int(row)).number for row in late.answer.events} == {0, 2, 3}
-    # Ranks come 3 µs after each other, rank 2 another 3000 later: 0 waits 3006 µs and 3 waits 2997; three ranks came.
-    assert late.answer.at_stake == pytest.approx(3 * (3006 + 0 + 2997) * 1000 / 3)
+    content = paths[1].read_bytes()
+    paths[1].write_bytes(content[: content.index(b'"cat": "kernel"')])
+    merged = load_merged_ranks(paths)
+    findings, verdicts = MultiRankChecker(merged).check(MultiRankChecker(merged).default_scope)
+    straggler = next(finding for finding in findings if finding.id == "straggler")
+    assert straggler.answer.seen.startswith("rank 2 comes last to 3 of 3 collectives")
+    assert merged.ranks is not None
+    assert {merged.ranks.rank_of_event(int(row)).number for row in straggler.answer.events} == {0, 2, 3}
+    # Ranks arrive 3 µs apart, rank 2 another 3000 µs later: rank 0 waits 3006 µs, rank 3 2997 µs; three ranks arrived.
+    assert straggler.answer.at_stake == pytest.approx(3 * (3006 + 0 + 2997) * 1000 / 3)
     assert [verdict.busy is None for verdict in verdicts] == [False, True, False, False]
     assert "partial" in verdicts[1].advice
 
 
 def test_a_slice_is_judged_by_its_own_range(tmp_path: Path) -> None:
-    """Of a program whose GPU never waits half a step: the rest of that step is empty in the slice, and not idle."""
+    """The GPU never waits half a step, but the rest of the step is empty in the slice: that is not idle time."""
     source = tmp_path / "whole.json"
     source.write_text(json.dumps({"traceEvents": healthy()}))
     whole = load_trace(str(source), cache=False)
@@ -149,8 +157,8 @@ def test_a_slice_is_judged_by_its_own_range(tmp_path: Path) -> None:
     shift = whole.origin - part.origin
     assert shift == -1_000_000  # the step that encloses the range begins at 1 ms
     assert (checker.default_scope.t0, checker.default_scope.t1) == (100_000, 600_000)
-    wanted = Checker(whole).view(scopes.range_scope(1_100_000, 1_600_000)).busy_share
-    assert checker.decide_verdict().busy == pytest.approx(wanted)
+    expected = Checker(whole).view(range_scope(1_100_000, 1_600_000)).busy_share
+    assert checker.decide_verdict().busy == pytest.approx(expected)
     assert checker.decide_verdict().regime is Regime.COMPUTE
     (slice_,) = [remark for remark in diagnose_trace(part).remarks if remark.kind == "slice"]
     assert slice_.meaning == "a slice of whole.json: 1.1 ms to 1.6 ms of the whole"
@@ -177,25 +185,27 @@ def test_a_slice_of_a_partial_file_is_partial(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "about",
+    "slice_header",
     [None, [], {"range_ns": [5]}, {"range_ns": [5, 5]}, {"range_ns": ["a", 9]}, {"range_ns": [0, 2**63]}, {}],
 )
-def test_a_mark_that_makes_no_sense_is_none(about: object) -> None:
-    made = trace(*healthy(), header={"torchprof_tui_slice": about})
-    assert Checker(made).default_scope.is_whole_trace
-    assert not find_data_loss(made)
+def test_invalid_slice_metadata_is_ignored(slice_header: object) -> None:
+    marked = trace(*healthy(), header={"torchprof_tui_slice": slice_header})
+    assert Checker(marked).default_scope.is_whole_trace
+    assert not find_data_loss(marked)
 
 
-def test_a_slice_of_before_says_its_range_and_is_judged_whole() -> None:
-    made = trace(*healthy(), header={"torchprof_tui_slice": {"range_ns": [1_000_000, 2_000_000], "entries_of": 99}})
-    assert Checker(made).default_scope.is_whole_trace
-    (slice_,) = [remark for remark in diagnose_trace(made).remarks if remark.kind == "slice"]
+def test_a_slice_of_an_older_version_is_checked_whole() -> None:
+    old_slice = trace(
+        *healthy(), header={"torchprof_tui_slice": {"range_ns": [1_000_000, 2_000_000], "entries_of": 99}}
+    )
+    assert Checker(old_slice).default_scope.is_whole_trace
+    (slice_,) = [remark for remark in diagnose_trace(old_slice).remarks if remark.kind == "slice"]
     assert slice_.meaning == "a slice of another trace: 1 ms to 2 ms of the whole"
 
 
-def test_bad_losses_in_a_mark_are_left_out() -> None:
+def test_invalid_losses_in_slice_metadata_are_ignored() -> None:
     listed = [7, {"kind": CUT_SHORT}, {"kind": CUT_SHORT, "count": 1, "example": "x\x1b[2J"}]
-    made = trace(*healthy(), header={"torchprof_tui_slice": {"range_ns": [0, 9], "partial": listed}})
-    assert find_data_loss(made).summary == "cut short"
-    (remark,) = diagnose_trace(made).remarks_in(Section.LOST)
+    marked = trace(*healthy(), header={"torchprof_tui_slice": {"range_ns": [0, 9], "partial": listed}})
+    assert find_data_loss(marked).summary == "cut short"
+    (remark,) = diagnose_trace(marked).remarks_in(Section.LOST)
     assert "\x1b" not in remark.example

@@ -1,1 +1,1 @@
-"""The profiler's table: `prof.key_averages()` from the trace alone, and what can be asked of its rows."""
+"""The profiler's table: `prof.key_averages()` computed from the trace alone, and further sheets of a trace."""

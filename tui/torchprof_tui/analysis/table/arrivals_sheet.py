@@ -1,4 +1,4 @@
-"""The collectives of several ranks as a sheet: who came late, by how much, how long the others waited."""
+"""Build the sheet of collectives over several ranks: which rank came late, by how much, how long the others waited."""
 
 from __future__ import annotations
 
@@ -28,30 +28,35 @@ ARRIVAL_FIELDS = (
 
 
 RANKS_FIELD = Field("ranks", "ranks", Unit.TEXT)
-"""Behind the rank that came last, where not all of a group's ranks are there: waits are those of the others alone."""
+"""Shown after the last rank where ranks of a group are missing: waits are then those of the present ranks alone."""
 
 _RANKS_INDEX = 4
 
 _RANK_LIST = re.compile(r"\[([0-9][0-9, ]*)\]$")
-"""All ranks of a group, at the end of what it is called; long lists have dots in them."""
+"""The list of a group's ranks at the end of its name; long lists are abbreviated with dots and do not match."""
 
 
 def build_arrivals_sheet(arrivals: Arrivals) -> Sheet:
-    """A row a collective, in the order in which they began. `late_by`: after the last of the others; `waited`: by all
-    ranks together; `after`: how long it took once all were there. Members are its kernels, numbered over all ranks."""
-    meetings = arrivals.ranks.matched_collectives
-    chosen = arrivals.collective_index
-    firsts = np.array([rank.first for rank in arrivals.ranks.all], np.int64)
-    events = np.where(arrivals.present, meetings.events[chosen] + firsts, -1)
-    dtypes = [meetings.texts[code] for code in meetings.dtype[chosen].tolist()]
-    size = meetings.elements[chosen] * np.array([ELEMENT_BYTES.get(dtype, 0) for dtype in dtypes], np.int64)
-    steps = meetings.step[chosen].tolist()
+    """Build one row per collective, in the order in which they began. Members are its kernels, numbered over all ranks.
+
+    `late_by`: after the last of the other ranks; `waited`: by all ranks together; `after`: how long it took once all
+    ranks had arrived.
+    """
+    matched = arrivals.ranks.matched_collectives
+    collectives = arrivals.collective_index
+    rank_offsets = np.array([rank.first for rank in arrivals.ranks.all], np.int64)
+    events = np.where(arrivals.present, matched.events[collectives] + rank_offsets, -1)
+    dtypes = [matched.texts[code] for code in matched.dtype[collectives].tolist()]
+    message_bytes = matched.elements[collectives] * np.array(
+        [ELEMENT_BYTES.get(dtype, 0) for dtype in dtypes], np.int64
+    )
+    steps = matched.step[collectives].tolist()
     columns = {
-        "name": [meetings.texts[code] for code in meetings.operation[chosen].tolist()],
+        "name": [matched.texts[code] for code in matched.operation[collectives].tolist()],
         "step": [f"#{step}" if step >= 0 else "" for step in steps],
-        "group": [meetings.texts[code] for code in meetings.group[chosen].tolist()],
+        "group": [matched.texts[code] for code in matched.group[collectives].tolist()],
         "dtype": dtypes,
-        "bytes": np.where(size > 0, size.astype(np.float64), np.nan),
+        "bytes": np.where(message_bytes > 0, message_bytes.astype(np.float64), np.nan),
         "start": arrivals.first_start,
         "last_rank": np.array([rank.number for rank in arrivals.ranks.all], np.int64)[arrivals.last_rank],
         "late_by": arrivals.late_by,
@@ -63,67 +68,79 @@ def build_arrivals_sheet(arrivals: Arrivals) -> Sheet:
     }
     members = events[events >= 0].astype(np.int32)
     first = np.concatenate([[0], np.cumsum(arrivals.present.sum(axis=1))]).astype(np.int64)
-    came, of = arrivals.present.sum(axis=1), _expected_ranks(arrivals)
+    present_ranks, expected_ranks = arrivals.present.sum(axis=1), _expected_ranks(arrivals)
     fields: tuple[Field, ...] = ARRIVAL_FIELDS
-    if (came < of).any():
+    if (present_ranks < expected_ranks).any():
         fields = (*ARRIVAL_FIELDS[:_RANKS_INDEX], RANKS_FIELD, *ARRIVAL_FIELDS[_RANKS_INDEX:])
-        columns["ranks"] = [f"{k} of {n}" for k, n in zip(came.tolist(), of.tolist(), strict=True)]
+        columns["ranks"] = [
+            f"{present} of {expected}"
+            for present, expected in zip(present_ranks.tolist(), expected_ranks.tolist(), strict=True)
+        ]
     return Sheet("Arrivals", fields, dict(columns), members, first, tuple(_format_totals(arrivals)))
 
 
-def _expected_ranks(found: Arrivals) -> I64:
-    """int64[m]: of how many ranks each collective is: as many as its group lists, at least those that took part or are
-    known to lack it. Where no group is told, all ranks of the run are meant."""
-    meetings = found.ranks.matched_collectives
-    known = found.present.sum(axis=1) + meetings.missing_ranks[found.collective_index]
-    everybody = max(len(found.ranks), found.ranks.all[0].trace.world_size or 0)
-    listed = [_RANK_LIST.search(text) for text in meetings.texts]
-    size = [everybody if not text else 0 for text in meetings.texts]
-    for code, members in enumerate(listed):
-        if members is not None:
-            size[code] = members[1].count(",") + 1
-    expected: I64 = np.maximum(known, np.array(size or [0], np.int64)[meetings.group[found.collective_index]])
+def _expected_ranks(arrivals: Arrivals) -> I64:
+    """int64[m]: the number of ranks in each collective's group.
+
+    As many as its group lists, at least those that took part or are known to miss it. All ranks of the run where no
+    group was recorded.
+    """
+    matched = arrivals.ranks.matched_collectives
+    known_ranks = arrivals.present.sum(axis=1) + matched.missing_ranks[arrivals.collective_index]
+    run_size = max(len(arrivals.ranks), arrivals.ranks.all[0].trace.world_size or 0)
+    rank_lists = [_RANK_LIST.search(text) for text in matched.texts]
+    group_sizes = [run_size if not text else 0 for text in matched.texts]
+    for code, rank_list in enumerate(rank_lists):
+        if rank_list is not None:
+            group_sizes[code] = rank_list[1].count(",") + 1
+    expected: I64 = np.maximum(
+        known_ranks, np.array(group_sizes or [0], np.int64)[matched.group[arrivals.collective_index]]
+    )
     return expected
 
 
 def format_rank_arrivals(arrivals: Arrivals, row: int) -> tuple[str, ...]:
-    """When each rank came to one collective, the first one first."""
+    """Format when each rank arrived at one collective, first one first."""
     order = np.argsort(np.where(arrivals.present[row], arrivals.start[row], np.iinfo(np.int64).max), kind="stable")
     lines = []
-    for place in order[: int(arrivals.present[row].sum())].tolist():
-        wait = int(arrivals.wait_times[row, place])
-        waited = f"waited {format_duration(wait)}" if wait else "and nobody had to wait any more"
+    for rank_index in order[: int(arrivals.present[row].sum())].tolist():
+        wait = int(arrivals.wait_times[row, rank_index])
+        wait_text = f"waited {format_duration(wait)}" if wait else "and nobody had to wait any more"
         lines.append(
-            f"{arrivals.ranks.all[place].label} came at {format_time(int(arrivals.start[row, place]))}, {waited}"
+            f"{arrivals.ranks.all[rank_index].label} came at {format_time(int(arrivals.start[row, rank_index]))}, "
+            f"{wait_text}"
         )
     return tuple(lines)
 
 
-def _format_totals(found: Arrivals) -> list[str]:
-    """For each rank how often it came last and how long it waited; what was not joined."""
+def _format_totals(arrivals: Arrivals) -> list[str]:
+    """Format for each rank how often it came last and how long it waited; then what was not matched."""
     lines = []
-    last = np.bincount(found.last_rank, minlength=len(found.ranks))
-    for place, rank in enumerate(found.ranks.all):
-        if len(found) and not found.present[:, place].any():
+    last_count = np.bincount(arrivals.last_rank, minlength=len(arrivals.ranks))
+    for rank_index, rank in enumerate(arrivals.ranks.all):
+        if len(arrivals) and not arrivals.present[:, rank_index].any():
             lines.append(f"{rank.label}: came to none of these collectives; waits are told without it")
             continue
-        waited = format_duration(found.wait_intervals(place).total)
-        lines.append(f"{rank.label}: last {int(last[place])} of {int(found.present[:, place].sum())}, waited {waited}")
-    return [*lines, *format_unmatched(found)]
+        wait_text = format_duration(arrivals.wait_intervals(rank_index).total)
+        lines.append(
+            f"{rank.label}: last {int(last_count[rank_index])} of {int(arrivals.present[:, rank_index].sum())}, "
+            f"waited {wait_text}"
+        )
+    return [*lines, *format_unmatched(arrivals)]
 
 
 def format_unmatched(arrivals: Arrivals) -> list[str]:
-    """What is to be said of collectives that could not be joined, a line each; nothing where all could."""
-    meetings = arrivals.ranks.matched_collectives
+    """Format what could not be matched, one line per reason; empty where all was."""
+    matched = arrivals.ranks.matched_collectives
     lines = []
-    alone, before = int(meetings.unmatched.sum()), int(meetings.before_recording.sum())
-    lacking, differ = int(np.count_nonzero(meetings.missing_ranks)), int(np.count_nonzero(meetings.is_mismatched))
-    if alone:
-        lines.append(f"{alone} with no counterpart on another rank")
-    if before:
-        lines.append(f"{before} launched before the recording, left out")
-    if lacking:
-        lines.append(f"{lacking} that a rank of the group lacks")
-    if differ:
-        lines.append(f"{differ} of which the ranks say another type or size")
+    unmatched, before_recording = int(matched.unmatched.sum()), int(matched.before_recording.sum())
+    incomplete, mismatched = int(np.count_nonzero(matched.missing_ranks)), int(np.count_nonzero(matched.is_mismatched))
+    if unmatched:
+        lines.append(f"{unmatched} with no counterpart on another rank")
+    if before_recording:
+        lines.append(f"{before_recording} launched before the recording, left out")
+    if incomplete:
+        lines.append(f"{incomplete} that a rank of the group lacks")
+    if mismatched:
+        lines.append(f"{mismatched} of which the ranks say another type or size")
     return lines

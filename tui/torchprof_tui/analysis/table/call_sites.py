@@ -1,4 +1,4 @@
-"""Where in the Python program a call was made: its frames and its modules, as far as `with_stack` recorded them."""
+"""Find the Python frames and modules from which calls were made, as far as `with_stack` recorded them."""
 
 from __future__ import annotations
 
@@ -15,53 +15,56 @@ MODULE_PREFIX = "nn.Module: "
 
 
 class CallSites:
-    """Answers over one trace; what it must look up over all events is computed once, when first asked."""
+    """Call sites of one trace; arrays over all events are computed on first use and kept."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
     def factorize_stacks(self, events: I32, depth: int) -> tuple[I32, list[str]]:
-        """(which of the texts int32[k], texts): the `depth` innermost frames, innermost first, a line each.
+        """(text index int32[k], texts): the `depth` innermost frames of each event, innermost first, one per line.
 
         The first text is "": no frame around it.
         """
         frame = self._calling_frame[events]
-        above = self._frame_above
+        parent_frame = self._frame_above
         names = self._trace.names
-        used, inverse = np.unique(frame, return_inverse=True)
-        code = np.zeros(len(used), np.int64)
+        frames, inverse = np.unique(frame, return_inverse=True)
+        path_of_frame = np.zeros(len(frames), np.int64)
         paths: list[tuple[int, ...]] = [()]
-        at = used
+        current = frames
         for _ in range(depth):
-            name = np.where(at >= 0, self._trace.name[np.maximum(at, 0)], -1)
-            keys, where = np.unique(code * (len(names) + 1) + name + 1, return_inverse=True)
-            before = (keys // (len(names) + 1)).tolist()
-            added = (keys % (len(names) + 1) - 1).tolist()
-            paths = [paths[path] + ((step,) if step >= 0 else ()) for path, step in zip(before, added, strict=True)]
-            code = where.astype(np.int64)
-            at = np.where(at >= 0, above[np.maximum(at, 0)], -1).astype(np.int32)
+            name = np.where(current >= 0, self._trace.name[np.maximum(current, 0)], -1)
+            keys, path_index = np.unique(path_of_frame * (len(names) + 1) + name + 1, return_inverse=True)
+            previous = (keys // (len(names) + 1)).tolist()
+            added_names = (keys % (len(names) + 1) - 1).tolist()
+            paths = [
+                paths[path] + ((name_id,) if name_id >= 0 else ())
+                for path, name_id in zip(previous, added_names, strict=True)
+            ]
+            path_of_frame = path_index.astype(np.int64)
+            current = np.where(current >= 0, parent_frame[np.maximum(current, 0)], -1).astype(np.int32)
         texts = ["\n".join(names[name] for name in path) for path in paths]
-        return _put_empty_first(code[inverse], texts)
+        return _put_empty_first(path_of_frame[inverse], texts)
 
     def factorize_modules(self, events: I32) -> tuple[I32, list[str]]:
-        """(which of the paths int32[k], paths): the modules around each, outermost first: `A_0/B_1`; "" for none."""
-        used, inverse = np.unique(self._calling_module[events], return_inverse=True)
-        known: dict[int, str] = {-1: ""}
-        distinct: dict[str, int] = {}
-        texts = [self._module_path(event, known) for event in used.tolist()]
-        code = np.array([distinct.setdefault(text, len(distinct)) for text in texts], np.int64)
-        return _put_empty_first(code[inverse], list(distinct))
+        """(path index int32[k], paths): the modules around each event, outermost first: `A_0/B_1`; "" for none."""
+        modules, inverse = np.unique(self._calling_module[events], return_inverse=True)
+        path_of_module: dict[int, str] = {-1: ""}
+        index_of_path: dict[str, int] = {}
+        texts = [self._module_path(event, path_of_module) for event in modules.tolist()]
+        path_index = np.array([index_of_path.setdefault(text, len(index_of_path)) for text in texts], np.int64)
+        return _put_empty_first(path_index[inverse], list(index_of_path))
 
-    def _module_path(self, event: int, known: dict[int, str]) -> str:
-        """The path of one module's call, through those above it."""
+    def _module_path(self, event: int, path_of_module: dict[int, str]) -> str:
+        """The path of one module call, from the outermost module; fills the cache `path_of_module`."""
         calls = []
-        while event not in known:
+        while event not in path_of_module:
             calls.append(event)
             event = int(self._module_above[event])
-        path = known[event]
+        path = path_of_module[event]
         for event in reversed(calls):
             name = self._trace.names[self._trace.name[event]].removeprefix(MODULE_PREFIX)
-            path = known[event] = f"{path}/{name}" if path else name
+            path = path_of_module[event] = f"{path}/{name}" if path else name
         return path
 
     @cached_property
@@ -70,7 +73,7 @@ class CallSites:
 
     @cached_property
     def _frame_above(self) -> I32:
-        """int32[n]: the innermost frame around each event, itself left out."""
+        """int32[n]: the innermost frame around each event, excluding itself."""
         return self._find_enclosing(self._is_frame)
 
     @cached_property
@@ -81,8 +84,8 @@ class CallSites:
     def _is_module(self) -> Bool:
         names = self._trace.names
         named = np.fromiter((name.startswith(MODULE_PREFIX) for name in names), np.bool_, len(names))
-        found: Bool = self._is_frame & named[self._trace.name]
-        return found
+        is_module: Bool = self._is_frame & named[self._trace.name]
+        return is_module
 
     @cached_property
     def _calling_frame(self) -> I32:
@@ -95,49 +98,49 @@ class CallSites:
 
     def _find_enclosing(self, wanted: Bool) -> I32:
         parent = self._trace.parent
-        found = find_nearest_ancestor_or_self(parent, wanted)
-        return np.where(parent >= 0, found[np.maximum(parent, 0)], np.int32(-1)).astype(np.int32)
+        nearest = find_nearest_ancestor_or_self(parent, wanted)
+        return np.where(parent >= 0, nearest[np.maximum(parent, 0)], np.int32(-1)).astype(np.int32)
 
     def _find_callers(self, wanted: Bool) -> I32:
-        """int32[n]: the innermost wanted event around each, as the program sees it; -1 for none.
+        """int32[n]: the innermost wanted event that called each event in the program; -1 for none.
 
-        What runs backward was called by what ran forward (as torch's own tables have it), GPU work by its launch.
+        Backward operators are called by their forward (as in torch's own tables), GPU work by its launch.
         """
         trace = self._trace
-        around = find_nearest_ancestor_or_self(trace.parent, wanted)
+        caller = find_nearest_ancestor_or_self(trace.parent, wanted)
         forward = self._forward_of
         backward = find_nearest_ancestor_or_self(trace.parent, forward >= 0)
-        mine = np.flatnonzero(backward >= 0)
-        around[mine] = around[forward[backward[mine]]]
+        in_backward = np.flatnonzero(backward >= 0)
+        caller[in_backward] = caller[forward[backward[in_backward]]]
         launched = np.flatnonzero(trace.links.launch_of >= 0)
-        around[launched] = around[trace.links.launch_of[launched]]
-        return around
+        caller[launched] = caller[trace.links.launch_of[launched]]
+        return caller
 
     @cached_property
     def _forward_of(self) -> I32:
         """int32[n]: the forward operator of each backward node and of the engine's call around it, else -1."""
         trace = self._trace
         links = trace.links
-        found = np.full(len(trace), -1, np.int32)
-        above = trace.parent[links.backward]
-        engine = np.fromiter(
+        forward_of = np.full(len(trace), -1, np.int32)
+        parents = trace.parent[links.backward]
+        is_engine_name = np.fromiter(
             (name.startswith(_AUTOGRAD_ENGINE_PREFIX) for name in trace.names), np.bool_, len(trace.names)
         )
-        inside = (above >= 0) & engine[trace.name[np.maximum(above, 0)]]
-        found[above[inside]] = links.forward[inside]
-        found[links.backward] = links.forward
-        return found
+        in_engine = (parents >= 0) & is_engine_name[trace.name[np.maximum(parents, 0)]]
+        forward_of[parents[in_engine]] = links.forward[in_engine]
+        forward_of[links.backward] = links.forward
+        return forward_of
 
 
 _AUTOGRAD_ENGINE_PREFIX = "autograd::engine::evaluate_function"
 
 
 def _put_empty_first(code: I64, texts: list[str]) -> tuple[I32, list[str]]:
-    """The same with "" in the first place, whether anything has it or not."""
+    """Renumber so that "" comes first, whether any event has it or not."""
     if "" not in texts:
         return (code + 1).astype(np.int32), ["", *texts]
     empty = texts.index("")
-    order = [empty, *(place for place in range(len(texts)) if place != empty)]
+    order = [empty, *(index for index in range(len(texts)) if index != empty)]
     number = np.empty(len(texts), np.int32)
     number[order] = np.arange(len(texts), dtype=np.int32)
-    return number[code], [texts[place] for place in order]
+    return number[code], [texts[index] for index in order]

@@ -1,6 +1,7 @@
-"""Trees of calls as arrays of parents: who contains whom, what lies beneath, who is folded into whom. Vectorised.
+"""Build trees of calls as arrays of parents: containment on a thread, folding, the innermost call at a time.
+Vectorised.
 
-`parent` arrays are int32[n], -1 at the top; a parent stands before its children.
+`parent` arrays are int32[n], -1 at the top; a parent precedes its children.
 """
 
 from __future__ import annotations
@@ -14,88 +15,90 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 def find_parents(first: I64, start: I64, duration: I64) -> I32:
-    """int32[n]: the innermost earlier call that contains each whole; one crossed by a later call is nobody's any more.
+    """int32[n]: the innermost earlier call that fully contains each.
 
-    `first` int64[threads + 1] bounds the threads; on each, calls are sorted by start, longest first. Nothing is inside
-    a call without a duration, nor begins in one at its end.
+    A call that a later one crosses contains no calls after that. `first` int64[threads + 1] bounds the threads; on
+    each, calls are sorted by start, longest first. A call without a duration contains none, and a call that begins at
+    another's end is not inside it.
     """
-    above = nesting.find_parents(first, start, duration)
-    while (
-        True
-    ):  # `nesting.find_parents` counts no duration as 1 ns, so two such calls at one time are parent and child there
-        empty = np.flatnonzero((above >= 0) & (duration[above] == 0))
-        if not len(empty):
-            return above
-        above[empty] = above[above[empty]]
+    parents = nesting.find_parents(first, start, duration)
+    # `nesting.find_parents` counts no duration as 1 ns, so two such calls at one time are parent and child there.
+    while True:
+        without_duration = np.flatnonzero((parents >= 0) & (duration[parents] == 0))
+        if not len(without_duration):
+            return parents
+        parents[without_duration] = parents[parents[without_duration]]
 
 
 def sort_by_thread(lane: I32, start: I64, duration: I64, ordinal: I32) -> tuple[I64, I64]:
-    """(order int64[n], first int64[threads + 1]) that sorts calls by lane, start, longest first, then rank.
+    """(order int64[n], first int64[threads + 1]): sort calls by lane, start, longest first, then ordinal.
 
-    Meant for calls that lie so already but for a few whose lane was changed: those are merged in.
+    Meant for calls that are sorted already except for a few whose lane was changed: those are merged in.
     """
     order = np.argsort(lane, kind="stable")
-    lane, begin = lane[order], start[order]
+    lane, sorted_start = lane[order], start[order]
     first = np.append(np.flatnonzero(np.diff(lane, prepend=-1)), len(lane)).astype(np.int64)
-    wrong = np.flatnonzero((lane[1:] == lane[:-1]) & (begin[1:] < begin[:-1]))
-    for thread in np.unique(np.searchsorted(first, wrong, side="right") - 1).tolist():
+    out_of_order = np.flatnonzero((lane[1:] == lane[:-1]) & (sorted_start[1:] < sorted_start[:-1]))
+    for thread in np.unique(np.searchsorted(first, out_of_order, side="right") - 1).tolist():
         rows = slice(int(first[thread]), int(first[thread + 1]))
-        order[rows] = order[rows][np.argsort(begin[rows], kind="stable")]
-        begin[rows] = start[order[rows]]
-    tied = (lane[1:] == lane[:-1]) & (begin[1:] == begin[:-1])
-    before, after = order[:-1][tied], order[1:][tied]
-    longer = duration[after] > duration[before]
-    if (longer | ((duration[after] == duration[before]) & (ordinal[after] < ordinal[before]))).any():
-        run = np.concatenate([[0], np.cumsum(~tied)])
-        places = np.flatnonzero(np.concatenate([[False], tied]) | np.concatenate([tied, [False]]))
-        listed = order[places]
-        order[places] = listed[np.lexsort((ordinal[listed], -duration[listed], run[places]))]
+        order[rows] = order[rows][np.argsort(sorted_start[rows], kind="stable")]
+        sorted_start[rows] = start[order[rows]]
+    tied = (lane[1:] == lane[:-1]) & (sorted_start[1:] == sorted_start[:-1])
+    previous, following = order[:-1][tied], order[1:][tied]
+    is_longer = duration[following] > duration[previous]
+    if (is_longer | ((duration[following] == duration[previous]) & (ordinal[following] < ordinal[previous]))).any():
+        tie_group = np.concatenate([[0], np.cumsum(~tied)])
+        tied_positions = np.flatnonzero(np.concatenate([[False], tied]) | np.concatenate([tied, [False]]))
+        tied_calls = order[tied_positions]
+        order[tied_positions] = tied_calls[
+            np.lexsort((ordinal[tied_calls], -duration[tied_calls], tie_group[tied_positions]))
+        ]
     return order, first
 
 
 def fold_only_children(parent: I32, name: I32, self_time: I64) -> tuple[Bool, I32, I64]:
-    """Fold each call that is its parent's only child and has its name into it: (kept bool[n], parent, own).
+    """Fold each call that is its parent's only child and has its name into it: (kept bool[n], parent, self time).
 
-    `parent` int32[k], `own` int64[k] are those of the kept, in order. A call that others were folded into has the
-    children and the own time of the innermost of them.
+    `parent` int32[k] and self time int64[k] are those of the kept calls, in order. A call that others were folded into
+    gets the children and the self time of the innermost of them.
     """
-    above = np.maximum(parent, 0)
-    children = np.bincount(parent[parent >= 0], minlength=len(parent))
-    goes = (parent >= 0) & (name == name[above]) & (children[above] == 1)
-    if not goes.any():
-        return ~goes, parent, self_time
-    head = follow_to_fixpoint(np.where(goes, parent, np.arange(len(parent), dtype=np.int32)))
-    into_next = np.zeros(len(parent), np.bool_)
-    into_next[parent[goes]] = True
-    last = np.flatnonzero(goes & ~into_next)
+    parent_or_zero = np.maximum(parent, 0)
+    child_count = np.bincount(parent[parent >= 0], minlength=len(parent))
+    is_folded = (parent >= 0) & (name == name[parent_or_zero]) & (child_count[parent_or_zero] == 1)
+    if not is_folded.any():
+        return ~is_folded, parent, self_time
+    fold_root = follow_to_fixpoint(np.where(is_folded, parent, np.arange(len(parent), dtype=np.int32)))
+    has_folded_child = np.zeros(len(parent), np.bool_)
+    has_folded_child[parent[is_folded]] = True
+    innermost = np.flatnonzero(is_folded & ~has_folded_child)
     self_time = self_time.copy()
-    self_time[head[last]] = self_time[last]
-    kept = ~goes
-    number = np.cumsum(kept, dtype=np.int32) - 1
-    parent = np.where(parent >= 0, number[head[above]], -1).astype(np.int32)
+    self_time[fold_root[innermost]] = self_time[innermost]
+    kept = ~is_folded
+    new_index = np.cumsum(kept, dtype=np.int32) - 1
+    parent = np.where(parent >= 0, new_index[fold_root[parent_or_zero]], -1).astype(np.int32)
     return kept, parent[kept], self_time[kept]
 
 
 _BLOCK_SIZE = 1024
-"""Events looked at in one go, backwards; an event that is under way is mostly among the last few dozen."""
+"""Events checked per block, backwards: the running event is usually among the last few dozen."""
 
 
 def find_innermost_at(trace: Trace, rows: I32, times: I64) -> I32:
-    """int32[k]: of events `rows` (ascending, one lane's) the last begun that is under way at each time; -1 for none.
+    """int32[k]: the event among `rows` that is running at each time and started last; -1 for none.
 
-    One look backwards for each of the few times, crossing events included.
+    `rows` are ascending, of one lane. Searches backwards for each of the few times; crossing events are handled.
     """
-    found = np.full(len(times), -1, np.int32)
-    begin = trace.start[rows]
-    end = begin + trace.duration[rows]
-    reach = np.maximum.accumulate(end)
-    for place, time in enumerate(times.tolist()):
-        last = int(np.searchsorted(begin, time, side="right"))
-        while last > 0 and reach[last - 1] > time:
+    innermost = np.full(len(times), -1, np.int32)
+    starts = trace.start[rows]
+    ends = starts + trace.duration[rows]
+    latest_end = np.maximum.accumulate(ends)
+    for index, time in enumerate(times.tolist()):
+        last = int(np.searchsorted(starts, time, side="right"))
+        while last > 0 and latest_end[last - 1] > time:
             first = max(last - _BLOCK_SIZE, 0)
-            under_way = np.flatnonzero(end[first:last] > time)
-            if len(under_way):
-                found[place] = rows[first + int(under_way[-1])]
+            running = np.flatnonzero(ends[first:last] > time)
+            if len(running):
+                innermost[index] = rows[first + int(running[-1])]
                 break
             last = first
-    return found
+    return innermost

@@ -1,4 +1,5 @@
-"""Which events a table counts: those of a time, a step, a lane. Masks are bool[n] over the trace; `&` joins them."""
+"""Select the events that a table counts, by time, step or lane. Masks are bool[n] over the trace; combine them with
+`&`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from torchprof_tui.trace.model.trace import Step, Trace
 
 
 def range_mask(trace: Trace, t0: int, t1: int) -> Bool:
-    """Events that begin between t0 and, not with, t1 (ns): so ranges side by side add up."""
+    """Events that start in [t0, t1) ns, so that adjacent ranges add up."""
     return (trace.start >= t0) & (trace.start < t1)
 
 
@@ -20,30 +21,33 @@ def lane_mask(trace: Trace, lane: int) -> Bool:
 
 
 def step_mask(trace: Trace, step: Step, request_times: I64 | None = None) -> Bool:
-    """What was asked for during a step: GPU work that it launched counts, however late it ran."""
-    when = compute_request_times(trace) if request_times is None else request_times
-    return (when >= step.start) & (when < step.start + max(step.duration, 1))
+    """Events requested during a step: GPU work counts for the step that launched it, however late it ran."""
+    times = compute_request_times(trace) if request_times is None else request_times
+    return (times >= step.start) & (times < step.start + max(step.duration, 1))
 
 
 def compute_request_times(trace: Trace) -> I64:
-    """int64[n] ns: when the CPU asked for each event: of GPU work its launch, of an annotation's span the annotation.
+    """int64[n] ns: when the CPU requested each event.
 
-    Its own start for everything else, and where neither was recorded.
+    For GPU work the start of its launch, for an annotation's span on the GPU the start of the annotation. The event's
+    own start for all others, and where neither was recorded.
     """
-    when = np.array(trace.start)
+    times = np.array(trace.start)
     launched = np.flatnonzero(trace.links.launch_of >= 0)
-    when[launched] = trace.start[trace.links.launch_of[launched]]
+    times[launched] = trace.start[trace.links.launch_of[launched]]
     ids = trace.args.get("external_id")
     if ids is None:
-        return when
-    value = ids.values.astype(np.int64)
+        return times
+    external_ids = ids.values.astype(np.int64)
     kind = trace.kind[ids.events]
-    ranges = ((kind == Kind.ANNOTATION) | (kind == Kind.STEP)) & (value > 0)
-    spans = (kind == Kind.GPU_ANNOTATION) & (value > 0)
-    known, first = np.unique(value[ranges], return_index=True)
-    if len(known):
-        wanted = value[spans]
-        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        hit = known[place] == wanted
-        when[ids.events[spans][hit]] = trace.start[ids.events[ranges][first[place[hit]]]]
-    return when
+    is_annotation = ((kind == Kind.ANNOTATION) | (kind == Kind.STEP)) & (external_ids > 0)
+    is_span = (kind == Kind.GPU_ANNOTATION) & (external_ids > 0)
+    annotation_ids, first_index = np.unique(external_ids[is_annotation], return_index=True)
+    if len(annotation_ids):
+        span_ids = external_ids[is_span]
+        index = np.minimum(np.searchsorted(annotation_ids, span_ids), len(annotation_ids) - 1)
+        has_annotation = annotation_ids[index] == span_ids
+        times[ids.events[is_span][has_annotation]] = trace.start[
+            ids.events[is_annotation][first_index[index[has_annotation]]]
+        ]
+    return times

@@ -1,4 +1,4 @@
-"""A sheet as text for other programs: JSON, CSV, Markdown. Times in µs, shares 0..1 (Markdown: percent)."""
+"""Export a sheet as JSON, CSV or Markdown. Times in µs, shares 0..1 (Markdown: percent)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
 CleanText = Callable[[str], str]
 
 _FRAME_SEPARATOR = " < "
-"""Between the frames of a stack, where a cell is one line."""
+"""Separates the frames of a stack where a cell must be one line."""
 
 
 def column_key(field: Field) -> str:
@@ -25,7 +25,7 @@ def column_key(field: Field) -> str:
 
 
 def to_records(sheet: Sheet, order: Iterable[int]) -> list[dict[str, Any]]:
-    """One object a row, in this order; None for "not known"; a stack is a list of frames, innermost first."""
+    """One object per row, in this order; None for unknown; a stack is a list of frames, innermost first."""
     return [{column_key(field): _cell_value(sheet, field, row) for field in sheet.fields} for row in order]
 
 
@@ -34,21 +34,21 @@ def to_json(sheet: Sheet, order: Iterable[int]) -> str:
 
 
 def to_csv(sheet: Sheet, order: Iterable[int], clean: CleanText) -> str:
-    """With a header line; what is not known is empty. `clean` makes one line of a text."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    """Write CSV with a header line; unknown values are empty. `clean` turns a text into one line."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow([column_key(field) for field in sheet.fields])
     for row in order:
         values = (_cell_value(sheet, field, row) for field in sheet.fields)
         writer.writerow(["" if value is None else _join_lines(value, clean) for value in values])
-    return out.getvalue()
+    return buffer.getvalue()
 
 
 def to_markdown(sheet: Sheet, order: Iterable[int], clean: CleanText) -> str:
-    """A table, numbers to the right, and the totals below it."""
+    """Write a Markdown table, numbers aligned right, followed by the totals."""
     titles = [_markdown_title(field) for field in sheet.fields]
-    sides = [":--" if field.unit is Unit.TEXT else "--:" for field in sheet.fields]
-    lines = [titles, sides]
+    alignments = [":--" if field.unit is Unit.TEXT else "--:" for field in sheet.fields]
+    lines = [titles, alignments]
     lines += [[_markdown_cell(sheet, field, row, clean) for field in sheet.fields] for row in order]
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return "\n".join([text, "", *(f"{total}  " for total in sheet.totals)]).rstrip() + "\n"

@@ -1,7 +1,7 @@
-"""How many floating-point operations an operator does, from the shapes it was called with.
+"""Count the floating-point operations of an operator from its input shapes.
 
-A multiplication and an addition count two. Formulas as in `torch/utils/flop_counter.py` (matrix products, convolution,
-attention; causal masks are not discounted), with groups of a convolution taken from the weight's own shape.
+A multiplication and an addition count as two. Formulas as in `torch/utils/flop_counter.py` (matrix products,
+convolution, attention; causal masks are not discounted), with groups of a convolution taken from the weight's shape.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Sizes = list[int]
 
 
 class _UnexpectedInputsError(Exception):
-    """These are not the inputs that the operator takes: no count."""
+    """The inputs do not fit the operator, so its FLOPs are unknown."""
 
 
 def count_flops(operator: str, dims: list[Any], concrete: list[Any]) -> int | None:
-    """Of one call; `dims` and `concrete` as the trace has them. None for other operators and for odd inputs."""
+    """FLOPs of one call; `dims` and `concrete` as in the trace. None for other operators and unexpected inputs."""
     count = _FORMULAS.get(operator)
     if count is None:
         return None
@@ -30,13 +30,13 @@ def count_flops(operator: str, dims: list[Any], concrete: list[Any]) -> int | No
 
 
 def has_formula(operator: str) -> bool:
-    """Is there a formula for this operator?"""
+    """Whether there is a formula for this operator."""
     return operator in _FORMULAS
 
 
-def _tensor_sizes(dims: list[Any], place: int, rank: int | None = None) -> Sizes:
-    """The sizes of one input; of `rank` where it is given."""
-    sizes = dims[place] if place < len(dims) else None
+def _tensor_sizes(dims: list[Any], index: int, rank: int | None = None) -> Sizes:
+    """The sizes of one input. Raises _UnexpectedInputsError if it is no tensor, or not of this `rank`."""
+    sizes = dims[index] if index < len(dims) else None
     if not isinstance(sizes, list) or not sizes or not all(type(size) is int for size in sizes):
         raise _UnexpectedInputsError
     if rank is not None and len(sizes) != rank:
@@ -45,82 +45,89 @@ def _tensor_sizes(dims: list[Any], place: int, rank: int | None = None) -> Sizes
 
 
 def _mm_formula(first: int) -> Callable[[list[Any], list[Any]], int]:
-    """a @ b, matrices; inputs `first` and the next."""
+    """Formula of a matrix product a @ b; the operands are the inputs `first` and `first + 1`."""
 
     def count(dims: list[Any], _: list[Any]) -> int:
-        (m, k), (k_too, n) = _tensor_sizes(dims, first, 2), _tensor_sizes(dims, first + 1, 2)
-        return _require_equal(k, k_too) * 2 * m * n
+        (m, k), (k_of_b, n) = _tensor_sizes(dims, first, 2), _tensor_sizes(dims, first + 1, 2)
+        return _require_equal(k, k_of_b) * 2 * m * n
 
     return count
 
 
 def _bmm_formula(first: int) -> Callable[[list[Any], list[Any]], int]:
+    """Formula of a batched matrix product; the operands are the inputs `first` and `first + 1`."""
+
     def count(dims: list[Any], _: list[Any]) -> int:
-        (b, m, k), (b_too, k_too, n) = _tensor_sizes(dims, first, 3), _tensor_sizes(dims, first + 1, 3)
-        return _require_equal(b, b_too) * _require_equal(k, k_too) * 2 * m * n
+        (batch, m, k), (batch_of_b, k_of_b, n) = _tensor_sizes(dims, first, 3), _tensor_sizes(dims, first + 1, 3)
+        return _require_equal(batch, batch_of_b) * _require_equal(k, k_of_b) * 2 * m * n
 
     return count
 
 
 def _linear_flops(dims: list[Any], _: list[Any]) -> int:
-    data, weight = _tensor_sizes(dims, 0), _tensor_sizes(dims, 1)
+    input_sizes, weight = _tensor_sizes(dims, 0), _tensor_sizes(dims, 1)
     if len(weight) not in (1, 2):
         raise _UnexpectedInputsError
-    _require_equal(data[-1], weight[-1])
-    return 2 * prod(data) * (weight[0] if len(weight) == 2 else 1)
+    _require_equal(input_sizes[-1], weight[-1])
+    return 2 * prod(input_sizes) * (weight[0] if len(weight) == 2 else 1)
 
 
 def _matmul_flops(dims: list[Any], _: list[Any]) -> int:
-    """With the broadcasting of `torch.matmul`."""
+    """FLOPs of `torch.matmul`, with its broadcasting."""
     a, b = _tensor_sizes(dims, 0), _tensor_sizes(dims, 1)
     k = _require_equal(a[-1], b[-2] if len(b) > 1 else b[-1])
     rows, columns = (a[-2] if len(a) > 1 else 1), (b[-1] if len(b) > 1 else 1)
     batch = 1
-    one, other = a[:-2], b[:-2]
-    for place in range(1, max(len(one), len(other)) + 1):
-        mine = one[-place] if place <= len(one) else 1
-        theirs = other[-place] if place <= len(other) else 1
-        if mine != theirs and 1 not in (mine, theirs):
+    batch_a, batch_b = a[:-2], b[:-2]
+    for axis in range(1, max(len(batch_a), len(batch_b)) + 1):
+        size_a = batch_a[-axis] if axis <= len(batch_a) else 1
+        size_b = batch_b[-axis] if axis <= len(batch_b) else 1
+        if size_a != size_b and 1 not in (size_a, size_b):
             raise _UnexpectedInputsError
-        batch *= mine * theirs if 1 in (mine, theirs) else mine
+        batch *= size_a * size_b if 1 in (size_a, size_b) else size_a
     return 2 * batch * rows * columns * k
 
 
-def _require_equal(one: int, other: int) -> int:
-    if one != other:
+def _require_equal(size: int, other_size: int) -> int:
+    if size != other_size:
         raise _UnexpectedInputsError
-    return one
+    return size
 
 
 def _convolution_flops(data: Sizes, weight: Sizes, out: Sizes, transposed: bool) -> int:
-    """Each place of the output (transposed: of the input) meets the whole filter of one group."""
+    """FLOPs of a convolution: each output position (transposed: input position) uses the whole filter of one group."""
     if len(data) != len(weight) or len(data) < 3:
         raise _UnexpectedInputsError
-    places = data[2:] if transposed else out
-    return 2 * data[0] * prod(places) * prod(weight)
+    positions = data[2:] if transposed else out
+    return 2 * data[0] * prod(positions) * prod(weight)
 
 
 def _output_sizes(data: Sizes, weight: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> Sizes:
-    """The spatial sizes that a convolution gives (the documentation of `torch.nn.Conv2d`)."""
+    """The spatial output sizes of a convolution (formula of the documentation of `torch.nn.Conv2d`)."""
     rank = len(data) - 2
-    stride, padding, dilation = (each * rank if len(each) == 1 else each for each in (stride, padding, dilation))
+    stride, padding, dilation = (
+        values * rank if len(values) == 1 else values for values in (stride, padding, dilation)
+    )
     if not len(stride) == len(padding) == len(dilation) == rank or not all(stride):
         raise _UnexpectedInputsError
     sizes = zip(data[2:], weight[2:], stride, padding, dilation, strict=True)
-    return [(size + 2 * pad - wide * (kernel - 1) - 1) // step + 1 for size, kernel, step, pad, wide in sizes]
+    return [
+        (size + 2 * pad - dilation_step * (kernel - 1) - 1) // step + 1
+        for size, kernel, step, pad, dilation_step in sizes
+    ]
 
 
 def _convolution_formula(
     stride: int, padding: int, dilation: int, transposed: int | None
 ) -> Callable[[list[Any], list[Any]], int]:
-    """A forward convolution; the places of its parameters among the inputs."""
+    """Formula of a forward convolution; the arguments are the indices of its parameters among the inputs."""
 
     def count(dims: list[Any], concrete: list[Any]) -> int:
         data, weight = _tensor_sizes(dims, 0), _tensor_sizes(dims, 1, len(_tensor_sizes(dims, 0)))
         if transposed is not None and _parse_flag(concrete, transposed):
             return _convolution_flops(data, weight, [], True)
-        steps, pads, wide = (_parse_numbers(concrete, place) for place in (stride, padding, dilation))
-        return _convolution_flops(data, weight, _output_sizes(data, weight, steps, pads, wide), False)
+        steps, pads, dilations = (_parse_numbers(concrete, index) for index in (stride, padding, dilation))
+        return _convolution_flops(data, weight, _output_sizes(data, weight, steps, pads, dilations), False)
 
     return count
 
@@ -131,7 +138,7 @@ def _conv_transpose_flops(dims: list[Any], _: list[Any]) -> int:
 
 
 def _conv_backward_flops(dims: list[Any], concrete: list[Any]) -> int:
-    """The gradients of data and weight each take what the forward takes; the mask says which were asked for."""
+    """FLOPs of a convolution's backward: as many as the forward for each gradient (data, weight) in the output mask."""
     grad, data = _tensor_sizes(dims, 0), _tensor_sizes(dims, 1)
     weight = _tensor_sizes(dims, 2, len(data))
     forward = _convolution_flops(data, weight, grad[2:], _parse_flag(concrete, 7))
@@ -139,27 +146,27 @@ def _conv_backward_flops(dims: list[Any], concrete: list[Any]) -> int:
     return forward * (mask[:2].count("True") if len(mask) >= 2 else 2)
 
 
-def _parse_numbers(concrete: list[Any], place: int) -> Sizes:
-    """`"[1, 1]"` -> [1, 1]."""
-    text = str(concrete[place]) if place < len(concrete) else ""
+def _parse_numbers(concrete: list[Any], index: int) -> Sizes:
+    """Parse a list of numbers: `"[1, 1]"` -> [1, 1]."""
+    text = str(concrete[index]) if index < len(concrete) else ""
     if not re.fullmatch(r"\[?\d+(, ?\d+)*\]?", text):
         raise _UnexpectedInputsError
     return [int(number) for number in re.findall(r"\d+", text)]
 
 
-def _parse_flag(concrete: list[Any], place: int) -> bool:
-    return place < len(concrete) and str(concrete[place]) in ("True", "1")
+def _parse_flag(concrete: list[Any], index: int) -> bool:
+    return index < len(concrete) and str(concrete[index]) in ("True", "1")
 
 
 def _attention_formula(query: int, sequence: int, products: tuple[int, int]) -> Callable[[list[Any], list[Any]], int]:
-    """Scores and their product with the values.
+    """Formula of attention: the scores and their product with the values.
 
     `sequence` is the axis of positions: 2 for [batch, heads, positions, size], 1 for [batch, positions, heads, size].
-    `products`: how many matrix products have the size of q @ k, how many that of p @ v.
+    `products`: the number of matrix products of the size of q @ k, and of p @ v.
     """
 
     def count(dims: list[Any], _: list[Any]) -> int:
-        q, k, v = (_tensor_sizes(dims, query + place, 4) for place in range(3))
+        q, k, v = (_tensor_sizes(dims, query + offset, 4) for offset in range(3))
         _require_equal(q[0], k[0])
         _require_equal(q[3], k[3])
         _require_equal(k[sequence], v[sequence])
@@ -171,7 +178,7 @@ def _attention_formula(query: int, sequence: int, products: tuple[int, int]) -> 
 
 
 _FORWARD_PRODUCTS, _BACKWARD_PRODUCTS = (1, 1), (3, 2)
-"""Backward: q @ k again, then the gradients of the scores and of v (sized as p @ v), of q and of k."""
+"""Backward: q @ k again, then the gradients of the scores and of v (the size of p @ v), of q and of k."""
 
 _FORMULAS: dict[str, Callable[[list[Any], list[Any]], int]] = {
     "aten::mm": _mm_formula(0),

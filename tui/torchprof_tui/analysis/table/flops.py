@@ -1,7 +1,7 @@
-"""What the calls of a table computed, how fast, and how fast the device could have: FLOPs, TFLOP/s, share of the peak.
+"""Compute FLOPs, TFLOP/s and the share of the device's peak rate for the calls of a table.
 
-An operator's FLOPs come from its shapes (`flop_formulas`), a Triton kernel's from what Inductor recorded of it. Where
-operators with a count lie in one another (`linear` → `addmm`) each has its own; sums over a trace take the innermost.
+An operator's FLOPs come from its shapes (`flop_formulas`), a Triton kernel's from the count that Inductor recorded.
+Where operators with a count are nested (`linear` → `addmm`) each has its own; sums over a trace count the innermost.
 The FLOPs of an innermost operator are also those of the longest kernel that it launched.
 """
 
@@ -27,9 +27,9 @@ DTYPES = ("", "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 
 @dataclass(frozen=True)
 class CallFlops:
-    """m calls: `count` float64 (0 where none is known), `dtype` uint8 into DTYPES, `innermost` bool.
+    """FLOPs of m calls: `count` float64 (0 where unknown), `dtype` int64 index into DTYPES, `is_innermost` bool.
 
-    `ideal` float64: ns that the device would take at its peak; NaN where the peak is not known.
+    `time_at_peak` float64: ns that the device would take at its peak rate; NaN where the peak is unknown.
     """
 
     count: F64
@@ -40,7 +40,7 @@ class CallFlops:
 
 @dataclass(frozen=True)
 class RowFlops:
-    """Columns over the k rows of a table, NaN for "not known": FLOPs, TFLOP/s of GPU time, share of the peak 0..1."""
+    """Columns over the k rows of a table, NaN for unknown: FLOPs, TFLOP/s of GPU time, share of the peak 0..1."""
 
     flops: F64
     tflops: F64
@@ -48,83 +48,90 @@ class RowFlops:
 
 
 MAX_CALL_DEPTH = 1000
-"""Calls above a multiplication that learn what it computed in: no operator is called through more."""
+"""Calls above a matrix product that get its data type: no operator is called through more."""
 
 
 def compute_call_flops(trace: Trace, calls: Calls, args: OpArgs) -> CallFlops:
-    """The FLOPs of every call. One formula per distinct set of inputs; then numpy over all calls."""
+    """Compute the FLOPs of every call: one formula per distinct set of inputs, then numpy over all calls."""
     count, dtype = _count_operator_flops(calls, args)
-    innermost = count > 0
-    above = calls.parent[innermost]
-    around = np.zeros(len(calls), np.bool_)
-    around[above[above >= 0]] = True
-    innermost &= ~include_ancestors(calls.parent, around)
-    leaves = np.flatnonzero(innermost).astype(np.int32)
-    kernel = _find_longest_kernels(calls, leaves)
-    ran = leaves[kernel >= 0]
-    kernel = kernel[kernel >= 0]
-    dtype[ran[(dtype[ran] == DTYPES.index("fp32")) & _tf32_mask(calls, kernel)]] = DTYPES.index("tf32")
+    is_innermost = count > 0
+    callers = calls.parent[is_innermost]
+    is_caller = np.zeros(len(calls), np.bool_)
+    is_caller[callers[callers >= 0]] = True
+    is_innermost &= ~include_ancestors(calls.parent, is_caller)
+    leaves = np.flatnonzero(is_innermost).astype(np.int32)
+    kernels = _find_longest_kernels(calls, leaves)
+    leaves_with_kernel = leaves[kernels >= 0]
+    kernels = kernels[kernels >= 0]
+    dtype[leaves_with_kernel[(dtype[leaves_with_kernel] == DTYPES.index("fp32")) & _tf32_mask(calls, kernels)]] = (
+        DTYPES.index("tf32")
+    )
     _propagate_dtype_up(calls, leaves, dtype)
-    count[kernel], dtype[kernel] = count[ran], dtype[ran]
-    peaks = _peak_tflops_by_dtype(trace, calls, kernel)
-    ideal = np.full(len(calls), np.nan)
-    have = np.flatnonzero(count > 0)
-    ideal[have] = count[have] / (peaks[dtype[have]] * 1e3)  # TFLOP/s are 1000 operations a ns
-    return CallFlops(count, dtype, innermost, ideal)
+    count[kernels], dtype[kernels] = count[leaves_with_kernel], dtype[leaves_with_kernel]
+    peaks = _peak_tflops_by_dtype(trace, calls, kernels)
+    time_at_peak = np.full(len(calls), np.nan)
+    counted = np.flatnonzero(count > 0)
+    time_at_peak[counted] = count[counted] / (peaks[dtype[counted]] * 1e3)  # TFLOP/s are 1000 operations a ns
+    return CallFlops(count, dtype, is_innermost, time_at_peak)
 
 
 def sum_row_flops(table: ProfilerTable, calls: Calls, call_flops: CallFlops) -> RowFlops:
-    """Sums over the calls of each row, those aside that call their like. Rates are over the GPU time of the same calls.
+    """Sum FLOPs over the calls of each row, without calls that call an operator of the same name.
 
-    Torch's own "Total FLOPs" counts both where an operator calls itself.
+    Rates are over the GPU time of the same calls. Torch's own "Total FLOPs" counts both where an operator calls itself.
     """
     row = np.repeat(np.arange(len(table)), np.diff(table.first))
-    member = table.members
-    # A row of many names holds operators inside operators, and their kernels: only the innermost count there.
-    counts = call_flops.count[member] > 0
+    members = table.members
+    # Rows of groups hold nested operators and their kernels: count only the innermost.
+    is_counted = call_flops.count[members] > 0
     if not table.per_name and table.group_by is not GroupBy.CLASS:
-        counts &= call_flops.is_innermost[member]
-    above = np.maximum(calls.parent[member], 0)
-    inner = counts & (calls.parent[member] >= 0) & (calls.name[above] == calls.name[member])
+        is_counted &= call_flops.is_innermost[members]
+    caller = np.maximum(calls.parent[members], 0)
+    is_recursive = is_counted & (calls.parent[members] >= 0) & (calls.name[caller] == calls.name[members])
     calls_itself = np.zeros(len(calls), np.bool_)
-    calls_itself[above[inner]] = True  # as autocast has `addmm` cast its inputs and call `addmm`
-    counts &= ~calls_itself[member]
-    row, member = row[counts], member[counts]
-    gpu = calls.gpu[member]
+    calls_itself[caller[is_recursive]] = True  # under autocast `addmm` casts its inputs and calls `addmm`
+    is_counted &= ~calls_itself[members]
+    row, members = row[is_counted], members[is_counted]
+    gpu = calls.gpu[members]
     size = len(table)
-    total = np.bincount(row, weights=call_flops.count[member], minlength=size)
-    timed = gpu > 0
-    time = np.bincount(row[timed], weights=gpu[timed], minlength=size)
-    done = np.bincount(row[timed], weights=call_flops.count[member][timed], minlength=size)
-    ideal = np.bincount(row[timed], weights=call_flops.time_at_peak[member][timed], minlength=size)
+    total_flops = np.bincount(row, weights=call_flops.count[members], minlength=size)
+    has_time = gpu > 0
+    gpu_time = np.bincount(row[has_time], weights=gpu[has_time], minlength=size)
+    timed_flops = np.bincount(row[has_time], weights=call_flops.count[members][has_time], minlength=size)
+    time_at_peak = np.bincount(row[has_time], weights=call_flops.time_at_peak[members][has_time], minlength=size)
     with np.errstate(invalid="ignore", divide="ignore"):
-        rate = np.where(time > 0, done / time / 1e3, np.nan)
-        share = np.where(time > 0, ideal / time, np.nan)
-    return RowFlops(np.where(total > 0, total, np.nan), rate, share)
+        rate = np.where(gpu_time > 0, timed_flops / gpu_time / 1e3, np.nan)
+        share = np.where(gpu_time > 0, time_at_peak / gpu_time, np.nan)
+    return RowFlops(np.where(total_flops > 0, total_flops, np.nan), rate, share)
 
 
 def _count_operator_flops(calls: Calls, args: OpArgs) -> tuple[F64, I64]:
-    """(FLOPs, place in DTYPES) of each call, 0 where there are none."""
+    """(FLOPs, index into DTYPES) of each call, 0 where there are none."""
     count, dtype = np.zeros(len(calls)), np.zeros(len(calls), np.int64)
-    known = np.fromiter((has_formula(name) for name in calls.names), np.bool_, len(calls.names))
-    recorded = np.fromiter((each.flops is not None for each in args.all_inputs), np.bool_, len(args.all_inputs))
-    places = np.flatnonzero((known[calls.name] & (args.input_index > 0) & ~calls.on_gpu) | recorded[args.input_index])
-    key = calls.name[places].astype(np.int64) * len(args.all_inputs) + args.input_index[places]
+    has_count = np.fromiter((has_formula(name) for name in calls.names), np.bool_, len(calls.names))
+    has_recorded_flops = np.fromiter(
+        (inputs.flops is not None for inputs in args.all_inputs), np.bool_, len(args.all_inputs)
+    )
+    indices = np.flatnonzero(
+        (has_count[calls.name] & (args.input_index > 0) & ~calls.on_gpu) | has_recorded_flops[args.input_index]
+    )
+    key = calls.name[indices].astype(np.int64) * len(args.all_inputs) + args.input_index[indices]
     distinct, inverse = np.unique(key, return_inverse=True)
-    found = np.zeros(len(distinct))
-    types = np.zeros(len(distinct), np.int64)
-    for place, each in enumerate(distinct.tolist()):
-        inputs = args.all_inputs[each % len(args.all_inputs)]
-        counted = inputs.flops or count_flops(calls.names[each // len(args.all_inputs)], inputs.dims, inputs.concrete)
-        found[place], types[place] = counted or 0, _dtype_index(inputs)
-    count[places], dtype[places] = found[inverse], types[inverse]
+    distinct_flops = np.zeros(len(distinct))
+    distinct_dtypes = np.zeros(len(distinct), np.int64)
+    for position, distinct_key in enumerate(distinct.tolist()):
+        name, input_index = divmod(distinct_key, len(args.all_inputs))
+        inputs = args.all_inputs[input_index]
+        flops = inputs.flops or count_flops(calls.names[name], inputs.dims, inputs.concrete)
+        distinct_flops[position], distinct_dtypes[position] = flops or 0, _dtype_index(inputs)
+    count[indices], dtype[indices] = distinct_flops[inverse], distinct_dtypes[inverse]
     return count, dtype
 
 
 def _dtype_index(inputs: Inputs) -> int:
-    """The type of the first tensor that is multiplied: the first that has one."""
-    shorts = (short_type(each) for each in inputs.types)
-    return DTYPES.index(next((short for short in shorts if short), ""))
+    """The index into DTYPES of the first tensor that has a known type."""
+    dtypes = (short_type(dtype_name) for dtype_name in inputs.types)
+    return DTYPES.index(next((dtype for dtype in dtypes if dtype), ""))
 
 
 def _find_longest_kernels(calls: Calls, leaves: I32) -> I32:
@@ -132,48 +139,45 @@ def _find_longest_kernels(calls: Calls, leaves: I32) -> I32:
     leaf_of = np.full(len(calls), -1, np.int32)
     leaf_of[leaves] = np.arange(len(leaves), dtype=np.int32)
     work = np.flatnonzero(calls.on_gpu & ~calls.annotation)
-    around = find_nearest_ancestor(calls.parent, work, leaf_of >= 0)
-    work, found = work[around >= 0], leaf_of[around[around >= 0]]
+    leaf_call = find_nearest_ancestor(calls.parent, work, leaf_of >= 0)
+    work, leaf_index = work[leaf_call >= 0], leaf_of[leaf_call[leaf_call >= 0]]
     by_time = np.argsort(calls.gpu[work], kind="stable")
     longest = np.full(len(leaves), -1, np.int32)
-    longest[found[by_time]] = work[by_time]  # what is written last stays
+    longest[leaf_index[by_time]] = work[by_time]  # the last assignment per leaf wins
     return longest
 
 
 def _tf32_mask(calls: Calls, kernels: I32) -> Bool:
-    """bool[k]: does the kernel's name say that it multiplies fp32 in TF32?"""
-    used = np.unique(calls.name[kernels])
-    says = np.zeros(len(calls.names), np.bool_)
-    says[used] = ["tf32" in decode_kernel_name(calls.names[name]).dtypes for name in used.tolist()]
-    found: Bool = says[calls.name[kernels]]
-    return found
+    """bool[k]: whether the kernel's name says that it multiplies fp32 in TF32."""
+    used_names = np.unique(calls.name[kernels])
+    is_tf32 = np.zeros(len(calls.names), np.bool_)
+    is_tf32[used_names] = ["tf32" in decode_kernel_name(calls.names[name]).dtypes for name in used_names.tolist()]
+    mask: Bool = is_tf32[calls.name[kernels]]
+    return mask
 
 
 def _propagate_dtype_up(calls: Calls, leaves: I32, dtype: I64) -> None:
-    """Autocast changes the type inside `linear`: what it computes in is what its innermost operator computes in.
-
-    So far above as any operator calls another.
-    """
-    at, value = calls.parent[leaves], dtype[leaves]
+    """Copy each innermost operator's data type to all its callers: autocast changes the type inside `linear`."""
+    call, value = calls.parent[leaves], dtype[leaves]
     for _ in range(MAX_CALL_DEPTH):
-        if not len(at):
+        if not len(call):
             break
-        inside = at >= 0
-        at, value = at[inside], value[inside]
-        dtype[at] = value
-        at = calls.parent[at]
+        has_caller = call >= 0
+        call, value = call[has_caller], value[has_caller]
+        dtype[call] = value
+        call = calls.parent[call]
 
 
 def _peak_tflops_by_dtype(trace: Trace, calls: Calls, kernels: I32) -> F64:
-    """float64[dtypes]: TFLOP/s of the device that these kernels ran on, NaN where it is not known."""
+    """float64[dtypes]: TFLOP/s of the device that these kernels ran on, NaN where unknown."""
     peaks = np.full(len(DTYPES), np.nan)
     names = {str(device.get("name") or "") for device in trace.devices}
-    if len(names) > 1 and len(kernels):  # a mixed node: by what the first kernel ran on
+    if len(names) > 1 and len(kernels):  # different GPUs on one node: use the device of the first kernel
         device = find_device(trace, int(calls.event[kernels[0]]))
         names = {device.name} if device else set()
     if len(names) == 1:
         name = names.pop()
-        for place, short in enumerate(DTYPES):
-            peak = peak_tflops(name, short)
-            peaks[place] = np.nan if peak is None else peak
+        for index, dtype in enumerate(DTYPES):
+            peak = peak_tflops(name, dtype)
+            peaks[index] = np.nan if peak is None else peak
     return peaks

@@ -1,4 +1,4 @@
-"""What the GPU did, as sheets: kernels, copies and fills, collectives."""
+"""Build sheets of the GPU work: kernels, copies and fills, collectives."""
 
 from __future__ import annotations
 
@@ -52,50 +52,50 @@ ELEMENT_BYTES = {
     "Float8_e4m3fn": 1,
     "Float8_e5m2": 1,
 }
-"""`dtype` of a collective (c10/core/ScalarType.h) -> bytes of an element; messages are counted in elements."""
+"""`dtype` of a collective (c10/core/ScalarType.h) -> bytes per element; message sizes are recorded in elements."""
 
 
 def build_kernels_sheet(trace: Trace, event_mask: Bool | None = None) -> Sheet:
-    """Kernels and collectives by name, with their class. `only` bool[n] restricts, as for all of these."""
+    """Build the sheet of kernels and collectives by name, with their class. `event_mask` bool[n] restricts it."""
     events = _select_events(trace, (Kind.KERNEL, Kind.COLLECTIVE), event_mask)
-    codes, row = np.unique(trace.name[events], return_inverse=True)
-    names = [trace.names[code] for code in codes.tolist()]
+    name_ids, row = np.unique(trace.name[events], return_inverse=True)
+    names = [trace.names[name_id] for name_id in name_ids.tolist()]
     decoded = [decode_kernel_name(name) for name in names]
-    texts = {"name": names, "class": [each.kernel_class.label for each in decoded]}
+    texts = {"name": names, "class": [kernel.kernel_class.label for kernel in decoded]}
     return _build_sheet("Kernels", trace, events, row, texts, (NAME_FIELD, Field("class", "class", Unit.TEXT)))
 
 
 def build_copies_sheet(trace: Trace, event_mask: Bool | None = None) -> Sheet:
-    """Copies and fills by name, with bytes and GB/s: all bytes over all time, and of the fastest single one."""
+    """Build the sheet of copies and fills by name, with bytes and GB/s (overall, and of the fastest single one)."""
     events = _select_events(trace, (Kind.COPY, Kind.MEMSET), event_mask)
-    codes, row = np.unique(trace.name[events], return_inverse=True)
-    size = trace.args.get("bytes")
+    name_ids, row = np.unique(trace.name[events], return_inverse=True)
+    sizes = trace.args.get("bytes")
     moved = (
-        np.zeros(len(events), np.int64) if size is None else np.maximum(size.values_at(events, 0).astype(np.int64), 0)
+        np.zeros(len(events), np.int64) if sizes is None else np.maximum(sizes.values_at(events, 0).astype(np.int64), 0)
     )
-    texts = {"name": [trace.names[code] for code in codes.tolist()]}
+    texts = {"name": [trace.names[name_id] for name_id in name_ids.tolist()]}
     return _build_sheet("Copies", trace, events, row, texts, (NAME_FIELD,), moved)
 
 
 def build_collectives_sheet(trace: Trace, event_mask: Bool | None = None, report: ReportChunks | None = None) -> Sheet:
-    """Collectives by operation, type and group where recorded, else by kernel: bytes of the larger message, GB/s.
+    """Build the sheet of collectives by operation, type and group where recorded, else by kernel.
 
-    That is bytes over time as the kernel ran, waiting for other ranks included. Their args lie in the file: raises
-    OSError, LookupError where it is gone or changed.
+    Bytes are those of the larger message; GB/s are bytes over the kernel's time, including its wait for other ranks.
+    The args are read from the file: raises OSError, LookupError where it is gone or changed.
     """
     events = _select_events(trace, (Kind.COLLECTIVE,), event_mask)
     moved = np.zeros(len(events), np.int64)
     keys: dict[tuple[str, str, str], int] = {}
     row = np.zeros(len(events), np.int64)
-    for place, entry in read_entries(trace, events, report):
-        args = entry.get("args")
-        told = args if isinstance(args, dict) else {}
-        name = str(told.get("Collective name") or trace.names[trace.name[events[place]]])
-        key = (name, str(told.get("dtype") or ""), _format_group(told))
-        row[place] = keys.setdefault(key, len(keys))
-        moved[place] = _message_bytes(told)
+    for index, entry in read_entries(trace, events, report):
+        entry_args = entry.get("args")
+        args = entry_args if isinstance(entry_args, dict) else {}
+        name = str(args.get("Collective name") or trace.names[trace.name[events[index]]])
+        key = (name, str(args.get("dtype") or ""), _format_group(args))
+        row[index] = keys.setdefault(key, len(keys))
+        moved[index] = _message_bytes(args)
     fields = (NAME_FIELD, Field("dtype", "type", Unit.TEXT), Field("group", "group", Unit.TEXT))
-    texts = {field.key: [key[k] for key in keys] for k, field in enumerate(fields)}
+    texts = {field.key: [key[column] for key in keys] for column, field in enumerate(fields)}
     return _build_sheet("Collectives", trace, events, row, texts, fields, moved)
 
 
@@ -106,17 +106,17 @@ def _format_group(args: dict[str, Any]) -> str:
 
 
 def _message_bytes(args: dict[str, Any]) -> int:
-    """Bytes of the larger of what goes in and what comes out; 0 where it is not told."""
+    """Bytes of the larger of input and output message; 0 where not recorded."""
     counts = [args.get(key) for key in ("In msg nelems", "Out msg nelems")]
     elements = max((count for count in counts if isinstance(count, int)), default=0)
     return elements * ELEMENT_BYTES.get(str(args.get("dtype")), 0)
 
 
-def _select_events(trace: Trace, kinds: tuple[Kind, ...], only: Bool | None) -> I32:
-    wanted = np.zeros(256, np.bool_)
-    wanted[[int(kind) for kind in kinds]] = True
-    mask = wanted[trace.kind]
-    return np.flatnonzero(mask if only is None else mask & only).astype(np.int32)
+def _select_events(trace: Trace, kinds: tuple[Kind, ...], event_mask: Bool | None) -> I32:
+    is_wanted = np.zeros(256, np.bool_)
+    is_wanted[[int(kind) for kind in kinds]] = True
+    mask = is_wanted[trace.kind]
+    return np.flatnonzero(mask if event_mask is None else mask & event_mask).astype(np.int32)
 
 
 def _build_sheet(
@@ -128,12 +128,15 @@ def _build_sheet(
     fields: tuple[Field, ...],
     moved: I64 | None = None,
 ) -> Sheet:
-    size = len(texts["name"])
+    row_count = len(texts["name"])
     duration = np.asarray(trace.duration[events])
-    members, first, sums = group_events(row, size, events)
+    members, first, sums = group_events(row, row_count, events)
     total = sums(duration)
-    least, greatest = compute_extremes(row, size, duration)
-    medians = [compute_duration_statistics(trace.duration[members[a:b]]).median for a, b in pairwise(first.tolist())]
+    least, greatest = compute_extremes(row, row_count, duration)
+    medians = [
+        compute_duration_statistics(trace.duration[members[begin:end]]).median
+        for begin, end in pairwise(first.tolist())
+    ]
     columns: dict[str, list[str] | I64 | F64] = {
         **texts,
         "calls": np.diff(first),
@@ -146,14 +149,14 @@ def _build_sheet(
     }
     fields = (*fields, CALLS_FIELD, *_TIME_FIELDS)
     if moved is not None:
-        told = moved > 0
-        best = np.zeros(size)
-        np.maximum.at(best, row[told], np.nan_to_num(ratio(moved[told], duration[told])))
-        all_bytes, their_time = sums(moved), sums(np.where(told, duration, 0))
+        has_bytes = moved > 0
+        best_rate = np.zeros(row_count)
+        np.maximum.at(best_rate, row[has_bytes], np.nan_to_num(ratio(moved[has_bytes], duration[has_bytes])))
+        total_bytes, timed_duration = sums(moved), sums(np.where(has_bytes, duration, 0))
         fields = (*fields, *_BYTE_FIELDS)
         columns |= {
-            "bytes": np.where(all_bytes > 0, all_bytes, np.nan),
-            "gb_s": ratio(all_bytes, their_time),  # bytes a ns are GB a second
-            "max_gb_s": np.where(best > 0, best, np.nan),
+            "bytes": np.where(total_bytes > 0, total_bytes, np.nan),
+            "gb_s": ratio(total_bytes, timed_duration),  # bytes per ns = GB per second
+            "max_gb_s": np.where(best_rate > 0, best_rate, np.nan),
         }
     return Sheet(title, fields, dict(columns), members, first)

@@ -1,4 +1,4 @@
-"""Where GPU time goes, for pictures: by kernel class, by module, and by class in each step, so that drift is seen."""
+"""Compute shares of GPU time for charts: by kernel class, by module, and by class in each step to show drift."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class TimeShare:
 
 @dataclass(frozen=True)
 class GpuTimeShares:
-    """`classes` and `modules` heaviest first; `modules_missing` says why there are none.
+    """Shares of GPU time. `classes` and `modules` heaviest first.
 
-    `steps`: names; `step_time` int64[s] ns of each on the CPU; `of_step` int64[s, c] ns of GPU work launched in it, by
-    the class `columns[c]`, heaviest class first.
+    `modules_missing_reason`: why there are no modules. `step_time` int64[s]: ns of each step on the CPU; `time_by_step`
+    int64[s, c]: ns of GPU work launched in it, by class `class_labels[c]`, heaviest class first.
     """
 
     classes: list[TimeShare]
@@ -42,38 +42,48 @@ class GpuTimeShares:
 
 
 def compute_gpu_time_shares(profile: Profile) -> GpuTimeShares:
-    """A few passes over the GPU work."""
+    """Compute the shares, in a few passes over the GPU work."""
     trace = profile.trace
     work = np.flatnonzero(np.isin(trace.kind, [int(kind) for kind in GPU_WORK]))
-    names, which = np.unique(trace.name[work], return_inverse=True)
-    sort = classify_names([trace.names[name] for name in names.tolist()])[which]
+    names, name_index = np.unique(trace.name[work], return_inverse=True)
+    class_of_work = classify_names([trace.names[name] for name in names.tolist()])[name_index]
     duration = trace.duration[work]
-    total = np.bincount(sort, weights=duration, minlength=len(KernelClass)).astype(np.int64)
-    order = [int(each) for each in np.argsort(-total, kind="stable") if total[each]]
-    whole = max(int(total.sum()), 1)
-    classes = [TimeShare(KernelClass(each).label, int(total[each]), int(total[each]) / whole) for each in order]
+    time_by_class = np.bincount(class_of_work, weights=duration, minlength=len(KernelClass)).astype(np.int64)
+    classes_by_time = [
+        int(kernel_class) for kernel_class in np.argsort(-time_by_class, kind="stable") if time_by_class[kernel_class]
+    ]
+    total_time = max(int(time_by_class.sum()), 1)
+    classes = [
+        TimeShare(
+            KernelClass(kernel_class).label,
+            int(time_by_class[kernel_class]),
+            int(time_by_class[kernel_class]) / total_time,
+        )
+        for kernel_class in classes_by_time
+    ]
 
-    step = step_index_at(trace, profile.request_times[work]) if trace.steps else np.full(len(work), -1, np.int32)
-    table = np.zeros((len(trace.steps), len(KernelClass)), np.int64)
-    inside = step >= 0
-    np.add.at(table, (step[inside], sort[inside]), duration[inside])
-    modules, missing = _module_shares(profile, whole)
+    step_index = step_index_at(trace, profile.request_times[work]) if trace.steps else np.full(len(work), -1, np.int32)
+    time_by_step = np.zeros((len(trace.steps), len(KernelClass)), np.int64)
+    in_step = step_index >= 0
+    np.add.at(time_by_step, (step_index[in_step], class_of_work[in_step]), duration[in_step])
+    modules, missing_reason = _module_shares(profile, total_time)
     return GpuTimeShares(
         classes=classes,
         modules=modules,
-        modules_missing_reason=missing,
-        step_names=[each.name for each in trace.steps],
-        step_time=np.array([each.duration for each in trace.steps], np.int64),
-        class_labels=[KernelClass(each).label for each in order],
-        time_by_step=table[:, order],
+        modules_missing_reason=missing_reason,
+        step_names=[trace_step.name for trace_step in trace.steps],
+        step_time=np.array([trace_step.duration for trace_step in trace.steps], np.int64),
+        class_labels=[KernelClass(kernel_class).label for kernel_class in classes_by_time],
+        time_by_step=time_by_step[:, classes_by_time],
     )
 
 
-def _module_shares(profile: Profile, whole: int) -> tuple[list[TimeShare], str]:
+def _module_shares(profile: Profile, total_time: int) -> tuple[list[TimeShare], str]:
+    """(shares by module, heaviest first, ""), or ([], why modules are missing)."""
     try:
         table = profile.build_table(GroupBy.MODULE)
     except NotRecordedError as error:
         return [], str(error)
     heaviest = table.sort_rows(TableColumn.GPU).tolist()
-    found = [TimeShare(table.names[row], int(table.gpu[row]), int(table.gpu[row]) / whole) for row in heaviest]
-    return [each for each in found if each.time], ""
+    shares = [TimeShare(table.names[row], int(table.gpu[row]), int(table.gpu[row]) / total_time) for row in heaviest]
+    return [share for share in shares if share.time], ""

@@ -1,4 +1,4 @@
-"""Which row each call belongs to: by name, kernel class, step, input shapes, Python stack or module."""
+"""Group calls into rows: by name, kernel class, step, input shapes, Python stack or module."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ NO_MODULE = "(no module)"
 
 
 class NotRecordedError(Exception):
-    """The trace does not hold what is asked; the text says what to record."""
+    """The trace lacks the requested data; the text says how to record it."""
 
 
 def group_by_name(calls: Calls) -> Groups:
-    """Torch's own rows: a name, apart for the CPU and the GPU, apart for annotations and what torch runs itself."""
+    """Group as torch does: by name, with CPU and GPU and annotations and other calls in separate rows."""
     return _group_per_name(GroupBy.NAME, calls, np.zeros(len(calls), np.int32), [""])
 
 
 def group_by_shape(calls: Calls, args: OpArgs) -> Groups:
-    """Names apart for each set of input shapes. Raises NotRecordedError where no operator has any."""
+    """Group by name and input shapes. Raises NotRecordedError where no operator has any."""
     if len(args.shapes) < 2:
         raise NotRecordedError("no input shapes in this trace (they are recorded with record_shapes=True)")
     return _group_per_name(GroupBy.SHAPE, calls, args.shape_index, args.shapes)
 
 
 def group_by_stack(calls: Calls, call_sites: CallSites, depth: int) -> Groups:
-    """Names apart for each stack of the `depth` innermost Python frames, innermost first, one a line.
+    """Group by name and stack: the `depth` innermost Python frames, innermost first, one per line.
 
-    GPU work has the stack of its launch, what runs backward that of its forward. Raises NotRecordedError.
+    GPU work has the stack of its launch, backward operators that of their forward. Raises NotRecordedError.
     """
     stack, texts = call_sites.factorize_stacks(calls.event, depth)
     if len(texts) < 2:
@@ -45,7 +45,7 @@ def group_by_stack(calls: Calls, call_sites: CallSites, depth: int) -> Groups:
 
 
 def group_by_module(calls: Calls, call_sites: CallSites) -> Groups:
-    """All calls made by one nn.Module, itself and not its submodules. Raises NotRecordedError."""
+    """Group all calls made by one nn.Module itself, without its submodules. Raises NotRecordedError."""
     module, paths = call_sites.factorize_modules(calls.event)
     if len(paths) < 2:
         raise NotRecordedError("no modules in this trace (they are recorded with with_stack=True)")
@@ -54,19 +54,19 @@ def group_by_module(calls: Calls, call_sites: CallSites) -> Groups:
 
 
 def group_by_class(calls: Calls) -> Groups:
-    """GPU work by what sort of kernel it is; calls on the CPU are left out."""
+    """Group GPU work by kernel class; calls on the CPU are left out."""
     work = np.flatnonzero(calls.on_gpu & ~calls.annotation)
-    used = np.unique(calls.name[work])
-    sort = np.zeros(len(calls.names), np.int32)
-    sort[used] = classify_names([calls.names[place] for place in used.tolist()])
+    used_names = np.unique(calls.name[work])
+    class_of_name = np.zeros(len(calls.names), np.int32)
+    class_of_name[used_names] = classify_names([calls.names[name] for name in used_names.tolist()])
     row = np.full(len(calls), -1, np.int32)
-    row[work] = sort[calls.name[work]]
+    row[work] = class_of_name[calls.name[work]]
     labels = [kind.label for kind in KernelClass]
     return Groups(GroupBy.CLASS, row, labels, [""] * len(labels), per_name=False)
 
 
 def group_by_step(trace: Trace, calls: Calls, request_times: I64) -> Groups:
-    """All calls of one step. `asked` int64[n]: when each event was asked for; see `scope.asked_at`."""
+    """Group calls by step; `request_times` int64[n] ns: see `event_scope`. Raises NotRecordedError."""
     if not trace.steps:
         raise NotRecordedError("no steps in this trace (they are recorded with prof.step())")
     step = step_index_at(trace, request_times[calls.event])
@@ -76,29 +76,29 @@ def group_by_step(trace: Trace, calls: Calls, request_times: I64) -> Groups:
 
 
 def step_index_at(trace: Trace, times: I64) -> I32:
-    """int32[k]: which of `trace.steps` is under way at each time, -1 for none."""
+    """int32[k]: the index in `trace.steps` of the step that contains each time, -1 for none."""
     if not trace.steps:
         return np.full(len(times), -1, np.int32)
     start = np.array([step.start for step in trace.steps], np.int64)
     end = start + np.array([step.duration for step in trace.steps], np.int64)
-    place = np.searchsorted(start, times, side="right") - 1
-    inside = (place >= 0) & (times < np.maximum(end, start + 1)[np.maximum(place, 0)])
-    return np.where(inside, place, -1).astype(np.int32)
+    index = np.searchsorted(start, times, side="right") - 1
+    is_inside = (index >= 0) & (times < np.maximum(end, start + 1)[np.maximum(index, 0)])
+    return np.where(is_inside, index, -1).astype(np.int32)
 
 
-def _group_per_name(by: GroupBy, calls: Calls, detail: I32, details: list[str]) -> Groups:
-    """Rows by (name, side, annotation, detail), numbered as their keys ascend."""
+def _group_per_name(group_by: GroupBy, calls: Calls, detail: I32, details: list[str]) -> Groups:
+    """Group by (name, side, annotation, detail); rows are numbered by ascending key."""
     side = calls.on_gpu.astype(np.int64) * 2 + calls.annotation
     key = (detail.astype(np.int64) * len(calls.names) + calls.name) * 4 + side
-    slots = len(details) * len(calls.names) * 4
-    if slots <= 8 * len(key) + 1024:  # counting beats sorting as long as the keys are dense
-        used = np.flatnonzero(np.bincount(key, minlength=slots))
-        number = np.zeros(slots, np.int32)
-        number[used] = np.arange(len(used), dtype=np.int32)
-        row = number[key]
+    key_count = len(details) * len(calls.names) * 4
+    if key_count <= 8 * len(key) + 1024:  # for dense keys counting is faster than sorting
+        used_keys = np.flatnonzero(np.bincount(key, minlength=key_count))
+        row_of_key = np.zeros(key_count, np.int32)
+        row_of_key[used_keys] = np.arange(len(used_keys), dtype=np.int32)
+        row = row_of_key[key]
     else:
-        used, inverse = np.unique(key, return_inverse=True)
+        used_keys, inverse = np.unique(key, return_inverse=True)
         row = inverse.astype(np.int32)
-    which = used // 4
-    names = [calls.names[place] for place in (which % len(calls.names)).tolist()]
-    return Groups(by, row, names, [details[place] for place in (which // len(calls.names)).tolist()])
+    name_and_detail = used_keys // 4
+    names = [calls.names[index] for index in (name_and_detail % len(calls.names)).tolist()]
+    return Groups(group_by, row, names, [details[index] for index in (name_and_detail // len(calls.names)).tolist()])

@@ -1,4 +1,4 @@
-"""Memory by operator: who allocated how much, from the `[memory]` records; and each device's peak."""
+"""Sum the `[memory]` records by operator, and find each device's peak."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class MemoryPeak:
-    """The most that a device held in the trace: bytes, and when (ns); -1 bytes where it was not recorded."""
+    """The peak of a device in the trace: bytes, and when (ns); -1 bytes where not recorded."""
 
     device: str
     allocated: int
@@ -40,9 +40,9 @@ class MemoryPeak:
 
 
 def build_memory_sheet(trace: Trace, calls: Calls, event_mask: Bool | None = None) -> Sheet:
-    """Allocations and frees by the innermost call that they were made in, apart for each device.
+    """Sum allocations and frees by the innermost enclosing call, separately for each device.
 
-    `only` (bool[n]) restricts to those inside such calls. Members are the calls' events. Empty without records.
+    `event_mask` (bool[n]) restricts to records inside such calls. Members are the calls' events. Empty without records.
     """
     memory = trace.memory
     if memory is None:
@@ -58,78 +58,81 @@ def build_memory_sheet(trace: Trace, calls: Calls, event_mask: Bool | None = Non
         np.arange(len(owner)) if event_mask is None else np.flatnonzero((owner >= 0) & event_mask[np.maximum(owner, 0)])
     )
     owner = owner[kept]
-    name = np.full(len(trace), -1, np.int32)
-    name[calls.event] = calls.name
-    code = np.where(owner >= 0, name[np.maximum(owner, 0)], -1).astype(np.int64)
+    name_of_event = np.full(len(trace), -1, np.int32)
+    name_of_event[calls.event] = calls.name
+    name_id = np.where(owner >= 0, name_of_event[np.maximum(owner, 0)], -1).astype(np.int64)
     device = (memory.device_type[kept] << 16) + memory.device_id[kept]
-    pairs, row = np.unique(np.stack([code, device]), axis=1, return_inverse=True)
+    keys, row = np.unique(np.stack([name_id, device]), axis=1, return_inverse=True)
     row = row.ravel()
-    size = pairs.shape[1]
-    _, _, sums = group_events(row, size, owner)
-    members, first, _ = group_events(row[owner >= 0], size, owner[owner >= 0])
-    bytes_ = memory.bytes[kept]
-    allocated, freed = np.maximum(bytes_, 0), np.maximum(-bytes_, 0)
-    largest = np.zeros(size, np.int64)
+    row_count = keys.shape[1]
+    _, _, sums = group_events(row, row_count, owner)
+    members, first, _ = group_events(row[owner >= 0], row_count, owner[owner >= 0])
+    sizes = memory.bytes[kept]
+    allocated, freed = np.maximum(sizes, 0), np.maximum(-sizes, 0)
+    largest = np.zeros(row_count, np.int64)
     np.maximum.at(largest, row, allocated)
-    spots = np.zeros(size, np.int64)
-    spots[row] = np.arange(len(row))
-    places = kept[spots]
+    record_of_row = np.zeros(row_count, np.int64)
+    record_of_row[row] = np.arange(len(row))
+    example_records = kept[record_of_row]
     columns: dict[str, Sequence[str] | I64 | F64] = {
-        "name": [calls.names[each] if each >= 0 else OUTSIDE_CALLS for each in pairs[0].tolist()],
-        "device": [_format_device(memory, place) for place in places.tolist()],
-        "allocations": sums((bytes_ > 0).astype(np.int64)),
+        "name": [calls.names[name] if name >= 0 else OUTSIDE_CALLS for name in keys[0].tolist()],
+        "device": [_format_device(memory, record) for record in example_records.tolist()],
+        "allocations": sums((sizes > 0).astype(np.int64)),
         "allocated": sums(allocated),
-        "frees": sums((bytes_ < 0).astype(np.int64)),
+        "frees": sums((sizes < 0).astype(np.int64)),
         "freed": sums(freed),
-        "net": sums(bytes_),
+        "net": sums(sizes),
         "largest": largest,
     }
     return Sheet("Memory", _FIELDS, columns, members, first)
 
 
 def find_memory_peaks(trace: Trace) -> list[MemoryPeak]:
-    """One for each device that memory was recorded of, the CPU first."""
+    """Find the peak of each device with memory records, the CPU first."""
     memory = trace.memory
     if memory is None:
         return []
-    found = []
+    peaks = []
     devices = sorted(set(zip(memory.device_type.tolist(), memory.device_id.tolist(), strict=True)))
-    for kind, number in devices:
-        mine = np.flatnonzero((memory.device_type == kind) & (memory.device_id == number))
-        most, reserved = mine[np.argmax(memory.allocated[mine])], mine[np.argmax(memory.reserved[mine])]
-        found.append(
+    for device_type, device_id in devices:
+        records = np.flatnonzero((memory.device_type == device_type) & (memory.device_id == device_id))
+        peak_record, reserved_record = (
+            records[np.argmax(memory.allocated[records])],
+            records[np.argmax(memory.reserved[records])],
+        )
+        peaks.append(
             MemoryPeak(
-                _format_device(memory, int(mine[0])),
-                int(memory.allocated[most]),
-                int(memory.time[most]),
-                int(memory.reserved[reserved]),
-                int(memory.time[reserved]),
+                _format_device(memory, int(records[0])),
+                int(memory.allocated[peak_record]),
+                int(memory.time[peak_record]),
+                int(memory.reserved[reserved_record]),
+                int(memory.time[reserved_record]),
             )
         )
-    return found
+    return peaks
 
 
 def _find_owners(trace: Trace, calls: Calls, memory: MemoryEvents) -> I32:
-    """int32[records]: the event of the innermost call on the record's own thread, -1 for none."""
+    """int32[records]: the event of the innermost call around each record on its own thread, -1 for none."""
     is_call = np.zeros(len(trace), np.bool_)
     is_call[calls.event] = True
     owner = np.full(len(memory.time), -1, np.int32)
     for lane in np.unique(memory.lane[memory.lane >= 0]).tolist():
         first, last = trace.lanes[lane].first, trace.lanes[lane].last
-        mine = np.flatnonzero(memory.lane == lane)
-        place = first + np.searchsorted(trace.start[first:last], memory.time[mine], side="right") - 1
-        owner[mine] = np.where(place >= first, place, -1)
-    inside = np.flatnonzero(owner >= 0)
+        records = np.flatnonzero(memory.lane == lane)
+        index = first + np.searchsorted(trace.start[first:last], memory.time[records], side="right") - 1
+        owner[records] = np.where(index >= first, index, -1)
+    has_owner = np.flatnonzero(owner >= 0)
     end = trace.start + trace.duration
-    owner[inside] = find_ancestor_ending_after(trace.parent, end, owner[inside], memory.time[inside])
-    others = np.flatnonzero((owner >= 0) & ~is_call[owner])
-    owner[others] = find_nearest_ancestor(trace.parent, owner[others], is_call)
+    owner[has_owner] = find_ancestor_ending_after(trace.parent, end, owner[has_owner], memory.time[has_owner])
+    not_calls = np.flatnonzero((owner >= 0) & ~is_call[owner])
+    owner[not_calls] = find_nearest_ancestor(trace.parent, owner[not_calls], is_call)
     return owner
 
 
-def _format_device(memory: MemoryEvents, place: int) -> str:
-    kind, number = int(memory.device_type[place]), int(memory.device_id[place])
-    return "CPU" if kind == CPU_DEVICE_TYPE else f"GPU {number}" if number >= 0 else "GPU"
+def _format_device(memory: MemoryEvents, record: int) -> str:
+    device_type, device_id = int(memory.device_type[record]), int(memory.device_id[record])
+    return "CPU" if device_type == CPU_DEVICE_TYPE else f"GPU {device_id}" if device_id >= 0 else "GPU"
 
 
 def _empty_column(field: Field) -> Sequence[str] | I64:

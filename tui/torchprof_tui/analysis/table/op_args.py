@@ -1,7 +1,7 @@
-"""What operators were called with: shapes, data types, concrete values, read from the file when first asked for.
+"""Read the inputs of operators from the file: shapes, data types, concrete values.
 
-`record_shapes` puts these into each operator's args, where no column holds them: finding them costs a pass over the
-text (a second for a few hundred MB), so ask once and off the thread that draws.
+`record_shapes` writes these into each operator's args, which no column holds. Reading them is a pass over the text (a
+second for a few hundred MB), so do it once, on a worker thread.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Inputs:
 
 @dataclass(frozen=True)
 class OpArgs:
-    """m calls. `inputs` int32[m] into `all_inputs`, `shape` int32[m] into `shapes` (as torch prints them).
+    """Inputs of m calls: `input_index` int32[m] into `all_inputs`, `shape_index` int32[m] into `shapes`.
 
-    The first of each stands for "not recorded".
+    `shapes` are formatted as torch prints them. Index 0 of both stands for "not recorded".
     """
 
     input_index: I32
@@ -42,12 +42,12 @@ class OpArgs:
 
 
 def read_op_args(trace: Trace, calls: Calls, report: ReportChunks | None = None) -> OpArgs:
-    """The inputs of every operator among the calls. Raises OSError, LookupError where the file is gone or changed."""
-    places = np.flatnonzero(trace.kind[calls.event] == Kind.OP)
-    which = np.zeros(len(calls), np.int32)
-    known: dict[str, int] = {}
-    found = [Inputs([], [], [])]
-    for place, entry in read_entries(trace, calls.event[places], report):
+    """Read the inputs of all operators among the calls. Raises OSError, LookupError if the file is gone or changed."""
+    op_indices = np.flatnonzero(trace.kind[calls.event] == Kind.OP)
+    input_index = np.zeros(len(calls), np.int32)
+    index_of_key: dict[str, int] = {}
+    all_inputs = [Inputs([], [], [])]
+    for position, entry in read_entries(trace, calls.event[op_indices], report):
         args = entry.get("args")
         if not isinstance(args, dict):
             continue
@@ -55,16 +55,19 @@ def read_op_args(trace: Trace, calls: Calls, report: ReportChunks | None = None)
         if not isinstance(dims, list):
             continue
         key = f"{dims}{args.get('Input type')}{args.get('Concrete Inputs')}{flops}"
-        number = known.get(key)
-        if number is None:
-            number = known[key] = len(found)
+        index = index_of_key.get(key)
+        if index is None:
+            index = index_of_key[key] = len(all_inputs)
             types, concrete = _as_texts(args.get("Input type")), _as_list(args.get("Concrete Inputs"))
-            recorded = float(flops) if isinstance(flops, (int, float)) and flops > 0 else None
-            found.append(Inputs(dims, types, concrete, recorded))
-        which[places[place]] = number
-    texts: dict[str, int] = {"": 0}
-    shape_of = [texts.setdefault(str(each.dims) if number else "", len(texts)) for number, each in enumerate(found)]
-    return OpArgs(which, found, np.array(shape_of, np.int32)[which], list(texts))
+            recorded_flops = float(flops) if isinstance(flops, (int, float)) and flops > 0 else None
+            all_inputs.append(Inputs(dims, types, concrete, recorded_flops))
+        input_index[op_indices[position]] = index
+    index_of_shape: dict[str, int] = {"": 0}
+    shape_of_inputs = [
+        index_of_shape.setdefault(str(inputs.dims) if index else "", len(index_of_shape))
+        for index, inputs in enumerate(all_inputs)
+    ]
+    return OpArgs(input_index, all_inputs, np.array(shape_of_inputs, np.int32)[input_index], list(index_of_shape))
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -72,4 +75,4 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _as_texts(value: Any) -> list[str]:
-    return [str(each) for each in _as_list(value)]
+    return [str(item) for item in _as_list(value)]

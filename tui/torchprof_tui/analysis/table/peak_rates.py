@@ -1,10 +1,10 @@
-"""How many operations a second a device can do for a data type, where a data sheet says so.
+"""Look up a device's peak rate for a data type, from data sheets.
 
-Dense (no sparsity), at the boost clock, matrix cores where the device has them for the type and with fp32 accumulation
-where cards for players have a slower rate for it. In TFLOP/s (int8: TOP/s). Sources: the vendors' data sheets and
-architecture white papers -- NVIDIA: Tesla P100, V100, V100S, T4, A100, A30, A10, A40, RTX A6000, L4, L40, L40S, H100
-(SXM, PCIe, NVL), H200 (SXM, NVL), H20, HGX B200; GA102, Ada and Blackwell RTX white papers. AMD: Instinct MI210, MI250,
-MI250X, MI300X, MI325X. Unknown devices and types have no peak: nothing is guessed.
+Dense (no sparsity), at the boost clock, with matrix cores where the device has them for the type, and with fp32
+accumulation where consumer cards have a lower rate for it. In TFLOP/s (int8: TOP/s). Sources: the vendors' data sheets
+and architecture white papers -- NVIDIA: Tesla P100, V100, V100S, T4, A100, A30, A10, A40, RTX A6000, L4, L40, L40S,
+H100 (SXM, PCIe, NVL), H200 (SXM, NVL), H20, HGX B200; GA102, Ada and Blackwell RTX white papers. AMD: Instinct MI210,
+MI250, MI250X, MI300X, MI325X. Unknown devices and types have no peak: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _PEAKS: tuple[tuple[str, _Rates], ...] = (
     (r"RTX 4090(?! D)", {"fp32": 82.6, "tf32": 82.6, "fp16": 165.2, "bf16": 165.2, "fp8": 330.3, "int8": 660.6}),
     (r"RTX 5090(?! D)", {"fp32": 104.8, "tf32": 104.8, "fp16": 209.5, "bf16": 209.5, "fp8": 419, "int8": 838}),
     (r"MI210", {"fp64": 45.3, "fp32": 45.3, "fp16": 181, "bf16": 181, "int8": 181}),
-    # Of one of the two dies, which is what a trace calls a device.
+    # Per die: a trace lists each of the two dies as a device.
     (r"MI250X", {"fp64": 47.9, "fp32": 47.9, "fp16": 191.5, "bf16": 191.5, "int8": 191.5}),
     (r"MI250", {"fp64": 45.3, "fp32": 45.3, "fp16": 181, "bf16": 181, "int8": 181}),
     (r"MI300X|MI325X", _MI300X),
 )
-"""By device name; the first hit wins."""
+"""By device name; the first match wins."""
 
 _SHORT_TYPES = {
     "double": "fp64",
@@ -67,16 +67,16 @@ _SHORT_TYPES = {
     "c10::Float8_e5m2fnuz": "fp8",
     "signed char": "int8",
 }
-"""How the profiler writes the C++ types of tensors -> our short names."""
+"""C++ type of a tensor as the profiler writes it -> short name."""
 
 
 def short_type(name: str) -> str | None:
-    """ "c10::BFloat16" -> "bf16"; None for types that matrices are not multiplied in."""
+    """ "c10::BFloat16" -> "bf16"; None for types without matrix products."""
     return _SHORT_TYPES.get(name)
 
 
 def peak_tflops(device: str, dtype: str) -> float | None:
-    """TFLOP/s that a device of this name reaches at most for a data type; None where that is not known."""
+    """TFLOP/s that a device of this name reaches at most for a data type; None where unknown."""
     for pattern, rates in _PEAKS:
         if re.search(pattern, device):
             return rates.get(dtype)

@@ -1,4 +1,4 @@
-"""The profiler's table of one trace, asked again and again: what is costly is worked out once and kept."""
+"""Build the profiler's tables of one trace; costly intermediate results are computed once and kept."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import ReportChunks
 
 STACK_DEPTH = 5
-"""Frames that make a stack, as `key_averages(group_by_stack_n=5)` is mostly called."""
+"""Frames in a stack: `key_averages(group_by_stack_n=5)` is the usual call."""
 
 MEMORY_ROW = "[memory]"
 
 
 class Profile:
-    """Tables over one trace."""
+    """The tables over one trace."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -35,12 +35,12 @@ class Profile:
 
     @cached_property
     def calls(self) -> Calls:
-        """Every call that a table may count."""
+        """All calls that a table may count."""
         return build_calls(self.trace)
 
     @cached_property
     def request_times(self) -> I64:
-        """int64[n] ns: when the CPU asked for each event; see `scope.asked_at`."""
+        """int64[n] ns: when the CPU requested each event; see `event_scope.compute_request_times`."""
         return compute_request_times(self.trace)
 
     @cached_property
@@ -48,51 +48,51 @@ class Profile:
         return CallSites(self.trace)
 
     def args(self, report: ReportChunks | None = None) -> OpArgs:
-        """What operators were called with. The first time a pass over the file; raises OSError, LookupError."""
+        """The operators' inputs. The first call reads through the file; raises OSError, LookupError."""
         if self._args is None:
             self._args = read_op_args(self.trace, self.calls, report)
         return self._args
 
     def flops(self, report: ReportChunks | None = None) -> CallFlops:
-        """What every call computed; kept. Raises what `args` raises."""
+        """The FLOPs of every call; cached. Raises the errors of `args`."""
         if self._flops is None:
             self._flops = compute_call_flops(self.trace, self.calls, self.args(report))
         return self._flops
 
     def groups(self, group_by: GroupBy, report: ReportChunks | None = None) -> Groups:
-        """Which row each call belongs to; kept. Raises NotRecordedError, and what `args` raises for shapes."""
-        known = self._groups.get(group_by)
-        if known is None:
-            known = self._groups[group_by] = self._build_groups(group_by, report)
-        return known
+        """The row of each call; cached. Raises NotRecordedError, and the errors of `args` for shapes."""
+        result = self._groups.get(group_by)
+        if result is None:
+            result = self._groups[group_by] = self._build_groups(group_by, report)
+        return result
 
     def build_table(
         self, group_by: GroupBy = GroupBy.NAME, event_mask: Bool | None = None, report: ReportChunks | None = None
     ) -> ProfilerTable:
-        """The table, over all events or those of a mask (bool[n]; see `scope`). Raises as `groups` does."""
+        """Build the table over all events or those of a mask (bool[n]). Raises the errors of `groups`."""
         calls = self.calls
         table = sum_calls(calls, self.groups(group_by, report), None if event_mask is None else event_mask[calls.event])
         if group_by is GroupBy.NAME and event_mask is None and calls.top_level_memory_records:
             return _add_memory_row(table, calls.top_level_memory_records)
         return table
 
-    def _build_groups(self, by: GroupBy, tell: ReportChunks | None) -> Groups:
+    def _build_groups(self, group_by: GroupBy, report: ReportChunks | None) -> Groups:
         calls = self.calls
-        if by is GroupBy.SHAPE:
-            return groups.group_by_shape(calls, self.args(tell))
-        if by is GroupBy.STACK:
+        if group_by is GroupBy.SHAPE:
+            return groups.group_by_shape(calls, self.args(report))
+        if group_by is GroupBy.STACK:
             return groups.group_by_stack(calls, self.call_sites, STACK_DEPTH)
-        if by is GroupBy.MODULE:
+        if group_by is GroupBy.MODULE:
             return groups.group_by_module(calls, self.call_sites)
-        if by is GroupBy.CLASS:
+        if group_by is GroupBy.CLASS:
             return groups.group_by_class(calls)
-        if by is GroupBy.STEP:
+        if group_by is GroupBy.STEP:
             return groups.group_by_step(self.trace, calls, self.request_times)
         return groups.group_by_name(calls)
 
 
 def _add_memory_row(table: ProfilerTable, count: int) -> ProfilerTable:
-    """Torch lists allocations outside of all calls as calls of no time."""
+    """Add the row of allocations outside of all calls: torch lists them as calls without a duration."""
     return replace(
         table,
         names=[*table.names, MEMORY_ROW],

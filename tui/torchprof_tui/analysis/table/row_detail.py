@@ -1,4 +1,4 @@
-"""One row of the table, opened: its instances, who called it, what it called, its kernels. All times ns."""
+"""Build the detail of one row of the table: its instances, callers, callees and kernels. All times ns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_LAUNCH = "(no launch recorded)"
 
 @dataclass(frozen=True, slots=True)
 class RelatedName:
-    """A name next to the row: `calls` of it, their `time`, and the `share` 0..1 of what they are compared with."""
+    """A name related to the row: its `calls`, their `time`, and its `share` 0..1 (see `RowDetail`)."""
 
     name: str
     calls: int
@@ -30,11 +30,12 @@ class RelatedName:
 
 @dataclass(frozen=True, slots=True)
 class RowDetail:
-    """`events` int32[c]: rows of the trace by start; `start`, `duration` int64[c] theirs, as the table counts them.
+    """Instances, callers, callees and kernels of one row.
 
-    `spread` is None for a row without calls in the trace (`[memory]`). `callers` share the row's time among those that
-    called it, `callees` have their share of the row's CPU time (what is left is its own), `kernels` theirs of the GPU
-    time beneath it. All longest first. `told`: lines in place of these.
+    `events` int32[c]: rows of the trace by start; `start`, `duration` int64[c] of these, as the table counts them.
+    `spread` is None for a row without calls in the trace (`[memory]`). `callers` have shares of the row's time,
+    `callees` of its CPU time (the rest is self time), `kernels` of the GPU time of the row and its descendants. All
+    longest first. `message_lines` are shown instead of these.
     """
 
     events: I32
@@ -48,85 +49,85 @@ class RowDetail:
 
 
 def build_row_detail(trace: Trace, calls: Calls, table: ProfilerTable, row: int) -> RowDetail:
-    """The detail of one row. A few passes over the calls. Raises IndexError outside of the table."""
+    """Build the detail of one row, in a few passes over the calls. Raises IndexError for a row outside the table."""
     if not 0 <= row < len(table):
         raise IndexError(row)
     members = table.members_of(row)
     if not table.per_name and table.group_by is not GroupBy.CLASS:
-        members = members[~calls.on_gpu[members]]  # its kernels are told apart below
+        members = members[~calls.on_gpu[members]]  # its kernels are listed separately
     members = members[np.argsort(calls.start[members], kind="stable")]
     duration = _call_durations(calls, members)
-    mine = np.zeros(len(calls), np.bool_)
-    mine[members] = True
+    in_row = np.zeros(len(calls), np.bool_)
+    in_row[members] = True
     return RowDetail(
         events=calls.event[members],
         start=calls.start[members],
         duration=duration,
         spread=compute_duration_statistics(duration) if len(members) else None,
         callers=_sum_callers(trace, calls, members, duration),
-        callees=_sum_callees(calls, mine),
-        kernels=_sum_kernels(calls, mine),
+        callees=_sum_callees(calls, in_row),
+        kernels=_sum_kernels(calls, in_row),
     )
 
 
 def find_row_of_event(trace: Trace, calls: Calls, table: ProfilerTable, event: int) -> int:
-    """The row of the table that counts an event (a row of the trace), -1 for none.
+    """Find the row of the table that counts an event (a row of the trace), -1 for none.
 
-    A call that is folded into the one around it belongs to that one's row.
+    A call that was folded into its parent belongs to the parent's row.
     """
-    at = event
-    while at >= 0 and trace.name[at] == trace.name[event]:
-        place = np.flatnonzero(calls.event == at)
-        found = np.flatnonzero(table.members == place[0]) if len(place) else place
-        if len(found):
-            return int(np.searchsorted(table.first, found[0], side="right")) - 1
-        if len(place):
-            return -1  # counted elsewhere: outside of what this table is restricted to
-        at = int(trace.parent[at])
+    current = event
+    while current >= 0 and trace.name[current] == trace.name[event]:
+        call_index = np.flatnonzero(calls.event == current)
+        member_index = np.flatnonzero(table.members == call_index[0]) if len(call_index) else call_index
+        if len(member_index):
+            return int(np.searchsorted(table.first, member_index[0], side="right")) - 1
+        if len(call_index):
+            return -1  # outside of the events that this table is restricted to
+        current = int(trace.parent[current])
     return -1
 
 
-def _call_durations(calls: Calls, places: I32 | I64) -> I64:
-    return np.where(calls.on_gpu[places], calls.gpu[places], calls.cpu[places])
+def _call_durations(calls: Calls, indices: I32 | I64) -> I64:
+    return np.where(calls.on_gpu[indices], calls.gpu[indices], calls.cpu[indices])
 
 
 def _sum_callers(trace: Trace, calls: Calls, members: I32, duration: I64) -> list[RelatedName]:
-    """For GPU work the operator or annotation around its launch, not the runtime call itself."""
-    above = calls.parent[members].astype(np.int64)
-    runtime = trace.kind[calls.event] == Kind.RUNTIME
-    inside = np.flatnonzero(calls.on_gpu[members] & (above >= 0) & runtime[np.maximum(above, 0)])
-    above[inside] = find_nearest_ancestor(calls.parent, above[inside], ~runtime)
+    """Sum the row's time by caller; for GPU work the operator or annotation around its launch call."""
+    caller = calls.parent[members].astype(np.int64)
+    is_runtime = trace.kind[calls.event] == Kind.RUNTIME
+    launched_work = np.flatnonzero(calls.on_gpu[members] & (caller >= 0) & is_runtime[np.maximum(caller, 0)])
+    caller[launched_work] = find_nearest_ancestor(calls.parent, caller[launched_work], ~is_runtime)
     at_top = calls.on_gpu[members] & (calls.parent[members] < 0)
-    code = np.where(above >= 0, calls.name[np.maximum(above, 0)], np.where(at_top, -2, -1))
+    code = np.where(caller >= 0, calls.name[np.maximum(caller, 0)], np.where(at_top, -2, -1))
     return _sum_by_name(calls, code, duration, int(duration.sum()))
 
 
-def _sum_callees(calls: Calls, mine: Bool) -> list[RelatedName]:
-    below = np.flatnonzero((calls.parent >= 0) & mine[np.maximum(calls.parent, 0)] & ~calls.on_gpu)
-    whole = np.flatnonzero(mine)
-    return _sum_by_name(calls, calls.name[below], calls.cpu[below], int(calls.cpu[whole].sum()))
+def _sum_callees(calls: Calls, in_row: Bool) -> list[RelatedName]:
+    callees = np.flatnonzero((calls.parent >= 0) & in_row[np.maximum(calls.parent, 0)] & ~calls.on_gpu)
+    members = np.flatnonzero(in_row)
+    return _sum_by_name(calls, calls.name[callees], calls.cpu[callees], int(calls.cpu[members].sum()))
 
 
-def _sum_kernels(calls: Calls, mine: Bool) -> list[RelatedName]:
-    work = calls.on_gpu & ~calls.annotation
-    if (mine & calls.on_gpu).any():
-        work &= mine
+def _sum_kernels(calls: Calls, in_row: Bool) -> list[RelatedName]:
+    is_work = calls.on_gpu & ~calls.annotation
+    if (in_row & calls.on_gpu).any():
+        is_work &= in_row
     else:
-        work &= find_nearest_ancestor_or_self(calls.parent, mine) >= 0
-    places = np.flatnonzero(work)
-    return _sum_by_name(calls, calls.name[places], calls.gpu[places], int(calls.gpu[places].sum()))
+        is_work &= find_nearest_ancestor_or_self(calls.parent, in_row) >= 0
+    work_indices = np.flatnonzero(is_work)
+    return _sum_by_name(calls, calls.name[work_indices], calls.gpu[work_indices], int(calls.gpu[work_indices].sum()))
 
 
 def _sum_by_name(calls: Calls, code: I32 | I64, time: I64, total: int) -> list[RelatedName]:
-    """Sums by name, longest first; -1 and -2 stand for no name."""
-    used, inverse = np.unique(code, return_inverse=True)
-    count = np.bincount(inverse, minlength=len(used))
+    """Sum times by name, longest first; codes -1 and -2 stand for TOP_LEVEL and NO_LAUNCH."""
+    used_codes, inverse = np.unique(code, return_inverse=True)
+    count = np.bincount(inverse, minlength=len(used_codes))
     # float64 sums are exact up to 2**53 ns: a hundred days.
-    spent = np.bincount(inverse, weights=time, minlength=len(used)).astype(np.int64)
-    found = []
-    for place in np.argsort(-spent, kind="stable").tolist():
-        number = int(used[place])
-        name = calls.names[number] if number >= 0 else TOP_LEVEL if number == -1 else NO_LAUNCH
-        share = int(spent[place]) / total if total else 0.0
-        found.append(RelatedName(name, int(count[place]), int(spent[place]), share))
-    return found
+    time_by_code = np.bincount(inverse, weights=time, minlength=len(used_codes)).astype(np.int64)
+    related = []
+    for position in np.argsort(-time_by_code, kind="stable").tolist():
+        name_code = int(used_codes[position])
+        name = calls.names[name_code] if name_code >= 0 else TOP_LEVEL if name_code == -1 else NO_LAUNCH
+        share = int(time_by_code[position]) / total if total else 0.0
+        related.append(RelatedName(name, int(count[position]), int(time_by_code[position]), share))
+    return related

@@ -1,6 +1,6 @@
-"""The other tables of a trace, each a sheet of columns: kernels, copies, collectives, memory by operator.
+"""The sheet: a table of columns that a widget shows and an exporter writes.
 
-A sheet is what a widget shows and a file is written from, the profiler's table among them.
+The profiler's table, kernels, copies, collectives and memory by operator are all sheets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 
 
 class Unit(str, Enum):
-    """What a column counts; decides how it is shown."""
+    """The unit of a column; decides how it is formatted."""
 
     TEXT = "text"
     COUNT = "count"
@@ -32,7 +32,7 @@ class Unit(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of a sheet. `key` is its name in options and files; those of times end in _us there, and are µs."""
+    """A column of a sheet. `key` is its name in options and files; in files, times end in _us and are in µs."""
 
     key: str
     title: str
@@ -41,9 +41,9 @@ class Field:
 
 @dataclass(frozen=True)
 class Sheet:
-    """k rows. `columns` by key: text as lists, numbers as int64 or float64 [k]; NaN is "not known".
+    """k rows. `columns` by key: text as lists, numbers as int64 or float64 [k]; NaN is unknown.
 
-    `members_of(row)` are events (rows of the trace); `totals` are lines for the foot.
+    `members_of(row)` are events (rows of the trace); `totals` are lines of the footer.
     """
 
     title: str
@@ -61,16 +61,16 @@ class Sheet:
         return self.members[self.first[row] : self.first[row + 1]]
 
     def field(self, key: str) -> Field:
-        """Raises KeyError for a column that there is none of."""
-        for each in self.fields:
-            if each.key == key:
-                return each
+        """The column of this key. Raises KeyError."""
+        for field in self.fields:
+            if field.key == key:
+                return field
         raise KeyError(key)
 
     def sort_rows(self, key: str, descending: bool | None = None) -> I64:
-        """int64[k]: rows sorted by a column: numbers largest first, text first to last unless told; unknown ones last.
+        """int64[k]: rows sorted by a column, by default numbers descending and text ascending; unknown values last.
 
-        Ties stay as they were. Raises KeyError.
+        The sort is stable. Raises KeyError.
         """
         column = self.columns[self.field(key).key]
         if not isinstance(column, np.ndarray):
@@ -79,7 +79,7 @@ class Sheet:
         return np.argsort(column if descending is False else -column, kind="stable").astype(np.int64)
 
     def filter_rows(self, text: str) -> Bool | BadPattern:
-        """bool[k]: rows in which a text holds `text`; `/text/` is a regular expression. All rows for ""."""
+        """bool[k]: rows in which a text contains `text`; `/text/` is a regular expression. All rows for ""."""
         return match_rows(list(self._texts.values()), len(self), text)
 
     @cached_property
@@ -92,7 +92,10 @@ CALLS_FIELD = Field("calls", "calls", Unit.COUNT)
 
 
 def group_events(row: I32 | I64, size: int, events: I32) -> tuple[I32, I64, Callable[[I64 | F64], I64]]:
-    """(events by row, bounds, a function that sums a column by row): `row` int64[k] of each event, 0..size-1."""
+    """Group events by row: (events by row, bounds, a function that sums a column by row).
+
+    `row` int64[k] of each event, 0..size-1.
+    """
     order = np.argsort(row, kind="stable")
     count = np.bincount(row, minlength=size)
 
@@ -104,7 +107,7 @@ def group_events(row: I32 | I64, size: int, events: I32) -> tuple[I32, I64, Call
 
 
 def compute_extremes(row: I32 | I64, size: int, values: I64) -> tuple[I64, I64]:
-    """(least, greatest) of each row, int64[size]; 0 for a row without any."""
+    """(least, greatest) of each row, int64[size]; 0 for an empty row."""
     least, greatest = np.full(size, np.iinfo(np.int64).max), np.zeros(size, np.int64)
     np.minimum.at(least, row, values)
     np.maximum.at(greatest, row, values)
@@ -115,5 +118,5 @@ def compute_extremes(row: I32 | I64, size: int, values: I64) -> tuple[I64, I64]:
 def ratio(part: I64 | F64, whole: I64 | F64 | int) -> F64:
     """float64[k]: part / whole, NaN where the whole is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: F64 = np.where(np.asarray(whole) > 0, np.asarray(part, np.float64) / whole, np.nan)
-    return found
+        result: F64 = np.where(np.asarray(whole) > 0, np.asarray(part, np.float64) / whole, np.nan)
+    return result

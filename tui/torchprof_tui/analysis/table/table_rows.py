@@ -1,4 +1,4 @@
-"""Calls summed up into rows: the profiler's table, sorted, filtered, with its footer. All times int64 ns."""
+"""Sum calls into the rows of the profiler's table, which can be sorted and filtered. All times int64 ns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 
 
 class TableColumn(str, Enum):
-    """What a table can be sorted by. The value is the command line's word for it."""
+    """A column that the table can be sorted by; the value is its name on the command line."""
 
     NAME = "name"
     CALLS = "calls"
@@ -33,7 +33,7 @@ class TableColumn(str, Enum):
 
 
 class GroupBy(str, Enum):
-    """What makes a row. Names, shapes and stacks have a row for each name; the others one for all calls of a group."""
+    """How calls are grouped: a row per name (NAME, SHAPE, STACK), or a row per group of calls (the others)."""
 
     NAME = "name"
     SHAPE = "shape"
@@ -45,10 +45,10 @@ class GroupBy(str, Enum):
 
 @dataclass(frozen=True)
 class Groups:
-    """Which row each call belongs to: `row` int32[m], -1 for none. k rows.
+    """The row of each call: `row` int32[m], -1 for none. k rows.
 
-    `names` and `details` are what a row is called; a detail is "" for tables that have none. `per_name` says that
-    a row holds calls of one name, on one side (CPU or GPU), annotations or not.
+    `names` and `details` are the labels of a row; details are "" for tables without them. `per_name`: a row holds calls
+    of one name, on one side (CPU or GPU), either annotations or not.
     """
 
     group_by: GroupBy
@@ -60,7 +60,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class TableRow:
-    """One row, looked at. Times ns; shares 0..1 of the table's totals, 0 where a total is 0."""
+    """One row of a table. Times ns; shares 0..1 of the table's totals, 0 where a total is 0."""
 
     name: str
     detail: str
@@ -89,9 +89,9 @@ class TableRow:
 class ProfilerTable:
     """k rows in the order in which torch lists them: by their first call. Columns int64[k] and bool[k].
 
-    `self_cpu_total` and `self_gpu_total` are torch's footer: of the GPU only what it did, not the spans of annotations.
-    Rows of groups (modules, classes, steps) count calls on the CPU (classes: kernels), sum the CPU totals of those that
-    lie in no other of the same row, and as GPU time what the GPU did.
+    `self_cpu_total` and `self_gpu_total` are torch's footer; the GPU total counts GPU work, not spans of annotations.
+    Rows of groups (modules, classes, steps) count calls on the CPU (classes: kernels), sum the CPU totals of calls that
+    are not inside another call of the same row, and count GPU work as their GPU time.
     """
 
     group_by: GroupBy
@@ -108,7 +108,7 @@ class ProfilerTable:
     self_cpu_total: int
     self_gpu_total: int
     members: I32
-    """int32[...]: places in `Calls` of all calls counted, row by row; see `calls_of`."""
+    """int32[...]: indices into `Calls` of all calls counted, row by row; see `members_of`."""
     first: I64
 
     def __len__(self) -> int:
@@ -135,11 +135,11 @@ class ProfilerTable:
         )
 
     def members_of(self, row: int) -> I32:
-        """int32[c]: the places in `Calls` of a row's calls, in their order there."""
+        """int32[c]: the indices into `Calls` of a row's calls, in their order there."""
         return self.members[self.first[row] : self.first[row + 1]]
 
     def sort_rows(self, column: TableColumn, descending: bool | None = None) -> I64:
-        """int64[k]: rows sorted; numbers largest first and names first to last unless told. Ties stay as they were."""
+        """int64[k]: rows sorted, by default numbers descending and names ascending. The sort is stable."""
         if column is TableColumn.NAME:
             ranks = self._texts[0].sort_ranks
             return np.argsort(-ranks if descending else ranks, kind="stable")
@@ -147,11 +147,11 @@ class ProfilerTable:
         return np.argsort(value if descending is False else -value, kind="stable")
 
     def column_values(self, column: TableColumn) -> I64 | F64:
-        """The numbers of a column, [k]: ns, calls, or shares. Raises KeyError for the names."""
+        """The numbers of a column, [k]: ns, calls, or shares. Raises KeyError for NAME."""
         average = {TableColumn.CPU_AVERAGE: self.cpu, TableColumn.GPU_AVERAGE: self.gpu}.get(column)
         if average is not None:
             return average / np.maximum(self.calls, 1)
-        plain = {
+        value_and_total = {
             TableColumn.CALLS: (self.calls, 1),
             TableColumn.SELF_CPU: (self.self_cpu, 1),
             TableColumn.CPU: (self.cpu, 1),
@@ -162,11 +162,11 @@ class ProfilerTable:
             TableColumn.SELF_GPU_SHARE: (self.self_gpu, self.self_gpu_total),
             TableColumn.GPU_SHARE: (self.gpu, self.self_gpu_total),
         }
-        value, total = plain[column]
+        value, total = value_and_total[column]
         return value if total == 1 else value / max(total, 1)
 
     def filter_rows(self, text: str) -> Bool | BadPattern:
-        """bool[k]: rows whose name or detail holds `text`; `/text/` is a regular expression. All rows for ""."""
+        """bool[k]: rows whose name or detail contains `text`; `/text/` is a regular expression. All rows for ""."""
         return match_rows(self._texts, len(self), text)
 
     @cached_property
@@ -175,72 +175,76 @@ class ProfilerTable:
 
 
 def sum_calls(calls: Calls, groups: Groups, call_mask: Bool | None = None) -> ProfilerTable:
-    """The table of these groups, over all calls or those that are `counted` (bool[m])."""
+    """Sum calls into the table of these groups: all calls, or those in `call_mask` (bool[m])."""
     included = groups.row >= 0 if call_mask is None else (groups.row >= 0) & call_mask
     if not groups.per_name:
-        included &= ~(calls.on_gpu & calls.annotation)  # which spans work that is counted already
-    places = np.flatnonzero(included)
+        included &= ~(calls.on_gpu & calls.annotation)  # their spans contain work that is counted itself
+    indices = np.flatnonzero(included)
     row = groups.row
     size = len(groups.names)
-    row = row[places]
-    used, first_call = _find_first_calls(calls, row, places, size)
-    number = np.full(size, -1, np.int32)
-    number[used] = np.arange(len(used), dtype=np.int32)
-    row = number[row]
-    work = calls.on_gpu[places] & ~calls.annotation[places]
-    outer: Bool | None = None
-    gpu_of = None
+    row = row[indices]
+    used_rows, first_call = _find_first_calls(calls, row, indices, size)
+    row_number = np.full(size, -1, np.int32)
+    row_number[used_rows] = np.arange(len(used_rows), dtype=np.int32)
+    row = row_number[row]
+    is_gpu_work = calls.on_gpu[indices] & ~calls.annotation[indices]
+    is_outermost: Bool | None = None
+    gpu_mask = None
     if not groups.per_name:
-        # What lies inside a call of the same row is in its total; operators' GPU time is that of the work itself.
-        outer, gpu_of = _outermost_mask(calls, places, groups.row), work
-    counting = {"self_cpu": None, "cpu": outer, "self_gpu": gpu_of, "gpu": gpu_of}
-    sums = {name: _sum_by_row(row, getattr(calls, name)[places], len(used), only) for name, only in counting.items()}
-    by_row = np.argsort(row.astype(np.uint16) if len(used) < 1 << 16 else row, kind="stable")
-    count = np.bincount(row, minlength=len(used))
+        # A call inside another of the same row is part of that one's total; GPU time is counted from GPU work alone.
+        is_outermost, gpu_mask = _outermost_mask(calls, indices, groups.row), is_gpu_work
+    mask_by_column = {"self_cpu": None, "cpu": is_outermost, "self_gpu": gpu_mask, "gpu": gpu_mask}
+    sums = {
+        name: _sum_by_row(row, getattr(calls, name)[indices], len(used_rows), mask)
+        for name, mask in mask_by_column.items()
+    }
+    row_order = np.argsort(row.astype(np.uint16) if len(used_rows) < 1 << 16 else row, kind="stable")
+    count = np.bincount(row, minlength=len(used_rows))
     counted_calls = count
     if not groups.per_name and groups.group_by is not GroupBy.CLASS:
-        counted_calls = np.bincount(row[~calls.on_gpu[places]], minlength=len(used))
+        counted_calls = np.bincount(row[~calls.on_gpu[indices]], minlength=len(used_rows))
     return ProfilerTable(
         group_by=groups.group_by,
         per_name=groups.per_name,
-        names=[groups.names[place] for place in used.tolist()],
-        details=[groups.details[place] for place in used.tolist()],
+        names=[groups.names[old_row] for old_row in used_rows.tolist()],
+        details=[groups.details[old_row] for old_row in used_rows.tolist()],
         on_gpu=calls.on_gpu[first_call],
         annotation=calls.annotation[first_call],
         calls=counted_calls.astype(np.int64),
         **sums,
-        self_cpu_total=int(calls.self_cpu[places].sum()),
-        self_gpu_total=int(calls.self_gpu[places][work].sum()),
-        members=places[by_row].astype(np.int32),
+        self_cpu_total=int(calls.self_cpu[indices].sum()),
+        self_gpu_total=int(calls.self_gpu[indices][is_gpu_work].sum()),
+        members=indices[row_order].astype(np.int32),
         first=np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
     )
 
 
-def _find_first_calls(calls: Calls, row: I32, places: I64, size: int) -> tuple[I64, I64]:
-    """(rows that have calls, the first call of each): both int64[k], by start of that call, longest first."""
+def _find_first_calls(calls: Calls, row: I32, indices: I64, size: int) -> tuple[I64, I64]:
+    """(rows that have calls, the first call of each): both int64[k], by start of that call, then longest first."""
     earliest = np.full(size, np.iinfo(np.int64).max, np.int64)
-    start = calls.start[places]
+    start = calls.start[indices]
     np.minimum.at(earliest, row, start)
-    candidate = np.flatnonzero(start == earliest[row])
-    place = places[candidate]
-    longest = np.where(calls.on_gpu[place], calls.gpu[place], calls.cpu[place])
-    order = candidate[np.lexsort((calls.ordinal[place], -longest, start[candidate]))]
-    used, where = np.unique(row[order], return_index=True)
-    by_time = np.argsort(where, kind="stable")
-    return used[by_time].astype(np.int64), places[order[where[by_time]]]
+    candidates = np.flatnonzero(start == earliest[row])
+    call_index = indices[candidates]
+    longest = np.where(calls.on_gpu[call_index], calls.gpu[call_index], calls.cpu[call_index])
+    order = candidates[np.lexsort((calls.ordinal[call_index], -longest, start[candidates]))]
+    used_rows, first_position = np.unique(row[order], return_index=True)
+    by_time = np.argsort(first_position, kind="stable")
+    return used_rows[by_time].astype(np.int64), indices[order[first_position[by_time]]]
 
 
-def _sum_by_row(row: I32, values: I64, size: int, only: Bool | None) -> I64:
-    if only is not None:
-        row, values = row[only], values[only]
+def _sum_by_row(row: I32, values: I64, size: int, mask: Bool | None) -> I64:
+    """int64[size]: the sum of each row, over all values or those in `mask`."""
+    if mask is not None:
+        row, values = row[mask], values[mask]
     # float64 sums are exact up to 2**53 ns: a hundred days.
     return np.bincount(row, weights=values, minlength=size).astype(np.int64)
 
 
-def _outermost_mask(calls: Calls, places: I64, row: I32) -> Bool:
-    """bool[k]: whether the call right above is of another row, or of the other side."""
-    above = calls.parent[places]
-    outermost: Bool = (above < 0) | (row[np.maximum(above, 0)] != row[places]) | calls.on_gpu[places]
+def _outermost_mask(calls: Calls, indices: I64, row: I32) -> Bool:
+    """bool[k]: whether the caller belongs to another row, or the call is on the GPU."""
+    caller = calls.parent[indices]
+    outermost: Bool = (caller < 0) | (row[np.maximum(caller, 0)] != row[indices]) | calls.on_gpu[indices]
     return outermost
 
 

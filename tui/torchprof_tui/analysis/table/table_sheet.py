@@ -1,4 +1,4 @@
-"""The profiler's table as a sheet, with what was computed where that is asked for."""
+"""Build the profiler's table as a sheet, with FLOP columns if they were computed."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _FLOP_FIELDS = (
 )
 
 SORT_KEYS = ("name", "calls", *(field.key for field in (*_CPU_FIELDS, *_GPU_FIELDS)))
-"""What every such sheet can be sorted by."""
+"""Columns that every such sheet can be sorted by."""
 
 
 def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None = None) -> Sheet:
-    """All columns of the table; torch's footer as totals. Members are events of the trace."""
+    """Build the sheet of a table: all its columns, with torch's footer as totals. Members are events of the trace."""
     columns: dict[str, Sequence[str] | I64 | F64] = {
         "name": table.names,
         "device": ["GPU" if gpu else "CPU" for gpu in table.on_gpu.tolist()],
@@ -93,7 +93,7 @@ def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None
 
 
 def format_torch_time(ns: float) -> str:
-    """A time as torch's tables print it: "8.384us", "10.589ms", "1.200s" (`profiler_util.py::_format_time`)."""
+    """Format a time as torch's tables do: "8.384us", "10.589ms", "1.200s" (`profiler_util.py::_format_time`)."""
     us = ns / 1000
     if us >= 1e6:
         return f"{us / 1e6:.3f}s"

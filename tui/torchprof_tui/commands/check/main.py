@@ -8,11 +8,11 @@ import sys
 from difflib import get_close_matches
 from typing import Any
 
-from torchprof_tui.analysis.patterns import Finding, Severity, State
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
 from torchprof_tui.analysis.patterns.engine.verdict import Verdict
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs

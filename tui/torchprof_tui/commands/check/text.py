@@ -8,8 +8,8 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from torchprof_tui.analysis.patterns import Finding, Severity, State
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
 from torchprof_tui.analysis.patterns.engine.verdict import Verdict
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration, format_time

@@ -7,8 +7,8 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from torchprof_tui.analysis.patterns import Finding
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
+from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.ui.common.messages import (
     ChainRead,

@@ -1,4 +1,4 @@
-"""Where a check looks: the whole trace, a range of time, a step, or the events of a selection."""
+"""The scope of a check: the whole trace, a time range, a step, or the events of a selection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchprof_tui.trace.model.trace import Step, Trace
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`t0` up to, not with, `t1`: ns from the trace's first event, t1 > t0. `label` is what a panel calls it."""
+    """The half-open time range [t0, t1) in ns from the trace's first event, t1 > t0. `label` is shown on panels."""
 
     t0: int
     t1: int
@@ -24,23 +24,27 @@ class Scope:
 
 
 def whole_trace_scope(trace: Trace) -> Scope:
+    """The scope from the trace's first event to its last end, at least 1 ns long."""
     first, last = trace.span
     return Scope(first, max(last, first + 1), "whole trace", is_whole_trace=True)
 
 
 def default_scope(trace: Trace) -> Scope:
-    """All of it. Of a slice the range that was asked for: around it lies only what that is linked to, and a step that
-    was emptied but for this looks like one in which the GPU was idle."""
-    mine = read_slice_metadata(trace)
-    everything = whole_trace_scope(trace)
-    if mine is None or mine.slice_range is None:
-        return everything
-    t0, t1 = max(mine.slice_range[0], everything.t0), min(mine.slice_range[1], everything.t1)
-    return Scope(t0, t1, "range of the slice") if t1 > t0 else everything
+    """Return the scope that is checked unless another is given: the whole trace, of a slice the requested range.
+
+    A slice also holds what is linked to its range. A step that was emptied except for such events would look like one
+    in which the GPU was idle.
+    """
+    slice_metadata = read_slice_metadata(trace)
+    whole_trace = whole_trace_scope(trace)
+    if slice_metadata is None or slice_metadata.slice_range is None:
+        return whole_trace
+    t0, t1 = max(slice_metadata.slice_range[0], whole_trace.t0), min(slice_metadata.slice_range[1], whole_trace.t1)
+    return Scope(t0, t1, "range of the slice") if t1 > t0 else whole_trace
 
 
 def range_scope(t0: int, t1: int) -> Scope:
-    """Raises ValueError for an empty range."""
+    """The scope of a time range in ns. Raises ValueError for an empty range."""
     if t1 <= t0:
         raise ValueError(f"no time between {t0} and {t1} ns")
     return Scope(t0, t1, "range")
@@ -52,7 +56,7 @@ def step_scope(step: Step) -> Scope:
 
 
 def selection_scope(trace: Trace, events: Iterable[int]) -> Scope:
-    """From the first start to the last end: an event and its chain. Raises ValueError for no events."""
+    """The scope from the first start to the last end of these events. Raises ValueError without events."""
     rows = list(events)
     if not rows:
         raise ValueError("no events")

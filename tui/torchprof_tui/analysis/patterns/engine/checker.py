@@ -1,11 +1,11 @@
-"""All patterns of the cheatsheet over one trace, in any scope of it.
+"""Check all patterns of the cheatsheet over one trace, in any scope of it.
 
-    checker = Checker(trace)                        # once a trace: what patterns share is computed when asked for
-    findings = checker.check(scope.whole(trace))    # all patterns in a scope, worst first
-    checker.verdict(scope.time_range(t0, t1))       # the regime, GPU busy share, and what to do first
-    checker.gaps(t0, t1)                            # why each GPU was idle, gap by gap
+    checker = Checker(trace)                            # one per trace: shared tables are computed on demand
+    findings = checker.check(whole_trace_scope(trace))  # all patterns in a scope, worst first
+    checker.decide_verdict(range_scope(t0, t1))         # the regime, GPU busy share, and what to do first
+    checker.find_gaps(t0, t1)                           # why each GPU was idle, gap by gap
 
-A `Checker` is not thread-safe while it fills its tables: `warm()` it on the thread that will ask.
+A `Checker` is not thread-safe while it fills its tables: call `precompute()` on the thread that will use it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine import check_scope as scopes
+from torchprof_tui.analysis.patterns.engine import check_scope
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder, Gaps
 from torchprof_tui.analysis.patterns.engine.partial_input import qualify_answer, reword_for_slice
@@ -40,7 +40,7 @@ from torchprof_tui.trace.model.trace import Trace
 
 _SECTION_ORDER = list(Section)
 _RULE_MODULES = (profiler_table, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, gpu_waits, multi_gpu)
-"""Importing them registers their patterns."""
+"""Importing these modules registers their patterns."""
 
 PATTERNS: dict[str, Pattern] = dict(
     sorted(registered_patterns().items(), key=lambda item: _SECTION_ORDER.index(item[1].section))
@@ -52,7 +52,7 @@ _SEVERITY_ORDER = tuple(Severity)
 
 
 class Checker:
-    """Answers the cheatsheet for any scope of one process's trace. `across`: where it is one of several ranks."""
+    """Checks the patterns over one process's trace, in any scope. `rank_context`: None for a single rank."""
 
     def __init__(self, trace: Trace, rank_context: RankContext | None = None) -> None:
         self.trace = trace
@@ -61,8 +61,8 @@ class Checker:
 
     @cached_property
     def default_scope(self) -> Scope:
-        """What is asked about unless told: all of it; of a slice the range that it is of."""
-        return scopes.default_scope(self.trace)
+        """The scope used unless one is given: the whole trace, of a slice the range it was cut to."""
+        return check_scope.default_scope(self.trace)
 
     def view(self, scope: Scope) -> ScopeView:
         return ScopeView(self.tables, self.gap_finder, scope)
@@ -73,32 +73,34 @@ class Checker:
         ids: Iterable[str] | None = None,
         raise_if_cancelled: Callable[[], object] = lambda: None,
     ) -> list[Finding]:
-        """Findings of all patterns (or of these ids), worst first: problems by time at stake, then what is worth
-        knowing, artefacts, what cannot be told, what is absent. Raises KeyError for an unknown id.
+        """Check all patterns (or those of `ids`) and return their findings, worst first.
 
-        `between` is called before each pattern: an asker that wants no answer any more may raise there."""
+        Order: problems by time at stake, then notices, artefacts, undecidable patterns, absent ones. Raises KeyError
+        for an unknown id. `raise_if_cancelled` is called before each pattern; an exception that it raises ends the
+        check.
+        """
         view = self.view(scope or self.default_scope)
-        chosen = PATTERNS.values() if ids is None else [PATTERNS[one] for one in ids]
-        found = []
-        for pattern in chosen:
+        patterns = PATTERNS.values() if ids is None else [PATTERNS[pattern_id] for pattern_id in ids]
+        findings = []
+        for pattern in patterns:
             raise_if_cancelled()
-            found.append(_evaluate_pattern(pattern, view))
-        return sorted(found, key=severity_sort_key)
+            findings.append(_evaluate_pattern(pattern, view))
+        return sorted(findings, key=severity_sort_key)
 
     def decide_verdict(self, scope: Scope | None = None, findings: Sequence[Finding] = ()) -> Verdict:
-        """Regime, busy share and what to do first; `findings` of the same scope make the advice more specific."""
+        """Decide regime, busy share and advice of a scope; its `findings` make the advice more specific."""
         return decide_verdict(self.view(scope or self.default_scope), findings)
 
     def find_gaps(self, t0: int, t1: int) -> Gaps:
-        """Idle stretches of all devices between two times, cut to them, each with its reason."""
+        """Find the idle gaps of all devices between two times (ns), clipped to them, each with its reason."""
         return self.gap_finder.gaps.clip(t0, t1)
 
     def find_event_notes(self) -> dict[int, str]:
-        """What single events have to say on the lanes, by event: the trailing sync, what it covered."""
+        """Describe single events for the lanes, by event: the trailing sync and the GPU work that it covers."""
         return cpu_lane.find_trailing_sync_note(self.view(self.default_scope))
 
     def precompute(self) -> None:
-        """Compute what all scopes share, so that the first viewport is answered as fast as the others."""
+        """Compute what all scopes share, so that the first viewport is checked as fast as later ones."""
         self.check()
 
 
@@ -112,12 +114,12 @@ def _evaluate_pattern(pattern: Pattern, view: ScopeView) -> Finding:
 
 
 def _sort_by_time(trace: Trace, rows: I64) -> I64:
-    """Each event once, by start, then row; none where a pattern fired by what only other ranks have."""
+    """Return each event once, by start, then row. Empty for a pattern that fired by the events of other ranks only."""
     rows = sorted_unique(rows)
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
 def severity_sort_key(finding: Finding) -> tuple[int, int, int]:
-    """What findings are sorted by."""
+    """Sort key of findings: state, severity, then time at stake."""
     weight = _SEVERITY_ORDER.index(finding.pattern.severity) if finding.has_fired else 0
     return _STATE_ORDER.index(finding.state), weight, -finding.answer.at_stake

@@ -1,4 +1,4 @@
-"""The tables that patterns are decided from: columns of chosen events. No objects, one row per event."""
+"""Event tables that the patterns are decided from: columns of selected events, one row per event."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchprof_tui.trace.model.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class EventTable:
-    """k events: `row` ascending (so by lane, then start) unless said otherwise."""
+    """k events: `row` ascending (so by lane, then start) unless stated otherwise; `start`, `end` in ns."""
 
     row: I64
     start: I64
@@ -34,7 +34,8 @@ class EventTable:
 
 @dataclass(frozen=True, slots=True)
 class GpuWorkTable:
-    """All GPU work by start, over all streams. `launch` -1 for none; `kernel_class` a `KernelClass`."""
+    """All GPU work by start, over all streams. `launch`: row of the call, -1 for none; `kernel_class`:
+    `KernelClass`."""
 
     events: EventTable
     kind: U8
@@ -57,7 +58,7 @@ class GpuWorkTable:
         )
 
     def class_mask(self, *classes: KernelClass) -> Bool:
-        return np.isin(self.kernel_class, [int(one) for one in classes])
+        return np.isin(self.kernel_class, [int(kernel_class) for kernel_class in classes])
 
     def kind_mask(self, *kinds: Kind) -> Bool:
         return np.isin(self.kind, [int(kind) for kind in kinds])
@@ -65,7 +66,7 @@ class GpuWorkTable:
 
 @dataclass(frozen=True, slots=True)
 class StepTable:
-    """The steps of the thread that has most of them, in time order; `number` is N of ProfilerStep#N."""
+    """The steps of the thread with most steps, in time order; `number` is N of ProfilerStep#N."""
 
     row: I64
     start: I64
@@ -76,16 +77,16 @@ class StepTable:
         return len(self.row)
 
     def index_at(self, times: I64) -> I64:
-        """int64[k]: which step each time lies in, -1 for none."""
+        """int64[k]: the index of the step that contains each time, -1 for none."""
         if not len(self):
             return np.full(len(times), -1, dtype=np.int64)
-        place = self.start.searchsorted(times, side="right") - 1
-        inside = (place >= 0) & (times < self.end[np.maximum(place, 0)])
-        return np.where(inside, place, -1)
+        index = self.start.searchsorted(times, side="right") - 1
+        inside = (index >= 0) & (times < self.end[np.maximum(index, 0)])
+        return np.where(inside, index, -1)
 
 
 def build_event_table(trace: Trace, events: I64 | I32) -> EventTable:
-    """The table of these events, in their order."""
+    """Build the table of these events, in their order."""
     row = np.asarray(events, dtype=np.int64)
     start = np.asarray(trace.start[row])
     return EventTable(row, start, start + trace.duration[row], np.asarray(trace.name[row]))

@@ -1,8 +1,8 @@
-"""When a GPU was idle, and why: what the threads that launch were doing until they launched the next piece of work.
+"""Find when each GPU was idle, and why: what the launching threads did until they launched the next piece of work.
 
-A gap ends with a piece of work. Was that launched (well) before the gap began, it waited for something on the GPU's
-side. Else the CPU was late, and what it did between the gap's start and the launch says why. The profiler's own work
-comes first, so that no user pays for it.
+Each gap ends with a piece of work. If that was launched well before the gap began, it waited for something on the GPU.
+Otherwise the CPU was late, and what it did between the gap's start and the launch is the reason. Time in which the
+profiler itself worked is separated first, so that it is never counted as the program's idle time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine import thresholds as limits
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.repeated_steps import RepeatedSteps, find_repeated_steps
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -23,14 +23,14 @@ from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 
 SYNC_CALL_REGEX = r"(cuda|cu|hip|musa)(Stream|Device|Event|Ctx)Synchronize|(cudaMemcpy|hipMemcpy|hipMemcpyWithStream)$"
-"""Calls that return only when the GPU is done; the copies without `Async` block as well."""
+"""Calls that return only when the GPU has finished; copies without `Async` block as well."""
 
 DATA_LOADER_REGEX = r"enumerate\(DataLoader\)#|.*DataLoader.*__next__"
 COMMUNICATION_REGEX = r"nccl:|c10d::|record_param_comms|_c10d_functional::|gloo:"
 
 
 class IdleReason(IntEnum):
-    """Why a GPU was idle. Where two explain as much, the earlier one here is named."""
+    """Why a GPU was idle. If two reasons explain equally much, the earlier member is used."""
 
     PROFILER = 0
     INPUT = 1
@@ -71,10 +71,10 @@ _EXPLANATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """k stretches in which a device did nothing, by device, then time. ns.
+    """k gaps in which a device was idle, by device, then time. Times ns.
 
-    A gap in which the profiler was at work is cut there, so that each piece has one reason, an `Idle`. `after`: the
-    event of the next piece of work on the device, -1 where none follows.
+    A gap that overlaps work of the profiler is split there, so that each part has one `reason` (an `IdleReason`).
+    `next_event`: the next piece of work on the device, -1 for none.
     """
 
     start: I64
@@ -87,7 +87,7 @@ class Gaps:
         return len(self.start)
 
     def clip(self, t0: int, t1: int) -> Gaps:
-        """Those with a part in the range, cut to it."""
+        """Return the gaps that overlap the range, clipped to it."""
         keep = (self.start < t1) & (self.end > t0)
         return Gaps(
             np.maximum(self.start[keep], t0),
@@ -98,7 +98,7 @@ class Gaps:
         )
 
     def reason_label(self, index: int) -> str:
-        """The reason of one of them, in a word."""
+        """The label of one gap's reason."""
         return IdleReason(int(self.reason[index])).label
 
     @property
@@ -106,14 +106,14 @@ class Gaps:
         return self.end - self.start
 
     def time_by_reason(self) -> dict[IdleReason, int]:
-        """ns of idle time for each reason that there is."""
+        """Sum idle time (ns) by reason; reasons without any are left out."""
         total = np.bincount(self.reason, weights=self.duration, minlength=len(IdleReason))
         return {reason: int(total[reason]) for reason in IdleReason if total[reason]}
 
 
 @dataclass(frozen=True, slots=True)
 class HostActivity:
-    """What the launching threads did, as sets that do not overlap: earlier ones take from later ones."""
+    """What the launching threads did, as disjoint intervals: time that fits several sets belongs to the earliest."""
 
     profiler: Intervals
     input: Intervals
@@ -123,7 +123,7 @@ class HostActivity:
 
 
 class GapFinder:
-    """The gaps of one trace; kept by whoever keeps its `Facts`."""
+    """Finds the idle gaps of one trace; keep it as long as its `TraceTables`."""
 
     def __init__(self, tables: TraceTables) -> None:
         self.tables = tables
@@ -140,125 +140,141 @@ class GapFinder:
 
     @cached_property
     def loader_calls(self) -> EventTable:
-        """Fetching the next batch, on threads that launch."""
+        """Data loader calls that fetch the next batch, on threads that launch."""
         return self.tables.select_on_launch_lanes(self.tables.match_names(DATA_LOADER_REGEX))
 
     @cached_property
     def input_waits(self) -> EventTable:
-        """When the program waited for input: in its data loader; where none was recorded, from the start of a step to
-        its first op or call, if that is long. The latter as rows of the steps."""
+        """Times in which the program waited for input: its data loader calls.
+
+        Without recorded loader calls: from a step's start to its first op or runtime call, if that is long (as rows of
+        the steps).
+        """
         if len(self.loader_calls):
             return self.loader_calls
-        facts, steps = self.tables, self.tables.steps
-        begins = np.sort(facts.select_on_launch_lanes(facts.ops_and_calls).start)
-        place = np.minimum(begins.searchsorted(steps.start), max(len(begins) - 1, 0))
-        first = begins[place] if len(begins) else steps.end
-        until = np.where(first >= steps.start, np.minimum(first, steps.end), steps.end)
-        long = until - steps.start >= limits.INPUT_WITHOUT_LOADER_MIN.value
-        names = np.asarray(facts.trace.name[steps.row])
-        return EventTable(steps.row[long], steps.start[long], until[long], names[long])
+        tables, steps = self.tables, self.tables.steps
+        activity_start = np.sort(tables.select_on_launch_lanes(tables.ops_and_calls).start)
+        index = np.minimum(activity_start.searchsorted(steps.start), max(len(activity_start) - 1, 0))
+        first_activity = activity_start[index] if len(activity_start) else steps.end
+        wait_end = np.where(first_activity >= steps.start, np.minimum(first_activity, steps.end), steps.end)
+        is_long = wait_end - steps.start >= thresholds.INPUT_WITHOUT_LOADER_MIN.value
+        names = np.asarray(tables.trace.name[steps.row])
+        return EventTable(steps.row[is_long], steps.start[is_long], wait_end[is_long], names[is_long])
 
     @cached_property
     def input_idle_intervals(self) -> dict[int, Intervals]:
-        """device -> when it was idle while the program waited for input, the profiler's own work left out."""
-        facts = self.tables
-        fetching = union(self.input_waits.start, self.input_waits.end) - facts.overhead_intervals
-        return {device: fetching - facts.busy_intervals(device) for device in facts.devices}
+        """device -> when it was idle while the program waited for input, without profiler overhead."""
+        tables = self.tables
+        fetching = union(self.input_waits.start, self.input_waits.end) - tables.overhead_intervals
+        return {device: fetching - tables.busy_intervals(device) for device in tables.devices}
 
     @cached_property
     def host_activity(self) -> HostActivity:
-        facts = self.tables
-        taken = facts.overhead_intervals
+        tables = self.tables
+        assigned = tables.overhead_intervals
 
-        def remaining(table: EventTable) -> Intervals:
-            nonlocal taken
-            found = union(table.start, table.end)
-            free = found - taken if len(taken) else found
-            taken = taken | free
-            return free
+        def take_remaining(table: EventTable) -> Intervals:
+            nonlocal assigned
+            covered = union(table.start, table.end)
+            remaining = covered - assigned if len(assigned) else covered
+            assigned = assigned | remaining
+            return remaining
 
-        loading, syncs = remaining(self.input_waits), remaining(facts.select_on_launch_lanes(self.sync_calls))
-        talking = remaining(facts.select_on_launch_lanes(facts.match_names(COMMUNICATION_REGEX)))
-        trace = facts.trace
-        outermost = []
-        for table in (facts.ops, facts.calls):
-            parent = trace.parent[table.row]
-            above = trace.kind[np.maximum(parent, 0)]
-            inside = (parent >= 0) & ((above == Kind.OP) | (above == Kind.RUNTIME))
-            outermost.append(table.row[~inside])
-        dispatch = remaining(
-            facts.select_on_launch_lanes(facts.event_table(np.sort(np.concatenate(outermost), kind="stable")))
+        input_intervals, sync_intervals = (
+            take_remaining(self.input_waits),
+            take_remaining(tables.select_on_launch_lanes(self.sync_calls)),
         )
-        return HostActivity(facts.overhead_intervals, loading, syncs, talking, dispatch)
+        communication = take_remaining(tables.select_on_launch_lanes(tables.match_names(COMMUNICATION_REGEX)))
+        trace = tables.trace
+        outermost_rows = []
+        for table in (tables.ops, tables.calls):
+            parent = trace.parent[table.row]
+            parent_kind = trace.kind[np.maximum(parent, 0)]
+            is_nested = (parent >= 0) & ((parent_kind == Kind.OP) | (parent_kind == Kind.RUNTIME))
+            outermost_rows.append(table.row[~is_nested])
+        dispatch = take_remaining(
+            tables.select_on_launch_lanes(tables.event_table(np.sort(np.concatenate(outermost_rows), kind="stable")))
+        )
+        return HostActivity(tables.overhead_intervals, input_intervals, sync_intervals, communication, dispatch)
 
     @cached_property
     def gaps(self) -> Gaps:
         """All gaps inside the trace's window, on every device that did any work."""
         parts = [self._find_device_gaps(device) for device in self.tables.devices]
 
-        def joined(column: Callable[[Gaps], I64 | U8]) -> I64:
+        def concatenate(column: Callable[[Gaps], I64 | U8]) -> I64:
             return np.concatenate([np.empty(0, dtype=np.int64), *(column(part) for part in parts)])
 
         return Gaps(
-            joined(lambda part: part.start),
-            joined(lambda part: part.end),
-            joined(lambda part: part.device),
-            joined(lambda part: part.next_event),
-            joined(lambda part: part.reason).astype(np.uint8),
+            concatenate(lambda part: part.start),
+            concatenate(lambda part: part.end),
+            concatenate(lambda part: part.device),
+            concatenate(lambda part: part.next_event),
+            concatenate(lambda part: part.reason).astype(np.uint8),
         )
 
     def _find_device_gaps(self, device: int) -> Gaps:
-        facts = self.tables
-        window = Intervals(*(np.array([time], dtype=np.int64) for time in facts.window))
-        idle = (window if window.total else NO_INTERVALS) - facts.busy_intervals(device)
-        ours, theirs = idle - facts.overhead_intervals, idle & facts.overhead_intervals
-        work = facts.work.select(facts.work.device == device)
-        g0, g1 = np.concatenate([ours.starts, theirs.starts]), np.concatenate([ours.ends, theirs.ends])
-        place = work.events.start.searchsorted(g1)
-        known = place < len(work)
-        place = np.minimum(place, len(work) - 1)
-        known &= work.events.start[place] < window.ends[0]
-        launch = np.where(known, work.launch[place], -1)
-        reason = self._decide_reasons(g0, g1, launch)
-        queued = self._queued_mask(g0, launch, place, work.launch)
-        collective = known & (work.kind[place] == Kind.COLLECTIVE)
-        reason[queued] = np.where(collective[queued], IdleReason.COMMUNICATION, IdleReason.QUEUED)
-        reason[len(ours) :] = IdleReason.PROFILER
-        order = np.argsort(g0, kind="stable")
+        tables = self.tables
+        window = Intervals(*(np.array([time], dtype=np.int64) for time in tables.window))
+        idle = (window if window.total else NO_INTERVALS) - tables.busy_intervals(device)
+        program_idle, profiler_idle = idle - tables.overhead_intervals, idle & tables.overhead_intervals
+        work = tables.work.select(tables.work.device == device)
+        gap_start, gap_end = (
+            np.concatenate([program_idle.starts, profiler_idle.starts]),
+            np.concatenate([program_idle.ends, profiler_idle.ends]),
+        )
+        next_index = work.events.start.searchsorted(gap_end)
+        has_next = next_index < len(work)
+        next_index = np.minimum(next_index, len(work) - 1)
+        has_next &= work.events.start[next_index] < window.ends[0]
+        launch = np.where(has_next, work.launch[next_index], -1)
+        reason = self._decide_reasons(gap_start, gap_end, launch)
+        is_queued = self._queued_mask(gap_start, launch, next_index, work.launch)
+        is_collective = has_next & (work.kind[next_index] == Kind.COLLECTIVE)
+        reason[is_queued] = np.where(is_collective[is_queued], IdleReason.COMMUNICATION, IdleReason.QUEUED)
+        reason[len(program_idle) :] = IdleReason.PROFILER
+        order = np.argsort(gap_start, kind="stable")
         return Gaps(
-            g0[order],
-            g1[order],
-            np.full(len(g0), device, dtype=np.int64),
-            np.where(known, work.events.row[place], -1)[order],
+            gap_start[order],
+            gap_end[order],
+            np.full(len(gap_start), device, dtype=np.int64),
+            np.where(has_next, work.events.row[next_index], -1)[order],
             reason[order],
         )
 
-    def _queued_mask(self, g0: I64, launch: I64, place: I64, launches: I32) -> Bool:
-        """bool[k]: the launch call had returned long enough before the gap, or the same launch (a graph) went on."""
-        facts = self.tables
-        linked = launch >= 0
-        row = np.maximum(launch, 0)
-        returned = facts.trace.start[row] + facts.trace.duration[row]
-        same = linked & (place > 0) & (launches[np.maximum(place - 1, 0)] == launch)
-        queued: Bool = (linked & (returned <= g0 - int(limits.LAUNCH_LATENCY.value))) | same
+    def _queued_mask(self, gap_start: I64, launch: I64, next_index: I64, launches: I32) -> Bool:
+        """bool[k]: whether the next piece of work was already queued when the gap began.
+
+        Either its launch call had returned long enough before the gap, or the same launch (a graph) started the work
+        before the gap as well.
+        """
+        tables = self.tables
+        has_launch = launch >= 0
+        launch_row = np.maximum(launch, 0)
+        launch_end = tables.trace.start[launch_row] + tables.trace.duration[launch_row]
+        same_launch = has_launch & (next_index > 0) & (launches[np.maximum(next_index - 1, 0)] == launch)
+        queued: Bool = (has_launch & (launch_end <= gap_start - int(thresholds.LAUNCH_LATENCY.value))) | same_launch
         return queued
 
-    def _decide_reasons(self, g0: I64, g1: I64, launch: I64) -> U8:
-        """uint8[k]: what the launching threads did most of, from the gap's start to the next launch."""
+    def _decide_reasons(self, gap_start: I64, gap_end: I64, launch: I64) -> U8:
+        """uint8[k]: what the launching threads did most, from the gap's start to the next launch."""
         host, trace = self.host_activity, self.tables.trace
-        called = np.where(launch >= 0, trace.start[np.maximum(launch, 0)], g1)
-        until = np.clip(called, g0, g1)
+        launch_start = np.where(launch >= 0, trace.start[np.maximum(launch, 0)], gap_end)
+        host_end = np.clip(launch_start, gap_start, gap_end)
 
-        def spent(on: Intervals) -> I64:
-            return on.measure_before(until) - on.measure_before(g0)
+        def measure_time(intervals: Intervals) -> I64:
+            return intervals.measure_before(host_end) - intervals.measure_before(gap_start)
 
-        # In the order of `Idle`, so that a row's number is its reason; from the call on, launching takes the time.
-        waits = [spent(on) for on in (host.profiler, host.input, host.sync, host.communication, host.dispatch)]
-        times = np.stack(waits)
-        times[IdleReason.LAUNCH] += g1 - until
-        rest = np.maximum(g1 - g0 - times.sum(axis=0), 0)
-        reason: U8 = np.vstack([times, rest[None, :]]).argmax(axis=0).astype(np.uint8)
-        # The CPU woke from a wait as the GPU ran dry: dispatching again is the wait's price, not the ops'.
-        woke = host.sync.measure_before(g0 + 1) - host.sync.measure_before(g0 - 1) > 0
-        reason[woke & (reason == IdleReason.LAUNCH)] = IdleReason.SYNC
+        # Rows in the order of `IdleReason`, so that the index is the reason; time from the launch call on is launching.
+        time_by_activity = [
+            measure_time(intervals)
+            for intervals in (host.profiler, host.input, host.sync, host.communication, host.dispatch)
+        ]
+        times = np.stack(time_by_activity)
+        times[IdleReason.LAUNCH] += gap_end - host_end
+        unexplained = np.maximum(gap_end - gap_start - times.sum(axis=0), 0)
+        reason: U8 = np.vstack([times, unexplained[None, :]]).argmax(axis=0).astype(np.uint8)
+        # The CPU returned from a wait when the GPU ran dry: dispatching again is a cost of the sync, not of the ops.
+        woke_from_sync = host.sync.measure_before(gap_start + 1) - host.sync.measure_before(gap_start - 1) > 0
+        reason[woke_from_sync & (reason == IdleReason.LAUNCH)] = IdleReason.SYNC
         return reason

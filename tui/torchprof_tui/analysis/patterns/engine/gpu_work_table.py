@@ -1,4 +1,4 @@
-"""The GPU work of a trace as one table: what launched it, where and on which shape it ran, when each device worked."""
+"""Build the table of a trace's GPU work: its launches, devices and launch shapes, and when each device was busy."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 def build_gpu_work_table(trace: Trace) -> GpuWorkTable:
-    """All of it by start, over all streams."""
+    """Build the table of all GPU work by start, over all streams."""
     row = np.flatnonzero(work_mask(np.asarray(trace.kind)))
     row = row[np.argsort(trace.start[row], kind="stable")]
-    rows = build_event_table(trace, row)
+    events = build_event_table(trace, row)
     lane = np.asarray(trace.lane[row])
     device_of_lane = np.array(
         [UNKNOWN_DEVICE if lane.device is None else lane.device for lane in trace.lanes], dtype=np.int32
     )
     classes = np.zeros(len(trace.names), dtype=np.uint8)
-    present = sorted_unique(rows.name)
-    classes[present] = classify_names([trace.names[number] for number in present.tolist()])
+    used_names = sorted_unique(events.name)
+    classes[used_names] = classify_names([trace.names[name_id] for name_id in used_names.tolist()])
     device = device_of_lane[lane] if len(trace.lanes) else np.empty(0, dtype=np.int32)
     launch = np.asarray(trace.links.launch_of[row])
-    return GpuWorkTable(rows, np.asarray(trace.kind[row]), lane, device, launch, classes[rows.name])
+    return GpuWorkTable(events, np.asarray(trace.kind[row]), lane, device, launch, classes[events.name])
 
 
 def intervals_by_device(work: GpuWorkTable, devices: Sequence[int]) -> dict[int, Intervals]:
-    """device -> when any of this work ran on it; `devices` ascending. One sort, however many devices a file names."""
+    """device -> when any of this work ran on it; `devices` ascending. Sorts once, however many devices there are."""
     order = np.argsort(work.device, kind="stable")
-    of_place, start, end = work.device[order], work.events.start[order], work.events.end[order]
-    first, last = (np.searchsorted(of_place, devices, side=side).tolist() for side in ("left", "right"))
+    sorted_device, start, end = work.device[order], work.events.start[order], work.events.end[order]
+    first, last = (np.searchsorted(sorted_device, devices, side=side).tolist() for side in ("left", "right"))
     return {
-        device: union(start[begin:stop], end[begin:stop])
-        for device, begin, stop in zip(devices, first, last, strict=True)
+        device: union(start[first_index:end_index], end[first_index:end_index])
+        for device, first_index, end_index in zip(devices, first, last, strict=True)
     }
 
 
 def launch_shapes(trace: Trace, rows: I64) -> I64:
-    """int64[k, 6]: grid and block of each event, -1 where the trace has none."""
+    """int64[k, 6]: grid and block of each event, -1 where not recorded."""
     columns = []
     for arg in ("grid", "block"):
         sparse = trace.args.get(arg)
@@ -54,8 +54,8 @@ def launch_shapes(trace: Trace, rows: I64) -> I64:
 
 
 def factorize_launches(name: I32, shape: I64) -> I64:
-    """int64[k]: a number for each name and shape (int64[k, m]); equal where both are."""
-    # Mixed into 64 bits by odd multipliers: sorting one column takes a tenth of sorting seven.
+    """int64[k]: a group number for each pair of name and shape (int64[k, m])."""
+    # Hash into 64 bits with odd multipliers: sorting one column takes a tenth of the time of sorting seven.
     mixed = name.astype(np.uint64)
     for column in range(shape.shape[1]):
         mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
@@ -65,6 +65,6 @@ def factorize_launches(name: I32, shape: I64) -> I64:
 
 
 def transfer_sizes(trace: Trace, rows: I64) -> I64:
-    """int64[k], -1 where the trace does not tell."""
+    """int64[k]: bytes of each copy, -1 where not recorded."""
     sparse = trace.args.get("bytes")
     return np.full(len(rows), -1, np.int64) if sparse is None else sparse.values_at(rows).astype(np.int64)

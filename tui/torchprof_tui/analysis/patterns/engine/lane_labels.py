@@ -1,4 +1,4 @@
-"""What events that nobody wrote say on the lanes: the profiler's own, and the class of each kernel."""
+"""Labels on the lanes for profiler overhead and for the class of a kernel."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _OVERHEAD_DESCRIPTIONS = {
 
 
 def describe_overhead(name: str) -> str:
-    """What an overhead event of this name is, "" for one that is not known."""
+    """Describe the overhead event of this name, "" for an unknown one."""
     return _OVERHEAD_DESCRIPTIONS.get(name, "")
 
 
 def kernel_class_label(trace: Trace, event: int) -> str:
-    """The class of a piece of GPU work in a word ("gemm", "elementwise", "memory"), "" for any other event."""
+    """The class of a piece of GPU work ("gemm", "elementwise", "memory"), "" for any other event."""
     if Kind(int(trace.kind[event])) not in GPU_WORK:
         return ""
     return decode_kernel_name(trace.names[int(trace.name[event])]).kernel_class.label

@@ -1,8 +1,8 @@
-"""What an answer is worth where the file is not all that was recorded: a slice, or one that lost entries.
+"""Qualify answers where the file is not the whole recording: a slice, or a file that lost entries.
 
-What was found is there; what was not found may be what is lost. So a pattern that fires by what is there still does.
-One that fires by what is not there, a GPU without work say, cannot be told, and nothing can be told to be absent. Where
-idle time was measured and the lost entries are counted and few, it stays what it is.
+An event that was found exists; one that was not found may have been lost. So a pattern that fires by events that exist
+still fires. One that fires by their absence, e.g. by a GPU without work, is undecidable, and so is every absent
+pattern. Measured idle time is kept where the lost entries are counted and few.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchprof_tui.analysis.data_loss import DataLoss
-from torchprof_tui.analysis.patterns.engine import thresholds as limits
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, State, cannot_tell_answer
 from torchprof_tui.analysis.patterns.engine.scope_view import (
     NO_CALLS,
@@ -25,11 +25,11 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
 PARTIAL_INPUT_NOTE = "of what could be read"
 
 _MISSING_DATA_REASONS = frozenset([NO_CALLS, NO_CPU, NO_GPU, NO_GPU_HERE, NO_LINKS, NO_STEPS, NOTHING_HERE])
-"""Reasons that are false of a file that lost just that."""
+"""Reasons that would be wrong for a file that may have lost the missing data."""
 
 
 def qualify_answer(pattern: Pattern, answer: Answer, data_loss: DataLoss) -> Answer:
-    """The answer of a file that lost that; unchanged where it lost nothing."""
+    """Qualify an answer by the file's data loss; unchanged if nothing was lost."""
     if not data_loss:
         return answer
     if answer.state is State.CANNOT_TELL:
@@ -40,20 +40,20 @@ def qualify_answer(pattern: Pattern, answer: Answer, data_loss: DataLoss) -> Ans
 
 
 def reword_for_slice(reason: str) -> str:
-    """What a slice lacks may have been recorded: nobody needs to be told how."""
+    """Reword a reason for a slice: what it lacks may have been recorded, so advice on how to record it is dropped."""
     if reason not in _MISSING_DATA_REASONS:
         return reason
-    what = reason.partition(":")[0]
-    return what.replace(" was recorded", " lies in this slice").replace(" were recorded", " lie in this slice")
+    missing_data = reason.partition(":")[0]
+    return missing_data.replace(" was recorded", " lies in this slice").replace(" were recorded", " lie in this slice")
 
 
 def is_loss_significant(data_loss: DataLoss) -> bool:
-    """Whether so much may be missing that idle time says nothing."""
-    return data_loss.share > limits.LOST_ENTRIES_SHARE.value
+    """Whether so much may be missing that idle time proves nothing."""
+    return data_loss.share > thresholds.LOST_ENTRIES_SHARE.value
 
 
 def format_missing_reason(missing: str, data_loss: DataLoss) -> str:
-    """Why something cannot be told, where `missing` is what the trace lacks, and the file lost entries."""
+    """Explain why a pattern is undecidable in a file that lost entries; `missing` is what the trace lacks."""
     return (
         data_loss.reason
         if missing in _MISSING_DATA_REASONS

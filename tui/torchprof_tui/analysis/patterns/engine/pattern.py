@@ -1,4 +1,7 @@
-"""What a pattern of the cheatsheet is, and what it can answer: fired, absent, cannot tell."""
+"""A pattern of the cheatsheet and the three answers it can give: fired, absent, cannot tell.
+
+Widgets are shown before the modules that check are imported: they need only the types of this module.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class State(str, Enum):
-    """Never two answers: what cannot be checked is not absent."""
+    """The answer of a check. A pattern that cannot be checked is CANNOT_TELL, never ABSENT."""
 
     FIRED = "fired"
     ABSENT = "absent"
@@ -24,11 +27,11 @@ class State(str, Enum):
 
 
 class Severity(str, Enum):
-    """What a fired pattern means for its reader."""
+    """What a fired pattern means to the reader."""
 
-    PROBLEM = "problem"  # costs time that a change could win back; only these fail `check --fail-on fired`
-    NOTICE = "notice"  # how this trace is to be read; good or neutral
-    ARTEFACT = "artefact"  # the profiler's own doing; never billed
+    PROBLEM = "problem"  # costs time that a change could win back; only problems fail `check --fail-on fired`
+    NOTICE = "notice"  # helps to read the trace; good or neutral
+    ARTEFACT = "artefact"  # caused by the profiler; no time is at stake
 
 
 class Section(str, Enum):
@@ -42,7 +45,7 @@ class Section(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A number that a decision hangs on, and why it is this one."""
+    """A number that a pattern is decided by, with its unit and the reason for its value."""
 
     name: str
     value: float
@@ -58,9 +61,9 @@ def _no_events() -> I64:
 class Answer:
     """What a check found in its scope.
 
-    `events`: rows of the trace, each with a part in the scope, in time order. `at_stake`: ns of the scope that hang on
-    it, at most the scope; 0 where nothing is lost. `seen`: one line with this trace's numbers. `reason`: what is
-    missing, for `cannot tell`.
+    `seen`: one line with this trace's numbers. `events`: rows of the trace that overlap the scope, in time order.
+    `at_stake`: ns of the scope that a fix could win back, at most the scope's length; 0 where nothing is lost.
+    `reason`: what is missing, for CANNOT_TELL.
     """
 
     state: State
@@ -84,7 +87,7 @@ def cannot_tell_answer(reason: str) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One entry of the cheatsheet. `decided`: its definition, for a reader who asks how the answer came about."""
+    """One pattern of the cheatsheet. `decided`: its definition, shown to a reader who asks how it is decided."""
 
     id: str
     section: Section
@@ -95,11 +98,9 @@ class Pattern:
     check: Callable[[ScopeView], Answer]
     thresholds: tuple[Threshold, ...] = ()
     severity: Severity = Severity.NOTICE
-    code: str = ""  # a line to paste, where one fits
-    applies_to_all_ranks: bool = False  # of several ranks, what it sees is said of all of them, whichever is asked
-    fires_on_absence: bool = (
-        False  # it fires because of what is not there: of a file that lost entries this proves nothing
-    )
+    code: str = ""  # a line to paste, if one line helps
+    applies_to_all_ranks: bool = False  # its answer describes all ranks, whichever rank is checked
+    fires_on_absence: bool = False  # fires by the absence of events: undecidable in a file that lost entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class Finding:
         return self.answer.state is State.FIRED
 
     def with_event_offset(self, offset: int) -> Finding:
-        """The same with its events numbered from `offset` on: those of one rank among all."""
+        """Return the finding with `offset` added to its events: from one rank's numbers to the merged trace's."""
         if not len(self.answer.events):
             return self
         return replace(self, answer=replace(self.answer, events=self.answer.events + offset))

@@ -1,4 +1,4 @@
-"""Where patterns are written down: a decorator over the function that decides, and the list of all in reading order."""
+"""The registry of patterns: a decorator that registers a check, and all patterns in registration order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def register_pattern(
     applies_to_all_ranks: bool = False,
     fires_on_absence: bool = False,
 ) -> Callable[[CheckFunction], CheckFunction]:
-    """Register a check under its id. Raises ValueError for one that is taken."""
+    """Register a check under its id. Raises ValueError for a duplicate id."""
 
     def register(check: CheckFunction) -> CheckFunction:
         if id in _REGISTRY:

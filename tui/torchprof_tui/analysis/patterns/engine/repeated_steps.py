@@ -1,4 +1,4 @@
-"""Steps that launched the same work, side by side: what lies at the same position of each can be compared."""
+"""Find steps that launched the same work, so that the same position of each can be compared."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine import thresholds as limits
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.trace.core.arrays import F64, I64
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedSteps:
-    """s steps of k pieces of work each, on the device with most work; by stream, then start: several streams take
-    turns in another order in each step, one stream never does.
+    """s steps of k pieces of work each, on the device with most work.
 
-    `steps` int64[s]: which of `Facts.steps`; `rows` int64[s, k]: the events; `begins` and `ends` int64[s, k]: the gap
-    before each in which the device did nothing at all, empty before a step's first piece; `before` int64[s, k]: the
-    event that ended last before it, -1 for none.
+    Pieces are ordered by stream, then start: the order between streams varies from step to step, the order within one
+    stream does not. `steps` int64[s]: indices into `TraceTables.steps`; `events` int64[s, k]; `gap_start` and `gap_end`
+    int64[s, k] ns: the gap before each piece in which the device was idle, empty before a step's first piece;
+    `previous_event` int64[s, k]: the event that ended last before it, -1 for none.
     """
 
     steps: I64
@@ -29,40 +29,47 @@ class RepeatedSteps:
 
 
 def find_repeated_steps(tables: TraceTables) -> RepeatedSteps:
-    """The largest set of steps whose streams run the same names in the same order."""
+    """Find the largest set of steps whose streams run the same names in the same order."""
     work, step = tables.work, tables.launch_step
-    nothing = np.empty((0, 0), dtype=np.int64)
+    empty = np.empty((0, 0), dtype=np.int64)
     if not (step >= 0).any():
-        return RepeatedSteps(np.empty(0, dtype=np.int64), nothing, nothing, nothing, nothing)
+        return RepeatedSteps(np.empty(0, dtype=np.int64), empty, empty, empty, empty)
     device = np.bincount(np.searchsorted(tables.devices, work.device)).argmax()
-    mine = np.flatnonzero(work.device == tables.devices[int(device)])
-    step = step[mine]
-    start, end = work.events.start[mine], work.events.end[mine]
-    # All earlier work counts, of whatever stream and step: a gap is what none of it reaches into.
-    reach = np.maximum.accumulate(end)
-    last = np.maximum.accumulate(np.where(end == reach, np.arange(len(end)), 0))
-    begins = np.minimum(np.append(start[:1], reach[:-1]), start)
-    before = np.append(-1, work.events.row[mine[last[:-1]]])
-    # By start, so the first of each step in this order is its first in time.
-    first = np.unique(step, return_index=True)[1]
-    begins[first] = start[first]
+    on_device = np.flatnonzero(work.device == tables.devices[int(device)])
+    step = step[on_device]
+    start, end = work.events.start[on_device], work.events.end[on_device]
+    # Earlier work of any stream and step counts: a gap is time that none of it covers.
+    latest_end = np.maximum.accumulate(end)
+    latest_index = np.maximum.accumulate(np.where(end == latest_end, np.arange(len(end)), 0))
+    gap_start = np.minimum(np.append(start[:1], latest_end[:-1]), start)
+    previous_event = np.append(-1, work.events.row[on_device[latest_index[:-1]]])
+    # Work is sorted by start, so the first index of each step is its first piece in time.
+    first_in_step = np.unique(step, return_index=True)[1]
+    gap_start[first_in_step] = start[first_in_step]
 
-    inside = np.flatnonzero(step >= 0)
-    order = inside[np.lexsort((start[inside], work.lane[mine][inside], step[inside]))]
-    pieces = np.split(order, np.flatnonzero(np.diff(step[order])) + 1)
-    alike: dict[bytes, list[int]] = {}
-    for k, piece in enumerate(pieces):
-        key = np.stack([work.events.name[mine[piece]], work.lane[mine[piece]]]).tobytes()
-        alike.setdefault(key, []).append(k)
-    places = np.stack([pieces[k] for k in max(alike.values(), key=len)])
+    in_step = np.flatnonzero(step >= 0)
+    order = in_step[np.lexsort((start[in_step], work.lane[on_device][in_step], step[in_step]))]
+    work_by_step = np.split(order, np.flatnonzero(np.diff(step[order])) + 1)
+    steps_by_work: dict[bytes, list[int]] = {}
+    for step_index, work_indices in enumerate(work_by_step):
+        key = np.stack([work.events.name[on_device[work_indices]], work.lane[on_device[work_indices]]]).tobytes()
+        steps_by_work.setdefault(key, []).append(step_index)
+    positions = np.stack([work_by_step[step_index] for step_index in max(steps_by_work.values(), key=len)])
     return RepeatedSteps(
-        step[places[:, 0]], work.events.row[mine[places]], begins[places], start[places], before[places]
+        step[positions[:, 0]],
+        work.events.row[on_device[positions]],
+        gap_start[positions],
+        start[positions],
+        previous_event[positions],
     )
 
 
 @dataclass(frozen=True, slots=True)
 class OneOffGaps:
-    """m gaps: before the work at `place` of the `step`-th repeated step; `usual` ns: the others' median."""
+    """m gaps, each before the work at `position` of the repeated step `step` (both indices).
+
+    `median_gap` float64[m]: the median of the other steps at that position, ns.
+    """
 
     step: I64
     position: I64
@@ -72,18 +79,20 @@ class OneOffGaps:
 
 
 def find_one_off_gaps(repeats: RepeatedSteps) -> OneOffGaps:
-    """Gaps between two pieces of work of one step that no other step has at that position. Needs three steps."""
+    """Find gaps between two pieces of work of one step that no other step has at that position. Needs three steps."""
     gap = repeats.gap_end - repeats.gap_start
     if not gap.size:
-        nothing = np.empty(0, dtype=np.int64)
-        return OneOffGaps(nothing, nothing, nothing, nothing, np.empty(0))
+        empty = np.empty(0, dtype=np.int64)
+        return OneOffGaps(empty, empty, empty, empty, np.empty(0))
     ordered = np.sort(gap, axis=0)
-    count = len(gap)
-    # The median of the others, once the longest is left out.
-    others = ordered[:-1]
-    usual = (others[(count - 2) // 2] + others[(count - 1) // 2]) / 2
+    step_count = len(gap)
+    # The median of the other steps: the longest gap is left out.
+    other_gaps = ordered[:-1]
+    median_of_others = (other_gaps[(step_count - 2) // 2] + other_gaps[(step_count - 1) // 2]) / 2
     longest = gap.argmax(axis=0)
-    limit = np.maximum(limits.ONE_OFF_RATIO.value * usual, limits.ONE_OFF_MIN.value)
-    place = np.flatnonzero((ordered[-1] >= limit) & (ordered[-2] < limit))
-    step = longest[place]
-    return OneOffGaps(step, place, repeats.gap_start[step, place], repeats.gap_end[step, place], usual[place])
+    limit = np.maximum(thresholds.ONE_OFF_RATIO.value * median_of_others, thresholds.ONE_OFF_MIN.value)
+    position = np.flatnonzero((ordered[-1] >= limit) & (ordered[-2] < limit))
+    step = longest[position]
+    return OneOffGaps(
+        step, position, repeats.gap_start[step, position], repeats.gap_end[step, position], median_of_others[position]
+    )

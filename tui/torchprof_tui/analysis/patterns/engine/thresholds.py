@@ -1,4 +1,4 @@
-"""Every number that a pattern or the verdict decides by, with its reason. Times in ns."""
+"""Every threshold of the patterns and the verdict, with the reason for its value. Times in ns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What all patterns share about one trace, computed when first asked for and kept. Columns of rows, no objects.
+"""Tables of one trace that all patterns share, computed on first use and kept. Columns of rows, no objects.
 
-Rows are int64 arrays of event numbers; `start` and `end` of a table belong to its rows. Nothing here knows a scope:
-a viewport only cuts these tables (`view.py`), which is why it follows the cursor.
+Rows are int64 arrays of event numbers; `start` and `end` of a table belong to its rows. Nothing here depends on a
+scope: a viewport only selects from these tables (`scope_view`), so checking it is fast enough to follow the cursor.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 
 MAX_DEVICES = 256
-"""No host has more GPUs; a file that names more was made by somebody, and is answered for these."""
+"""No host has more GPUs. A file that names more was not recorded; only this many are checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankContext:
-    """When all ranks came to their collectives, seen from one of them: `place` in `arrivals.ranks`."""
+    """The arrivals of all ranks at their collectives, and the index of one rank in `arrivals.ranks`."""
 
     arrivals: Arrivals
     rank_index: int
 
 
 class TraceTables:
-    """About one trace; make one per trace and keep it. `across`: where it is one of several ranks."""
+    """The tables of one trace; make one per trace and keep it. `rank_context`: None for a single rank."""
 
     def __init__(self, trace: Trace, rank_context: RankContext | None = None) -> None:
         self.trace = trace
@@ -77,17 +77,17 @@ class TraceTables:
 
     @cached_property
     def ops_and_calls(self) -> EventTable:
-        """Ops and calls together."""
+        """Ops and runtime calls together."""
         return self.event_table(np.sort(np.concatenate([self.ops.row, self.calls.row]), kind="stable"))
 
     @cached_property
     def ops_and_annotations(self) -> EventTable:
-        """Ops and annotations together: what has children that its reader may look into."""
+        """Ops and annotations together: the events with children worth opening."""
         return self.event_table(np.sort(np.concatenate([self.ops.row, self.annotations.row]), kind="stable"))
 
     @property
     def annotations(self) -> EventTable:
-        """The user's ranges; no steps."""
+        """The user's ranges, without steps."""
         return self._tables_by_kind[Kind.ANNOTATION]
 
     @property
@@ -100,18 +100,20 @@ class TraceTables:
         return union(self.overhead.start, self.overhead.end)
 
     def match_names(self, pattern: str, *kinds: Kind) -> EventTable:
-        """Events of these kinds (default: ops and annotations) whose name matches from its start; kept."""
+        """Events of these kinds (default: ops and annotations) whose name matches the pattern at its start; cached."""
         key = (pattern, *kinds)
-        found = self._name_match_cache.get(key)
-        if found is None:
+        table = self._name_match_cache.get(key)
+        if table is None:
             matches = re.compile(pattern).match
             tables = [self._tables_by_kind[kind] for kind in kinds or (Kind.OP, Kind.ANNOTATION)]
-            parts = [self.filter_by_name(table, lambda name: matches(name) is not None).row for table in tables]
-            found = self._name_match_cache[key] = self.event_table(np.sort(np.concatenate(parts), kind="stable"))
-        return found
+            parts = [
+                self.filter_by_name(kind_table, lambda name: matches(name) is not None).row for kind_table in tables
+            ]
+            table = self._name_match_cache[key] = self.event_table(np.sort(np.concatenate(parts), kind="stable"))
+        return table
 
     def filter_by_name(self, table: EventTable, predicate: Callable[[str], bool]) -> EventTable:
-        """The events whose name fulfils a condition; asked once per distinct name."""
+        """Select the events whose name fulfils a predicate; it is called once per distinct name."""
         names = self.trace.names
         present = np.flatnonzero(np.bincount(table.name, minlength=1))
         chosen = [number for number in present.tolist() if predicate(names[number])]
@@ -123,12 +125,12 @@ class TraceTables:
 
     @cached_property
     def is_slice(self) -> bool:
-        """Whether this is a range of a longer trace."""
+        """Whether this trace is a slice of a longer one."""
         return read_slice_metadata(self.trace) is not None
 
     @cached_property
     def data_loss(self) -> DataLoss:
-        """What the file lost: nothing that is not here can then be told to be absent."""
+        """What the file lost. If anything, no pattern can be called absent."""
         return find_data_loss(self.trace)
 
     @cached_property
@@ -137,7 +139,7 @@ class TraceTables:
 
     @cached_property
     def devices(self) -> list[int]:
-        """Those that did any work, ascending, the first MOST_DEVICES of them."""
+        """The devices that did any work, ascending, at most MAX_DEVICES of them."""
         return [int(device) for device in sorted_unique(self.work.device)[:MAX_DEVICES]]
 
     def busy_intervals(self, device: int) -> Intervals:
@@ -149,7 +151,7 @@ class TraceTables:
 
     @cached_property
     def compute_intervals(self) -> dict[int, Intervals]:
-        """device -> when it computed: kernels and fills, no copies and no collectives."""
+        """device -> when it computed: kernels and fills, without copies and collectives."""
         return intervals_by_device(self.work.select(self.work.kind_mask(Kind.KERNEL, Kind.MEMSET)), self.devices)
 
     @cached_property
@@ -167,8 +169,8 @@ class TraceTables:
         numbers = np.array([step.number for step in trace.steps], dtype=np.int64)
         if len(rows):
             lanes = trace.lane[rows]
-            mine = lanes == np.bincount(lanes).argmax()
-            rows, numbers = rows[mine], numbers[mine]
+            on_main_lane = lanes == np.bincount(lanes).argmax()
+            rows, numbers = rows[on_main_lane], numbers[on_main_lane]
             order = np.argsort(trace.start[rows], kind="stable")
             rows, numbers = rows[order], numbers[order]
         start = np.asarray(trace.start[rows])
@@ -176,14 +178,17 @@ class TraceTables:
 
     @cached_property
     def window(self) -> tuple[int, int]:
-        """The time that the program worked: its steps and the GPU work launched in them; without steps, from the
-        first op or piece of work to the end of the last piece of work (of the last op on a CPU alone)."""
+        """The time in which the program worked (ns): its steps and the GPU work launched in them.
+
+        Without steps: from the first op or piece of work to the end of the last piece of work (of the last op without a
+        GPU).
+        """
         work, steps = self.work, self.steps
         if len(steps):
             launched = work.launch >= 0
-            begun = np.asarray(self.trace.start[work.launch[launched]])
-            ours = work.events.end[launched][(begun >= steps.start[0]) & (begun < steps.end[-1])]
-            return int(steps.start[0]), int(max(steps.end.max(), ours.max(initial=0)))
+            launch_start = np.asarray(self.trace.start[work.launch[launched]])
+            step_work_end = work.events.end[launched][(launch_start >= steps.start[0]) & (launch_start < steps.end[-1])]
+            return int(steps.start[0]), int(max(steps.end.max(), step_work_end.max(initial=0)))
         starts = [table.start.min() for table in (self.ops, work.events) if len(table)]
         ends = work.events.end if len(work) else self.ops.end
         if not starts:
@@ -192,7 +197,7 @@ class TraceTables:
 
     @cached_property
     def launch_lanes(self) -> I64:
-        """Threads that launched GPU work; all threads with ops where no launch was recorded."""
+        """Lanes of the threads that launched GPU work; of all threads with ops where no launch was recorded."""
         launch = self.work.launch[self.work.launch >= 0]
         rows = launch if len(launch) else self.ops.row
         return sorted_unique(self.trace.lane[rows]).astype(np.int64)
@@ -202,7 +207,7 @@ class TraceTables:
 
     @cached_property
     def has_work(self) -> Bool:
-        """bool[n]: whether GPU work was launched by the event or anything beneath it."""
+        """bool[n]: whether the event or any descendant launched GPU work."""
         return mark_with_ancestors(self.trace, self.work.launch[self.work.launch >= 0])
 
     def _op_mask(self, pattern: str) -> Bool:
@@ -215,12 +220,12 @@ class TraceTables:
 
     @cached_property
     def is_operator_like(self) -> Bool:
-        """bool[n]: `aten`, and what libraries name like operators (`torch.distributed.ddp.reducer::…`)."""
+        """bool[n]: `aten` ops, and library events named like operators (`torch.distributed.ddp.reducer::…`)."""
         return self._op_mask(r"(?!autograd::|torch::autograd)[\w.]+::\w")
 
     @cached_property
     def is_clone(self) -> Bool:
-        """bool[n]: `aten::clone`, which copies a tensor, into another layout or as it is."""
+        """bool[n]: `aten::clone`, which copies a tensor, possibly into another layout."""
         return self._op_mask(r"aten::clone$")
 
     @cached_property
@@ -236,18 +241,18 @@ class TraceTables:
 
     @cached_property
     def launch_step(self) -> I64:
-        """int64[work]: the step in which each piece of work was launched, -1 for none or no launch."""
+        """int64[work]: the index of the step in which each piece of work was launched, -1 for none or no launch."""
         launch = self.work.launch
-        when = np.where(launch >= 0, self.trace.start[np.maximum(launch, 0)], np.iinfo(np.int64).min)
-        return self.steps.index_at(when)
+        launch_start = np.where(launch >= 0, self.trace.start[np.maximum(launch, 0)], np.iinfo(np.int64).min)
+        return self.steps.index_at(launch_start)
 
     @cached_property
     def launch_group(self) -> I64:
-        """int64[work]: a number for each name, grid and block; equal for runs of one kernel on one shape."""
+        """int64[work]: group number by name, grid and block; equal for runs of one kernel on one shape."""
         return factorize_launches(self.work.events.name, launch_shapes(self.trace, self.work.events.row))
 
     def reported_occupancy(self, row: int, group: int) -> float | None:
-        """Kineto's `est. achieved occupancy %` of one kernel, read from the file; kept for its group of `alike`."""
+        """Kineto's `est. achieved occupancy %` of one kernel, read from the file; cached by its `launch_group`."""
         if group not in self._occupancy_cache:
             try:
                 value = self.trace.event(row).read_args().get("est. achieved occupancy %")
@@ -260,7 +265,7 @@ class TraceTables:
         return self.trace.names[int(self.trace.name[row])]
 
     def short_name(self, row: int, max_cells: int = 48) -> str:
-        """A kernel's decoded short name, else the name; cut to fit one line."""
+        """The decoded short name of a kernel, else the name; truncated to `max_cells`."""
         name = self.name(row)
         on_gpu = bool(work_mask(np.asarray(self.trace.kind[row : row + 1]))[0])
         text = (decode_kernel_name(name).display or name) if on_gpu else name

@@ -1,4 +1,4 @@
-"""The verdict on a scope: which regime it is in, how busy the GPU was, and the one thing to do first."""
+"""Decide the verdict on a scope: its regime, how busy the GPU was, and the one thing to do first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from torchprof_tui.analysis.patterns.engine import thresholds as limits
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_gaps import IdleReason
 from torchprof_tui.analysis.patterns.engine.partial_input import (
     PARTIAL_INPUT_NOTE,
@@ -36,7 +36,7 @@ class Regime(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceTimeShares:
-    """Of the window's time without the profiler's, over all devices, 0..1. `idle` by reason sums to 1 − busy."""
+    """Shares of `ScopeView.device_time`, 0..1. `idle` by reason sums to 1 − busy."""
 
     OVERHEAD_REASONS: ClassVar[tuple[int, ...]] = (int(IdleReason.LAUNCH), int(IdleReason.HOST), int(IdleReason.SYNC))
 
@@ -60,26 +60,30 @@ class DeviceTimeShares:
     @property
     def is_overhead_bound(self) -> bool:
         idle = sum(self.idle.values())
-        low = self.busy < limits.GPU_BUSY_LOW.value
-        return low and idle > 0 and self.overhead >= limits.OVERHEAD_SHARE_OF_IDLE.value * idle
+        low = self.busy < thresholds.GPU_BUSY_LOW.value
+        return low and idle > 0 and self.overhead >= thresholds.OVERHEAD_SHARE_OF_IDLE.value * idle
 
 
 def measure_shares(view: ScopeView) -> DeviceTimeShares:
-    """The shares of a scope; all 0 where it has no window or no GPU."""
-    facts = view.tables
-    whole = view.device_time
-    if whole <= 0:
+    """Measure the shares of a scope; all 0 where it has no window or no GPU."""
+    tables = view.tables
+    device_time = view.device_time
+    if device_time <= 0:
         return DeviceTimeShares(0.0, 0.0, 0.0)
     idle: dict[IdleReason, float] = {
-        reason: time / whole for reason, time in view.gaps.time_by_reason().items() if reason is not IdleReason.PROFILER
+        reason: time / device_time
+        for reason, time in view.gaps.time_by_reason().items()
+        if reason is not IdleReason.PROFILER
     }
-    exposed = sum(times.total for times in exposed_intervals(view).values())
-    return DeviceTimeShares(view.busy_share, view.share_of_device_time(facts.compute_intervals), exposed / whole, idle)
+    exposed = sum(intervals.total for intervals in exposed_intervals(view).values())
+    return DeviceTimeShares(
+        view.busy_share, view.share_of_device_time(tables.compute_intervals), exposed / device_time, idle
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`busy` 0..1, None without a GPU. `first`: the one thing to do, a line."""
+    """`busy`: GPU busy share 0..1, None without a GPU. `advice`: the one thing to do first, one line."""
 
     regime: Regime
     busy: float | None
@@ -87,7 +91,7 @@ class Verdict:
 
     @property
     def line(self) -> str:
-        """The whole verdict in one line."""
+        """The whole verdict on one line."""
         if self.busy is None:
             return self.advice
         return f"{self.regime.value} · GPU busy {format_percent(self.busy)} · {self.advice}"
@@ -110,77 +114,90 @@ _ADVICE_BY_IDLE_REASON = {
 
 
 def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict:
-    """The regime of a scope. `findings` (of the same scope), where there are any, make the advice specific: to
-    recompile less, say, where that is what keeps the CPU."""
-    if missing := view.missing_window_reason():
-        if lost := view.tables.data_loss:
-            missing = f"cannot be told: {format_missing_reason(missing, lost)}"
-        return Verdict(Regime.UNKNOWN, None, reword_for_slice(missing) if view.tables.is_slice else missing)
+    """Decide the regime of a scope and what to do first.
+
+    `findings` of the same scope, if any, make the advice specific, e.g. to avoid recompilations if they keep the CPU
+    busy.
+    """
+    if missing_reason := view.missing_window_reason():
+        if data_loss := view.tables.data_loss:
+            missing_reason = f"cannot be told: {format_missing_reason(missing_reason, data_loss)}"
+        return Verdict(
+            Regime.UNKNOWN, None, reword_for_slice(missing_reason) if view.tables.is_slice else missing_reason
+        )
     shares = measure_shares(view)
     regime = _decide_regime(shares)
-    lost = view.tables.data_loss
-    if (
-        lost and regime is not Regime.COMPUTE and is_loss_significant(lost)
-    ):  # what is missing cannot make a GPU less busy
-        return Verdict(Regime.UNKNOWN, shares.busy, f"cannot be told: {lost.reason}; this is {PARTIAL_INPUT_NOTE}")
-    first = _choose_advice(view, regime, shares, findings)
-    return Verdict(regime, shares.busy, f"{first} ({PARTIAL_INPUT_NOTE}: {lost.summary})" if lost else first)
+    data_loss = view.tables.data_loss
+    # Missing entries cannot make a GPU less busy, so COMPUTE stays decidable.
+    if data_loss and regime is not Regime.COMPUTE and is_loss_significant(data_loss):
+        return Verdict(Regime.UNKNOWN, shares.busy, f"cannot be told: {data_loss.reason}; this is {PARTIAL_INPUT_NOTE}")
+    advice = _choose_advice(view, regime, shares, findings)
+    return Verdict(
+        regime, shares.busy, f"{advice} ({PARTIAL_INPUT_NOTE}: {data_loss.summary})" if data_loss else advice
+    )
 
 
 def _choose_advice(view: ScopeView, regime: Regime, shares: DeviceTimeShares, findings: Sequence[Finding]) -> str:
-    """The one thing to do first."""
-    if regime is Regime.COMMUNICATION and (late := _advise_on_late_rank(view)):
-        return f"first: {late}"
-    first = _ADVICE_BY_REGIME.get(regime)
-    specific = _find_worst_problem(
-        findings, limits.ADVICE_MIN_IDLE_SHARE.value if first is None else limits.BOUND_SHARE.value
+    """Choose the one thing to do first."""
+    if regime is Regime.COMMUNICATION and (late_rank_advice := _advise_on_late_rank(view)):
+        return f"first: {late_rank_advice}"
+    regime_advice = _ADVICE_BY_REGIME.get(regime)
+    worst_problem = _find_worst_problem(
+        findings, thresholds.ADVICE_MIN_IDLE_SHARE.value if regime_advice is None else thresholds.BOUND_SHARE.value
     )
-    if regime in (Regime.OVERHEAD, Regime.MIXED) and specific:
-        return (
-            f"first: {describe_late_rank(view) or specific.action if specific.id == STRAGGLER_ID else specific.action}"
-        )
-    return _advise_on_mix(shares) if first is None else first
+    if regime in (Regime.OVERHEAD, Regime.MIXED) and worst_problem:
+        late_rank_advice = describe_late_rank(view) if worst_problem.id == STRAGGLER_ID else ""
+        return f"first: {late_rank_advice or worst_problem.action}"
+    return _advise_on_mix(shares) if regime_advice is None else regime_advice
 
 
 def _advise_on_late_rank(view: ScopeView) -> str:
-    """Whom to look at, where most of the exposed communication is waiting for a late rank: no overlap wins that."""
-    exposed = sum(times.total for times in exposed_intervals(view).values())
+    """Describe the late rank if most of the exposed communication is waiting for it, else "".
+
+    More overlap would not win back that time.
+    """
+    exposed = sum(intervals.total for intervals in exposed_intervals(view).values())
     return (
-        describe_late_rank(view) if exposed_waiting_time(view) > limits.WAITING_SHARE_OF_EXPOSED.value * exposed else ""
+        describe_late_rank(view)
+        if exposed_waiting_time(view) > thresholds.WAITING_SHARE_OF_EXPOSED.value * exposed
+        else ""
     )
 
 
 def _decide_regime(shares: DeviceTimeShares) -> Regime:
-    lost = {Regime.COMMUNICATION: shares.communication, Regime.INPUT: shares.input}
-    worst = max(lost, key=lambda regime: lost[regime])
-    if lost[worst] >= limits.BOUND_SHARE.value and lost[worst] >= shares.overhead:
-        return worst
-    if shares.compute >= limits.GPU_BUSY_HIGH.value:
+    lost_shares = {Regime.COMMUNICATION: shares.communication, Regime.INPUT: shares.input}
+    largest = max(lost_shares, key=lambda regime: lost_shares[regime])
+    if lost_shares[largest] >= thresholds.BOUND_SHARE.value and lost_shares[largest] >= shares.overhead:
+        return largest
+    if shares.compute >= thresholds.GPU_BUSY_HIGH.value:
         return Regime.COMPUTE
     return Regime.OVERHEAD if shares.is_overhead_bound else Regime.MIXED
 
 
 _GENERAL_PATTERN_IDS = ("overhead-bound", "idle-gap")
-"""They say that the GPU waits; any other problem says for what."""
+"""Patterns that state that the GPU waits; other problems name the cause."""
 
 
-def _find_worst_problem(findings: Sequence[Finding], least: float) -> Pattern | None:
-    """The worst problem that has a cause of its own, None where none has so much at stake."""
+def _find_worst_problem(findings: Sequence[Finding], min_share: float) -> Pattern | None:
+    """Find the worst problem with a specific cause, None if none has at least `min_share` at stake."""
     problems = [
-        found
-        for found in findings
-        if found.is_problem and found.id not in _GENERAL_PATTERN_IDS and found.share >= least
+        finding
+        for finding in findings
+        if finding.is_problem and finding.id not in _GENERAL_PATTERN_IDS and finding.share >= min_share
     ]
-    return max(problems, key=lambda found: found.share).pattern if problems else None
+    return max(problems, key=lambda finding: finding.share).pattern if problems else None
 
 
 def _advise_on_mix(shares: DeviceTimeShares) -> str:
-    copies = shares.busy - shares.compute - shares.exposed_communication
-    if shares.busy and copies >= limits.COMPUTE_SHARE_OF_BUSY.value:
-        return f"first: the copies, which keep the GPU busy {format_percent(copies)} of the time with nothing computed beside"
-    causes = shares.idle
-    if causes:
-        reason = max(causes, key=lambda one: causes[one])
-        if causes[reason] >= limits.ADVICE_MIN_IDLE_SHARE.value:
-            return _ADVICE_BY_IDLE_REASON[reason].format(share=format_percent(causes[reason]))
+    copy_share = shares.busy - shares.compute - shares.exposed_communication
+    if shares.busy and copy_share >= thresholds.COMPUTE_SHARE_OF_BUSY.value:
+        return (
+            f"first: the copies, which keep the GPU busy {format_percent(copy_share)} of the time with nothing "
+            "computed beside"
+        )
+    idle_by_reason = shares.idle
+    if idle_by_reason:
+        reason = max(idle_by_reason, key=lambda candidate: idle_by_reason[candidate])
+        if idle_by_reason[reason] >= thresholds.ADVICE_MIN_IDLE_SHARE.value:
+            return _ADVICE_BY_IDLE_REASON[reason].format(share=format_percent(idle_by_reason[reason]))
     return "nothing stands out: look at the heaviest kernel"

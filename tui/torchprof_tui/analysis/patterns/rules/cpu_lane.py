@@ -1,4 +1,4 @@
-"""Section "CPU lane": cold starts, how kernels are launched, waits and copies that nobody asked for."""
+"""Section "CPU lane": cold starts, how kernels are launched, and unneeded waits and copies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names import KernelClass
-from torchprof_tui.analysis.patterns.engine import thresholds as limits
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
@@ -28,16 +28,16 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
     ScopeView,
     format_count,
     format_percent,
-    us,
 )
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
 OCCUPANCY_QUERY_REGEX = r"(cuda|cu|hip)(Module)?Occupancy"
 DEVICE_COPY_REGEX = r"Memcpy (DtoD|D2D)|CopyDeviceToDevice|.*Device ?-> ?Device"
 EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_copy_")
-"""Ops by which a program asks for a copy."""
+"""Ops by which a program copies explicitly."""
 
 
 @register_pattern(
@@ -48,33 +48,41 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
     action="warm up before you measure, and let the profiler skip the first steps",
     code="schedule=torch.profiler.schedule(wait=1, warmup=2, active=3)",
     decided="The first recorded step against the median of all the others; the profiler's own work inside is left out.",
-    thresholds=(limits.FIRST_STEP_RATIO, limits.MIN_OTHERS),
+    thresholds=(thresholds.FIRST_STEP_RATIO, thresholds.MIN_OTHERS),
     severity=Severity.PROBLEM,
 )
 def first_step_wide(view: ScopeView) -> Answer:
     steps = view.tables.steps
     if not len(steps):
         return cannot_tell_answer(NO_STEPS)
-    if len(steps) < 1 + limits.MIN_OTHERS.value:
+    if len(steps) < 1 + thresholds.MIN_OTHERS.value:
         return cannot_tell_answer(
             f"{format_count(len(steps), 'step')} recorded: three are needed to know what is usual"
         )
     first = EventTable(steps.row[:1], steps.start[:1], steps.end[:1], np.zeros(1, np.int32))
     if not view.overlap_mask(first.start, first.end)[0]:
         return absent_answer("the first step is not in this range")
-    taken = steps.end - steps.start
-    mine = int(taken[0]) - view.tables.overhead_intervals.measure_between(int(steps.start[0]), int(steps.end[0]))
-    usual = float(np.median(taken[1:]))
-    if mine < limits.FIRST_STEP_RATIO.value * usual:
-        return absent_answer(f"step #{steps.number[0]} took {us(mine)}, the others {us(usual)} (median)")
+    durations = steps.end - steps.start
+    first_duration = int(durations[0]) - view.tables.overhead_intervals.measure_between(
+        int(steps.start[0]), int(steps.end[0])
+    )
+    median_of_others = float(np.median(durations[1:]))
+    if first_duration < thresholds.FIRST_STEP_RATIO.value * median_of_others:
+        return absent_answer(
+            f"step #{steps.number[0]} took {format_duration(first_duration)}, the others "
+            f"{format_duration(median_of_others)} (median)"
+        )
     if len(steps) <= 4:
-        others = " and ".join(us(time) for time in taken[1:].tolist())
-        words = f"the other {len(steps) - 1}: {others}"
+        other_durations = " and ".join(format_duration(duration) for duration in durations[1:].tolist())
+        comparison = f"the other {len(steps) - 1}: {other_durations}"
     else:
-        words = f"the other {len(steps) - 1}: {us(usual)} in the median"
-    lost = min(int(mine - usual), view.covered_time(first))
+        comparison = f"the other {len(steps) - 1}: {format_duration(median_of_others)} in the median"
+    excess = min(int(first_duration - median_of_others), view.covered_time(first))
     return fired_answer(
-        f"step #{steps.number[0]} took {us(taken[0])}, {mine / usual:.1f}× as long as {words}", first.row, lost
+        f"step #{steps.number[0]} took {format_duration(durations[0])}, {first_duration / median_of_others:.1f}× "
+        f"as long as {comparison}",
+        first.row,
+        excess,
     )
 
 
@@ -86,79 +94,94 @@ def first_step_wide(view: ScopeView) -> Answer:
     action="warm up; if it recurs, look at what runs between the range's start and its first op",
     decided="From an annotation's start to its first op or runtime call, against the median of that annotation's other "
     "instances; the profiler's own work is left out.",
-    thresholds=(limits.DEAD_WINDOW_RATIO, limits.DEAD_WINDOW_MIN, limits.MIN_OTHERS),
+    thresholds=(thresholds.DEAD_WINDOW_RATIO, thresholds.DEAD_WINDOW_MIN, thresholds.MIN_OTHERS),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
 )
 def dead_window(view: ScopeView) -> Answer:
-    facts = view.tables
-    if not len(facts.annotations):
+    tables = view.tables
+    if not len(tables.annotations):
         return cannot_tell_answer("no annotation was recorded: mark ranges with record_function")
-    if not len(facts.ops):
+    if not len(tables.ops):
         return cannot_tell_answer(NO_CPU)
-    table, gap = _measure_first_gaps(facts)
-    counts = np.bincount(table.name) if len(table) else np.zeros(1, np.int64)
-    if counts.max() < 1 + limits.MIN_OTHERS.value:
+    annotations, delays = _measure_first_gaps(tables)
+    counts = np.bincount(annotations.name) if len(annotations) else np.zeros(1, np.int64)
+    if counts.max() < 1 + thresholds.MIN_OTHERS.value:
         return cannot_tell_answer("no annotation occurs three times with ops inside: nothing to compare with")
-    dead, lost, usual = [], [], []
-    for name in np.flatnonzero(counts >= 1 + limits.MIN_OTHERS.value).tolist():
-        mine = np.flatnonzero(table.name == name)
-        gaps = gap[mine]
-        # Only the few that are long enough are compared with the rest.
-        for k in np.flatnonzero(gaps >= limits.DEAD_WINDOW_MIN.value).tolist():
-            median = float(np.median(np.delete(gaps, k)))
-            if gaps[k] >= limits.DEAD_WINDOW_RATIO.value * median:
-                dead.append(int(mine[k]))
-                lost.append(int(gaps[k] - median))
-                usual.append(median)
-    chosen = table.select(np.array(dead, dtype=np.int64))
-    opening = EventTable(chosen.row, chosen.start, chosen.start + gap[dead], chosen.name) if dead else chosen
-    inside = view.overlap_mask(opening.start, opening.end)
-    if not inside.any():
-        return absent_answer()
-    worst = int(np.where(inside, lost, -1).argmax())
-    seen = (
-        f"{facts.name(int(chosen.row[worst]))} has no op for its first {us(gap[dead[worst]])}; its other instances "
-        f"begin after {us(usual[worst])}"
+    dead_indices, excess, medians = [], [], []
+    for name_id in np.flatnonzero(counts >= 1 + thresholds.MIN_OTHERS.value).tolist():
+        instances = np.flatnonzero(annotations.name == name_id)
+        instance_delays = delays[instances]
+        # Compute the median of the others only for delays above the minimum.
+        for k in np.flatnonzero(instance_delays >= thresholds.DEAD_WINDOW_MIN.value).tolist():
+            median = float(np.median(np.delete(instance_delays, k)))
+            if instance_delays[k] >= thresholds.DEAD_WINDOW_RATIO.value * median:
+                dead_indices.append(int(instances[k]))
+                excess.append(int(instance_delays[k] - median))
+                medians.append(median)
+    dead_ranges = annotations.select(np.array(dead_indices, dtype=np.int64))
+    dead_windows = (
+        EventTable(dead_ranges.row, dead_ranges.start, dead_ranges.start + delays[dead_indices], dead_ranges.name)
+        if dead_indices
+        else dead_ranges
     )
-    order = np.flatnonzero(inside)
-    cut = opening.select(order)
-    return fired_answer(seen, np.sort(cut.row), min(int(np.array(lost)[order].sum()), view.covered_time(cut)))
+    in_scope = view.overlap_mask(dead_windows.start, dead_windows.end)
+    if not in_scope.any():
+        return absent_answer()
+    worst = int(np.where(in_scope, excess, -1).argmax())
+    summary = (
+        f"{tables.name(int(dead_ranges.row[worst]))} has no op for its first "
+        f"{format_duration(delays[dead_indices[worst]])}; its other instances "
+        f"begin after {format_duration(medians[worst])}"
+    )
+    scope_indices = np.flatnonzero(in_scope)
+    scope_windows = dead_windows.select(scope_indices)
+    return fired_answer(
+        summary,
+        np.sort(scope_windows.row),
+        min(int(np.array(excess)[scope_indices].sum()), view.covered_time(scope_windows)),
+    )
 
 
-def _measure_first_gaps(facts: TraceTables) -> tuple[EventTable, I64]:
-    """Annotations with an op or a call inside, and the ns from each one's start to the first of them."""
-    trace, ranges = facts.trace, facts.annotations
-    inner = facts.ops_and_calls.row
-    place = inner.searchsorted(ranges.row)
-    known = place < len(inner)
-    first = inner[np.minimum(place, len(inner) - 1)]
-    begins = np.asarray(trace.start[first])
-    known &= (trace.lane[first] == trace.lane[ranges.row]) & (begins < ranges.end)
-    table, begins = ranges.select(known), begins[known]
-    profiler = facts.overhead_intervals
-    return table, begins - table.start - (profiler.measure_before(begins) - profiler.measure_before(table.start))
+def _measure_first_gaps(tables: TraceTables) -> tuple[EventTable, I64]:
+    """Measure the delay from each annotation's start to the first op or call inside.
+
+    Returns (annotations that have one, ns int64[k]). The profiler's own work is left out.
+    """
+    trace, ranges = tables.trace, tables.annotations
+    inner_rows = tables.ops_and_calls.row
+    index = inner_rows.searchsorted(ranges.row)
+    has_inner = index < len(inner_rows)
+    first_inner = inner_rows[np.minimum(index, len(inner_rows) - 1)]
+    first_start = np.asarray(trace.start[first_inner])
+    has_inner &= (trace.lane[first_inner] == trace.lane[ranges.row]) & (first_start < ranges.end)
+    annotations, first_start = ranges.select(has_inner), first_start[has_inner]
+    profiler = tables.overhead_intervals
+    return annotations, first_start - annotations.start - (
+        profiler.measure_before(first_start) - profiler.measure_before(annotations.start)
+    )
 
 
 def _find_occupancy_queries(view: ScopeView) -> tuple[Bool, EventTable]:
     """(bool[work]: launched after an occupancy query in the same op, the queries in the scope)."""
-    facts = view.tables
-    queries = facts.match_names(OCCUPANCY_QUERY_REGEX, Kind.RUNTIME)
-    asked = np.zeros(len(view.work), dtype=np.bool_)
-    by = nearest_ancestor(view.trace, queries.row) if len(queries) else np.empty(0, dtype=np.int64)
-    if (by >= 0).any():
-        order = np.lexsort((queries.start, by))
-        order = order[by[order] >= 0]
-        ops, first = np.unique(by[order], return_index=True)
-        asked_at = queries.start[order][first]  # each op's first query
-        inner, launch = view.inner_op, view.work.launch
-        place = np.minimum(ops.searchsorted(inner), len(ops) - 1)
-        begins = view.trace.start[np.maximum(launch, 0)]
-        asked = (ops[place] == inner) & (launch >= 0) & (begins >= asked_at[place])
-    return asked, view.select_in_scope(queries)
+    tables = view.tables
+    queries = tables.match_names(OCCUPANCY_QUERY_REGEX, Kind.RUNTIME)
+    after_query = np.zeros(len(view.work), dtype=np.bool_)
+    op_of_query = nearest_ancestor(view.trace, queries.row) if len(queries) else np.empty(0, dtype=np.int64)
+    if (op_of_query >= 0).any():
+        order = np.lexsort((queries.start, op_of_query))
+        order = order[op_of_query[order] >= 0]
+        ops, first_index = np.unique(op_of_query[order], return_index=True)
+        first_query_start = queries.start[order][first_index]  # the first query of each op
+        launch_op, launch = view.inner_op, view.work.launch
+        index = np.minimum(ops.searchsorted(launch_op), len(ops) - 1)
+        launch_start = view.trace.start[np.maximum(launch, 0)]
+        after_query = (ops[index] == launch_op) & (launch >= 0) & (launch_start >= first_query_start[index])
+    return after_query, view.select_in_scope(queries)
 
 
 def _missing_launches_reason(view: ScopeView) -> str:
+    """Why patterns about launches are undecidable, "" where they can be decided."""
     if missing := view.missing_gpu_reason():
         return missing
     if not len(view.tables.calls):
@@ -175,16 +198,16 @@ def _missing_launches_reason(view: ScopeView) -> str:
     decided="A runtime call that asks for occupancy (cudaOccupancy…, hipOccupancy…) before a launch in the same op.",
 )
 def adaptive_launch(view: ScopeView) -> Answer:
-    if missing := _missing_launches_reason(view):
-        return cannot_tell_answer(missing)
-    asked, queries = _find_occupancy_queries(view)
-    if not asked.any():
+    if missing_reason := _missing_launches_reason(view):
+        return cannot_tell_answer(missing_reason)
+    after_query, queries = _find_occupancy_queries(view)
+    if not after_query.any():
         return absent_answer()
-    rows = view.work.events.select(asked)
-    kernel = view.tables.short_name(int(rows.row[rows.duration.argmax()]))
-    seen = f"{format_count(len(rows), 'launch', 'launches')} after an occupancy query, {kernel} among them"
-    evidence = np.sort(np.concatenate([queries.row, rows.row]))
-    return fired_answer(seen, evidence)
+    launched = view.work.events.select(after_query)
+    kernel = view.tables.short_name(int(launched.row[launched.duration.argmax()]))
+    summary = f"{format_count(len(launched), 'launch', 'launches')} after an occupancy query, {kernel} among them"
+    evidence = np.sort(np.concatenate([queries.row, launched.row]))
+    return fired_answer(summary, evidence)
 
 
 @register_pattern(
@@ -198,10 +221,10 @@ def adaptive_launch(view: ScopeView) -> Answer:
     fires_on_absence=True,
 )
 def fixed_launch(view: ScopeView) -> Answer:
-    if missing := _missing_launches_reason(view):
-        return cannot_tell_answer(missing)
-    asked, _ = _find_occupancy_queries(view)
-    light = view.work.class_mask(
+    if missing_reason := _missing_launches_reason(view):
+        return cannot_tell_answer(missing_reason)
+    after_query, _ = _find_occupancy_queries(view)
+    is_light = view.work.class_mask(
         KernelClass.ELEMENTWISE,
         KernelClass.REDUCTION,
         KernelClass.COPY,
@@ -209,18 +232,19 @@ def fixed_launch(view: ScopeView) -> Answer:
         KernelClass.NORM,
         KernelClass.TRITON,
     )
-    first = view.trace.links.work_first
+    work_first = view.trace.links.work_first
     launch = np.maximum(view.work.launch, 0)
-    alone = (view.work.launch >= 0) & (first[launch + 1] - first[launch] == 1)  # a graph's kernels have no launch each
-    chosen = ~asked & light & alone & (view.work.kind == Kind.KERNEL)
-    if not chosen.any():
+    # Kernels of a graph share one launch.
+    is_only_work = (view.work.launch >= 0) & (work_first[launch + 1] - work_first[launch] == 1)
+    is_fixed = ~after_query & is_light & is_only_work & (view.work.kind == Kind.KERNEL)
+    if not is_fixed.any():
         return absent_answer()
-    rows = view.work.events.select(chosen)
-    ops = view.outer_op[chosen]
-    named = [view.tables.name(int(op)) for op in ops[ops >= 0][:1]]
-    by = f", by {named[0]} for one" if named else ""
+    launched = view.work.events.select(is_fixed)
+    ops = view.outer_op[is_fixed]
+    op_names = [view.tables.name(int(op)) for op in ops[ops >= 0][:1]]
+    op_text = f", by {op_names[0]} for one" if op_names else ""
     return fired_answer(
-        f"{format_count(len(rows), 'kernel')} of {len(view.work):,} launched without asking{by}", rows.row
+        f"{format_count(len(launched), 'kernel')} of {len(view.work):,} launched without asking{op_text}", launched.row
     )
 
 
@@ -236,61 +260,67 @@ def fixed_launch(view: ScopeView) -> Answer:
     fires_on_absence=True,
 )
 def trailing_sync(view: ScopeView) -> Answer:
-    facts = view.tables
-    if not len(facts.calls):
+    tables = view.tables
+    if not len(tables.calls):
         return cannot_tell_answer(NO_CALLS)
-    if not len(facts.work):
+    if not len(tables.work):
         return cannot_tell_answer(NO_GPU)
-    last = find_trailing_sync(view)
-    if last < 0:
-        return absent_answer("no wait follows the last step" if len(facts.steps) else "no wait follows the last launch")
-    sync = facts.event_table(np.array([last]))
+    sync_row = find_trailing_sync(view)
+    if sync_row < 0:
+        return absent_answer(
+            "no wait follows the last step" if len(tables.steps) else "no wait follows the last launch"
+        )
+    sync = tables.event_table(np.array([sync_row]))
     if not len(view.select_in_scope(sync)):
         return absent_answer("it is not in this range")
-    taken = int(sync.duration[0])
-    covers = covered_gpu_time(facts, sync)
+    sync_duration = int(sync.duration[0])
+    covered_time = covered_gpu_time(tables, sync)
     return fired_answer(
-        f"{facts.name(last)} waits {us(taken)} after the last {'step' if len(facts.steps) else 'launch'} and covers "
-        f"{us(covers)} of GPU work: {_format_idle_share(covers, taken)} idle",
+        f"{tables.name(sync_row)} waits {format_duration(sync_duration)} after the last "
+        f"{'step' if len(tables.steps) else 'launch'} and covers "
+        f"{format_duration(covered_time)} of GPU work: {_format_idle_share(covered_time, sync_duration)} idle",
         sync.row,
     )
 
 
-def covered_gpu_time(facts: TraceTables, sync: EventTable) -> int:
-    """ns of GPU work during a wait, of the device that had most."""
+def covered_gpu_time(tables: TraceTables, sync: EventTable) -> int:
+    """ns of GPU work during a wait, on the device with most."""
     t0, t1 = int(sync.start[0]), int(sync.end[0])
-    return max((facts.busy_intervals(device).measure_between(t0, t1) for device in facts.devices), default=0)
+    return max((tables.busy_intervals(device).measure_between(t0, t1) for device in tables.devices), default=0)
 
 
-def _format_idle_share(covers: int, taken: int) -> str:
-    return format_percent(1 - covers / taken if taken else 0.0)
+def _format_idle_share(covered_time: int, sync_duration: int) -> str:
+    return format_percent(1 - covered_time / sync_duration if sync_duration else 0.0)
 
 
 def find_trailing_sync_note(view: ScopeView) -> dict[int, str]:
-    """What the wait that ends the recording covered, by its event; empty where none does."""
-    facts = view.tables
-    last = find_trailing_sync(view) if len(facts.calls) and len(facts.work) else -1
-    if last < 0:
+    """Describe the GPU work covered by the wait that ends the recording, by its event; empty without such a wait."""
+    tables = view.tables
+    sync_row = find_trailing_sync(view) if len(tables.calls) and len(tables.work) else -1
+    if sync_row < 0:
         return {}
-    sync = facts.event_table(np.array([last]))
-    covers = covered_gpu_time(facts, sync)
-    return {last: f"covers {us(covers)} of GPU work: {_format_idle_share(covers, int(sync.duration[0]))} idle"}
+    sync = tables.event_table(np.array([sync_row]))
+    covered_time = covered_gpu_time(tables, sync)
+    return {
+        sync_row: f"covers {format_duration(covered_time)} of GPU work: "
+        f"{_format_idle_share(covered_time, int(sync.duration[0]))} idle"
+    }
 
 
 def find_trailing_sync(view: ScopeView) -> int:
-    """The event of the wait that ends the recording, -1 for none."""
-    facts = view.tables
-    syncs = facts.select_on_launch_lanes(view.gap_finder.sync_calls)
+    """Find the event of the wait that ends the recording, -1 for none."""
+    tables = view.tables
+    syncs = tables.select_on_launch_lanes(view.gap_finder.sync_calls)
     if not len(syncs):
         return -1
-    last = int(syncs.start.argmax())
-    begins = int(syncs.start[last])
-    launches = facts.work.launch[facts.work.launch >= 0]
-    if len(launches) and int(view.trace.start[launches].max()) > begins:
+    last_index = int(syncs.start.argmax())
+    sync_start = int(syncs.start[last_index])
+    launches = tables.work.launch[tables.work.launch >= 0]
+    if len(launches) and int(view.trace.start[launches].max()) > sync_start:
         return -1
-    if len(facts.steps) and begins < int(facts.steps.end[-1]):
+    if len(tables.steps) and sync_start < int(tables.steps.end[-1]):
         return -1
-    return int(syncs.row[last])
+    return int(syncs.row[last_index])
 
 
 @register_pattern(
@@ -303,55 +333,58 @@ def find_trailing_sync(view: ScopeView) -> int:
     decided="A device-to-device copy, or a kernel that copies for aten::clone, whose outermost operator is not copy_, "
     "clone or to: another operator, or a library such as DDP's reducer, wanted it. Casts do not count, nor do copies "
     "that together take less than a hundredth of the time, busy or not.",
-    thresholds=(limits.HIDDEN_COPY_SHARE,),
+    thresholds=(thresholds.HIDDEN_COPY_SHARE,),
     severity=Severity.PROBLEM,
 )
 def hidden_copy(view: ScopeView) -> Answer:
-    if missing := view.missing_gpu_reason():
-        return cannot_tell_answer(missing)
-    memory = device_copy_mask(view)
-    copies = np.flatnonzero(memory | _layout_copy_mask(view))
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
+    is_device_copy = device_copy_mask(view)
+    copies = np.flatnonzero(is_device_copy | _layout_copy_mask(view))
     if not len(copies):
         return absent_answer("no device-to-device copy")
-    outer = outermost_ancestor(view.trace, np.maximum(view.work.launch[copies], 0), view.tables.is_operator_like)
-    known = (view.work.launch[copies] >= 0) & (outer >= 0)
-    if not known.any():
+    copying_op = outermost_ancestor(view.trace, np.maximum(view.work.launch[copies], 0), view.tables.is_operator_like)
+    has_op = (view.work.launch[copies] >= 0) & (copying_op >= 0)
+    if not has_op.any():
         return cannot_tell_answer("device-to-device copies ran, but no op is known to have launched them")
-    copies, outer = copies[known], outer[known]
-    names = np.array([view.tables.name(int(op)) not in EXPLICIT_COPY_OPS for op in outer])
-    place, outer = copies[names], outer[names]
-    if not len(place):
+    copies, copying_op = copies[has_op], copying_op[has_op]
+    is_hidden = np.array([view.tables.name(int(op)) not in EXPLICIT_COPY_OPS for op in copying_op])
+    hidden, copying_op = copies[is_hidden], copying_op[is_hidden]
+    if not len(hidden):
         return absent_answer("all device-to-device copies were asked for")
-    rows = view.work.events.select(place)
-    by = [view.tables.name(int(op)) for op in outer]
-    who = max(sorted(set(by)), key=by.count)
-    time = view.covered_time(rows)
-    seen = (
-        f"{who} copied {by.count(who)}×{view.format_per_step(by.count(who))}; hidden copies take {us(time)} on the GPU"
+    rows = view.work.events.select(hidden)
+    op_names = [view.tables.name(int(op)) for op in copying_op]
+    main_op = max(sorted(set(op_names)), key=op_names.count)
+    copy_time = view.covered_time(rows)
+    summary = (
+        f"{main_op} copied {op_names.count(main_op)}×{view.format_per_step(op_names.count(main_op))}; "
+        f"hidden copies take {format_duration(copy_time)} on the GPU"
     )
     share = int(view.time_in_scope(rows).sum()) / max(view.device_time, 1)
-    if share < limits.HIDDEN_COPY_SHARE.value:
-        return absent_answer(f"{seen}, {format_percent(share)} of the time")
-    return fired_answer(seen, rows.row, time)
+    if share < thresholds.HIDDEN_COPY_SHARE.value:
+        return absent_answer(f"{summary}, {format_percent(share)} of the time")
+    return fired_answer(summary, rows.row, copy_time)
 
 
 def device_copy_mask(view: ScopeView) -> Bool:
     """bool[work]: copies within one device's memory."""
     work = view.work
-    copy = work.kind == Kind.COPY
-    rows = view.tables.filter_by_name(work.events.select(copy), _is_device_copy)
-    found: Bool = copy & np.isin(work.events.row, rows.row)
-    return found
+    is_copy = work.kind == Kind.COPY
+    device_copies = view.tables.filter_by_name(work.events.select(is_copy), _is_device_copy)
+    mask: Bool = is_copy & np.isin(work.events.row, device_copies.row)
+    return mask
 
 
 def _layout_copy_mask(view: ScopeView) -> Bool:
-    """bool[work]: kernels by which `aten::clone` copies, as for `.contiguous()` and `reshape`: a copy into another
-    layout is a kernel, where one of dense memory is a Memcpy. Casts (`_to_copy`) call no clone."""
-    facts, work = view.tables, view.work
-    found: Bool = work.class_mask(KernelClass.COPY) & (work.kind == Kind.KERNEL) & (work.launch >= 0)
-    place = np.flatnonzero(found)
-    found[place] = outermost_ancestor(view.trace, work.launch[place], facts.is_clone) >= 0
-    return found
+    """bool[work]: kernels by which `aten::clone` copies, as for `.contiguous()` and `reshape`.
+
+    A copy into another layout is a kernel, a copy of dense memory is a Memcpy. Casts (`_to_copy`) do not call clone.
+    """
+    tables, work = view.tables, view.work
+    mask: Bool = work.class_mask(KernelClass.COPY) & (work.kind == Kind.KERNEL) & (work.launch >= 0)
+    candidates = np.flatnonzero(mask)
+    mask[candidates] = outermost_ancestor(view.trace, work.launch[candidates], tables.is_clone) >= 0
+    return mask
 
 
 def _is_device_copy(name: str) -> bool:

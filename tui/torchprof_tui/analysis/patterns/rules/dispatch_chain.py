@@ -1,4 +1,4 @@
-"""Section "Dispatch chain": who calls whom, from a step down to a kernel."""
+"""Section "Dispatch chain": which event calls which, from a step down to a kernel."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import NO_LINKS, ScopeView, format_count, us
+from torchprof_tui.analysis.patterns.engine.scope_view import NO_LINKS, ScopeView, format_count
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
 _MAX_CHAINS = 200
-"""The heaviest pieces of work whose chains are followed: one complete chain is enough to show."""
+"""The heaviest pieces of work whose chains are followed: one complete chain is shown."""
 
 
 @register_pattern(
@@ -32,37 +33,39 @@ _MAX_CHAINS = 200
     "and the step and ranges around them where they were recorded.",
 )
 def canonical_chain(view: ScopeView) -> Answer:
-    if missing := view.missing_gpu_reason() or view.missing_ops_reason():
-        return cannot_tell_answer(missing)
+    if missing_reason := view.missing_gpu_reason() or view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
     work = view.work
     if not (work.launch >= 0).any():
         return cannot_tell_answer(NO_LINKS)
-    facts, trace = view.tables, view.trace
+    tables, trace = view.tables, view.trace
     with_op = np.flatnonzero(view.outer_op >= 0)
-    for place in with_op[np.argsort(-view.work_time[with_op], kind="stable")][:_MAX_CHAINS].tolist():
-        row, launch = int(work.events.row[place]), int(work.launch[place])
-        path = [hop for hop in reversed(list_ancestors(trace, launch)) if trace.kind[hop] != Kind.PYTHON]
-        step = int(facts.steps.index_at(trace.start[launch : launch + 1])[0])
-        if step >= 0 and int(facts.steps.row[step]) not in path:
-            path.insert(0, int(facts.steps.row[step]))  # autograd's threads have no steps of their own
-        inside = view.select_in_scope(facts.event_table(np.array([*path, launch, row]))).row
-        words = " › ".join(facts.short_name(hop, 32) for hop in [*path, launch])
-        return fired_answer(f"{words} ⇢ {facts.short_name(row, 32)} ({us(int(trace.duration[row]))})", inside)
+    for index in with_op[np.argsort(-view.work_time[with_op], kind="stable")][:_MAX_CHAINS].tolist():
+        row, launch = int(work.events.row[index]), int(work.launch[index])
+        chain = [event for event in reversed(list_ancestors(trace, launch)) if trace.kind[event] != Kind.PYTHON]
+        step_index = int(tables.steps.index_at(trace.start[launch : launch + 1])[0])
+        if step_index >= 0 and int(tables.steps.row[step_index]) not in chain:
+            chain.insert(0, int(tables.steps.row[step_index]))  # autograd's threads have no step events
+        evidence = view.select_in_scope(tables.event_table(np.array([*chain, launch, row]))).row
+        chain_text = " › ".join(tables.short_name(event, 32) for event in [*chain, launch])
+        return fired_answer(
+            f"{chain_text} ⇢ {tables.short_name(row, 32)} ({format_duration(int(trace.duration[row]))})", evidence
+        )
     return absent_answer("nothing here was launched by an operator")
 
 
 def _check_child_call(view: ScopeView, parent: str, child: str) -> Answer:
-    """Fired where `child` is a child of `parent`."""
-    if missing := view.missing_ops_reason():
-        return cannot_tell_answer(missing)
-    rows = view.match_names(rf"{child}$", Kind.OP)
-    above = view.trace.parent[rows.row]
-    called = [number for number, name in enumerate(view.trace.names) if name == parent]
-    hit = (above >= 0) & np.isin(view.trace.name[np.maximum(above, 0)], called)
-    if not len(rows) or not hit.any():
+    """Fire where an op named `child` is a direct child of one named `parent`."""
+    if missing_reason := view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    children = view.match_names(rf"{child}$", Kind.OP)
+    parents = view.trace.parent[children.row]
+    parent_names = [name_id for name_id, name in enumerate(view.trace.names) if name == parent]
+    is_match = (parents >= 0) & np.isin(view.trace.name[np.maximum(parents, 0)], parent_names)
+    if not len(children) or not is_match.any():
         return absent_answer()
-    found = rows.select(hit)
-    return fired_answer(f"{parent} became {child} {len(found):,}×{view.format_per_step(len(found))}", found.row)
+    matches = children.select(is_match)
+    return fired_answer(f"{parent} became {child} {len(matches):,}×{view.format_per_step(len(matches))}", matches.row)
 
 
 @register_pattern(
@@ -100,19 +103,19 @@ def matmul_to_bmm(view: ScopeView) -> Answer:
     fires_on_absence=True,
 )
 def addmm_fusion(view: ScopeView) -> Answer:
-    if missing := view.missing_ops_reason():
-        return cannot_tell_answer(missing)
-    rows = view.match_names(r"aten::addmm$", Kind.OP)
-    if not len(rows):
+    if missing_reason := view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    addmms = view.match_names(r"aten::addmm$", Kind.OP)
+    if not len(addmms):
         return absent_answer()
-    trace, facts = view.trace, view.tables
-    adds = facts.match_names(r"aten::add_?$", Kind.OP).row
-    parent_of_adds = trace.parent[adds]
-    parent = trace.parent[rows.row]
+    trace, tables = view.trace, view.tables
+    adds = tables.match_names(r"aten::add_?$", Kind.OP).row
+    add_parents = trace.parent[adds]
+    parent = trace.parent[addmms.row]
     under_op = (parent >= 0) & (trace.kind[np.maximum(parent, 0)] == Kind.OP)
-    sibling = under_op & np.isin(parent, parent_of_adds)
-    # Under a step or a range all of a model's ops are siblings: there only the very next one can be its own add.
-    fused = rows.select(~sibling & (under_op | ~np.isin(_find_next_siblings(view, rows), adds)))
+    has_sibling_add = under_op & np.isin(parent, add_parents)
+    # Under a step or a range all ops of a model are siblings: there only the next sibling can be its separate add.
+    fused = addmms.select(~has_sibling_add & (under_op | ~np.isin(_find_next_siblings(view, addmms), adds)))
     if not len(fused):
         return absent_answer("every addmm has an add beside it")
     return fired_answer(
@@ -121,16 +124,16 @@ def addmm_fusion(view: ScopeView) -> Answer:
     )
 
 
-def _find_next_siblings(view: ScopeView, rows: EventTable) -> I64:
-    """int64[k]: the op that begins next after each has ended, on its lane and under its parent; -1 for none."""
+def _find_next_siblings(view: ScopeView, events: EventTable) -> I64:
+    """int64[k]: the next op that begins after each event has ended, on its lane and with its parent; -1 for none."""
     trace, ops = view.trace, view.tables.ops
-    found = np.full(len(rows), -1, dtype=np.int64)
-    lanes = trace.lane[rows.row]
-    for number in sorted_unique(lanes).tolist():
-        lane, mine = trace.lanes[number], np.flatnonzero(lanes == number)
+    next_op = np.full(len(events), -1, dtype=np.int64)
+    lane_of_row = trace.lane[events.row]
+    for lane_number in sorted_unique(lane_of_row).tolist():
+        lane, on_lane = trace.lanes[lane_number], np.flatnonzero(lane_of_row == lane_number)
         first, last = ops.row.searchsorted([lane.first, lane.last]).tolist()
-        place = first + ops.start[first:last].searchsorted(rows.end[mine])
-        known = place < last
-        found[mine[known]] = ops.row[place[known]]
-    same = (found >= 0) & (trace.parent[np.maximum(found, 0)] == trace.parent[rows.row])
-    return np.where(same, found, -1)
+        op_index = first + ops.start[first:last].searchsorted(events.end[on_lane])
+        has_next = op_index < last
+        next_op[on_lane[has_next]] = ops.row[op_index[has_next]]
+    same_parent = (next_op >= 0) & (trace.parent[np.maximum(next_op, 0)] == trace.parent[events.row])
+    return np.where(same_parent, next_op, -1)

@@ -1,4 +1,4 @@
-"""Beyond Part 1, what runs on the GPU: fusion, attention, tensor cores, occupancy, graphs."""
+"""Patterns of what runs on the GPU: fusion, attention, tensor cores, occupancy, graphs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names import KernelClass, decode_kernel_name
-from torchprof_tui.analysis.patterns.engine import thresholds as limits
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -23,19 +23,19 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
     ScopeView,
     format_count,
     format_percent,
-    us,
 )
 from torchprof_tui.trace.core.arrays import sorted_unique
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
 VIEW_OP_REGEX = (
     r"aten::(t|view|transpose|as_strided|permute|expand|reshape|squeeze|unsqueeze|select|slice|narrow|detach|alias"
     r"|_unsafe_view|_reshape_alias|view_as|expand_as|unbind|split|chunk|flatten|unflatten|movedim|swapaxes|T|mT)$"
 )
-"""Ops that rewrite a tensor's shape and strides; whether one launched something is asked of its subtree."""
+"""Ops that rewrite a tensor's shape and strides; whether one launched work is decided from its subtree."""
 
 _MAX_KERNELS_READ = 12
-"""Kernels whose args are read from the file for one check: the heaviest; each costs a few milliseconds once."""
+"""The heaviest kernels, whose args are read from the file for one check; each costs a few milliseconds once."""
 
 
 @register_pattern(
@@ -48,21 +48,24 @@ _MAX_KERNELS_READ = 12
     fires_on_absence=True,
 )
 def metadata_op(view: ScopeView) -> Answer:
-    if missing := view.missing_ops_reason():
-        return cannot_tell_answer(missing)
-    rows = view.match_names(VIEW_OP_REGEX, Kind.OP)
+    if missing_reason := view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    view_ops = view.match_names(VIEW_OP_REGEX, Kind.OP)
     if len(view.tables.work) and not (view.tables.work.launch >= 0).any():
         return cannot_tell_answer(NO_LINKS)
-    found = rows.select(~view.tables.has_work[rows.row])
-    if not len(found):
+    metadata_ops = view_ops.select(~view.tables.has_work[view_ops.row])
+    if not len(metadata_ops):
         return absent_answer()
-    own = int(np.minimum(view.trace.self_duration[found.row], view.time_in_scope(found)).sum())
-    counts = np.bincount(found.name)
-    listed = ", ".join(view.trace.names[name] for name in np.argsort(-counts, kind="stable")[:3] if counts[name])
+    self_time = int(np.minimum(view.trace.self_duration[metadata_ops.row], view.time_in_scope(metadata_ops)).sum())
+    counts = np.bincount(metadata_ops.name)
+    frequent_names = ", ".join(
+        view.trace.names[name_id] for name_id in np.argsort(-counts, kind="stable")[:3] if counts[name_id]
+    )
     return fired_answer(
-        f"{format_count(len(found), 'op')}{view.format_per_step(len(found))} ({listed}): {us(own)} on the CPU",
-        found.row,
-        min(own, view.covered_time(found)),
+        f"{format_count(len(metadata_ops), 'op')}{view.format_per_step(len(metadata_ops))} ({frequent_names}): "
+        f"{format_duration(self_time)} on the CPU",
+        metadata_ops.row,
+        min(self_time, view.covered_time(metadata_ops)),
     )
 
 
@@ -75,8 +78,8 @@ def metadata_op(view: ScopeView) -> Answer:
     decided="Kernels whose decoded name is Inductor's (triton_poi_fused_…, triton_red_…, triton_per_…).",
 )
 def fused_triton(view: ScopeView) -> Answer:
-    if missing := view.missing_gpu_reason():
-        return cannot_tell_answer(missing)
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
     rows = view.tables.filter_by_name(
         view.work.events.select(view.work.kind == Kind.KERNEL),
         lambda name: name.startswith(("triton_poi_", "triton_red_", "triton_per_", "triton_tem_", "triton_for_",
@@ -86,10 +89,13 @@ def fused_triton(view: ScopeView) -> Answer:
         return absent_answer()
     time = np.bincount(rows.name, weights=view.time_in_scope(rows))
     heaviest = decode_kernel_name(view.trace.names[int(time.argmax())])
-    merged = f": {' + '.join(heaviest.fused[:6])}{' …' if len(heaviest.fused) > 6 else ''}" if heaviest.fused else ""
-    kinds = int((time > 0).sum()) or 1
+    fused_text = (
+        f": {' + '.join(heaviest.fused[:6])}{' …' if len(heaviest.fused) > 6 else ''}" if heaviest.fused else ""
+    )
+    kernel_count = int((time > 0).sum()) or 1
     return fired_answer(
-        f"{format_count(kinds, 'fused kernel')}, {format_count(len(rows), 'run')}; the heaviest{merged}", rows.row
+        f"{format_count(kernel_count, 'fused kernel')}, {format_count(len(rows), 'run')}; the heaviest{fused_text}",
+        rows.row,
     )
 
 
@@ -104,27 +110,28 @@ def fused_triton(view: ScopeView) -> Answer:
     severity=Severity.PROBLEM,
 )
 def sdpa_math(view: ScopeView) -> Answer:
-    if missing := view.missing_ops_reason():
-        return cannot_tell_answer(missing)
-    facts = view.tables
-    rows = facts.match_names(r"aten::_scaled_dot_product_attention_math", Kind.OP)
-    if not len(rows):
+    if missing_reason := view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    tables = view.tables
+    math_ops = tables.match_names(r"aten::_scaled_dot_product_attention_math", Kind.OP)
+    if not len(math_ops):
         return absent_answer()
     is_math = np.zeros(len(view.trace), dtype=np.bool_)
-    is_math[rows.row] = True
+    is_math[math_ops.row] = True
     launch = view.work.launch
-    calls, back = np.unique(np.maximum(launch, 0), return_inverse=True)
-    beneath = (outermost_ancestor(view.trace, calls, is_math)[back.reshape(-1)] >= 0) & (launch >= 0)
-    work = view.work.events.select(beneath)
-    here = view.select_in_scope(rows)
-    if not len(here) and not len(work):
+    calls, call_index = np.unique(np.maximum(launch, 0), return_inverse=True)
+    is_beneath = (outermost_ancestor(view.trace, calls, is_math)[call_index.reshape(-1)] >= 0) & (launch >= 0)
+    work = view.work.events.select(is_beneath)
+    ops_in_scope = view.select_in_scope(math_ops)
+    if not len(ops_in_scope) and not len(work):
         return absent_answer("not in this range")
-    evidence = np.sort(np.concatenate([here.row, work.row]))
-    time = view.covered_time(work) or view.covered_time(here)
-    where = "on the GPU" if len(work) else "on the CPU"
-    kernels = f"{format_count(len(work), 'piece')} of GPU work" if len(work) else "no GPU work known"
+    evidence = np.sort(np.concatenate([ops_in_scope.row, work.row]))
+    time = view.covered_time(work) or view.covered_time(ops_in_scope)
+    side = "on the GPU" if len(work) else "on the CPU"
+    work_text = f"{format_count(len(work), 'piece')} of GPU work" if len(work) else "no GPU work known"
     return fired_answer(
-        f"{format_count(len(here), 'call')}{view.format_per_step(len(here))}, {kernels}, {us(time)} {where}",
+        f"{format_count(len(ops_in_scope), 'call')}{view.format_per_step(len(ops_in_scope))}, {work_text}, "
+        f"{format_duration(time)} {side}",
         evidence,
         time,
     )
@@ -139,14 +146,15 @@ def sdpa_math(view: ScopeView) -> Answer:
     decided="Kernels whose decoded name is a fused attention's (flash, memory-efficient, cuDNN, AOTriton …).",
 )
 def sdpa_fused(view: ScopeView) -> Answer:
-    if missing := view.missing_gpu_reason():
-        return cannot_tell_answer(missing)
-    rows = view.work.events.select(view.work.class_mask(KernelClass.ATTENTION) & (view.work.kind == Kind.KERNEL))
-    if not len(rows):
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
+    kernels = view.work.events.select(view.work.class_mask(KernelClass.ATTENTION) & (view.work.kind == Kind.KERNEL))
+    if not len(kernels):
         return absent_answer()
-    backends = sorted({decode_kernel_name(view.tables.name(int(row))).family for row in rows.row})
+    backends = sorted({decode_kernel_name(view.tables.name(int(row))).family for row in kernels.row})
     return fired_answer(
-        f"{', '.join(backends)}: {format_count(len(rows), 'kernel')}, {us(view.covered_time(rows))}", rows.row
+        f"{', '.join(backends)}: {format_count(len(kernels), 'kernel')}, {format_duration(view.covered_time(kernels))}",
+        kernels.row,
     )
 
 
@@ -159,39 +167,43 @@ def sdpa_fused(view: ScopeView) -> Answer:
     code="torch.backends.cuda.matmul.fp32_precision = 'tf32'  # or: with torch.autocast('cuda', torch.bfloat16): …",
     decided="GEMMs and convolutions whose decoded name says that no tensor core runs them, with a noticeable share of "
     "GPU time, on a GPU that has tensor cores (compute capability 7.0 and later, GTX 16 excepted).",
-    thresholds=(limits.TENSOR_CORE_SHARE,),
+    thresholds=(thresholds.TENSOR_CORE_SHARE,),
     severity=Severity.PROBLEM,
 )
 def no_tensor_core(view: ScopeView) -> Answer:
-    if missing := view.missing_gpu_reason():
-        return cannot_tell_answer(missing)
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
     work = view.work
     products = work.events.select(work.class_mask(KernelClass.GEMM, KernelClass.CONV) & (work.kind == Kind.KERNEL))
     if not len(products):
         return absent_answer("no matrix product")
-    rows = view.tables.filter_by_name(products, lambda name: decode_kernel_name(name).tensor_core is False)
-    if not len(rows):
-        unknown = view.tables.filter_by_name(products, lambda name: decode_kernel_name(name).tensor_core is None)
-        if len(unknown) == len(products):
+    plain_products = view.tables.filter_by_name(products, lambda name: decode_kernel_name(name).tensor_core is False)
+    if not len(plain_products):
+        undecidable = view.tables.filter_by_name(products, lambda name: decode_kernel_name(name).tensor_core is None)
+        if len(undecidable) == len(products):
             return cannot_tell_answer("the products' kernel names do not say which cores run them")
         return absent_answer()
-    share = float(view.time_in_scope(rows).sum()) / max(float(view.work_time.sum()), 1.0)
-    if share < limits.TENSOR_CORE_SHARE.value:
+    share = float(view.time_in_scope(plain_products).sum()) / max(float(view.work_time.sum()), 1.0)
+    if share < thresholds.TENSOR_CORE_SHARE.value:
         return absent_answer(f"{format_percent(share)} of GPU time")
-    able = _has_tensor_cores(view, int(rows.row[0]))
-    if able is None:
+    has_tensor_cores = _has_tensor_cores(view, int(plain_products.row[0]))
+    if has_tensor_cores is None:
         return cannot_tell_answer("the trace does not describe its GPU")
-    if not able:
+    if not has_tensor_cores:
         return absent_answer("this GPU has no tensor cores")
     return fired_answer(
-        f"{view.tables.short_name(int(rows.row[0]))} and others like it take {format_percent(share)} of GPU time",
-        rows.row,
-        view.covered_time(rows),
+        f"{view.tables.short_name(int(plain_products.row[0]))} and others like it take {format_percent(share)} of "
+        "GPU time",
+        plain_products.row,
+        view.covered_time(plain_products),
     )
 
 
 def _has_tensor_cores(view: ScopeView, row: int) -> bool | None:
-    """Of the device that ran the kernel; by the architecture in its name where the trace does not describe it."""
+    """Whether the device that ran the kernel has tensor cores, None if unknown.
+
+    Decided by the architecture in the kernel's name where the trace does not describe the device.
+    """
     device = find_device(view.trace, row)
     if device is not None and device.vendor == "NVIDIA" and device.capability is not None:
         return device.capability >= (7, 0) and "GTX 16" not in device.name
@@ -210,34 +222,39 @@ def _has_tensor_cores(view: ScopeView, row: int) -> bool | None:
     "the trace is 0. Lighter ones are not read: nobody tunes those.",
 )
 def occupancy_misread(view: ScopeView) -> Answer:
-    if missing := view.missing_gpu_reason():
-        return cannot_tell_answer(missing)
-    facts, work = view.tables, view.work
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
+    tables, work = view.tables, view.work
     kernels = np.flatnonzero(work.kind == Kind.KERNEL)
     if not len(kernels):
         return absent_answer("no kernel in this range")
-    group = facts.launch_group[view.work_in_scope][kernels]
+    group = tables.launch_group[view.work_in_scope][kernels]
     time = np.bincount(group, weights=view.work_time[kernels])
-    first = np.full(len(time), -1, dtype=np.int64)
-    first[group[::-1]] = kernels[::-1]
-    read, zero = 0, []
-    for one in np.argsort(-time, kind="stable")[:_MAX_KERNELS_READ].tolist():
-        value = facts.reported_occupancy(int(work.events.row[first[one]]), one) if first[one] >= 0 else None
-        read += value is not None
+    first_of_group = np.full(len(time), -1, dtype=np.int64)
+    first_of_group[group[::-1]] = kernels[::-1]
+    read_count, zero_groups = 0, []
+    for group_number in np.argsort(-time, kind="stable")[:_MAX_KERNELS_READ].tolist():
+        value = (
+            tables.reported_occupancy(int(work.events.row[first_of_group[group_number]]), group_number)
+            if first_of_group[group_number] >= 0
+            else None
+        )
+        read_count += value is not None
         if value == 0:
-            zero.append(one)
-    if not zero:
-        if not read:
+            zero_groups.append(group_number)
+    if not zero_groups:
+        if not read_count:
             return cannot_tell_answer("the trace reports no occupancy")
-        return absent_answer(f"none of the {format_count(read, 'heaviest kernel')} reads 0 %")
-    rows = work.events.select(kernels[np.isin(group, zero)])
-    worst = int(work.events.row[first[zero[0]]])
-    call = int(view.trace.links.launch_of[worst])
-    by = f", launched by {facts.name(call)}" if call >= 0 else ""
+        return absent_answer(f"none of the {format_count(read_count, 'heaviest kernel')} reads 0 %")
+    misread = work.events.select(kernels[np.isin(group, zero_groups)])
+    worst = int(work.events.row[first_of_group[zero_groups[0]]])
+    launch = int(view.trace.links.launch_of[worst])
+    launch_text = f", launched by {tables.name(launch)}" if launch >= 0 else ""
     return fired_answer(
-        f"{facts.short_name(worst)} ({us(int(view.trace.duration[worst]))}{by}) is reported with 0 %; "
-        f"{format_count(len(zero), 'kernel')} of {read} looked at",
-        np.sort(rows.row),
+        f"{tables.short_name(worst)} ({format_duration(int(view.trace.duration[worst]))}{launch_text}) is "
+        "reported with 0 %; "
+        f"{format_count(len(zero_groups), 'kernel')} of {read_count} looked at",
+        np.sort(misread.row),
     )
 
 
@@ -250,22 +267,23 @@ def occupancy_misread(view: ScopeView) -> Answer:
     decided="One runtime call whose correlation joins it to two pieces of GPU work or more.",
 )
 def graph_replay(view: ScopeView) -> Answer:
-    if missing := view.missing_gpu_reason():
-        return cannot_tell_answer(missing)
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
     if not len(view.tables.calls):
         return cannot_tell_answer(NO_CALLS)
     launch = view.work.launch
     if not (launch >= 0).any():
         return cannot_tell_answer(NO_LINKS)
-    first = view.trace.links.work_first
+    work_first = view.trace.links.work_first
     calls = sorted_unique(launch[launch >= 0])
-    many = calls[first[calls + 1] - first[calls] > 1]
-    if not len(many):
+    graph_launches = calls[work_first[calls + 1] - work_first[calls] > 1]
+    if not len(graph_launches):
         return absent_answer("each launch started one piece of work")
-    work = view.work.events.select(np.isin(launch, many))
-    called = view.select_in_scope(view.tables.event_table(many))
+    work = view.work.events.select(np.isin(launch, graph_launches))
+    launches_in_scope = view.select_in_scope(view.tables.event_table(graph_launches))
     return fired_answer(
-        f"{format_count(len(many), 'launch', 'launches')} ({view.tables.name(int(many[0]))}) started {len(work):,} pieces of "
+        f"{format_count(len(graph_launches), 'launch', 'launches')} ({view.tables.name(int(graph_launches[0]))}) "
+        f"started {len(work):,} pieces of "
         f"GPU work",
-        np.sort(np.concatenate([called.row, work.row])),
+        np.sort(np.concatenate([launches_in_scope.row, work.row])),
     )

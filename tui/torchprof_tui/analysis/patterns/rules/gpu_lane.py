@@ -1,11 +1,11 @@
-"""Section "GPU lane": gaps that are not the program's, times that vary, GEMMs and what stands before them."""
+"""Section "GPU lane": gaps not caused by the program, durations that vary, GEMMs and the copies before them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names import KernelClass, decode_kernel_name
-from torchprof_tui.analysis.patterns.engine import thresholds as limits
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -24,10 +24,10 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
     ScopeView,
     format_count,
     format_percent,
-    us,
 )
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
 from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
 
@@ -43,20 +43,23 @@ from torchprof_tui.trace.model.event_kind import Kind
     severity=Severity.ARTEFACT,
 )
 def buffer_request(view: ScopeView) -> Answer:
-    facts = view.tables
-    if not len(facts.work):
+    tables = view.tables
+    if not len(tables.work):
         return cannot_tell_answer(NO_GPU)
-    asked = view.select_in_scope(facts.match_names(r"Activity Buffer Request", Kind.OVERHEAD))
-    if not len(asked):
+    requests = view.select_in_scope(tables.match_names(r"Activity Buffer Request", Kind.OVERHEAD))
+    if not len(requests):
         return absent_answer()
-    taken = view.covered_time(asked)
-    launch = facts.work.launch
-    first = np.flatnonzero(launch >= 0)[:1]
-    offset = ""
-    if len(first):
-        delay = int(facts.work.events.start[first[0]] - view.trace.start[launch[first[0]]])
-        offset = f"; the first kernel began {us(delay)} after its launch"
-    return fired_answer(f"{format_count(len(asked), 'request')} for buffers took {us(taken)}{offset}", asked.row)
+    request_time = view.covered_time(requests)
+    launch = tables.work.launch
+    first_linked = np.flatnonzero(launch >= 0)[:1]
+    delay_text = ""
+    if len(first_linked):
+        delay = int(tables.work.events.start[first_linked[0]] - view.trace.start[launch[first_linked[0]]])
+        delay_text = f"; the first kernel began {format_duration(delay)} after its launch"
+    return fired_answer(
+        f"{format_count(len(requests), 'request')} for buffers took {format_duration(request_time)}{delay_text}",
+        requests.row,
+    )
 
 
 @register_pattern(
@@ -68,50 +71,51 @@ def buffer_request(view: ScopeView) -> Answer:
     decided="The gap before a piece of work, in which no stream of its GPU worked, against the median of the gaps at "
     "the same position (by stream) of the other steps, which launched the same work; in one step alone (else it "
     "recurs: idle-gap).",
-    thresholds=(limits.ONE_OFF_RATIO, limits.ONE_OFF_MIN, limits.MIN_OTHERS),
+    thresholds=(thresholds.ONE_OFF_RATIO, thresholds.ONE_OFF_MIN, thresholds.MIN_OTHERS),
     severity=Severity.ARTEFACT,
     fires_on_absence=True,
 )
 def one_off_gap(view: ScopeView) -> Answer:
-    facts = view.tables
-    if not len(facts.work):
+    tables = view.tables
+    if not len(tables.work):
         return cannot_tell_answer(NO_GPU)
-    if not len(facts.steps):
+    if not len(tables.steps):
         return cannot_tell_answer(NO_STEPS)
     repeats = view.gap_finder.repeated_steps
-    if len(repeats.steps) < 1 + limits.MIN_OTHERS.value:
+    if len(repeats.steps) < 1 + thresholds.MIN_OTHERS.value:
         return cannot_tell_answer("fewer than three steps launched the same work: positions cannot be compared")
-    found = find_one_off_gaps(repeats)
-    inside = view.overlap_mask(found.gap_start, found.gap_end)
-    if not inside.any():
+    gaps = find_one_off_gaps(repeats)
+    in_scope = view.overlap_mask(gaps.gap_start, gaps.gap_end)
+    if not in_scope.any():
         return absent_answer(f"{len(repeats.steps)} steps of {repeats.events.shape[1]:,} pieces of work compared")
-    after = repeats.events[found.step[inside], found.position[inside]]
-    gap, usual = (found.gap_end - found.gap_start)[inside], found.median_gap[inside]
-    worst = int(gap.argmax())
-    number = facts.steps.number[repeats.steps[found.step[inside][worst]]]
-    # The gap, not what follows it, is what must lie in the scope: its ends are the work around it, and a scope inside
-    # the gap has neither.
-    around = (
-        np.sort(after),
-        np.sort(repeats.previous_event[found.step[inside], found.position[inside]]),
+    next_events = repeats.events[gaps.step[in_scope], gaps.position[in_scope]]
+    gap_length, median_gap = (gaps.gap_end - gaps.gap_start)[in_scope], gaps.median_gap[in_scope]
+    worst = int(gap_length.argmax())
+    step_number = tables.steps.number[repeats.steps[gaps.step[in_scope][worst]]]
+    # The gap must overlap the scope, not the work after it. A scope inside the gap contains none of the work around it;
+    # then the events that represent the scope are the evidence.
+    evidence_choices = (
+        np.sort(next_events),
+        np.sort(repeats.previous_event[gaps.step[in_scope], gaps.position[in_scope]]),
         view.representative_events(),
     )
-    evidence = _select_first_in_scope(view, *around)
+    evidence = _select_first_in_scope(view, *evidence_choices)
     if not len(evidence):
         return cannot_tell_answer(NOTHING_HERE)
     return fired_answer(
-        f"{format_count(len(after), 'gap')}, the longest in step #{number}: {us(int(gap[worst]))} before "
-        f"{facts.short_name(int(after[worst]))}, elsewhere {us(float(usual[worst]))}",
+        f"{format_count(len(next_events), 'gap')}, the longest in step #{step_number}: "
+        f"{format_duration(int(gap_length[worst]))} before "
+        f"{tables.short_name(int(next_events[worst]))}, elsewhere {format_duration(float(median_gap[worst]))}",
         evidence,
     )
 
 
 def _select_first_in_scope(view: ScopeView, *choices: I64) -> I64:
-    """The first choice of events that have a part in the scope."""
+    """Select the first of several choices whose events overlap the scope; its events inside the scope."""
     for rows in choices:
-        inside = view.select_in_scope(view.tables.event_table(rows)).row
-        if len(inside):
-            return inside
+        in_scope = view.select_in_scope(view.tables.event_table(rows)).row
+        if len(in_scope):
+            return in_scope
     return np.empty(0, dtype=np.int64)
 
 
@@ -124,72 +128,83 @@ def _select_first_in_scope(view: ScopeView, *choices: I64) -> I64:
     code="nvidia-smi --lock-gpu-clocks=1500",
     decided="Runs of one name, grid and block: 95th minus 5th percentile over the median. Where a step runs it more "
     "than once (perhaps on other sizes), each position in the step is compared over the steps, and half of them vary.",
-    thresholds=(limits.VARIANCE_RATIO, limits.VARIANCE_MIN_RUNS, limits.VARIANCE_MIN_SPREAD, limits.VARIANCE_SHARE),
+    thresholds=(
+        thresholds.VARIANCE_RATIO,
+        thresholds.VARIANCE_MIN_RUNS,
+        thresholds.VARIANCE_MIN_SPREAD,
+        thresholds.VARIANCE_SHARE,
+    ),
 )
 def kernel_variance(view: ScopeView) -> Answer:
-    if missing := view.missing_gpu_reason():
-        return cannot_tell_answer(missing)
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
     work = view.work
-    kernels = (work.kind == Kind.KERNEL) & (work.events.start >= view.scope.t0) & (work.events.end <= view.scope.t1)
-    if not kernels.any():
-        return cannot_tell_answer("no whole kernel in this range")
-    rows = work.events.select(kernels)
-    step = view.tables.launch_step[view.work_in_scope][kernels]
-    total = float(view.work_time.sum())
-    group = view.tables.launch_group[view.work_in_scope][kernels]
-    count = np.bincount(group)
-    if count.max() < limits.VARIANCE_MIN_RUNS.value:
-        return cannot_tell_answer("no kernel ran three times with the same grid and block")
-    time = np.bincount(group, weights=rows.duration)
-    candidates = np.flatnonzero(
-        (count >= limits.VARIANCE_MIN_RUNS.value) & (time >= limits.VARIANCE_SHARE.value * total)
+    is_whole_kernel = (
+        (work.kind == Kind.KERNEL) & (work.events.start >= view.scope.t0) & (work.events.end <= view.scope.t1)
     )
-    best: tuple[float, I64] | None = None
+    if not is_whole_kernel.any():
+        return cannot_tell_answer("no whole kernel in this range")
+    runs = work.events.select(is_whole_kernel)
+    step = view.tables.launch_step[view.work_in_scope][is_whole_kernel]
+    total = float(view.work_time.sum())
+    group = view.tables.launch_group[view.work_in_scope][is_whole_kernel]
+    run_count = np.bincount(group)
+    if run_count.max() < thresholds.VARIANCE_MIN_RUNS.value:
+        return cannot_tell_answer("no kernel ran three times with the same grid and block")
+    time = np.bincount(group, weights=runs.duration)
+    candidates = np.flatnonzero(
+        (run_count >= thresholds.VARIANCE_MIN_RUNS.value) & (time >= thresholds.VARIANCE_SHARE.value * total)
+    )
+    heaviest: tuple[float, I64] | None = None
     undecided = 0
-    for one in candidates.tolist():
-        mine = np.flatnonzero(group == one)
-        spread = _measure_spread(rows.duration[mine], step[mine])
+    for candidate in candidates.tolist():
+        member_indices = np.flatnonzero(group == candidate)
+        spread = _measure_spread(runs.duration[member_indices], step[member_indices])
         if spread is None:
             undecided += 1
-        elif spread >= limits.VARIANCE_RATIO.value and (best is None or time[one] > best[0]):
-            best = (time[one], mine)
-    if best is None:
+        elif spread >= thresholds.VARIANCE_RATIO.value and (heaviest is None or time[candidate] > heaviest[0]):
+            heaviest = (time[candidate], member_indices)
+    if heaviest is None:
         if undecided:
             return cannot_tell_answer(
                 f"of {format_count(len(candidates), 'kernel')} {undecided} vary, but a step runs them several times, "
                 f"perhaps on other sizes: needs three equal steps"
             )
         return absent_answer(f"{format_count(len(candidates), 'kernel')} compared")
-    mine = best[1]
-    taken = rows.duration[mine]
-    p5, median, p95 = np.percentile(taken, [5, 50, 95])
+    member_indices = heaviest[1]
+    durations = runs.duration[member_indices]
+    p5, median, p95 = np.percentile(durations, [5, 50, 95])
     return fired_answer(
-        f"{view.tables.short_name(int(rows.row[mine[0]]))}, {format_count(len(mine), 'run')}: mean {us(taken.mean())}, median "
-        f"{us(median)}, 5–95 % {us(p5)} – {us(p95)}",
-        np.sort(rows.row[mine]),
+        f"{view.tables.short_name(int(runs.row[member_indices[0]]))}, {format_count(len(member_indices), 'run')}: "
+        f"mean {format_duration(durations.mean())}, median "
+        f"{format_duration(median)}, 5–95 % {format_duration(p5)} – {format_duration(p95)}",
+        np.sort(runs.row[member_indices]),
     )
 
 
 def _measure_spread(durations: I64, step: I64) -> float | None:
-    """(p95 − p5) / median; of the median position where steps run the kernel several times; None where that cannot be
-    compared and the runs differ."""
-    steps, runs = np.unique(step, return_counts=True)
-    if runs.max() == 1 or (len(steps) == 1 and steps[0] < 0):
-        table = durations[None, :]
-    elif len(steps) >= limits.VARIANCE_MIN_RUNS.value and (runs == runs[0]).all() and (steps >= 0).all():
-        table = durations[np.argsort(step, kind="stable")].reshape(len(steps), -1).T
+    """Measure (p95 − p5) / median of one kernel's runs.
+
+    Where steps run the kernel several times, the median over its positions in the step. None where positions cannot be
+    compared and the runs differ.
+    """
+    steps, run_count = np.unique(step, return_counts=True)
+    if run_count.max() == 1 or (len(steps) == 1 and steps[0] < 0):
+        runs_by_position = durations[None, :]
+    elif len(steps) >= thresholds.VARIANCE_MIN_RUNS.value and (run_count == run_count[0]).all() and (steps >= 0).all():
+        runs_by_position = durations[np.argsort(step, kind="stable")].reshape(len(steps), -1).T
     else:
-        # Not comparable place by place; but runs that are alike all together are alike at each place, too.
-        together = _relative_spread(durations[None, :])
-        return together if together < limits.VARIANCE_RATIO.value else None
-    return _relative_spread(table)
+        # Positions cannot be compared, but if all runs together are alike, the runs at each position are, too.
+        overall_spread = _relative_spread(durations[None, :])
+        return overall_spread if overall_spread < thresholds.VARIANCE_RATIO.value else None
+    return _relative_spread(runs_by_position)
 
 
-def _relative_spread(table: I64) -> float:
-    """Of each row (p95 − p5) / median, 0 where it is but the clock's ticks; the median over the rows."""
-    p5, median, p95 = np.percentile(table, [5, 50, 95], axis=1)
-    wide = p95 - p5 >= limits.VARIANCE_MIN_SPREAD.value
-    return float(np.median(np.where(wide, (p95 - p5) / np.maximum(median, 1), 0.0)))
+def _relative_spread(durations: I64) -> float:
+    """(p95 − p5) / median of each row, 0 where it is within the clock's resolution; the median over the rows."""
+    p5, median, p95 = np.percentile(durations, [5, 50, 95], axis=1)
+    is_significant = p95 - p5 >= thresholds.VARIANCE_MIN_SPREAD.value
+    return float(np.median(np.where(is_significant, (p95 - p5) / np.maximum(median, 1), 0.0)))
 
 
 @register_pattern(
@@ -201,18 +216,19 @@ def _relative_spread(table: I64) -> float:
     decided="Kernels whose decoded name is a GEMM's.",
 )
 def gemm_kernel(view: ScopeView) -> Answer:
-    if missing := view.missing_gpu_reason():
-        return cannot_tell_answer(missing)
-    rows = view.work.events.select(view.work.class_mask(KernelClass.GEMM))
-    if not len(rows):
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
+    gemms = view.work.events.select(view.work.class_mask(KernelClass.GEMM))
+    if not len(gemms):
         return absent_answer()
-    time = np.bincount(rows.name, weights=view.time_in_scope(rows))
-    top = int(time.argmax())
-    heaviest = decode_kernel_name(view.trace.names[top])
+    time = np.bincount(gemms.name, weights=view.time_in_scope(gemms))
+    heaviest_name = int(time.argmax())
+    decoded = decode_kernel_name(view.trace.names[heaviest_name])
     share = float(time.sum()) / max(float(view.work_time.sum()), 1.0)
-    says = heaviest.summary or heaviest.display
+    description = decoded.summary or decoded.display
     return fired_answer(
-        f"{format_count(len(rows), 'GEMM')}, {format_percent(share)} of GPU time; the heaviest: {says}", rows.row
+        f"{format_count(len(gemms), 'GEMM')}, {format_percent(share)} of GPU time; the heaviest: {description}",
+        gemms.row,
     )
 
 
@@ -227,29 +243,36 @@ def gemm_kernel(view: ScopeView) -> Answer:
     severity=Severity.PROBLEM,
 )
 def copy_before_gemm(view: ScopeView) -> Answer:
-    if missing := view.missing_gpu_reason():
-        return cannot_tell_answer(missing)
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
     work = view.work
-    copies = device_copy_mask(view)
-    if not copies.any():
+    is_copy = device_copy_mask(view)
+    if not is_copy.any():
         return absent_answer("no device-to-device copy")
-    if not (work.launch[copies] >= 0).any():
+    if not (work.launch[is_copy] >= 0).any():
         return cannot_tell_answer(NO_LINKS)
-    gemm = work.class_mask(KernelClass.GEMM) & (work.kind == Kind.KERNEL)
-    # By stream, then start, without fills: neighbours in this order are neighbours on their stream.
+    is_gemm = work.class_mask(KernelClass.GEMM) & (work.kind == Kind.KERNEL)
+    # Sorted by stream, then start, without fills: neighbours in this order are neighbours on their stream.
     order = np.lexsort((work.events.start, work.lane))
     order = order[work.kind[order] != Kind.MEMSET]
     inner = view.inner_op
-    one, two = order[:-1], order[1:]
-    pair = copies[one] & gemm[two] & (work.lane[one] == work.lane[two]) & (inner[one] >= 0) & (inner[one] == inner[two])
-    place = np.sort(one[pair])
-    if not len(place):
+    current, following = order[:-1], order[1:]
+    is_pair = (
+        is_copy[current]
+        & is_gemm[following]
+        & (work.lane[current] == work.lane[following])
+        & (inner[current] >= 0)
+        & (inner[current] == inner[following])
+    )
+    copy_indices = np.sort(current[is_pair])
+    if not len(copy_indices):
         return absent_answer("copies ran, but none right before a GEMM of the same op")
-    rows = work.events.select(place)
-    time = view.covered_time(rows)
-    op = view.tables.name(int(inner[place[0]]))
+    copies = work.events.select(copy_indices)
+    time = view.covered_time(copies)
+    op = view.tables.name(int(inner[copy_indices[0]]))
     return fired_answer(
-        f"{op} copies before its GEMM {len(place):,}×{view.format_per_step(len(place))}: {us(time)} on the GPU",
-        rows.row,
+        f"{op} copies before its GEMM {len(copy_indices):,}×{view.format_per_step(len(copy_indices))}: "
+        f"{format_duration(time)} on the GPU",
+        copies.row,
         time,
     )

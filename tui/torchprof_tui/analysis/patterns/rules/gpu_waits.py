@@ -1,4 +1,4 @@
-"""Beyond Part 1, what makes the GPU wait: syncs, slow copies, input, tiny kernels, allocations."""
+"""Patterns that make the GPU wait: syncs, slow copies, input, tiny kernels, allocations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine import thresholds as limits
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.gpu_gaps import IdleReason
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
@@ -29,17 +29,17 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
     ScopeView,
     format_count,
     format_percent,
-    us,
 )
 from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
 PAGEABLE_COPY_REGEX = r"(Memcpy (HtoD|DtoH)|CopyHostToDevice|CopyDeviceToHost).*Pageable"
 PINNED_COPY_REGEX = r"(Memcpy (HtoD|DtoH)).*Pinned"
 ALLOCATION_CALL_REGEX = r"(cuda|hip)(Malloc|Free)$|cuMem(Alloc|Free)(_v2)?$|cuMem(Create|Release|Map|Unmap)$"
-"""Calls that take memory from the driver or give it back; pool allocations (…Async) are cheap."""
+"""Calls that allocate memory from the driver or free it; pool allocations (…Async) are cheap."""
 
 OPTIMIZER_STEP_REGEX = r"Optimizer\.step#"
 
@@ -58,67 +58,68 @@ OPTIMIZER_STEP_REGEX = r"Optimizer\.step#"
     fires_on_absence=True,
 )
 def sync_in_step(view: ScopeView) -> Answer:
-    facts = view.tables
-    if not len(facts.calls):
+    tables = view.tables
+    if not len(tables.calls):
         return cannot_tell_answer(NO_CALLS)
-    if not len(facts.work):
+    if not len(tables.work):
         return cannot_tell_answer(NO_GPU)
-    if not len(facts.steps):
+    if not len(tables.steps):
         return cannot_tell_answer(NO_STEPS)
-    waits = _find_waits(view)
-    inside = waits.select(facts.steps.index_at(waits.start) >= 0)
-    here = inside.select(view.overlap_mask(inside.start, inside.end) & (inside.row != find_trailing_sync(view)))
-    if not len(here):
+    all_waits = _find_waits(view)
+    in_step = all_waits.select(tables.steps.index_at(all_waits.start) >= 0)
+    waits = in_step.select(view.overlap_mask(in_step.start, in_step.end) & (in_step.row != find_trailing_sync(view)))
+    if not len(waits):
         return absent_answer()
-    idle = _idle_time_after(view, here)
-    if not idle:
-        return absent_answer(f"{format_count(len(here), 'wait')}, and the GPU was idle after none of them")
-    steps = sorted_unique(facts.steps.index_at(here.start))
-    ops = outermost_ancestor(view.trace, here.row, facts.is_dispatcher_op)
-    by = [facts.name(int(op)) for op in ops if op >= 0]
-    who = max(sorted(set(by)), key=by.count) if by else "none of them in an op"
-    calls = [facts.name(int(row)) for row in here.row]
-    call = max(sorted(set(calls)), key=calls.count)
+    idle_time = _idle_time_after(view, waits)
+    if not idle_time:
+        return absent_answer(f"{format_count(len(waits), 'wait')}, and the GPU was idle after none of them")
+    steps = sorted_unique(tables.steps.index_at(waits.start))
+    outer_ops = outermost_ancestor(view.trace, waits.row, tables.is_dispatcher_op)
+    op_names = [tables.name(int(op)) for op in outer_ops if op >= 0]
+    main_op = max(sorted(set(op_names)), key=op_names.count) if op_names else "none of them in an op"
+    call_names = [tables.name(int(row)) for row in waits.row]
+    main_call = max(sorted(set(call_names)), key=call_names.count)
     return fired_answer(
-        f"{format_count(len(here), 'wait')} in {format_count(len(steps), 'step')} ({call}; {who}); the GPU was idle {us(idle)} "
+        f"{format_count(len(waits), 'wait')} in {format_count(len(steps), 'step')} ({main_call}; {main_op}); the "
+        f"GPU was idle {format_duration(idle_time)} "
         f"after them",
-        here.row,
-        min(idle, view.scope.length),
+        waits.row,
+        min(idle_time, view.scope.length),
     )
 
 
 def _find_waits(view: ScopeView) -> EventTable:
-    """Calls that wait for the GPU: syncs, and device-to-host copies that block, on threads that launch."""
-    facts = view.tables
-    work = facts.work
+    """Find calls that wait for the GPU on threads that launch: syncs and blocking device-to-host copies."""
+    tables = view.tables
+    work = tables.work
     copies = work.events.select((work.kind == Kind.COPY) & (work.launch >= 0))
-    blocking = facts.filter_by_name(copies, lambda name: "DtoH" in name and "Pageable" in name)
+    blocking = tables.filter_by_name(copies, lambda name: "DtoH" in name and "Pageable" in name)
     calls = sorted_unique(view.trace.links.launch_of[blocking.row]).astype(np.int64)
-    syncs = facts.select_on_launch_lanes(view.gap_finder.sync_calls)
+    syncs = tables.select_on_launch_lanes(view.gap_finder.sync_calls)
     if len(syncs) and len(calls):
         # A copy and the sync that follows it in the same op are one wait.
         ops = nearest_ancestor(view.trace, syncs.row)
         calls = calls[~np.isin(nearest_ancestor(view.trace, calls), ops[ops >= 0])]
-    return facts.event_table(np.sort(np.concatenate([syncs.row, calls])))
+    return tables.event_table(np.sort(np.concatenate([syncs.row, calls])))
 
 
 def _idle_time_after(view: ScopeView, waits: EventTable) -> int:
-    """ns of the window in which a GPU was idle behind one of these waits; the worst device's."""
-    worst = 0
-    gaps, host = view.gap_finder.gaps, view.gap_finder.host_activity
+    """ns of the window in which a GPU was idle after one of these waits; the largest of all devices."""
+    longest = 0
+    gaps, host_activity = view.gap_finder.gaps, view.gap_finder.host_activity
     for device in view.tables.devices:
-        mine = gaps.device == device
-        start, end = gaps.start[mine], gaps.end[mine]
+        on_device = gaps.device == device
+        start, end = gaps.start[on_device], gaps.end[on_device]
         if not len(start):
             continue
-        # Each wait's gap: the one in which it returned.
-        place = np.maximum(start.searchsorted(waits.end, side="right") - 1, 0)
-        hit = (start[place] <= waits.end) & (waits.end <= end[place])
-        place = place[hit]
-        idle = union(np.maximum(start[place], waits.start[hit]), end[place])
-        own = (idle - host.profiler - host.input).clip(*view.window)
-        worst = max(worst, own.total)
-    return worst
+        # The gap of a wait is the one in which it returned.
+        gap_index = np.maximum(start.searchsorted(waits.end, side="right") - 1, 0)
+        in_gap = (start[gap_index] <= waits.end) & (waits.end <= end[gap_index])
+        gap_index = gap_index[in_gap]
+        idle_intervals = union(np.maximum(start[gap_index], waits.start[in_gap]), end[gap_index])
+        program_idle = (idle_intervals - host_activity.profiler - host_activity.input).clip(*view.window)
+        longest = max(longest, program_idle.total)
+    return longest
 
 
 @register_pattern(
@@ -130,44 +131,45 @@ def _idle_time_after(view: ScopeView, waits: EventTable) -> int:
     code="DataLoader(…, pin_memory=True); x = x.to(device, non_blocking=True)",
     decided="Copies between host and device whose name says Pageable, of more than the limit; their bandwidth beside "
     "that of pinned copies in the trace.",
-    thresholds=(limits.PAGEABLE_MIN,),
+    thresholds=(thresholds.PAGEABLE_MIN,),
     severity=Severity.PROBLEM,
 )
 def pageable_copy(view: ScopeView) -> Answer:
-    facts = view.tables
-    if not len(facts.work):
+    tables = view.tables
+    if not len(tables.work):
         return cannot_tell_answer(NO_GPU)
-    copies = facts.work.events.select(facts.work.kind == Kind.COPY)
-    slow = facts.filter_by_name(copies, lambda name: _matches(PAGEABLE_COPY_REGEX, name))
-    size = transfer_sizes(view.trace, slow.row)
-    large = slow.select((size < 0) | (size > limits.PAGEABLE_MIN.value))
-    here = view.select_in_scope(large)
-    if not len(here):
-        between = facts.filter_by_name(copies, lambda name: "HtoD" in name or "DtoH" in name or "Host" in name)
-        tells = facts.filter_by_name(between, lambda name: "Pageable" in name or "Pinned" in name)
-        if len(view.select_in_scope(between)) and not len(tells):
+    all_copies = tables.work.events.select(tables.work.kind == Kind.COPY)
+    pageable = tables.filter_by_name(all_copies, lambda name: _matches(PAGEABLE_COPY_REGEX, name))
+    pageable_size = transfer_sizes(view.trace, pageable.row)
+    large_copies = pageable.select((pageable_size < 0) | (pageable_size > thresholds.PAGEABLE_MIN.value))
+    copies = view.select_in_scope(large_copies)
+    if not len(copies):
+        host_copies = tables.filter_by_name(all_copies, lambda name: "HtoD" in name or "DtoH" in name or "Host" in name)
+        labelled = tables.filter_by_name(host_copies, lambda name: "Pageable" in name or "Pinned" in name)
+        if len(view.select_in_scope(host_copies)) and not len(labelled):
             return cannot_tell_answer("this trace's copies do not say whether memory is pinned")
         return absent_answer()
-    time = view.covered_time(here)
-    speed = _compute_bandwidth(transfer_sizes(view.trace, here.row), here)
-    fast = facts.filter_by_name(copies, lambda name: _matches(PINNED_COPY_REGEX, name))
-    fast_size = transfer_sizes(view.trace, fast.row)
-    pinned = _compute_bandwidth(fast_size, fast.select(fast_size > limits.PAGEABLE_MIN.value))
-    words = f" at {speed:.1f} GB/s" if speed else ""
-    words += f", pinned ones at {pinned:.1f} GB/s" if pinned and speed else ""
+    copy_time = view.covered_time(copies)
+    bandwidth = _compute_bandwidth(transfer_sizes(view.trace, copies.row), copies)
+    pinned = tables.filter_by_name(all_copies, lambda name: _matches(PINNED_COPY_REGEX, name))
+    pinned_size = transfer_sizes(view.trace, pinned.row)
+    pinned_bandwidth = _compute_bandwidth(pinned_size, pinned.select(pinned_size > thresholds.PAGEABLE_MIN.value))
+    bandwidth_text = f" at {bandwidth:.1f} GB/s" if bandwidth else ""
+    bandwidth_text += f", pinned ones at {pinned_bandwidth:.1f} GB/s" if pinned_bandwidth and bandwidth else ""
     return fired_answer(
-        f"{format_count(len(here), 'pageable copy', 'pageable copies')}{view.format_per_step(len(here))}: {us(time)}{words}",
-        np.sort(here.row),
-        time,
+        f"{format_count(len(copies), 'pageable copy', 'pageable copies')}{view.format_per_step(len(copies))}: "
+        f"{format_duration(copy_time)}{bandwidth_text}",
+        np.sort(copies.row),
+        copy_time,
     )
 
 
-def _matches(pattern_: str, name: str) -> bool:
-    return re.match(pattern_, name) is not None
+def _matches(pattern: str, name: str) -> bool:
+    return re.match(pattern, name) is not None
 
 
 def _compute_bandwidth(size: I64, copies: EventTable) -> float | None:
-    """GB/s (10^9 bytes) of these copies together, None where the trace does not tell their sizes."""
+    """GB/s (10^9 bytes) of these copies together, None where their sizes were not recorded."""
     if len(size) != len(copies) or not len(copies) or (size < 0).any():
         return None
     time = int(copies.duration.sum())
@@ -183,30 +185,31 @@ def _compute_bandwidth(size: I64, copies: EventTable) -> float | None:
     code="DataLoader(…, num_workers=8, prefetch_factor=4, pin_memory=True, persistent_workers=True)",
     decided="GPU idle time while a launching thread is in the data loader; or, where no loader was recorded, before "
     "the first op of a step, if that takes longer than the limit.",
-    thresholds=(limits.INPUT_SHARE, limits.INPUT_WITHOUT_LOADER_MIN),
+    thresholds=(thresholds.INPUT_SHARE, thresholds.INPUT_WITHOUT_LOADER_MIN),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
 )
 def input_starved(view: ScopeView) -> Answer:
-    facts = view.tables
-    if missing := view.missing_window_reason():
-        return cannot_tell_answer(missing)
-    finder = view.gap_finder
-    if not len(finder.loader_calls) and not len(facts.steps):
+    tables = view.tables
+    if missing_reason := view.missing_window_reason():
+        return cannot_tell_answer(missing_reason)
+    gap_finder = view.gap_finder
+    if not len(gap_finder.loader_calls) and not len(tables.steps):
         return cannot_tell_answer("no data loader and no steps were recorded")
-    idle = sum(times.measure_between(*view.window) for times in finder.input_idle_intervals.values()) // len(
-        facts.devices
-    )
-    what = "the data loader" if len(finder.loader_calls) else "no op"
-    share = idle / view.window_length
-    if share < limits.INPUT_SHARE.value:
-        return absent_answer(f"the GPU waited {us(idle)} for input, {format_percent(share)}")
-    here = view.select_in_scope(finder.input_waits)
+    idle_time = sum(
+        intervals.measure_between(*view.window) for intervals in gap_finder.input_idle_intervals.values()
+    ) // len(tables.devices)
+    activity = "the data loader" if len(gap_finder.loader_calls) else "no op"
+    share = idle_time / view.window_length
+    if share < thresholds.INPUT_SHARE.value:
+        return absent_answer(f"the GPU waited {format_duration(idle_time)} for input, {format_percent(share)}")
+    evidence = view.select_in_scope(gap_finder.input_waits)
     return fired_answer(
-        f"{format_percent(share)} of the time ({us(idle)}) the GPU was idle while the CPU was in {what}"
-        f"{' at the start of steps' if what == 'no op' else ''}",
-        here.row,
-        idle,
+        f"{format_percent(share)} of the time ({format_duration(idle_time)}) the GPU was idle while the CPU was "
+        f"in {activity}"
+        f"{' at the start of steps' if activity == 'no op' else ''}",
+        evidence.row,
+        idle_time,
     )
 
 
@@ -219,54 +222,59 @@ def input_starved(view: ScopeView) -> Answer:
     decided="Gaps between pieces of GPU work (the union over streams), longer than the limit, the profiler's and the "
     "hardware's own left out; at least so many, in half of the steps where there are several, and together a "
     "noticeable share.",
-    thresholds=(limits.IDLE_MIN, limits.IDLE_SHARE, limits.IDLE_MIN_GAPS, limits.IDLE_STEPS_SHARE),
+    thresholds=(thresholds.IDLE_MIN, thresholds.IDLE_SHARE, thresholds.IDLE_MIN_GAPS, thresholds.IDLE_STEPS_SHARE),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
 )
 def idle_gap(view: ScopeView) -> Answer:
-    if missing := view.missing_window_reason():
-        return cannot_tell_answer(missing)
-    facts, gaps = view.tables, view.gaps
-    ours = (gaps.reason != IdleReason.PROFILER) & (gaps.reason != IdleReason.QUEUED)
-    long = np.flatnonzero(ours & (gaps.duration >= limits.IDLE_MIN.value))
-    time = int(gaps.duration[long].sum()) // len(facts.devices)
-    share = time * len(facts.devices) / view.device_time if view.device_time > 0 else 0.0
-    few = len(long) < limits.IDLE_MIN_GAPS.value
-    if few or share < limits.IDLE_SHARE.value:
-        return absent_answer(f"{format_count(len(long), 'gap')}, {format_percent(share)} of the time")
+    if missing_reason := view.missing_window_reason():
+        return cannot_tell_answer(missing_reason)
+    tables, gaps = view.tables, view.gaps
+    is_program_idle = (gaps.reason != IdleReason.PROFILER) & (gaps.reason != IdleReason.QUEUED)
+    long_gaps = np.flatnonzero(is_program_idle & (gaps.duration >= thresholds.IDLE_MIN.value))
+    idle_time = int(gaps.duration[long_gaps].sum()) // len(tables.devices)
+    share = idle_time * len(tables.devices) / view.device_time if view.device_time > 0 else 0.0
+    is_rare = len(long_gaps) < thresholds.IDLE_MIN_GAPS.value
+    if is_rare or share < thresholds.IDLE_SHARE.value:
+        return absent_answer(f"{format_count(len(long_gaps), 'gap')}, {format_percent(share)} of the time")
     if len(view.steps) > 1:
-        # The step that was late is the one that launched what ends the gap.
+        # The late step is the one that launched the work after the gap.
         launch = np.where(
-            gaps.next_event[long] >= 0, view.trace.links.launch_of[np.maximum(gaps.next_event[long], 0)], -1
+            gaps.next_event[long_gaps] >= 0, view.trace.links.launch_of[np.maximum(gaps.next_event[long_gaps], 0)], -1
         )
-        late = facts.steps.index_at(view.trace.start[launch[launch >= 0]])
-        late = sorted_unique(late[late >= 0])
-        if len(late) < max(2, limits.IDLE_STEPS_SHARE.value * len(view.steps)):
-            return absent_answer(f"such gaps in {len(late)} of {len(view.steps)} steps only")
-    reasons = np.bincount(gaps.reason[long], weights=gaps.duration[long], minlength=len(IdleReason))
-    order = np.argsort(-reasons, kind="stable")
-    listed = ", ".join(
-        f"{IdleReason(int(reason)).label} {format_percent(float(reasons[reason] / reasons.sum()))}"
+        late_steps = tables.steps.index_at(view.trace.start[launch[launch >= 0]])
+        late_steps = sorted_unique(late_steps[late_steps >= 0])
+        if len(late_steps) < max(2, thresholds.IDLE_STEPS_SHARE.value * len(view.steps)):
+            return absent_answer(f"such gaps in {len(late_steps)} of {len(view.steps)} steps only")
+    time_by_reason = np.bincount(gaps.reason[long_gaps], weights=gaps.duration[long_gaps], minlength=len(IdleReason))
+    order = np.argsort(-time_by_reason, kind="stable")
+    reason_text = ", ".join(
+        f"{IdleReason(int(reason)).label} {format_percent(float(time_by_reason[reason] / time_by_reason.sum()))}"
         for reason in order[:3]
-        if reasons[reason]
+        if time_by_reason[reason]
     )
-    around = sorted_unique(
-        np.concatenate([gaps.next_event[long][gaps.next_event[long] >= 0], _find_steps_at(view, gaps.start[long])])
+    neighbours = sorted_unique(
+        np.concatenate(
+            [gaps.next_event[long_gaps][gaps.next_event[long_gaps] >= 0], _find_steps_at(view, gaps.start[long_gaps])]
+        )
     )
-    evidence = view.select_in_scope(facts.event_table(around)).row
+    evidence = view.select_in_scope(tables.event_table(neighbours)).row
     evidence = evidence if len(evidence) else view.representative_events()
     if not len(evidence):
         return cannot_tell_answer(NOTHING_HERE)
     return fired_answer(
-        f"{format_count(len(long), 'gap')}, {us(time)} or {format_percent(share)} of the time: {listed}", evidence, time
+        f"{format_count(len(long_gaps), 'gap')}, {format_duration(idle_time)} or {format_percent(share)} of the "
+        f"time: {reason_text}",
+        evidence,
+        idle_time,
     )
 
 
 def _find_steps_at(view: ScopeView, starts: I64) -> I64:
-    """The steps that gaps begin in: they have a part in the scope where the work around a gap has none."""
+    """Find the steps in which gaps start: they overlap the scope where the work around a gap does not."""
     steps = view.tables.steps
-    place = steps.index_at(starts)
-    return steps.row[place[place >= 0]]
+    step_indices = steps.index_at(starts)
+    return steps.row[step_indices[step_indices >= 0]]
 
 
 @register_pattern(
@@ -278,50 +286,54 @@ def _find_steps_at(view: ScopeView, starts: I64) -> I64:
     code="torch.optim.AdamW(params, fused=True)",
     decided="Kernels launched beneath one operator, or one optimizer step, each launch a kernel: at least so many, "
     "with a short median.",
-    thresholds=(limits.TINY_KERNEL_MIN_COUNT, limits.TINY_KERNEL_MAX),
+    thresholds=(thresholds.TINY_KERNEL_MIN_COUNT, thresholds.TINY_KERNEL_MAX),
     severity=Severity.PROBLEM,
 )
 def tiny_kernels(view: ScopeView) -> Answer:
-    if missing := view.missing_gpu_reason() or view.missing_ops_reason():
-        return cannot_tell_answer(missing)
-    facts, work = view.tables, view.work
-    kernels = (work.kind == Kind.KERNEL) & (work.launch >= 0)
-    if not kernels.any():
+    if missing_reason := view.missing_gpu_reason() or view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    tables, work = view.tables, view.work
+    is_kernel = (work.kind == Kind.KERNEL) & (work.launch >= 0)
+    if not is_kernel.any():
         return cannot_tell_answer(NO_LINKS)
-    optimizer = np.zeros(len(view.trace), dtype=np.bool_)
-    optimizer[facts.match_names(OPTIMIZER_STEP_REGEX).row] = True
-    calls, back = np.unique(work.launch[kernels], return_inverse=True)
-    owner = outermost_ancestor(view.trace, calls, optimizer)
-    owner = np.where(owner >= 0, owner, outermost_ancestor(view.trace, calls, facts.is_dispatcher_op))[back.reshape(-1)]
-    fan_out = np.bincount(back.reshape(-1))[back.reshape(-1)]
-    rows = work.events.select(kernels)
-    own = (owner >= 0) & (fan_out == 1)  # a graph's kernels cost no launch each
-    found = _find_tiny_kernel_owners(owner[own], rows.duration[own])
-    if not len(found):
+    is_optimizer_step = np.zeros(len(view.trace), dtype=np.bool_)
+    is_optimizer_step[tables.match_names(OPTIMIZER_STEP_REGEX).row] = True
+    calls, call_index = np.unique(work.launch[is_kernel], return_inverse=True)
+    owner = outermost_ancestor(view.trace, calls, is_optimizer_step)
+    owner = np.where(owner >= 0, owner, outermost_ancestor(view.trace, calls, tables.is_dispatcher_op))[
+        call_index.reshape(-1)
+    ]
+    fan_out = np.bincount(call_index.reshape(-1))[call_index.reshape(-1)]
+    kernel_events = work.events.select(is_kernel)
+    has_own_launch = (owner >= 0) & (fan_out == 1)  # kernels of a graph share one launch
+    tiny_owners = _find_tiny_kernel_owners(owner[has_own_launch], kernel_events.duration[has_own_launch])
+    if not len(tiny_owners):
         return absent_answer()
-    chosen = own & np.isin(owner, found)
-    here = view.select_in_scope(facts.event_table(found))
-    tiny = rows.select(chosen)
-    counts = np.bincount(np.searchsorted(found, owner[chosen]))
-    worst = int(found[int(counts.argmax())])
+    is_tiny = has_own_launch & np.isin(owner, tiny_owners)
+    owners_in_scope = view.select_in_scope(tables.event_table(tiny_owners))
+    tiny_events = kernel_events.select(is_tiny)
+    kernels_by_owner = np.bincount(np.searchsorted(tiny_owners, owner[is_tiny]))
+    largest_owner = int(tiny_owners[int(kernels_by_owner.argmax())])
     return fired_answer(
-        f"{facts.name(worst)} launches {int(counts.max()):,} kernels, {us(float(np.median(tiny.duration)))} in the "
-        f"median; {format_count(len(found), 'such call')}{view.format_per_step(len(found))}",
-        np.sort(np.concatenate([here.row, tiny.row])),
-        view.covered_time(here) or view.covered_time(tiny),
+        f"{tables.name(largest_owner)} launches {int(kernels_by_owner.max()):,} kernels, "
+        f"{format_duration(float(np.median(tiny_events.duration)))} in the "
+        f"median; {format_count(len(tiny_owners), 'such call')}{view.format_per_step(len(tiny_owners))}",
+        np.sort(np.concatenate([owners_in_scope.row, tiny_events.row])),
+        view.covered_time(owners_in_scope) or view.covered_time(tiny_events),
     )
 
 
 def _find_tiny_kernel_owners(owner: I64, duration: I64) -> I64:
-    """The owners of many kernels whose median is short, ascending."""
+    """Find the owners of many kernels whose median duration is short, ascending."""
     order = np.lexsort((duration, owner))
     owners, first, count = np.unique(owner[order], return_index=True, return_counts=True)
-    low = duration[order][first + (count - 1) // 2]
-    high = duration[order][first + count // 2]
-    chosen: I64 = owners[
-        (count >= limits.TINY_KERNEL_MIN_COUNT.value) & ((low + high) / 2 < limits.TINY_KERNEL_MAX.value)
+    lower_median = duration[order][first + (count - 1) // 2]
+    upper_median = duration[order][first + count // 2]
+    tiny_owners: I64 = owners[
+        (count >= thresholds.TINY_KERNEL_MIN_COUNT.value)
+        & ((lower_median + upper_median) / 2 < thresholds.TINY_KERNEL_MAX.value)
     ]
-    return chosen
+    return tiny_owners
 
 
 @register_pattern(
@@ -335,21 +347,22 @@ def _find_tiny_kernel_owners(owner: I64, duration: I64) -> I64:
     severity=Severity.PROBLEM,
 )
 def alloc_in_step(view: ScopeView) -> Answer:
-    facts = view.tables
-    if not len(facts.calls):
+    tables = view.tables
+    if not len(tables.calls):
         return cannot_tell_answer(NO_CALLS)
-    if len(facts.steps) < 2:
+    if len(tables.steps) < 2:
         return cannot_tell_answer("fewer than two steps were recorded: the first one may allocate")
-    rows = view.match_names(ALLOCATION_CALL_REGEX, Kind.RUNTIME)
-    steps = facts.steps.index_at(rows.start)
-    late = rows.select(steps >= 1)
-    if not len(late):
-        return absent_answer("only in the first step" if len(rows) else "")
-    time = view.covered_time(late)
-    calls = sorted({facts.name(int(row)) for row in late.row})
+    allocations = view.match_names(ALLOCATION_CALL_REGEX, Kind.RUNTIME)
+    steps = tables.steps.index_at(allocations.start)
+    late_calls = allocations.select(steps >= 1)
+    if not len(late_calls):
+        return absent_answer("only in the first step" if len(allocations) else "")
+    time = view.covered_time(late_calls)
+    call_names = sorted({tables.name(int(row)) for row in late_calls.row})
     return fired_answer(
-        f"{format_count(len(late), 'call')} ({', '.join(calls)}) in {format_count(len(sorted_unique(steps[steps >= 1])), 'step')} "
-        f"after the first: {us(time)}",
-        late.row,
+        f"{format_count(len(late_calls), 'call')} ({', '.join(call_names)}) in "
+        f"{format_count(len(sorted_unique(steps[steps >= 1])), 'step')} "
+        f"after the first: {format_duration(time)}",
+        late_calls.row,
         time,
     )

@@ -1,10 +1,10 @@
-"""Section "Profiler table": what sums over the scope say."""
+"""Section "Profiler table": patterns of the sums over a scope."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine import thresholds as limits
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -21,10 +21,10 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
     ScopeView,
     format_count,
     format_percent,
-    us,
 )
 from torchprof_tui.analysis.patterns.engine.verdict import measure_shares
 from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.time_format import format_duration
 
 
 @register_pattern(
@@ -37,26 +37,29 @@ from torchprof_tui.trace.core.arrays import Bool
     decided="Over the steps (and the GPU work they launched, without the profiler's own time), the union of GPU work "
     "is below the first limit, and most of the idle time is dispatch, host code, or the filling of the queue after a "
     "sync; not input, communication or the profiler.",
-    thresholds=(limits.GPU_BUSY_LOW, limits.OVERHEAD_SHARE_OF_IDLE),
+    thresholds=(thresholds.GPU_BUSY_LOW, thresholds.OVERHEAD_SHARE_OF_IDLE),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
 )
 def overhead_bound(view: ScopeView) -> Answer:
-    if missing := view.missing_window_reason() or ("" if view.tables.has_cpu_threads else "no CPU thread was recorded"):
-        return cannot_tell_answer(missing)
+    if missing_reason := view.missing_window_reason() or (
+        "" if view.tables.has_cpu_threads else "no CPU thread was recorded"
+    ):
+        return cannot_tell_answer(missing_reason)
     shares = measure_shares(view)
     if not shares.is_overhead_bound:
-        return absent_answer(f"GPU busy {format_percent(shares.busy)} of {us(view.window_length)}")
+        return absent_answer(f"GPU busy {format_percent(shares.busy)} of {format_duration(view.window_length)}")
     steps = view.steps
-    where = "the steps" if len(steps) else "the range"
-    seen = (
-        f"GPU busy {format_percent(shares.busy)} of {where} ({us(view.window_length)}); for {format_percent(shares.overhead)} it waited for "
+    scope_label = "the steps" if len(steps) else "the range"
+    summary = (
+        f"GPU busy {format_percent(shares.busy)} of {scope_label} ({format_duration(view.window_length)}); for "
+        f"{format_percent(shares.overhead)} it waited for "
         f"the CPU to dispatch or run code"
     )
     evidence = view.representative_events()
     if not len(evidence):
         return cannot_tell_answer(NOTHING_HERE)
-    return fired_answer(seen, evidence, int(shares.overhead * view.device_time) // len(view.tables.devices))
+    return fired_answer(summary, evidence, int(shares.overhead * view.device_time) // len(view.tables.devices))
 
 
 @register_pattern(
@@ -67,26 +70,27 @@ def overhead_bound(view: ScopeView) -> Answer:
     action="only faster kernels help now: lower precision, fused or compiled ops, better tile sizes",
     decided="Kernels cover more than the limit of the steps' span, and the median piece of GPU work starts after its "
     "launch call has returned (the queue is not empty).",
-    thresholds=(limits.GPU_BUSY_HIGH,),
+    thresholds=(thresholds.GPU_BUSY_HIGH,),
 )
 def compute_bound(view: ScopeView) -> Answer:
-    if missing := view.missing_window_reason():
-        return cannot_tell_answer(missing)
+    if missing_reason := view.missing_window_reason():
+        return cannot_tell_answer(missing_reason)
     shares = measure_shares(view)
-    if shares.compute < limits.GPU_BUSY_HIGH.value:
-        return absent_answer(f"kernels cover {format_percent(shares.compute)} of {us(view.window_length)}")
+    if shares.compute < thresholds.GPU_BUSY_HIGH.value:
+        return absent_answer(f"kernels cover {format_percent(shares.compute)} of {format_duration(view.window_length)}")
     work, trace = view.work, view.trace
-    linked = work.launch >= 0
-    if not linked.any():
+    has_launch = work.launch >= 0
+    if not has_launch.any():
         return cannot_tell_answer(NO_LINKS)
-    launch = work.launch[linked]
-    delay = int(np.median(work.events.start[linked] - trace.start[launch] - trace.duration[launch]))
+    launch = work.launch[has_launch]
+    delay = int(np.median(work.events.start[has_launch] - trace.start[launch] - trace.duration[launch]))
     if delay <= 0:
         return absent_answer(f"kernels cover {format_percent(shares.compute)}, but launches do not run ahead of them")
-    top = work.events.row[np.argsort(-view.work_time, kind="stable")[:20]]
+    heaviest = work.events.row[np.argsort(-view.work_time, kind="stable")[:20]]
     return fired_answer(
-        f"kernels cover {format_percent(shares.compute)} of {us(view.window_length)}; the median launch is {us(delay)} ahead",
-        np.sort(top),
+        f"kernels cover {format_percent(shares.compute)} of {format_duration(view.window_length)}; the median "
+        f"launch is {format_duration(delay)} ahead",
+        np.sort(heaviest),
     )
 
 
@@ -98,52 +102,53 @@ def compute_bound(view: ScopeView) -> Answer:
     action="start there: its shapes, its precision, a fused or a tuned replacement",
     decided="GPU time summed by kernel name in the scope, then by the innermost operator that launched it; the first "
     "has at least the limit of all.",
-    thresholds=(limits.HOTSPOT_SHARE,),
+    thresholds=(thresholds.HOTSPOT_SHARE,),
 )
 def hotspot(view: ScopeView) -> Answer:
-    if missing := view.missing_gpu_reason():
-        return cannot_tell_answer(missing)
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
     names = view.work.events.name
-    time = np.bincount(names, weights=view.work_time)
-    total = float(time.sum())
-    top = int(time.argmax())
-    share = time[top] / total if total else 0.0
-    place, who, unit = (
-        names == top,
-        view.tables.short_name(int(view.work.events.row[int((names == top).argmax())])),
-        "run",
-    )
-    kernel = share
-    if share < limits.HOTSPOT_SHARE.value:
-        share, place = _find_heaviest_operator(view, total)
+    time_by_name = np.bincount(names, weights=view.work_time)
+    total = float(time_by_name.sum())
+    heaviest = int(time_by_name.argmax())
+    share = time_by_name[heaviest] / total if total else 0.0
+    in_hotspot = names == heaviest
+    hotspot_name = view.tables.short_name(int(view.work.events.row[int(in_hotspot.argmax())]))
+    unit = "run"
+    kernel_share = share
+    if share < thresholds.HOTSPOT_SHARE.value:
+        share, in_hotspot = _find_heaviest_operator(view, total)
         unit = "piece"
-        who = view.tables.name(int(view.inner_op[int(place.argmax())])) if place.any() else ""
-    if share < limits.HOTSPOT_SHARE.value:
-        by = f", the heaviest op {format_percent(share)}" if who else ""
-        return absent_answer(f"the heaviest kernel takes {format_percent(kernel)} of GPU time{by}")
-    rows = view.work.events.select(place)
-    of = " of work, of several kernels" if unit == "piece" else ""
+        hotspot_name = view.tables.name(int(view.inner_op[int(in_hotspot.argmax())])) if in_hotspot.any() else ""
+    if share < thresholds.HOTSPOT_SHARE.value:
+        op_text = f", the heaviest op {format_percent(share)}" if hotspot_name else ""
+        return absent_answer(f"the heaviest kernel takes {format_percent(kernel_share)} of GPU time{op_text}")
+    hotspot_work = view.work.events.select(in_hotspot)
+    unit_note = " of work, of several kernels" if unit == "piece" else ""
     return fired_answer(
-        f"{who} takes {format_percent(share)} of GPU time: {us(float(view.work_time[place].sum()))} in "
-        f"{format_count(len(rows), unit)}{of}",
-        rows.row,
-        min(view.covered_time(rows), view.scope.length),
+        f"{hotspot_name} takes {format_percent(share)} of GPU time: "
+        f"{format_duration(float(view.work_time[in_hotspot].sum()))} in "
+        f"{format_count(len(hotspot_work), unit)}{unit_note}",
+        hotspot_work.row,
+        min(view.covered_time(hotspot_work), view.scope.length),
     )
 
 
 def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]:
-    """(share of GPU time of the operator that launched most, bool[work]: what it launched). Wrappers of autograd and of
-    compiled code are no operators: below one of them lies a whole model."""
-    inner = view.inner_op
-    known = (inner >= 0) & view.tables.is_dispatcher_op[np.maximum(inner, 0)]
-    if not known.any() or not total:
-        return 0.0, known
-    name = view.trace.name[inner[known]]
-    time = np.bincount(name, weights=view.work_time[known])
-    top = int(time.argmax())
-    chosen = known.copy()
-    chosen[known] = name == top
-    return float(time[top]) / total, chosen
+    """Find the operator that launched most GPU time: (its share of `total`, bool[work]: the work that it launched).
+
+    Wrappers of autograd and of compiled code are no operators: one of them can contain a whole model.
+    """
+    inner_op = view.inner_op
+    has_op = (inner_op >= 0) & view.tables.is_dispatcher_op[np.maximum(inner_op, 0)]
+    if not has_op.any() or not total:
+        return 0.0, has_op
+    name = view.trace.name[inner_op[has_op]]
+    time_by_name = np.bincount(name, weights=view.work_time[has_op])
+    heaviest = int(time_by_name.argmax())
+    of_heaviest = has_op.copy()
+    of_heaviest[has_op] = name == heaviest
+    return float(time_by_name[heaviest]) / total, of_heaviest
 
 
 @register_pattern(
@@ -155,31 +160,33 @@ def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]
     code="torch.optim.AdamW(params, fused=True)",
     decided="An op or a runtime call with at least so many calls a step (or in the scope, without steps), a short mean "
     "self time, and together a noticeable share of the scope.",
-    thresholds=(limits.CALLS_PER_STEP, limits.CALLS_MEAN_MAX, limits.CALLS_SHARE),
+    thresholds=(thresholds.CALLS_PER_STEP, thresholds.CALLS_MEAN_MAX, thresholds.CALLS_SHARE),
     severity=Severity.PROBLEM,
 )
 def call_count(view: ScopeView) -> Answer:
-    if missing := view.missing_ops_reason():
-        return cannot_tell_answer(missing)
+    if missing_reason := view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
     ops = view.select_in_scope(view.tables.ops_and_calls)
     if not len(ops):
         return absent_answer("no op in this range")
-    own = np.minimum(view.trace.self_duration[ops.row], view.time_in_scope(ops))
+    self_time = np.minimum(view.trace.self_duration[ops.row], view.time_in_scope(ops))
     calls = np.bincount(ops.name)
-    time = np.bincount(ops.name, weights=own)
+    time = np.bincount(ops.name, weights=self_time)
     steps = max(len(view.steps), 1)
-    often = (calls >= limits.CALLS_PER_STEP.value * steps) & (time <= limits.CALLS_MEAN_MAX.value * calls)
-    dear = often & (time >= limits.CALLS_SHARE.value * view.scope.length)
-    if not dear.any():
+    is_frequent = (calls >= thresholds.CALLS_PER_STEP.value * steps) & (time <= thresholds.CALLS_MEAN_MAX.value * calls)
+    is_costly = is_frequent & (time >= thresholds.CALLS_SHARE.value * view.scope.length)
+    if not is_costly.any():
         return absent_answer(
             f"the most frequent one runs {int(calls.max()):,} times{view.format_per_step(int(calls.max()))}"
         )
-    top = int(np.where(dear, time, 0).argmax())
+    costliest = int(np.where(is_costly, time, 0).argmax())
     return fired_answer(
-        f"{view.trace.names[top]} runs {int(calls[top]):,} times{view.format_per_step(int(calls[top]))} at "
-        f"{us(time[top] / calls[top])} of its own: {us(time[top])} together",
-        ops.row[ops.name == top],
-        min(int(time[top]), view.scope.length),
+        f"{view.trace.names[costliest]} runs {int(calls[costliest]):,} "
+        f"times{view.format_per_step(int(calls[costliest]))} at "
+        f"{format_duration(time[costliest] / calls[costliest])} of its own: {format_duration(time[costliest])} "
+        "together",
+        ops.row[ops.name == costliest],
+        min(int(time[costliest]), view.scope.length),
     )
 
 
@@ -191,7 +198,7 @@ def call_count(view: ScopeView) -> Answer:
     action="follow its children; the row to improve is further down",
     decided="Among the ops and annotations with the largest totals (no steps: what they cost always lies below them): "
     "total time at least so many times the self time.",
-    thresholds=(limits.TOTAL_OVER_SELF_RATIO, limits.CHILDREN_TOP_ROWS),
+    thresholds=(thresholds.TOTAL_OVER_SELF_RATIO, thresholds.CHILDREN_TOP_ROWS),
 )
 def cost_in_children(view: ScopeView) -> Answer:
     if not len(view.tables.ops_and_annotations):
@@ -201,15 +208,18 @@ def cost_in_children(view: ScopeView) -> Answer:
         return absent_answer("no op in this range")
     trace = view.trace
     total = np.bincount(table.name, weights=table.duration)
-    own = np.bincount(table.name, weights=trace.self_duration[table.row])
-    top = np.argsort(-total, kind="stable")[: int(limits.CHILDREN_TOP_ROWS.value)]
-    deep = [
-        name for name in top.tolist() if total[name] and total[name] >= limits.TOTAL_OVER_SELF_RATIO.value * own[name]
+    self_time = np.bincount(table.name, weights=trace.self_duration[table.row])
+    largest = np.argsort(-total, kind="stable")[: int(thresholds.CHILDREN_TOP_ROWS.value)]
+    with_costly_children = [
+        name_id
+        for name_id in largest.tolist()
+        if total[name_id] and total[name_id] >= thresholds.TOTAL_OVER_SELF_RATIO.value * self_time[name_id]
     ]
-    if not deep:
+    if not with_costly_children:
         return absent_answer("the rows with the largest totals do their work themselves")
-    name = deep[0]
+    name_id = with_costly_children[0]
     return fired_answer(
-        f"{trace.names[name]}: {us(total[name])} in all, {us(own[name])} of its own",
-        table.row[table.name == name],
+        f"{trace.names[name_id]}: {format_duration(total[name_id])} in all, {format_duration(self_time[name_id])} "
+        "of its own",
+        table.row[table.name == name_id],
     )

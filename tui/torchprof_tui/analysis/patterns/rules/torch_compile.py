@@ -1,4 +1,4 @@
-"""Section "torch.compile": compiled regions, and what being compiled costs on the CPU."""
+"""Section "torch.compile": compiled regions and their overhead on the CPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine import thresholds as limits
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -17,8 +17,9 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import NO_STEPS, ScopeView, format_count, format_percent, us
+from torchprof_tui.analysis.patterns.engine.scope_view import NO_STEPS, ScopeView, format_count, format_percent
 from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.trace.core.time_format import format_duration
 
 COMPILED_REGION_REGEX = r"Torch-Compiled Region"
 CACHE_LOOKUP_REGEX = r"TorchDynamo Cache Lookup"
@@ -26,7 +27,7 @@ AOT_PROLOGUE_REGEX = r"AOTDispatcher Runtime Wrapper Prologue"
 PREGRAPH_REGEX = r"Pregraph bytecode"
 COMPILED_GRAPH_REGEX = r"## Call CompiledFxGraph "
 COMPILE_WORK_REGEX = r".*\(dynamo_timed\)|_compile\.compile_inner|entire_frame_compile|.*compile_id=\d+/\d+"
-"""Compile work itself: dynamo's timed phases, and the annotations that it leaves in the profile since 2.8."""
+"""Compilation itself: dynamo's timed phases, and the annotations that it records since torch 2.8."""
 
 _REGION_ID = re.compile(r"Torch-Compiled Region: (\d+)/(\d+)")
 _COMPILE_ID = re.compile(r"compile_id=(\d+)/(\d+)")
@@ -42,25 +43,35 @@ _GRAPH_HASH = re.compile(r"## Call CompiledFxGraph (\S+) ##")
     decided="Events called Torch-Compiled Region, with K/M since torch 2.6.",
 )
 def compiled_region(view: ScopeView) -> Answer:
-    if missing := view.missing_ops_reason():
-        return cannot_tell_answer(missing)
-    rows = view.match_names(COMPILED_REGION_REGEX)
-    if not len(rows):
+    if missing_reason := view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    regions = view.match_names(COMPILED_REGION_REGEX)
+    if not len(regions):
         return absent_answer()
-    kinds = sorted({view.tables.name(int(row)).removeprefix("Torch-Compiled Region").lstrip(": ") for row in rows.row})
-    listed = ", ".join(kind or "without a number" for kind in kinds[:6]) + (" …" if len(kinds) > 6 else "")
-    return fired_answer(f"{format_count(len(rows), 'call')}{view.format_per_step(len(rows))} of {listed}", rows.row)
+    region_numbers = sorted(
+        {view.tables.name(int(row)).removeprefix("Torch-Compiled Region").lstrip(": ") for row in regions.row}
+    )
+    number_text = ", ".join(number or "without a number" for number in region_numbers[:6]) + (
+        " …" if len(region_numbers) > 6 else ""
+    )
+    return fired_answer(
+        f"{format_count(len(regions), 'call')}{view.format_per_step(len(regions))} of {number_text}", regions.row
+    )
 
 
-def _check_total_time(view: ScopeView, name: str, what: str) -> Answer:
-    """Fired where events of that name are; their time summed."""
-    if missing := view.missing_ops_reason():
-        return cannot_tell_answer(missing)
-    rows = view.match_names(name)
-    if not len(rows):
+def _check_total_time(view: ScopeView, name: str, noun: str) -> Answer:
+    """Fire where events of this name exist, with their total time."""
+    if missing_reason := view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    events = view.match_names(name)
+    if not len(events):
         return absent_answer()
-    time = view.covered_time(rows)
-    return fired_answer(f"{format_count(len(rows), what)}{view.format_per_step(len(rows))}: {us(time)}", rows.row, time)
+    time = view.covered_time(events)
+    return fired_answer(
+        f"{format_count(len(events), noun)}{view.format_per_step(len(events))}: {format_duration(time)}",
+        events.row,
+        time,
+    )
 
 
 @register_pattern(
@@ -97,24 +108,24 @@ def aot_prologue(view: ScopeView) -> Answer:
     decided="The hashes in ## Call CompiledFxGraph <hash> ##, by step.",
 )
 def fxgraph_hash(view: ScopeView) -> Answer:
-    if missing := view.missing_ops_reason():
-        return cannot_tell_answer(missing)
-    rows = view.match_names(COMPILED_GRAPH_REGEX)
-    if not len(rows):
+    if missing_reason := view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    graph_calls = view.match_names(COMPILED_GRAPH_REGEX)
+    if not len(graph_calls):
         return absent_answer()
-    found = [_GRAPH_HASH.match(view.tables.name(int(row))) for row in rows.row]
-    hashes = np.array([match[1] if match else "" for match in found])
-    steps = view.tables.steps.index_at(rows.start)
-    sets = [frozenset(hashes[steps == step].tolist()) for step in np.unique(steps[steps >= 0]).tolist()]
+    matches = [_GRAPH_HASH.match(view.tables.name(int(row))) for row in graph_calls.row]
+    hashes = np.array([match[1] if match else "" for match in matches])
+    steps = view.tables.steps.index_at(graph_calls.start)
+    hashes_by_step = [frozenset(hashes[steps == step].tolist()) for step in np.unique(steps[steps >= 0]).tolist()]
     distinct = sorted(set(hashes.tolist()))
-    if len(sets) < 2:
-        how = "in one step" if sets else "no steps to compare"
-    elif len(set(sets)) == 1:
-        how = f"the same in each of {len(sets)} steps: cache hits"
+    if len(hashes_by_step) < 2:
+        comparison = "in one step" if hashes_by_step else "no steps to compare"
+    elif len(set(hashes_by_step)) == 1:
+        comparison = f"the same in each of {len(hashes_by_step)} steps: cache hits"
     else:
-        how = f"not the same in all {len(sets)} steps"
-    listed = ", ".join(f"{one[:12]}…" for one in distinct[:4])
-    return fired_answer(f"{format_count(len(distinct), 'graph')} ({listed}), {how}", rows.row)
+        comparison = f"not the same in all {len(hashes_by_step)} steps"
+    hash_text = ", ".join(f"{graph_hash[:12]}…" for graph_hash in distinct[:4])
+    return fired_answer(f"{format_count(len(distinct), 'graph')} ({hash_text}), {comparison}", graph_calls.row)
 
 
 @register_pattern(
@@ -126,35 +137,37 @@ def fxgraph_hash(view: ScopeView) -> Answer:
     code='model = torch.compile(model, mode="reduce-overhead")',
     decided="Cache lookups, prologues, pregraph bytecode and the regions' own self time, over the steps' CPU time in "
     "the scope. (Against eager it can only be compared with a second trace.)",
-    thresholds=(limits.WRAPPER_SHARE,),
+    thresholds=(thresholds.WRAPPER_SHARE,),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
 )
 def compile_tax(view: ScopeView) -> Answer:
-    if missing := view.missing_ops_reason():
-        return cannot_tell_answer(missing)
-    facts = view.tables
+    if missing_reason := view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    tables = view.tables
     regions = view.match_names(COMPILED_REGION_REGEX)
     if not len(regions):
         return absent_answer("nothing was compiled")
-    if not len(facts.steps):
+    if not len(tables.steps):
         return cannot_tell_answer(NO_STEPS)
-    if not len(facts.match_names(COMPILED_GRAPH_REGEX)):
+    if not len(tables.match_names(COMPILED_GRAPH_REGEX)):
         return cannot_tell_answer("this torch does not mark compiled graphs: wrappers and graph cannot be told apart")
     wrappers = view.match_names(rf"{CACHE_LOOKUP_REGEX}|{AOT_PROLOGUE_REGEX}|{PREGRAPH_REGEX}")
-    graphs, whole = view.match_names(COMPILED_GRAPH_REGEX), union(regions.start, regions.end)
-    # Ops between the graphs of a region (graph breaks are not in it) are work, not wrapping.
-    inner = view.match_names(r"aten::")
-    own = (whole - union(graphs.start, graphs.end)) - union(inner.start, inner.end)
-    spent = own | union(wrappers.start, wrappers.end)
+    graphs, region_intervals = view.match_names(COMPILED_GRAPH_REGEX), union(regions.start, regions.end)
+    # Ops between the graphs of a region are work, not overhead (graph breaks are outside the region).
+    ops = view.match_names(r"aten::")
+    region_overhead = (region_intervals - union(graphs.start, graphs.end)) - union(ops.start, ops.end)
+    overhead = region_overhead | union(wrappers.start, wrappers.end)
     compiling = view.match_names(COMPILE_WORK_REGEX)
-    spent = view.clip((spent - union(compiling.start, compiling.end)) & union(facts.steps.start, facts.steps.end))
-    steps = view.clip(union(facts.steps.start, facts.steps.end)).total
-    share = spent.total / steps if steps else 0.0
-    words = f"guards and wrappers take {us(spent.total)}, {format_percent(share)} of the steps"
-    if share < limits.WRAPPER_SHARE.value:
-        return absent_answer(words)
-    return fired_answer(words, np.sort(np.concatenate([regions.row, wrappers.row])), spent.total)
+    overhead = view.clip(
+        (overhead - union(compiling.start, compiling.end)) & union(tables.steps.start, tables.steps.end)
+    )
+    step_time = view.clip(union(tables.steps.start, tables.steps.end)).total
+    share = overhead.total / step_time if step_time else 0.0
+    summary = f"guards and wrappers take {format_duration(overhead.total)}, {format_percent(share)} of the steps"
+    if share < thresholds.WRAPPER_SHARE.value:
+        return absent_answer(summary)
+    return fired_answer(summary, np.sort(np.concatenate([regions.row, wrappers.row])), overhead.total)
 
 
 @register_pattern(
@@ -169,36 +182,39 @@ def compile_tax(view: ScopeView) -> Answer:
     severity=Severity.PROBLEM,
 )
 def recompiles(view: ScopeView) -> Answer:
-    if missing := view.missing_ops_reason():
-        return cannot_tell_answer(missing)
-    facts = view.tables
-    regions, work = view.match_names(COMPILED_REGION_REGEX), view.match_names(COMPILE_WORK_REGEX)
-    if not len(regions) and not len(work):
+    if missing_reason := view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    tables = view.tables
+    regions, compile_work = view.match_names(COMPILED_REGION_REGEX), view.match_names(COMPILE_WORK_REGEX)
+    if not len(regions) and not len(compile_work):
         return absent_answer("nothing was compiled")
     variants: dict[str, set[int]] = {}
     for row in regions.row.tolist():
-        if match := _REGION_ID.match(facts.name(row)):
+        if match := _REGION_ID.match(tables.name(row)):
             variants.setdefault(match[1], set()).add(int(match[2]))
-    again = {frame: ids for frame, ids in variants.items() if len(ids) > 1}
-    steps = facts.steps
-    late = np.zeros(len(work), dtype=np.bool_)
+    recompiled_frames = {frame: ids for frame, ids in variants.items() if len(ids) > 1}
+    steps = tables.steps
+    after_first_step = np.zeros(len(compile_work), dtype=np.bool_)
     if len(steps) > 1:
-        late = (work.start >= steps.start[1]) & (steps.index_at(work.start) >= 0)
-    recompiled = np.array([_is_recompilation(facts.name(int(row))) for row in work.row], dtype=np.bool_)
-    chosen = work.select(late | recompiled)
-    if not again and not len(chosen):
-        if not variants and len(regions) and not len(work):
+        after_first_step = (compile_work.start >= steps.start[1]) & (steps.index_at(compile_work.start) >= 0)
+    is_recompilation = np.array([_is_recompilation(tables.name(int(row))) for row in compile_work.row], dtype=np.bool_)
+    compile_events = compile_work.select(after_first_step | is_recompilation)
+    if not recompiled_frames and not len(compile_events):
+        if not variants and len(regions) and not len(compile_work):
             return cannot_tell_answer("regions carry no numbers before torch 2.6, and no compile work was recorded")
         return absent_answer("each region kept its number")
-    evidence = _select_variants(view, regions, again)
-    time = view.covered_time(chosen)
+    evidence = _select_variants(view, regions, recompiled_frames)
+    compile_time = view.covered_time(compile_events)
     parts = [
-        f"frame {frame} ran as {len(ids)} variants (M = {_format_numbers(ids)})" for frame, ids in sorted(again.items())
+        f"frame {frame} ran as {len(ids)} variants (M = {_format_numbers(ids)})"
+        for frame, ids in sorted(recompiled_frames.items())
     ]
-    if len(chosen):
-        parts.append(f"compile work took {us(time)}")
+    if len(compile_events):
+        parts.append(f"compile work took {format_duration(compile_time)}")
     return fired_answer(
-        "; ".join(parts), np.sort(np.concatenate([evidence.row, chosen.row[:1] if again else chosen.row])), time
+        "; ".join(parts),
+        np.sort(np.concatenate([evidence.row, compile_events.row[:1] if recompiled_frames else compile_events.row])),
+        compile_time,
     )
 
 
@@ -207,17 +223,17 @@ def _is_recompilation(name: str) -> bool:
     return match is not None and int(match[2]) > 0
 
 
-def _select_variants(view: ScopeView, regions: EventTable, again: dict[str, set[int]]) -> EventTable:
-    """The first region of each variant of the frames that have several."""
-    seen: set[str] = set()
+def _select_variants(view: ScopeView, regions: EventTable, recompiled_frames: dict[str, set[int]]) -> EventTable:
+    """Select the first region of each variant of the frames that have several."""
+    known_variants: set[str] = set()
     keep = []
     for row in regions.row.tolist():
         name = view.tables.name(row)
         match = _REGION_ID.match(name)
-        fresh = match is not None and match[1] in again and match[0] not in seen
-        if match is not None and fresh:
-            seen.add(match[0])
-        keep.append(fresh)
+        is_first = match is not None and match[1] in recompiled_frames and match[0] not in known_variants
+        if match is not None and is_first:
+            known_variants.add(match[0])
+        keep.append(is_first)
     return regions.select(np.array(keep, dtype=np.bool_))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.style import Style
 
-from torchprof_tui.analysis.patterns import Finding, Severity, State
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean, truncate

@@ -1,0 +1,111 @@
+"""Test the patterns of kernels on traces made for them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
+from tests.helpers.pattern_traces import (
+    CPU_ONLY,
+    GEMM,
+    GPU_ONLY,
+    H200,
+    P100,
+    SGEMM,
+    check_pattern,
+    graph_replay,
+    healthy,
+    op_with_work,
+)
+from tests.helpers.trace_builder import cpu, step, trace
+from torchprof_tui.analysis.patterns.engine.pattern import State
+from torchprof_tui.analysis.patterns.rules import gpu_kernels
+from torchprof_tui.trace.loading.load import load_trace
+
+MATH = "aten::_scaled_dot_product_attention_math"
+
+
+FLASH = (
+    "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t, "
+    "Flash_kernel_traits<64, 128, 128, 4, cutlass::bfloat16_t> >, false, true, false, false, true, true, false, false>"
+    "(pytorch_flash::Flash_fwd_params)"
+)
+
+
+TRITON = "triton_poi_fused_gelu_mul_0"
+
+
+TENSOR_CORES = [
+    (SGEMM, [H200], FIRED),
+    (SGEMM, [P100], ABSENT),
+    (SGEMM, [], FIRED),  # "ampere" in its name: a GPU with tensor cores
+    ("maxwell_sgemm_128x64_nn", [], ABSENT),
+    (GEMM, [H200], ABSENT),
+    ("sgemm_largek_lds64", [], CANNOT_TELL),  # neither the name nor the trace identifies the GPU
+    ("void dot_kernel<float>()", [H200], CANNOT_TELL),  # the name does not identify the cores
+]
+
+
+OCCUPANCY = [(0, FIRED), (31, ABSENT), (None, CANNOT_TELL)]
+"""(reported occupancy %, answer)."""
+
+
+CASES: Cases = {
+    "metadata-op": {
+        FIRED: [*healthy(), cpu("aten::t", 50, 5)],
+        ABSENT: [step(1, 0, 90), *op_with_work("aten::reshape", 5, 20, 20)],
+        CANNOT_TELL: GPU_ONLY,
+    },
+    "fused-triton": {FIRED: op_with_work("aten::mul", 0, 20, 30, TRITON), ABSENT: healthy(), CANNOT_TELL: CPU_ONLY},
+    "sdpa-math": {
+        FIRED: [cpu(MATH, 0, 100), *op_with_work("aten::bmm", 10, 40, 30, GEMM)],
+        ABSENT: healthy(),
+        CANNOT_TELL: GPU_ONLY,
+    },
+    "sdpa-fused": {FIRED: op_with_work("aten::_flash", 0, 20, 30, FLASH), ABSENT: healthy(), CANNOT_TELL: CPU_ONLY},
+    "graph-replay": {FIRED: graph_replay(5), ABSENT: graph_replay(1), CANNOT_TELL: GPU_ONLY},
+}
+"""`no-tensor-core` needs a header and `occupancy-misread` a file: see TENSOR_CORES and OCCUPANCY."""
+
+
+@pytest.mark.parametrize(("name", "state"), case_params(CASES))
+def test_fires_absent_cannot_tell(name: str, state: State) -> None:
+    check_case(CASES, name, state)
+
+
+def test_every_pattern_has_a_trace_for_each_answer() -> None:
+    assert not find_missing_answers(
+        gpu_kernels,
+        CASES,
+        {
+            "no-tensor-core": {state for _, _, state in TENSOR_CORES},
+            "occupancy-misread": {state for _, state in OCCUPANCY},
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel_name", "devices", "state"),
+    TENSOR_CORES,
+)
+def test_no_tensor_core(kernel_name: str, devices: list[dict[str, Any]], state: State) -> None:
+    gemm_trace = trace(*op_with_work("aten::mm", 0, 20, 30, kernel_name), header={"deviceProperties": devices})
+    assert check_pattern(gemm_trace, "no-tensor-core").state is state
+
+
+def test_no_tensor_core_needs_gpu_work() -> None:
+    assert check_pattern(trace(*CPU_ONLY), "no-tensor-core").state is CANNOT_TELL
+
+
+@pytest.mark.parametrize(("reported", "state"), OCCUPANCY)
+def test_occupancy_misread_reads_the_file(tmp_path: Path, reported: int | None, state: State) -> None:
+    entries = op_with_work("aten::mm", 0, 20, 30, GEMM)
+    if reported is not None:
+        entries[-1]["args"]["est. achieved occupancy %"] = reported
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": entries}))
+    assert check_pattern(load_trace(str(path), cache=False), "occupancy-misread").state is state

@@ -1,0 +1,47 @@
+"""Test the patterns of several GPUs on traces made for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
+from tests.helpers.pattern_traces import GEMM, NCCL, healthy, op_with_work
+from tests.helpers.trace_builder import Entry, step
+from torchprof_tui.analysis.patterns.engine.pattern import State
+from torchprof_tui.analysis.patterns.rules import multi_gpu
+
+
+def step_with_collective(overlap: float) -> list[Entry]:
+    """A collective of 400 µs that overlaps a kernel by `overlap`."""
+    return [
+        step(1, 0, 1000),
+        *op_with_work("aten::mm", 1, 20, 500, GEMM),
+        *op_with_work("c10d::allreduce_", 15, 520 - overlap, 400, NCCL, stream=20),
+    ]
+
+
+def collectives_on_two_devices(delay: float) -> list[Entry]:
+    """One collective on two devices, the second starting `delay` later."""
+    return [
+        *op_with_work("c10d::allreduce_", 1, 20, 500, NCCL),
+        *op_with_work("c10d::allreduce_", 11, 20 + delay, 500 - delay, NCCL, device=1),
+    ]
+
+
+CASES: Cases = {
+    "exposed-comm": {FIRED: step_with_collective(0), ABSENT: step_with_collective(390), CANNOT_TELL: healthy()},
+    "straggler": {
+        FIRED: collectives_on_two_devices(300),
+        ABSENT: collectives_on_two_devices(5),
+        CANNOT_TELL: healthy(),
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "state"), case_params(CASES))
+def test_fires_absent_cannot_tell(name: str, state: State) -> None:
+    check_case(CASES, name, state)
+
+
+def test_every_pattern_has_a_trace_for_each_answer() -> None:
+    assert not find_missing_answers(multi_gpu, CASES)
