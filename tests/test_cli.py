@@ -227,3 +227,21 @@ def test_help_helps(words: list[str], capsys: pytest.CaptureFixture[str]) -> Non
         main(words)
     assert end.value.code == 0
     assert "torchprof-tui" in capsys.readouterr().out
+
+
+def test_it_works_beside_foreign_packages_of_its_folder_names(tmp_path: Path) -> None:
+    """A user's repository may have `tui/`, `sample_traces/` or `profiler_runs/` on the path: neither breaks the other."""
+    for name in ("tui", "sample_traces", "profiler_runs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"OWNER = 'user {name}'\n")
+    code = (
+        "import profiler_runs, sample_traces, tui; print(profiler_runs.OWNER, sample_traces.OWNER, tui.OWNER); "
+        "from torchprof_tui.cli import main; main(['info', 'sample:linear_eager', '--json', '--no-cache'])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    owners, document = done.stdout.splitlines()
+    assert owners == "user profiler_runs user sample_traces user tui"
+    assert json.loads(document)["events"] > 0
