@@ -1,4 +1,4 @@
-"""Every key does what the design says, on the real screen: by its effect on the walk and on what is shown."""
+"""Every key does what the design says, on the real screen: by its effect on the view state and on the screen."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from torchprof_tui.ui.explorer.view_state import ViewState
 Check = Callable[[ViewState], bool]
 
 
-def selected(walk: ViewState) -> str:
-    return walk.trace.event(walk.selected).name if walk.selected >= 0 else ""
+def selected(state: ViewState) -> str:
+    return state.trace.event(state.selected).name if state.selected >= 0 else ""
 
 
 async def test_keys_that_move() -> None:
@@ -78,8 +78,8 @@ async def test_keys_that_move() -> None:
             assert holds(screen.view_state), (number, key, selected(screen.view_state), screen.view_state.viewport)
 
 
-def _whole(walk: ViewState) -> int:
-    return walk.viewport.limits[1] - walk.viewport.limits[0]
+def _whole(state: ViewState) -> int:
+    return state.viewport.limits[1] - state.viewport.limits[0]
 
 
 async def test_searching() -> None:
