@@ -75,7 +75,7 @@ class LanesArea:
 
 
 def format_rank_notes(trace: Trace, gpu_busy: dict[int, Intervals]) -> dict[int, str]:
-    """Format the note beside each rank's label, by its lane: that it was cut, and how busy its GPUs were."""
+    """Format the notes in the ranks' labels, by lane: that a rank was cut, and how busy its GPUs were."""
     shares = compute_busy_shares(trace, gpu_busy)
     notes: dict[int, list[str]] = {}
     for rank in trace.ranks.all if trace.ranks is not None else ():

@@ -61,7 +61,7 @@ WHEEL_PAN_DIVISOR = 16
 """One notch of the wheel pans by the screen width divided by this."""
 
 MAX_FORCED_HIGHLIGHTS = 400
-"""Up to so many highlighted events are drawn over longer events in the same cell; more are visible anyway."""
+"""Maximum number of highlighted events that are drawn over longer events in the same cell; more are visible anyway."""
 
 CPU_ONLY_TEXT = " no GPU work recorded"
 """Text in the line of a rank without GPU work, where other ranks have some."""
