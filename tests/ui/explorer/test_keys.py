@@ -1,4 +1,4 @@
-"""Every key does what the design says, on the real screen: by its effect on the view state and on the screen."""
+"""The keys of the explorer, by their effect on the view state and on the screen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def selected(state: ViewState) -> str:
 
 
 async def test_keys_that_move() -> None:
-    """One session; each line is a key and what must hold after it."""
+    """Run one session; each line is a key and what must hold after it."""
     shown = two_steps()
     mm = event_of(shown, "aten::mm", 1)
     moves: list[tuple[str, Check]] = [
@@ -181,7 +181,7 @@ async def test_details_say_everything() -> None:
             "30.0 µs · self 25.0 µs (83 %) · from 160.000 µs",
             "work: 50.0 µs after its start, 33 % of it",
             "2nd of its 2 children",
-            "args:",  # a literal trace has no file: one line says so
+            "args:",  # a trace built in memory has no file: one line reports it
         ):
             assert part in said, part
 
@@ -242,7 +242,7 @@ async def test_no_two_keys_are_the_same_and_all_are_named() -> None:
 
 
 async def test_sizes() -> None:
-    """From far too small to very large and back: nothing breaks, and what is selected stays in sight."""
+    """Resize from far too small to very large and back: the selection stays on screen."""
     shown = trace(*(cpu(f"level {depth}", depth, 100 - 2 * depth) for depth in range(40)))
     async with explorer(shown, (80, 24)) as (screen, pilot):
         screen.view_state.select(event_of(shown, "level 39"))

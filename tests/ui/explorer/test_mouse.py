@@ -1,4 +1,4 @@
-"""The mouse: everything that it does, keys do as well, so these are few."""
+"""The mouse: clicks, drags and the wheel. Few tests, because keys do the same through the same code."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ async def test_mouse() -> None:
         await pilot.click(timeline, offset=(column, 1))
         assert state.selected == event_of(shown, "ProfilerStep#1")
 
-        at = state.viewport.cell(50_000)
+        column_at_50us = state.viewport.cell(50_000)
         before = state.viewport
-        wheel(timeline, events.MouseScrollUp, at, 2)
+        wheel(timeline, events.MouseScrollUp, column_at_50us, 2)
         await pilot.pause()
         assert state.viewport.span < before.span
-        assert abs(state.viewport.cell(50_000) - at) <= 1
+        assert abs(state.viewport.cell(50_000) - column_at_50us) <= 1
         zoomed = state.viewport
-        wheel(timeline, events.MouseScrollDown, at, 2, shift=True)
+        wheel(timeline, events.MouseScrollDown, column_at_50us, 2, shift=True)
         await pilot.pause()
         assert state.viewport.span == zoomed.span
         assert state.viewport.t0 > zoomed.t0
-        wheel(timeline, events.MouseScrollDown, at, 2)
+        wheel(timeline, events.MouseScrollDown, column_at_50us, 2)
         await pilot.press("0")
 
         first, last = state.viewport.cell(30_000), state.viewport.cell(90_000)
@@ -57,5 +57,5 @@ async def test_mouse() -> None:
         gutter = screen.query_one(Gutter)
         await pilot.click(gutter, offset=(3, 1))
         assert state.lane_view.arrangement.folded == {0}
-        await pilot.click(gutter, offset=(3, 0))  # the heading: all lanes under it, folded already
+        await pilot.click(gutter, offset=(3, 0))  # the heading toggles all lanes below it, which are folded already
         assert not state.lane_view.arrangement.folded

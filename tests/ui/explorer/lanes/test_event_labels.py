@@ -1,4 +1,4 @@
-"""Notes on the lanes: inside a bar that is wide, else behind it, else before it; and the class that kernels carry."""
+"""Notes on events: inside a wide bar, else after it, else before it; and the classes of kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def notes_of(*entries: Entry) -> tuple[Trace, EventNotes]:
 
 
 def line(made: Trace, notes: EventNotes, event: int, t0: float, t1: float, width: int) -> str:
-    """What the notes write into the event's row."""
+    """Return the text of the notes in the event's row."""
     viewport = Viewport(int(t0 * 1000), int(t1 * 1000), width, made.span)
     written = notes.draw_notes(viewport).get((int(made.lane[event]), int(made.row[event])), [])
     shown = [" "] * width
@@ -91,7 +91,7 @@ def test_the_trailing_sync_says_what_it_covered() -> None:
         ("nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", 5, "gemm"),
         ("nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", 3, "ge…"),
         ("triton_poi_fused_gelu_mul_0", 60, "triton fused · triton_poi_fused_gelu_mul_0"),
-        ("my_kernel(int)", 60, "my_kernel(int)"),  # a class that is not known is not told
+        ("my_kernel(int)", 60, "my_kernel(int)"),  # no class is known
         ("Memcpy DtoD (Device -> Device)", 60, "Memcpy DtoD (Device -> Device)"),
     ],
 )

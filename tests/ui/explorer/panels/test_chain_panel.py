@@ -1,4 +1,4 @@
-"""Chain and kernel panels, the link on the lanes, and the dispatch tree, by their keys."""
+"""The chain and kernel panels, the link line on the lanes, and the dispatch tree."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ async def test_the_tree_opens_filters_and_leads_back() -> None:
 
 
 async def test_the_trees_shares_are_of_all_gpu_time() -> None:
-    """Two threads that launch: neither has all of it."""
+    """Two threads launch kernels, so neither has all GPU time."""
     shown = trace(
         runtime("cudaLaunchKernel", 0, 10, corr=1),
         kernel("gemm", 20, 30, corr=1),

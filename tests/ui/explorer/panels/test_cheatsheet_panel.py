@@ -1,4 +1,4 @@
-"""The live cheatsheet on the real screen: it follows, explains itself, and leads to its evidence."""
+"""The cheatsheet panel: its scope, its entries and their evidence; and the guess screen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchprof_tui.ui.guess.guess_screen import GuessScreen
 
 
 def uneven() -> Trace:
-    """Four steps of a launch and a short kernel; the first one is five times as long as the others."""
+    """Build four steps of a launch and a short kernel; the first is five times as long as the others."""
     entries: list[Entry] = []
     start = 0
     for k in range(4):
@@ -144,7 +144,7 @@ async def test_guess_then_look() -> None:
             return "\n".join(strip.text.rstrip() for strip in guess._compositor.render_strips())
 
         assert "what is on screen: " in text()
-        assert "aten::mm" not in text()  # the lanes are covered: first one guesses
+        assert "aten::mm" not in text()  # the screen covers the lanes until the user has guessed
         await pilot.press(*"gemm", "space", "3", "enter")
         await until(pilot, lambda: "0 of 1 as expected" in text())
         line = next(line for line in text().split("\n") if "✗ gemm" in line)
