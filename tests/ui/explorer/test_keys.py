@@ -174,7 +174,7 @@ async def test_details_say_everything() -> None:
         screen.view_state.select(event_of(shown, "aten::add"))
         await pilot.press("left", "right")
         await until(pilot, lambda: "only one of this name" in text_of(screen))
-        said = text_of(screen)
+        text = text_of(screen)
         for part in (
             "aten::add",
             "op: a PyTorch operator on the CPU",
@@ -183,7 +183,7 @@ async def test_details_say_everything() -> None:
             "2nd of its 2 children",
             "args:",  # a trace built in memory has no file: one line reports it
         ):
-            assert part in said, part
+            assert part in text, part
 
 
 async def test_copying() -> None:
@@ -249,13 +249,13 @@ async def test_sizes() -> None:
         for size in ((80, 24), (320, 90), (30, 8), (40, 10), (160, 48), (41, 90), (320, 11)):
             await pilot.resize_terminal(*size)
             await pilot.pause()
-            said = text_of(screen)
+            text = text_of(screen)
             if size == (30, 8):
-                assert "This terminal is 30×8" in said
-                assert "40×10 or more" in said
+                assert "This terminal is 30×8" in text
+                assert "40×10 or more" in text
             else:
-                assert max(len(line) for line in said.split("\n")) <= size[0]
-                assert "▶" in said or "◆" in said, size
+                assert max(len(line) for line in text.split("\n")) <= size[0]
+                assert "▶" in text or "◆" in text, size
 
 
 async def test_an_empty_trace_says_why_and_what_to_do() -> None:

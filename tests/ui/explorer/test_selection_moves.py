@@ -76,9 +76,9 @@ class TestSelection:
         moves.select_parent()
         assert name_of(state) == "aten::add"  # the innermost at 181 µs: the launch is over by then
         for _ in range(9):
-            said = moves.select_parent()
+            message = moves.select_parent()
         assert name_of(state) == "ProfilerStep#1"
-        assert said == "the first lane"
+        assert message == "the first lane"
 
     def test_a_lane_without_events_is_a_stop_on_the_way(self) -> None:
         state = ViewState(trace(cpu("a", 0, 10), counter("c", 1, v=2), counter("c", 5, v=3)), width=80, height=10)

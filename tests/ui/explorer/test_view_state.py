@@ -106,10 +106,10 @@ class TestTime:
         assert name_of(state) == "ProfilerStep#1"
 
     @pytest.mark.parametrize(
-        ("text", "said"), [("#9", "there are #0, #1"), ("soon", "not a time"), ("3s", "does not reach")]
+        ("text", "message"), [("#9", "there are #0, #1"), ("soon", "not a time"), ("3s", "does not reach")]
     )
-    def test_go_to_what_is_not_there(self, state: ViewState, text: str, said: str) -> None:
-        assert said in state.go_to(text)
+    def test_go_to_what_is_not_there(self, state: ViewState, text: str, message: str) -> None:
+        assert message in state.go_to(text)
 
 
 class TestMark:

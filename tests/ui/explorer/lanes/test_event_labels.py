@@ -64,9 +64,9 @@ def test_a_wide_bar_has_its_note_inside() -> None:
 
 def test_only_the_profilers_own_events_say_what_the_profiler_does() -> None:
     made, notes = notes_of(annotation("Resource", 0, 50), overhead("Resource", 100, 5))
-    said = {made.event(row).kind.name: notes.get_note(row) for row in range(len(made))}
-    assert said["ANNOTATION"] == ""
-    assert said["OVERHEAD"] == "the profiler keeps track of contexts and streams"
+    notes_by_kind = {made.event(row).kind.name: notes.get_note(row) for row in range(len(made))}
+    assert notes_by_kind["ANNOTATION"] == ""
+    assert notes_by_kind["OVERHEAD"] == "the profiler keeps track of contexts and streams"
 
 
 def test_the_trailing_sync_says_what_it_covered() -> None:
@@ -78,8 +78,8 @@ def test_the_trailing_sync_says_what_it_covered() -> None:
         runtime("cudaDeviceSynchronize", 20, 5, 2),
         runtime("cudaDeviceSynchronize", 60, 1780, 3),
     )
-    said = [notes.get_note(row) for row in range(len(made)) if "Synchronize" in made.event(row).name]
-    assert said == ["", "covers 26.0 µs of GPU work: 99 % idle"]
+    sync_notes = [notes.get_note(row) for row in range(len(made)) if "Synchronize" in made.event(row).name]
+    assert sync_notes == ["", "covers 26.0 µs of GPU work: 99 % idle"]
 
 
 @pytest.mark.parametrize(

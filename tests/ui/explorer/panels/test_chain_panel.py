@@ -30,11 +30,11 @@ async def test_the_chain_is_walked_and_the_lanes_move_along() -> None:
         select(screen, mm)
         await pilot.press("l")
         await until(pilot, lambda: chained(screen))
-        said = text_of(screen)
-        assert "[chain]" in said
-        assert "launch latency 20.0 µs · queue delay 10.0 µs" in said
+        text = text_of(screen)
+        assert "[chain]" in text
+        assert "launch latency 20.0 µs · queue delay 10.0 µs" in text
         hops = ["ProfilerStep#0", "work", "aten::mm", "cudaLaunchKernel", "⇢ gemm"]
-        lines = [line for line in said.split("\n") if line.startswith((" ▌", " ▶"))]
+        lines = [line for line in text.split("\n") if line.startswith((" ▌", " ▶"))]
         places = [next(k for k, line in enumerate(lines) if hop in line) for hop in hops]
         assert places == sorted(places)
         await pilot.press("down", "down")
@@ -60,9 +60,9 @@ async def test_an_op_lists_all_that_it_launched() -> None:
         select(screen, event_of(shown, "aten::linear"))
         await pilot.press("l")
         await until(pilot, lambda: chained(screen))
-        said = text_of(screen)
-        assert "4 pieces of GPU work beneath it, 100.0 µs together" in said
-        shares = [line for line in said.split("\n") if "%  k" in line]
+        text = text_of(screen)
+        assert "4 pieces of GPU work beneath it, 100.0 µs together" in text
+        shares = [line for line in text.split("\n") if "%  k" in line]
         assert [line.split("%")[0].split()[-1] for line in shares] == ["40", "30", "20", "10"]
 
 

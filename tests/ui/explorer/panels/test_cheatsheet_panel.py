@@ -40,10 +40,10 @@ async def test_it_says_what_fires_and_marks_it() -> None:
         await pilot.press("c")
         while screen._panel_controller.cheatsheet_panel.finding.id != "first-step-wide":  # type: ignore[union-attr]
             await pilot.press("down")
-        said = text_of(screen)
+        text = text_of(screen)
         for part in ("whole trace · ", "▶ first-step-wide", "means", "decided", "threshold", "1.00 ms"):
-            assert part in said, part
-        assert "●" in said.split("\n")[7][:3]  # the lane with the evidence
+            assert part in text, part
+        assert "●" in text.split("\n")[7][:3]  # the lane with the evidence
         await pilot.press("n")
         assert shown.event(screen.view_state.selected).name == "ProfilerStep#0"
         assert "first-step-wide: 1 of" in text_of(screen)

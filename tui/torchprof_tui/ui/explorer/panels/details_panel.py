@@ -162,8 +162,8 @@ def _describe_position(event: Event, position: SiblingPosition) -> list[tuple[st
         return [("within", f"nothing: {nth} of {position.sibling_count:,} outermost events of the lane")]
     share = f", {format_share(position.share)} of it" if position.share is not None else ""
     within = f"{_shorten_name(parent.name)}: {format_duration(position.offset)} after its start{share}"
-    place = f"{nth} of its {position.sibling_count:,} children" if position.sibling_count > 1 else "its only child"
-    return [("within", within), ("place", place)]
+    order = f"{nth} of its {position.sibling_count:,} children" if position.sibling_count > 1 else "its only child"
+    return [("within", within), ("place", order)]
 
 
 def _describe_same_name(same_name: SameNameStatistics) -> list[tuple[str, str]]:

@@ -113,12 +113,12 @@ def _format_occupancy(footprint: Footprint, palette: Palette, width: int) -> Lin
         )
         lines += _format_row("limited by", _format_limits(theory.limited_by), palette, width, strong=True)
     known = {name: limit for name, limit in theory.limits.items() if limit is not None}
-    most = max(known.values(), default=1) or 1
+    largest = max(known.values(), default=1) or 1
     for name, limit in known.items():
         sign = "◀" if name in theory.limited_by else " "
         runs: list[TextRun] = [
             (f"  {_RESOURCE_LABELS.get(name, name):<14}", palette.muted),
-            (_draw_bar(limit / most), palette.accent if name in theory.limited_by else palette.muted),
+            (_draw_bar(limit / largest), palette.accent if name in theory.limited_by else palette.muted),
             (f" {limit:>3} block{' fits' if limit == 1 else 's fit'} {sign}", palette.text),
         ]
         lines.append(runs)
