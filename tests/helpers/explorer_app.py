@@ -1,4 +1,4 @@
-"""What the explorer's tests share: an app around one trace, and what is on its screen as text."""
+"""Helpers of the explorer's tests: an app around one trace, and the text on its screen."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ExplorerApp(App[None]):
 async def explorer(
     shown: Trace, size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[ExplorerScreen, Pilot[None]]]:
-    """The screen, laid out and painted."""
+    """Run the app around one trace; yield the explorer screen, painted, and the pilot."""
     app = ExplorerApp(shown)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
@@ -39,7 +39,7 @@ async def explorer(
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    """Wait for what a thread finds out, or a later frame shows."""
+    """Wait for work on threads or a later frame. Raises AssertionError after about two minutes."""
     for _ in range(12_000):
         if condition():
             return
@@ -48,7 +48,7 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
 
 
 async def settled(pilot: Pilot[None]) -> None:
-    """Wait until the threads have nothing more to find out: what they found may make them look again."""
+    """Wait until no worker runs any more; a result may start further workers, so wait several times."""
     for _ in range(3):
         await pilot.pause(0.05)
         await pilot.app.workers.wait_for_complete()
@@ -56,12 +56,12 @@ async def settled(pilot: Pilot[None]) -> None:
 
 
 def text_of(screen: ExplorerScreen) -> str:
-    """What the terminal shows, line by line, without blanks at the ends."""
+    """Return the text on the screen, line by line, without trailing blanks."""
     return "\n".join(strip.text.rstrip() for strip in screen._compositor.render_strips())
 
 
 def two_steps() -> Trace:
-    """Two steps of an op that launches a kernel each; times in µs.
+    """Build two steps of ops that launch kernels; times in µs.
 
     ```
     ProfilerStep#0 0..100        ProfilerStep#1 100..220
@@ -89,7 +89,7 @@ def two_steps() -> Trace:
 
 
 def event_of(shown: Trace, name: str, nth: int = 0) -> int:
-    """The nth event (in time order) of a name."""
-    number = shown.names.index(name)
-    found = sorted((int(shown.start[event]), event) for event in range(len(shown)) if shown.name[event] == number)
-    return found[nth][1]
+    """Return the nth event (in time order) of a name."""
+    name_id = shown.names.index(name)
+    events = sorted((int(shown.start[event]), event) for event in range(len(shown)) if shown.name[event] == name_id)
+    return events[nth][1]

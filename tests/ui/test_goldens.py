@@ -1,5 +1,7 @@
-"""The table, the tree and the run screens as text, at two sizes. `UPDATE_GOLDENS=1` writes them anew: read the
-difference before you commit it."""
+"""The table, tree and guess screens as text at two sizes, compared with golden files.
+
+`UPDATE_GOLDENS=1` rewrites the files. Read the difference before you commit it.
+"""
 
 from __future__ import annotations
 

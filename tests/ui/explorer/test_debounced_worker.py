@@ -1,4 +1,4 @@
-"""How long work waits for somebody to stand still: a moment, or as long as it last took."""
+"""The delay of debounced work: a minimum, or as long as the work last took."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from torchprof_tui.ui.explorer.debounced_worker import DEBOUNCE_SECONDS, MAX_DEB
 
 class Timer:
     def stop(self) -> None:
-        """Nothing runs by itself here."""
+        """Do nothing: no timer fires by itself here."""
 
 
 class Screen:
-    """Waits when it is told to; its clock is what work says that it took."""
+    """Stand in for a screen: timers fire on `fire_timer`, and workers run at once."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -36,7 +36,7 @@ class Screen:
     def post_message(self, message: Message) -> None:
         self.posted.append(message)
 
-    def stand_still(self) -> None:
+    def fire_timer(self) -> None:
         self._due()
 
 
@@ -58,23 +58,23 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 )
 def test_work_waits_as_long_as_it_took(clock: list[float], took: float, answered: bool, waits: float) -> None:
     screen = Screen()
-    asks = DebouncedWorker(screen)  # type: ignore[arg-type]
+    worker = DebouncedWorker(screen)  # type: ignore[arg-type]
 
     def work() -> Message | None:
         clock[0] += took
         return Message() if answered else None
 
-    asks.submit("check", work)
-    screen.stand_still()
+    worker.submit("check", work)
+    screen.fire_timer()
     assert len(screen.posted) == answered
-    asks.submit("check", work)
-    asks.submit("another", work)
+    worker.submit("check", work)
+    worker.submit("another", work)
     assert screen.waits == [DEBOUNCE_SECONDS, waits, DEBOUNCE_SECONDS]
 
 
-def test_work_given_up_early_says_nothing_of_how_long_it_takes(clock: list[float]) -> None:
+def test_cancelled_work_does_not_shorten_the_delay(clock: list[float]) -> None:
     screen = Screen()
-    asks = DebouncedWorker(screen)  # type: ignore[arg-type]
+    worker = DebouncedWorker(screen)  # type: ignore[arg-type]
     answers: list[tuple[float, Message | None]] = [(0.2, Message()), (0.01, None), (0.03, Message())]
 
     def work() -> Message | None:
@@ -83,7 +83,7 @@ def test_work_given_up_early_says_nothing_of_how_long_it_takes(clock: list[float
         return message
 
     for _ in range(3):
-        asks.submit("check", work)
-        screen.stand_still()
-    asks.submit("check", work)
+        worker.submit("check", work)
+        screen.fire_timer()
+    worker.submit("check", work)
     assert screen.waits == [DEBOUNCE_SECONDS, 0.2, 0.2, 0.03]

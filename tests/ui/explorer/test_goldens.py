@@ -1,7 +1,7 @@
-"""The explorer as text, at three sizes, on traces that ship with the package.
+"""The explorer as text at three sizes, on sample traces, compared with golden files.
 
-`UPDATE_GOLDENS=1 pytest tests/ui/explorer/test_goldens.py` writes them anew: read the difference before you
-commit it.
+`UPDATE_GOLDENS=1 pytest tests/ui/explorer/test_goldens.py` rewrites the files. Read the difference before you commit
+it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every key does what the design says, on the real screen: by its effect on the walk and on what is shown."""
+"""The keys of the explorer, by their effect on the view state and on the screen."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from torchprof_tui.ui.explorer.view_state import ViewState
 Check = Callable[[ViewState], bool]
 
 
-def selected(walk: ViewState) -> str:
-    return walk.trace.event(walk.selected).name if walk.selected >= 0 else ""
+def selected(state: ViewState) -> str:
+    return state.trace.event(state.selected).name if state.selected >= 0 else ""
 
 
 async def test_keys_that_move() -> None:
-    """One session; each line is a key and what must hold after it."""
+    """Run one session; each line is a key and what must hold after it."""
     shown = two_steps()
     mm = event_of(shown, "aten::mm", 1)
     moves: list[tuple[str, Check]] = [
@@ -78,8 +78,8 @@ async def test_keys_that_move() -> None:
             assert holds(screen.view_state), (number, key, selected(screen.view_state), screen.view_state.viewport)
 
 
-def _whole(walk: ViewState) -> int:
-    return walk.viewport.limits[1] - walk.viewport.limits[0]
+def _whole(state: ViewState) -> int:
+    return state.viewport.limits[1] - state.viewport.limits[0]
 
 
 async def test_searching() -> None:
@@ -174,16 +174,16 @@ async def test_details_say_everything() -> None:
         screen.view_state.select(event_of(shown, "aten::add"))
         await pilot.press("left", "right")
         await until(pilot, lambda: "only one of this name" in text_of(screen))
-        said = text_of(screen)
+        text = text_of(screen)
         for part in (
             "aten::add",
             "op: a PyTorch operator on the CPU",
             "30.0 µs · self 25.0 µs (83 %) · from 160.000 µs",
             "work: 50.0 µs after its start, 33 % of it",
             "2nd of its 2 children",
-            "args:",  # a literal trace has no file: one line says so
+            "args:",  # a trace built in memory has no file: one line reports it
         ):
-            assert part in said, part
+            assert part in text, part
 
 
 async def test_copying() -> None:
@@ -242,20 +242,20 @@ async def test_no_two_keys_are_the_same_and_all_are_named() -> None:
 
 
 async def test_sizes() -> None:
-    """From far too small to very large and back: nothing breaks, and what is selected stays in sight."""
+    """Resize from far too small to very large and back: the selection stays on screen."""
     shown = trace(*(cpu(f"level {depth}", depth, 100 - 2 * depth) for depth in range(40)))
     async with explorer(shown, (80, 24)) as (screen, pilot):
         screen.view_state.select(event_of(shown, "level 39"))
         for size in ((80, 24), (320, 90), (30, 8), (40, 10), (160, 48), (41, 90), (320, 11)):
             await pilot.resize_terminal(*size)
             await pilot.pause()
-            said = text_of(screen)
+            text = text_of(screen)
             if size == (30, 8):
-                assert "This terminal is 30×8" in said
-                assert "40×10 or more" in said
+                assert "This terminal is 30×8" in text
+                assert "40×10 or more" in text
             else:
-                assert max(len(line) for line in said.split("\n")) <= size[0]
-                assert "▶" in said or "◆" in said, size
+                assert max(len(line) for line in text.split("\n")) <= size[0]
+                assert "▶" in text or "◆" in text, size
 
 
 async def test_an_empty_trace_says_why_and_what_to_do() -> None:

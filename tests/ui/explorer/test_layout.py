@@ -1,4 +1,4 @@
-"""How a screen is shared out, by its size alone."""
+"""The layout of the explorer by screen size."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_a_terminal_that_is_too_small_says_what_is_needed(width: int, height: in
 
 @given(st.integers(40, 400), st.integers(10, 200), st.integers(1, 2), st.integers(1, 2), st.integers(0, 300))
 def test_the_parts_fit_and_leave_room_for_lanes(width: int, height: int, overview: int, ruler: int, lanes: int) -> None:
-    shared = compute_layout(width, height, overview, ruler, lanes)
-    above = 2 + shared.has_verdict + shared.overview + shared.ruler
-    room = height - above - shared.dock
-    assert room >= min(lanes, 3)
-    assert shared.dock >= (DOCK_MIN_LINES if height >= 15 else 3)
-    assert shared.dock <= max(DOCK_MAX_LINES, height // 2)
-    # Panels grow beyond their share only by lines that no lane needs.
-    assert room >= lanes or shared.dock <= DOCK_MAX_LINES
+    layout = compute_layout(width, height, overview, ruler, lanes)
+    above = 2 + layout.has_verdict + layout.overview + layout.ruler
+    lane_lines = height - above - layout.dock
+    assert lane_lines >= min(lanes, 3)
+    assert layout.dock >= (DOCK_MIN_LINES if height >= 15 else 3)
+    assert layout.dock <= max(DOCK_MAX_LINES, height // 2)
+    # Panels grow beyond their share only by lines that no lane fills.
+    assert lane_lines >= lanes or layout.dock <= DOCK_MAX_LINES
 
 
 def test_more_room_more_lines() -> None:
@@ -41,7 +41,9 @@ def test_more_room_more_lines() -> None:
     assert [sizes[height].overview for height in sizes] == [1, 1, 1, 2]
     assert [sizes[height].has_verdict for height in sizes] == [False, True, True, True]
     assert [compute_layout(width, 40, 1, 1, 9).has_brief for width in (169, 170)] == [False, True]
-    assert compute_layout(200, 60, 2, 2, 10).dock == 30  # half of it, where the lanes leave more than that empty
+    assert (
+        compute_layout(200, 60, 2, 2, 10).dock == 30
+    )  # half of the height, where the lanes leave more than that empty
     assert compute_layout(200, 60, 2, 2, 1000).dock == 16  # 27 %
 
 

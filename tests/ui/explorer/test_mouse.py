@@ -1,4 +1,4 @@
-"""The mouse: everything that it does, keys do as well, so these are few."""
+"""The mouse: clicks, drags and the wheel. Few tests, because keys do the same through the same code."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ def wheel(widget: Timeline, kind: type[events.MouseEvent], x: int, y: int, shift
 async def test_mouse() -> None:
     shown = two_steps()
     async with explorer(shown, (120, 40)) as (screen, pilot):
-        walk, timeline = screen.view_state, screen.query_one(Timeline)
-        column = walk.viewport.cell(170_000)
+        state, timeline = screen.view_state, screen.query_one(Timeline)
+        column = state.viewport.cell(170_000)
         await pilot.click(timeline, offset=(column, 3))
-        assert walk.selected == event_of(shown, "aten::add")
+        assert state.selected == event_of(shown, "aten::add")
         await pilot.click(timeline, offset=(column, 1))
-        assert walk.selected == event_of(shown, "ProfilerStep#1")
+        assert state.selected == event_of(shown, "ProfilerStep#1")
 
-        at = walk.viewport.cell(50_000)
-        before = walk.viewport
-        wheel(timeline, events.MouseScrollUp, at, 2)
+        column_at_50us = state.viewport.cell(50_000)
+        before = state.viewport
+        wheel(timeline, events.MouseScrollUp, column_at_50us, 2)
         await pilot.pause()
-        assert walk.viewport.span < before.span
-        assert abs(walk.viewport.cell(50_000) - at) <= 1
-        zoomed = walk.viewport
-        wheel(timeline, events.MouseScrollDown, at, 2, shift=True)
+        assert state.viewport.span < before.span
+        assert abs(state.viewport.cell(50_000) - column_at_50us) <= 1
+        zoomed = state.viewport
+        wheel(timeline, events.MouseScrollDown, column_at_50us, 2, shift=True)
         await pilot.pause()
-        assert walk.viewport.span == zoomed.span
-        assert walk.viewport.t0 > zoomed.t0
-        wheel(timeline, events.MouseScrollDown, at, 2)
+        assert state.viewport.span == zoomed.span
+        assert state.viewport.t0 > zoomed.t0
+        wheel(timeline, events.MouseScrollDown, column_at_50us, 2)
         await pilot.press("0")
 
-        first, last = walk.viewport.cell(30_000), walk.viewport.cell(90_000)
+        first, last = state.viewport.cell(30_000), state.viewport.cell(90_000)
         await pilot.mouse_down(timeline, offset=(first, 2))
         await pilot.hover(timeline, offset=(last, 2))
         await pilot.mouse_up(timeline, offset=(last, 2))
-        assert walk.mark is not None
-        assert not walk.mark.live
-        assert walk.mark.start <= 30_000
-        assert walk.mark.end >= 90_000
-        assert walk.mark.end - walk.mark.start < 70_000
-        assert walk.selected == event_of(shown, "ProfilerStep#1")  # a drag selects nothing
+        assert state.mark is not None
+        assert not state.mark.live
+        assert state.mark.start <= 30_000
+        assert state.mark.end >= 90_000
+        assert state.mark.end - state.mark.start < 70_000
+        assert state.selected == event_of(shown, "ProfilerStep#1")  # a drag selects nothing
 
         await pilot.press("W")
         overview = screen.query_one(Overview)
         await pilot.click(overview, offset=(overview.size.width - 2, 0))
-        assert walk.viewport.t1 == walk.viewport.limits[1]
+        assert state.viewport.t1 == state.viewport.limits[1]
 
         gutter = screen.query_one(Gutter)
         await pilot.click(gutter, offset=(3, 1))
-        assert walk.lane_view.arrangement.folded == {0}
-        await pilot.click(gutter, offset=(3, 0))  # the heading: all lanes under it, folded already
-        assert not walk.lane_view.arrangement.folded
+        assert state.lane_view.arrangement.folded == {0}
+        await pilot.click(gutter, offset=(3, 0))  # the heading toggles all lanes below it, which are folded already
+        assert not state.lane_view.arrangement.folded

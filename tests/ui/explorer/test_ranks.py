@@ -1,9 +1,11 @@
-"""Several ranks on the lanes: a line each until it is opened; what is told of a process is of the one looked at."""
+"""The explorer with several ranks: one line per folded rank, and panels and tables about the current rank."""
 
 from __future__ import annotations
 
 import json
 import os
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,9 @@ from hypothesis import strategies as st
 from textual.geometry import Offset
 
 from tests.helpers.explorer_app import explorer, settled, text_of, until
+from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import SNAPSHOTS
 from tests.helpers.rank_traces import late_rank
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.lanes import Role
@@ -29,16 +31,16 @@ GOLDENS = SNAPSHOTS
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """Three ranks, the second 3 ms late to the first collective of each of three steps."""
+    """Build three ranks, the second 3 ms late to the first collective of each of three steps."""
     run = late_rank(3, late=1)
     run.more[2] = [{"ph": "C", "name": "queue", "pid": 1002, "tid": 1002, "ts": 3000, "args": {"length": 3}}]
-    trace = merged(run.write(tmp_path_factory.mktemp("ranks")))
+    trace = load_merged_ranks(run.write(tmp_path_factory.mktemp("ranks")))
     object.__setattr__(trace, "label", "three_ranks")
     return trace
 
 
 def contents(screen: ExplorerScreen) -> list[tuple[LineContent, str]]:
-    """Each line of the lanes, with the label of its lane."""
+    """Return the content of each line of the lanes, with the label of its lane."""
     return [(line.content, screen.trace.lanes[line.lane].label) for line in screen.view_state.lane_view.lane_lines.body]
 
 
@@ -59,7 +61,7 @@ async def test_a_line_each_until_opened(shown: Trace) -> None:
 
 
 async def test_walking_from_rank_to_rank(shown: Trace) -> None:
-    """↓ goes to the kernel nearest to the cursor on the next rank, and everything told is of that rank."""
+    """↓ selects the kernel nearest to the cursor on the next rank; verdict, cheatsheet and steps follow that rank."""
     assert shown.ranks is not None
     async with explorer(shown, (120, 40)) as (screen, pilot):
         await settled(pilot)
@@ -101,7 +103,7 @@ async def test_an_event_in_a_folded_rank_is_drawn_in_its_line(shown: Trace) -> N
         await pilot.pause()
         line = text_of(screen).splitlines()[screen._lanes_area.timeline.region.y + int(rank or 0)]
         assert "◆" in line
-        await pilot.press("space")  # its rank opens, and it lies on its own lane
+        await pilot.press("space")  # the rank unfolds, and the event is drawn on its own lane
         assert (LineContent.ROW, screen.trace.event(event).lane.label) in contents(screen)
         assert len(screen._lanes_area.timeline.find_event_lines([event])) == 1
 
@@ -114,20 +116,20 @@ async def test_a_click_opens_a_rank_and_picks_an_event(shown: Trace) -> None:
         await pilot.click(screen._lanes_area.gutter, offset=Offset(3, 1))
         assert len(contents(screen)) == 3
         drawn = screen._lanes_area.timeline
-        place = next(x for x in range(drawn.size.width) if drawn.event_at(x, 2) >= 0)
-        await pilot.click(drawn, offset=Offset(place, 2))
+        column = next(x for x in range(drawn.size.width) if drawn.event_at(x, 2) >= 0)
+        await pilot.click(drawn, offset=Offset(column, 2))
         assert screen.trace.event(screen.view_state.selected).lane.rank == 2
 
 
 async def test_a_rank_that_recorded_nothing(tmp_path: Path) -> None:
     run = late_rank(3)
     for step in run.steps:
-        for one in step:
-            one.arrive = [one.arrive[0], None, one.arrive[2]]
+        for collective in step:
+            collective.arrive = [collective.arrive[0], None, collective.arrive[2]]
     paths = run.write(tmp_path)
-    told = json.loads(paths[1].read_text())
-    paths[1].write_text(json.dumps({**told, "traceEvents": told["traceEvents"][:1]}))
-    shown = merged(paths)
+    document = json.loads(paths[1].read_text())
+    paths[1].write_text(json.dumps({**document, "traceEvents": document["traceEvents"][:1]}))
+    shown = load_merged_ranks(paths)
     assert shown.ranks is not None
     assert [len(rank.trace) for rank in shown.ranks.all] == [21, 0, 21]
     async with explorer(shown, (120, 40)) as (screen, pilot):
@@ -146,7 +148,7 @@ async def test_hidden_and_shown_again(shown: Trace) -> None:
         await pilot.press("down", "down", "h")
         assert [label for _, label in contents(screen)] == ["rank 0", "rank 2"]
         assert shown.ranks is not None
-        screen.view_state.select(shown.ranks.all[1].first)  # what is shown by name comes back
+        screen.view_state.select(shown.ranks.all[1].first)  # selecting an event unhides its rank
         assert [label for _, label in contents(screen)] == ["rank 0", "rank 1", "rank 2"]
         await pilot.press("up", "h", "H")
         assert len(contents(screen)) == 3
@@ -224,7 +226,7 @@ async def test_the_app_says_what_it_will_not_merge(tmp_path: Path) -> None:
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)), st.lists(st.integers(0, 30), unique=True))
 def test_every_event_has_a_line_unless_it_is_hidden(folded: set[int], hidden: set[int], pinned: list[int]) -> None:
-    shown = _few()
+    shown = _three_ranks()
     assert shown.ranks is not None
     lanes = len(shown.lanes)
     arrangement = LaneArrangement(
@@ -236,19 +238,19 @@ def test_every_event_has_a_line_unless_it_is_hidden(folded: set[int], hidden: se
     for number, lane in enumerate(shown.lanes):
         rank = shown.ranks.rank_of_lane(number)
         for row in range(lane.rows):
-            place = lines.line_index(number, row)
+            index = lines.line_index(number, row)
             if number in arrangement.pinned and number not in arrangement.hidden:
-                assert place is not None
-                assert place < 0
+                assert index is not None
+                assert index < 0
                 continue
-            inside = rank.header_lane in arrangement.folded and number != rank.header_lane
-            own_hidden = rank.header_lane in arrangement.hidden
-            if own_hidden or (number in arrangement.hidden and not inside):
-                assert place is None
+            absorbed = rank.header_lane in arrangement.folded and number != rank.header_lane
+            rank_hidden = rank.header_lane in arrangement.hidden
+            if rank_hidden or (number in arrangement.hidden and not absorbed):
+                assert index is None
                 continue
-            assert place is not None
-            line = (lines.body if place >= 0 else lines.pinned)[place]
-            if inside:
+            assert index is not None
+            line = (lines.body if index >= 0 else lines.pinned)[index]
+            if absorbed:
                 assert (line.content, line.lane) == (LineContent.RANK, rank.header_lane)
             else:
                 assert line.lane == number
@@ -259,22 +261,22 @@ def test_every_event_has_a_line_unless_it_is_hidden(folded: set[int], hidden: se
 
 
 def one_cut(tmp_path: Path) -> Trace:
-    """Three ranks, of which the second has no GPU work, and a file that ends before its text does."""
+    """Build three ranks, of which the second has no GPU work and a truncated file."""
     run = late_rank(3)
     for step in run.steps:
-        for one in step:
-            one.arrive = [one.arrive[0], None, one.arrive[2]]
+        for collective in step:
+            collective.arrive = [collective.arrive[0], None, collective.arrive[2]]
     run.more[1] = [{"ph": "X", "cat": "cpu_op", "name": f"op {k}", "pid": 1001, "tid": 1001, "ts": 1000 + k, "dur": 1}
                    for k in range(400)]  # fmt: skip
     paths = run.write(tmp_path)
     paths[1].write_bytes(paths[1].read_bytes()[:-2000])
-    trace = merged(paths)
+    trace = load_merged_ranks(paths)
     object.__setattr__(trace, "label", "mix")
     return trace
 
 
 async def test_a_rank_that_was_cut_before_its_gpu_work(tmp_path: Path) -> None:
-    """Its line says so, and shows nothing that could be taken for the GPU work of the others."""
+    """Its line reports it, and shows no CPU work that could be taken for GPU work."""
     shown = one_cut(tmp_path)
     assert shown.ranks is not None
     assert [rank.partial for rank in shown.ranks.all] == [False, True, False]
@@ -291,7 +293,7 @@ async def test_a_rank_that_was_cut_before_its_gpu_work(tmp_path: Path) -> None:
         screen._refresh_widgets()
         await settled(pilot)
         line = next(line for line in text_of(screen).splitlines() if "rank 1" in line and "│" in line)
-        assert "◆" in line.partition("│")[2]  # what is selected is seen all the same
+        assert "◆" in line.partition("│")[2]  # the selected event is drawn nevertheless
 
 
 async def test_without_any_gpu_a_rank_shows_its_threads(tmp_path: Path) -> None:
@@ -302,7 +304,7 @@ async def test_without_any_gpu_a_rank_shows_its_threads(tmp_path: Path) -> None:
         rank: [{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 1000, "dur": 900}]
         for rank in (0, 1)
     }
-    shown = merged(run.write(tmp_path))
+    shown = load_merged_ranks(run.write(tmp_path))
     async with explorer(shown, (120, 40)) as (screen, pilot):
         await settled(pilot)
         text = text_of(screen)
@@ -311,16 +313,10 @@ async def test_without_any_gpu_a_rank_shows_its_threads(tmp_path: Path) -> None:
             assert line.partition("│")[2].strip()
 
 
-_FEW: list[Trace] = []
-
-
-def _few() -> Trace:
-    if not _FEW:
-        import tempfile
-
-        with tempfile.TemporaryDirectory() as folder:
-            _FEW.append(merged(late_rank(3).write(Path(folder))))
-    return _FEW[0]
+@cache
+def _three_ranks() -> Trace:
+    with tempfile.TemporaryDirectory() as folder:
+        return load_merged_ranks(late_rank(3).write(Path(folder)))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 48)], ids=lambda size: f"{size[0]}x{size[1]}")

@@ -1,4 +1,4 @@
-"""`e`: the marked range as a trace of its own, from the screen."""
+"""Writing the marked range as a trace of its own (`e`)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ async def test_a_marked_range_is_written_once(tmp_path: Path, monkeypatch: pytes
         await pilot.press("enter")
         status = screen.query_one(StatusLine)
         await until(pilot, lambda: status.message.startswith("wrote "))
-        found = json.loads(gzip.decompress((tmp_path / shown).read_bytes()))
-        assert found["torchprof_tui_slice"]["range_ns"] == [mark.start, mark.end]
-        assert "ProfilerStep#2" in {entry["name"] for entry in found["traceEvents"]}
+        sliced = json.loads(gzip.decompress((tmp_path / shown).read_bytes()))
+        assert sliced["torchprof_tui_slice"]["range_ns"] == [mark.start, mark.end]
+        assert "ProfilerStep#2" in {entry["name"] for entry in sliced["traceEvents"]}
 
         before = (tmp_path / shown).read_bytes()
         await pilot.press("e", "enter")
@@ -41,7 +41,7 @@ async def test_a_marked_range_is_written_once(tmp_path: Path, monkeypatch: pytes
 
         await pilot.press("e", "x", "enter")
         await until(pilot, lambda: "ends in .json or .json.gz" in status.message)
-        assert [each.name for each in tmp_path.iterdir()] == [shown]
+        assert [path.name for path in tmp_path.iterdir()] == [shown]
 
 
 @pytest.mark.parametrize(

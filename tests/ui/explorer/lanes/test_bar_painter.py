@@ -1,4 +1,4 @@
-"""Cells to strips: exact widths, few runs, and edges, shades and signs that say the same without colour."""
+"""The bar painter: exact widths, few segments, and edges, shades and glyphs that need no colour."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ PALETTE = build_palette(ThemeColors(), ColorSupport.MANY)
 
 
 def lane(*entries: Entry) -> Trace:
-    """One lane whose times count from 0, wherever its first event begins: a second thread has a mark there."""
+    """Build one lane whose times count from 0: an empty event of a second thread is the first of the trace."""
     return trace(*entries, cpu("", 0, 0, thread=999))
 
 
 def drawn(
     shown: Trace, t0: float, t1: float, width: int, decoration: Decoration | None = None, rows: slice = slice(0, 1)
 ) -> list[Strip]:
-    """Strips of a few rows between two times in µs."""
+    """Paint some rows between two times, µs."""
     found = compute_cells(shown.row_index, rows, int(t0 * 1000), int(t1 * 1000), width)
-    dressed = style_cells(shown, found, (t1 - t0) * 1000 / width, decoration or Decoration())
-    return build_strips(dressed, shown, BarTexts(DisplayNames(shown.names)), PALETTE.cells)
+    styled = style_cells(shown, found, (t1 - t0) * 1000 / width, decoration or Decoration())
+    return build_strips(styled, shown, BarTexts(DisplayNames(shown.names)), PALETTE.cells)
 
 
 def text(shown: Trace, t0: float, t1: float, width: int, decoration: Decoration | None = None) -> str:
@@ -57,7 +57,7 @@ def text(shown: Trace, t0: float, t1: float, width: int, decoration: Decoration 
 
 
 def style_at(strip: Strip, cell: int) -> int:
-    """The number of the style of one cell (the first of equal ones)."""
+    """Return the style index of one cell (the first of equal ones)."""
     at = 0
     for piece, style, _ in strip:
         at += cell_len(piece)
@@ -115,12 +115,12 @@ class TestSigns:
     def test_a_selected_event_too_small_for_a_name_is_marked(self) -> None:
         assert text(lane(cpu("x", 10, 1)), 0, 40, 4, Decoration(selected=0)) == " ◆  "
 
-    def test_lit_bars_have_a_sign(self) -> None:
+    def test_highlighted_bars_have_a_glyph(self) -> None:
         shown = lane(cpu("work", 10, 20), cpu("rest", 30, 10))
         assert text(shown, 0, 40, 40, Decoration(highlighted=np.array([0], np.int32)))[10:15] == "◆work"
         assert text(shown, 0, 40, 40, Decoration(highlighted=np.array([0], np.int32)))[30:35] == "▏rest"
 
-    def test_selected_wins_over_found_over_lit(self) -> None:
+    def test_selected_wins_over_matched_over_highlighted(self) -> None:
         shown = lane(cpu("a", 0, 10), cpu("b", 10, 10), cpu("c", 20, 10))
         everything = Decoration(1, np.arange(2, dtype=np.int32), np.array([True, True, False]))
         strip = drawn(shown, 0, 30, 30, everything)[0]
@@ -191,21 +191,21 @@ def test_strips_are_exact_merged_and_lose_nothing(
         marked = None
     t0, t1 = first * 1000, first * 1000 + max(span * 1000, width)
     found = compute_cells(shown.row_index, slice(0, shown.total_rows), t0, t1, width)
-    dressed = style_cells(shown, found, (t1 - t0) / width, Decoration(selected=selected, marked_cells=marked))
-    for row, strip in enumerate(build_strips(dressed, shown, BarTexts(DisplayNames(shown.names)), PALETTE.cells)):
+    styled = style_cells(shown, found, (t1 - t0) / width, Decoration(selected=selected, marked_cells=marked))
+    for row, strip in enumerate(build_strips(styled, shown, BarTexts(DisplayNames(shown.names)), PALETTE.cells)):
         segments = list(strip)
         assert cell_len(strip.text) == strip.cell_length == width
         assert all(left.style is not right.style for left, right in itertools.pairwise(segments))
         # Every cell with an event differs from a blank one: by its character, or by being part of a filled bar.
         for column in np.flatnonzero(found.event[row] >= 0):
-            glyph = chr(dressed.glyph[row, column])
+            glyph = chr(styled.glyph[row, column])
             is_selected_tail = (
                 found.event[row, column] == selected and column and found.event[row, column - 1] == selected
             )
-            assert dressed.in_named_bar[row, column] or glyph != " " or is_selected_tail
+            assert styled.in_named_bar[row, column] or glyph != " " or is_selected_tail
         for column in np.flatnonzero(found.event[row] < 0):
-            assert not dressed.in_named_bar[row, column]
-            assert chr(dressed.glyph[row, column]) in " ┆"
+            assert not styled.in_named_bar[row, column]
+            assert chr(styled.glyph[row, column]) in " ┆"
 
 
 @pytest.mark.parametrize("colors", list(ColorSupport))

@@ -1,4 +1,4 @@
-"""Notes on the lanes: inside a bar that is wide, else behind it, else before it; and the class that kernels carry."""
+"""Notes on events: inside a wide bar, else after it, else before it; and the classes of kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def notes_of(*entries: Entry) -> tuple[Trace, EventNotes]:
 
 
 def line(made: Trace, notes: EventNotes, event: int, t0: float, t1: float, width: int) -> str:
-    """What the notes write into the event's row."""
+    """Return the text of the notes in the event's row."""
     viewport = Viewport(int(t0 * 1000), int(t1 * 1000), width, made.span)
     written = notes.draw_notes(viewport).get((int(made.lane[event]), int(made.row[event])), [])
     shown = [" "] * width
@@ -64,9 +64,9 @@ def test_a_wide_bar_has_its_note_inside() -> None:
 
 def test_only_the_profilers_own_events_say_what_the_profiler_does() -> None:
     made, notes = notes_of(annotation("Resource", 0, 50), overhead("Resource", 100, 5))
-    said = {made.event(row).kind.name: notes.get_note(row) for row in range(len(made))}
-    assert said["ANNOTATION"] == ""
-    assert said["OVERHEAD"] == "the profiler keeps track of contexts and streams"
+    notes_by_kind = {made.event(row).kind.name: notes.get_note(row) for row in range(len(made))}
+    assert notes_by_kind["ANNOTATION"] == ""
+    assert notes_by_kind["OVERHEAD"] == "the profiler keeps track of contexts and streams"
 
 
 def test_the_trailing_sync_says_what_it_covered() -> None:
@@ -78,8 +78,8 @@ def test_the_trailing_sync_says_what_it_covered() -> None:
         runtime("cudaDeviceSynchronize", 20, 5, 2),
         runtime("cudaDeviceSynchronize", 60, 1780, 3),
     )
-    said = [notes.get_note(row) for row in range(len(made)) if "Synchronize" in made.event(row).name]
-    assert said == ["", "covers 26.0 µs of GPU work: 99 % idle"]
+    sync_notes = [notes.get_note(row) for row in range(len(made)) if "Synchronize" in made.event(row).name]
+    assert sync_notes == ["", "covers 26.0 µs of GPU work: 99 % idle"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_trailing_sync_says_what_it_covered() -> None:
         ("nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", 5, "gemm"),
         ("nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", 3, "ge…"),
         ("triton_poi_fused_gelu_mul_0", 60, "triton fused · triton_poi_fused_gelu_mul_0"),
-        ("my_kernel(int)", 60, "my_kernel(int)"),  # a class that is not known is not told
+        ("my_kernel(int)", 60, "my_kernel(int)"),  # no class is known
         ("Memcpy DtoD (Device -> Device)", 60, "Memcpy DtoD (Device -> Device)"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Which gaps have room for a word, at any zoom, against a look at every gap."""
+"""Labels in GPU gaps: the gaps that are wide enough at any zoom, compared with a scan of all gaps."""
 
 from __future__ import annotations
 
@@ -21,23 +21,27 @@ SHOWN = trace(
 
 @st.composite
 def some_gaps(draw: st.DrawFn) -> Gaps:
-    """By device, then time, disjoint."""
+    """Draw disjoint gaps, ordered by device, then time."""
     rows: list[tuple[int, int, int]] = []
     for device in range(draw(st.integers(0, 3))):
         edges = sorted(draw(st.sets(st.integers(0, 5000), max_size=60)))
         rows += [(start, end, device) for start, end in zip(edges[::2], edges[1::2], strict=False)]
-    start, end, on = (np.array(column, np.int64) for column in (zip(*rows, strict=True) if rows else ((), (), ())))
-    return Gaps(start, end, on, np.full(len(start), -1), np.full(len(start), int(IdleReason.LAUNCH), np.uint8))
+    start, end, device_of_gap = (
+        np.array(column, np.int64) for column in (zip(*rows, strict=True) if rows else ((), (), ()))
+    )
+    return Gaps(
+        start, end, device_of_gap, np.full(len(start), -1), np.full(len(start), int(IdleReason.LAUNCH), np.uint8)
+    )
 
 
 @given(some_gaps(), st.integers(-100, 5000), st.integers(1, 6000), st.integers(1, 200))
 def test_those_on_the_screen_that_are_wide_enough(gaps: Gaps, begin: int, span: int, width: int) -> None:
     view = Viewport(begin, begin + max(span, width), width, (-10_000, 20_000))
-    room = MIN_LABEL_CELLS * view.ns_per_cell
+    min_length = MIN_LABEL_CELLS * view.ns_per_cell
     expected = [
-        place
-        for place, (start, end) in enumerate(zip(gaps.start.tolist(), gaps.end.tolist(), strict=True))
-        if end - start >= room and start < view.t1 and end > view.t0
+        gap
+        for gap, (start, end) in enumerate(zip(gaps.start.tolist(), gaps.end.tolist(), strict=True))
+        if end - start >= min_length and start < view.t1 and end > view.t0
     ]
     assert GapLabels(SHOWN, gaps)._find_wide_gaps(view) == expected
 

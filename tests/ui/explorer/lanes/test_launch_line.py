@@ -1,4 +1,4 @@
-"""The line from a launch to its kernel, drawn on a small field."""
+"""The link line from a launch to its kernel, drawn on a small screen."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def test_an_end_out_of_sight_is_pointed_at() -> None:
     assert field(LinkEnd(2, 4), LinkEnd(6, None, above=True))[0] == "......▲....."
 
 
-def drawn(*lines: str, ruled: frozenset[int] = frozenset()) -> list[str]:
-    """The line over a picture of bars (`#`) from `L` to `W`: what can be seen of it, as bars are never covered."""
+def drawn(*lines: str, rule_lines: frozenset[int] = frozenset()) -> list[str]:
+    """Draw the visible part of the line from `L` to `W` over a picture of bars (`#`), which it never covers."""
     places = {letter: (x, y) for y, line in enumerate(lines) for x, letter in enumerate(line)}
-    taken = np.array([[letter != "." for letter in line] for line in lines])
-    cells = route_link(LinkEnd(*places["L"]), LinkEnd(*places["W"]), taken, ruled)
+    occupied = np.array([[letter != "." for letter in line] for line in lines])
+    cells = route_link(LinkEnd(*places["L"]), LinkEnd(*places["W"]), occupied, rule_lines)
     return [
         "".join(cells.get((y, x), letter) if letter == "." else letter for x, letter in enumerate(line))
         for y, line in enumerate(lines)
@@ -58,7 +58,7 @@ def drawn(*lines: str, ruled: frozenset[int] = frozenset()) -> list[str]:
 
 
 def test_it_turns_where_no_bar_hides_the_corner() -> None:
-    """The span of an annotation begins with its kernel, on the row above it."""
+    """The span of an annotation starts with its kernel, on the row above it, and would hide the corner."""
     assert drawn(
         "..L#........",
         "............",
@@ -74,8 +74,8 @@ def test_it_turns_where_no_bar_hides_the_corner() -> None:
 
 def test_it_turns_on_a_rule_only_where_bars_hide_it_elsewhere() -> None:
     rule = frozenset({1})
-    assert drawn("L.....", "......", "......", ".....W", ruled=rule)[1:3] == ["┊.....", "╰┄┄┄┄╮"]
-    assert drawn("L.....", "......", "...###", ".....W", ruled=rule)[1:3] == ["╰┄┄┄┄╮", "...###"]
+    assert drawn("L.....", "......", "......", ".....W", rule_lines=rule)[1:3] == ["┊.....", "╰┄┄┄┄╮"]
+    assert drawn("L.....", "......", "...###", ".....W", rule_lines=rule)[1:3] == ["╰┄┄┄┄╮", "...###"]
 
 
 def test_past_another_threads_bars() -> None:
@@ -103,15 +103,15 @@ def test_past_another_threads_bars() -> None:
     st.booleans(),
 )
 def test_no_other_turn_would_be_hidden_less(bars: list[list[bool]], from_x: int, to_x: int, upwards: bool) -> None:
-    taken = np.array(bars)
+    occupied = np.array(bars)
     ends = (0, len(bars) - 1)[:: -1 if upwards else 1]
 
     def hidden(turn: int) -> int:
-        way = {(y, from_x if (y < turn) != upwards else to_x) for y in range(1, len(bars) - 1) if y != turn}
+        down = {(y, from_x if (y < turn) != upwards else to_x) for y in range(1, len(bars) - 1) if y != turn}
         across = [(turn, x) for x in range(min(from_x, to_x), max(from_x, to_x) + 1)]
-        return sum(bool(taken[cell]) for cell in [*way, *across, (turn, from_x), (turn, to_x)])
+        return sum(bool(occupied[cell]) for cell in [*down, *across, (turn, from_x), (turn, to_x)])
 
-    cells = route_link(LinkEnd(from_x, ends[0]), LinkEnd(to_x, ends[1]), taken)
+    cells = route_link(LinkEnd(from_x, ends[0]), LinkEnd(to_x, ends[1]), occupied)
     if from_x != to_x:
         (turn,) = {y for (y, _), glyph in cells.items() if glyph in "╰╯╭╮"}
         assert hidden(turn) == min(hidden(y) for y in range(1, len(bars) - 1))

@@ -1,4 +1,4 @@
-"""Which line shows what."""
+"""The lines of the lanes for any arrangement."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ def test_every_row_is_where_it_is_said_to_be(
     seen = set()
     for number, lane in enumerate(SHOWN.lanes):
         for row in range(lane.rows):
-            place = lines.line_index(number, row)
-            assert (place is None) == (number in hidden)
-            if place is None:
+            index = lines.line_index(number, row)
+            assert (index is None) == (number in hidden)
+            if index is None:
                 continue
-            seen.add(place)
+            seen.add(index)
             y = lines.screen_line_index(number, row, top, height)
             if y is not None:
                 assert window[y].lane == number
                 assert window[y].row == row or window[y].content is LineContent.FOLDED
-            if place >= 0:
-                revealed = lines.top_to_reveal(place, top, height)
+            if index >= 0:
+                revealed = lines.top_to_reveal(index, top, height)
                 assert 0 <= revealed <= lines.max_top(height)
                 if height - lines.count_fixed_lines(height) > 0:
                     assert lines.screen_line_index(number, row, revealed, height) is not None
@@ -85,26 +85,26 @@ def test_every_row_is_where_it_is_said_to_be(
     assert len(seen) == len(lines.body) - headings + len(lines.pinned)
 
 
-def test_lines_are_made_only_where_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_created_only_on_access(monkeypatch: pytest.MonkeyPatch) -> None:
     deep = trace(*(cpu("f", k, 3000 - 2 * k) for k in range(1500)), ns=True)
     made = 0
-    line = screen_lines.ScreenLine
+    original = screen_lines.ScreenLine
 
     def counted(*fields: Any) -> screen_lines.ScreenLine:
         nonlocal made
         made += 1
-        return line(*fields)
+        return original(*fields)
 
     monkeypatch.setattr(screen_lines, "ScreenLine", counted)
     lines = LaneLines.build(deep, LaneArrangement())
     assert len(lines.body) == 1501
     assert lines.line_index(0, 1400) == 1401
-    assert [each.row for each in lines.visible_lines(1300, 40)] == list(range(1299, 1339))
+    assert [line.row for line in lines.visible_lines(1300, 40)] == list(range(1299, 1339))
     assert lines.body[-1].row == 1499
     assert made == 41
 
 
-def test_a_folded_lane_looks_at_so_many_rows_only() -> None:
+def test_a_folded_lane_reads_a_limited_number_of_rows() -> None:
     deep = trace(*(cpu("f", k, 3000 - 2 * k) for k in range(1500)), ns=True)
     assert folded_rows(deep.lanes[0]) == range(MAX_FOLDED_ROWS)
     assert folded_rows(SHOWN.lanes[0]) == range(SHOWN.lanes[0].rows)

@@ -1,4 +1,4 @@
-"""Chain and kernel panels, the link on the lanes, and the dispatch tree, by their keys."""
+"""The chain and kernel panels, the link line on the lanes, and the dispatch tree."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ async def test_the_chain_is_walked_and_the_lanes_move_along() -> None:
         select(screen, mm)
         await pilot.press("l")
         await until(pilot, lambda: chained(screen))
-        said = text_of(screen)
-        assert "[chain]" in said
-        assert "launch latency 20.0 µs · queue delay 10.0 µs" in said
+        text = text_of(screen)
+        assert "[chain]" in text
+        assert "launch latency 20.0 µs · queue delay 10.0 µs" in text
         hops = ["ProfilerStep#0", "work", "aten::mm", "cudaLaunchKernel", "⇢ gemm"]
-        lines = [line for line in said.split("\n") if line.startswith((" ▌", " ▶"))]
+        lines = [line for line in text.split("\n") if line.startswith((" ▌", " ▶"))]
         places = [next(k for k, line in enumerate(lines) if hop in line) for hop in hops]
         assert places == sorted(places)
         await pilot.press("down", "down")
@@ -60,9 +60,9 @@ async def test_an_op_lists_all_that_it_launched() -> None:
         select(screen, event_of(shown, "aten::linear"))
         await pilot.press("l")
         await until(pilot, lambda: chained(screen))
-        said = text_of(screen)
-        assert "4 pieces of GPU work beneath it, 100.0 µs together" in said
-        shares = [line for line in said.split("\n") if "%  k" in line]
+        text = text_of(screen)
+        assert "4 pieces of GPU work beneath it, 100.0 µs together" in text
+        shares = [line for line in text.split("\n") if "%  k" in line]
         assert [line.split("%")[0].split()[-1] for line in shares] == ["40", "30", "20", "10"]
 
 
@@ -146,7 +146,7 @@ async def test_the_tree_opens_filters_and_leads_back() -> None:
 
 
 async def test_the_trees_shares_are_of_all_gpu_time() -> None:
-    """Two threads that launch: neither has all of it."""
+    """Two threads launch kernels, so neither has all GPU time."""
     shown = trace(
         runtime("cudaLaunchKernel", 0, 10, corr=1),
         kernel("gemm", 20, 30, corr=1),

@@ -1,4 +1,4 @@
-"""The live cheatsheet on the real screen: it follows, explains itself, and leads to its evidence."""
+"""The cheatsheet panel: its scope, its entries and their evidence; and the guess screen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchprof_tui.ui.guess.guess_screen import GuessScreen
 
 
 def uneven() -> Trace:
-    """Four steps of a launch and a short kernel; the first one is five times as long as the others."""
+    """Build four steps of a launch and a short kernel; the first is five times as long as the others."""
     entries: list[Entry] = []
     start = 0
     for k in range(4):
@@ -40,10 +40,10 @@ async def test_it_says_what_fires_and_marks_it() -> None:
         await pilot.press("c")
         while screen._panel_controller.cheatsheet_panel.finding.id != "first-step-wide":  # type: ignore[union-attr]
             await pilot.press("down")
-        said = text_of(screen)
+        text = text_of(screen)
         for part in ("whole trace · ", "▶ first-step-wide", "means", "decided", "threshold", "1.00 ms"):
-            assert part in said, part
-        assert "●" in said.split("\n")[7][:3]  # the lane with the evidence
+            assert part in text, part
+        assert "●" in text.split("\n")[7][:3]  # the lane with the evidence
         await pilot.press("n")
         assert shown.event(screen.view_state.selected).name == "ProfilerStep#0"
         assert "first-step-wide: 1 of" in text_of(screen)
@@ -144,7 +144,7 @@ async def test_guess_then_look() -> None:
             return "\n".join(strip.text.rstrip() for strip in guess._compositor.render_strips())
 
         assert "what is on screen: " in text()
-        assert "aten::mm" not in text()  # the lanes are covered: first one guesses
+        assert "aten::mm" not in text()  # the screen covers the lanes until the user has guessed
         await pilot.press(*"gemm", "space", "3", "enter")
         await until(pilot, lambda: "0 of 1 as expected" in text())
         line = next(line for line in text().split("\n") if "✗ gemm" in line)

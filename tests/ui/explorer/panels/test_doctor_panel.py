@@ -1,4 +1,4 @@
-"""`!`: what the doctor says, walked with the arrows; and the line at the bottom where a file lost something."""
+"""The trace doctor's panel (`!`) and its cursor; the status line for a file that lost data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is asked about a trace and takes more than a frame to answer: here threads find it out, for the panels.
+"""Queries for the panels that take longer than a frame: run on worker threads, answered by messages.
 
-What answers is imported by the thread that asks: the first frame with lanes waits for none of it, because until then
-its cores decode, and no key ever does.
+The analysis modules are imported inside the methods, on the worker thread: the first frame with lanes waits for none of
+them, because until then the cores decode, and no key waits for an import.
 """
 
 from __future__ import annotations
@@ -32,81 +32,93 @@ if TYPE_CHECKING:
 
 
 class BackgroundQueries:
-    """Each method answers with a message, and is called in a thread, but for `whole` and `drop`."""
+    """Answer queries about a trace with messages.
+
+    Call the methods on a worker thread, except `cancel` and `whole_trace_scope`, which belong to the UI thread.
+    """
 
     def __init__(self, trace: Trace, gpu_busy: dict[int, Intervals]) -> None:
         self._trace, self._gpu_busy = trace, gpu_busy
         self._checkers: dict[int, LatestOnlyChecker] = {}  # by rank
         self._annotation_lock = threading.Lock()
         self._notes: dict[int, str] = {}
-        self._annotated_ranks: set[int] = set()  # ranks whose gaps and notes these are
-        self.annotations: tuple[GapLabels, EventNotes] | None = None  # what lanes say beside names, once it is known
+        self._annotated_ranks: set[int] = set()  # ranks that `annotations` covers
+        self.annotations: tuple[GapLabels, EventNotes] | None = None  # labels on the lanes, once they are known
+
+    # deferred imports: see the module docstring
 
     def compute_event_context(self, event: int) -> EventContextRead:
+        """Read the args of an event, its position among its siblings and the events of the same name in its rank."""
         from torchprof_tui.analysis.dispatch.event_context import read_event_context
 
-        if self._trace.ranks is not None:  # alike are the events of its own process
+        if self._trace.ranks is not None:
             rank = self._trace.ranks.rank_of_event(event)
             return EventContextRead(event, read_event_context(rank.trace, event - rank.first))
         return EventContextRead(event, read_event_context(self._trace, event))
 
     def compute_chain(self, event: int) -> ChainRead:
+        """Find the dispatch chain through an event, and summarize the kernel at its end."""
         from torchprof_tui.analysis.kernel.kernel_summary import summarize_kernel
 
         chain = self._dispatch.find_chain(event)
         return ChainRead(chain, summarize_kernel(self._trace, chain.work[0].event if chain.work else -1))
 
     def compute_range_statistics(self, start: int, end: int, steps: list[Step]) -> RangeRead:
+        """Compute the statistics of a range, ns; `steps`: those that it may overlap."""
         from torchprof_tui.analysis.time.range_statistics import compute_range_statistics
 
         return RangeRead(compute_range_statistics(self._trace, start, end, self._gpu_busy, candidate_steps=steps))
 
     def precompute(self, rank_index: int) -> TraceChecked:
-        """Look through the whole trace, of several ranks that at `place`: from then on any scope is answered soon."""
+        """Check the whole trace of one rank (0 without ranks). Afterwards any scope is checked quickly."""
         checked, gaps, notes = self._get_checker(rank_index).precompute()
         self._annotate_lanes(rank_index, gaps, notes)
         return TraceChecked(checked, rank_index)
 
-    def _annotate_lanes(self, place: int, gaps: Gaps, notes: dict[int, str]) -> None:
-        """What the lanes of a rank say beside names, put together with that of the others. Here, because to sort a
-        million gaps takes longer than a frame."""
+    def _annotate_lanes(self, rank_index: int, gaps: Gaps, notes: dict[int, str]) -> None:
+        """Add the gap labels and event notes of a rank to `annotations`.
+
+        On the worker thread, because sorting a million gaps takes longer than a frame.
+        """
         with self._annotation_lock:
-            if place in self._annotated_ranks:
+            if rank_index in self._annotated_ranks:
                 return
-            trace, first = self._trace, 0
+            trace, first_lane = self._trace, 0
             if self._trace.ranks is not None:
-                rank = self._trace.ranks.all[place]
-                trace, first = rank.trace, rank.first_lane
+                rank = self._trace.ranks.all[rank_index]
+                trace, first_lane = rank.trace, rank.first_lane
             self._notes |= notes
-            others = self.annotations[0] if self.annotations is not None else None
-            self.annotations = GapLabels(trace, gaps, first, others), EventNotes(self._trace, self._notes)
-            self._annotated_ranks.add(place)
+            other_ranks = self.annotations[0] if self.annotations is not None else None
+            labels = GapLabels(trace, gaps, first_lane, other_ranks)
+            self.annotations = labels, EventNotes(self._trace, self._notes)
+            self._annotated_ranks.add(rank_index)
 
     def cancel(self, rank_index: int) -> None:
-        """What is being checked there is not wanted any more. From the screen's own thread."""
+        """Cancel the check of a rank that is running. Called on the UI thread."""
         if rank_index in self._checkers:
             self._checkers[rank_index].cancel()
 
     def check_scope(self, rank_index: int, scope: Scope) -> ScopeChecked | None:
-        """None where it was dropped, or another scope has been asked about since."""
+        """Check a scope of a rank; None where it was cancelled or another scope has been requested since."""
         checked = self._get_checker(rank_index).check(scope)
         return None if checked is None else ScopeChecked(checked, rank_index)
 
     def diagnose_trace(self) -> DiagnosisReady:
+        """Collect the remarks of the trace doctor."""
         from torchprof_tui.analysis.doctor.examination import diagnose_trace
 
         return DiagnosisReady(diagnose_trace(self._trace))
 
     def whole_trace_scope(self, rank_index: int) -> Scope:
-        """All of the trace, or of that rank. Cheap once one has been looked through: `warm`."""
+        """Return the scope of the whole trace, or of all of a rank. Cheap once `precompute` has finished."""
         return self._get_checker(rank_index).default_scope
 
-    def _get_checker(self, place: int) -> LatestOnlyChecker:
+    def _get_checker(self, rank_index: int) -> LatestOnlyChecker:
         from torchprof_tui.analysis.patterns.engine.latest_only_checker import LatestOnlyChecker
 
-        if place not in self._checkers:  # of two threads that come at once, both take the first one's
-            self._checkers.setdefault(place, LatestOnlyChecker(self._trace, self._late_arrivals, place))
-        return self._checkers[place]
+        if rank_index not in self._checkers:  # setdefault is atomic: two threads get the same checker
+            self._checkers.setdefault(rank_index, LatestOnlyChecker(self._trace, self._late_arrivals, rank_index))
+        return self._checkers[rank_index]
 
     @cached_property
     def _late_arrivals(self) -> Arrivals | None:

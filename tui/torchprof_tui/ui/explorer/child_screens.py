@@ -1,5 +1,8 @@
-"""The screens that a key of the explorer leads to, made for where one is. Each is imported when it is first wanted, so
-that no first frame waits for it."""
+"""Factory of the screens that keys of the explorer open: guess, table and tree, for the current range and rank.
+
+Each is imported when it is first opened (`app.py` imports them earlier, on a thread after the first frame), so that the
+first frame does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,21 @@ if TYPE_CHECKING:
 
 
 class ChildScreens:
-    """Keeps what is costly to make, for the next time."""
+    """Create child screens, and keep the profile of each rank for the next table."""
 
     def __init__(self, view_state: ViewState) -> None:
         self._view_state = view_state
         self._profiles: dict[int, Profile] = {}  # by rank
 
     def create_guess_screen(self) -> GuessScreen:
+        # deferred: see the module docstring; the other methods likewise
         from torchprof_tui.ui.guess.guess_screen import GuessScreen
 
-        t0, t1, what = self._view_state.active_range()
+        t0, t1, label = self._view_state.active_range()
         rank = self._view_state.current_rank()
         if rank is not None:
-            what = f"{rank.label}, {what}"
-        return GuessScreen(self._view_state.current_trace(), t0, t1, what)
+            label = f"{rank.label}, {label}"
+        return GuessScreen(self._view_state.current_trace(), t0, t1, label)
 
     def create_table_screen(self) -> TableScreen:
         from torchprof_tui.analysis.table.profiler_table import Profile

@@ -1,4 +1,4 @@
-"""What costs more than a frame: asked once the selection has stood still, worked out in a thread, told by a message."""
+"""Debounced work on threads: runs once its subject has not changed for a moment, and posts its result as a message."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 DEBOUNCE_SECONDS = 0.02
-"""How long nothing may have moved before work begins: held-down keys never queue any."""
+"""Delay without changes before work begins, so that held-down keys never queue work."""
 
 MAX_DEBOUNCE_SECONDS = 0.25
-"""What takes long waits for as long as it last took, up to this: whoever presses key after key has no thread beside the
-frames, and who stands still waits twice as long at most."""
+"""Upper limit of the delay. Work that took long is delayed by as long as it last took, up to this: while keys are
+pressed no thread competes with the frames, and after the last key the result takes at most twice as long."""
 
 
 class DebouncedWorker:
-    """One subject at a time each: a later question replaces an earlier one that has not been answered."""
+    """Run one piece of work per subject: a later one replaces an earlier one that has not finished."""
 
     def __init__(self, screen: Screen[Any]) -> None:
         self._screen = screen
         self._timers: dict[str, Timer] = {}
-        self._last_seconds: dict[str, float] = {}  # seconds
+        self._last_seconds: dict[str, float] = {}  # how long the last work took, by subject
 
     def debounce(self, subject: str, call: Callable[[], None]) -> None:
-        """Call once nothing has asked about this subject for a moment."""
+        """Call `call` on the UI thread once the subject has not been debounced again for its delay."""
         if subject in self._timers:
             self._timers[subject].stop()
-        moment = min(max(self._last_seconds.get(subject, 0.0), DEBOUNCE_SECONDS), MAX_DEBOUNCE_SECONDS)
-        self._timers[subject] = self._screen.set_timer(moment, call)
+        delay = min(max(self._last_seconds.get(subject, 0.0), DEBOUNCE_SECONDS), MAX_DEBOUNCE_SECONDS)
+        self._timers[subject] = self._screen.set_timer(delay, call)
 
     def submit(self, subject: str, work: Callable[[], Message | None]) -> None:
-        """The same, then in a thread; its message goes to the screen."""
+        """Debounce, run `work` on a thread and post its message to the screen; None means that it was cancelled."""
         self.debounce(subject, lambda: self._run_in_thread(subject, work))
 
     def _run_in_thread(self, subject: str, work: Callable[[], Message | None]) -> None:
-        def answer() -> None:
-            began = perf_counter()
+        def run() -> None:
+            started = perf_counter()
             message = work()
-            took = perf_counter() - began
+            seconds = perf_counter() - started
             if message is not None:
-                self._last_seconds[subject] = took
+                self._last_seconds[subject] = seconds
                 self._screen.post_message(message)
-            else:  # given up: it would have taken longer
-                self._last_seconds[subject] = max(took, self._last_seconds.get(subject, 0.0))
+            else:  # cancelled: finished work would have taken longer
+                self._last_seconds[subject] = max(seconds, self._last_seconds.get(subject, 0.0))
 
-        self._screen.run_worker(answer, thread=True, exclusive=True, group=subject)
+        self._screen.run_worker(run, thread=True, exclusive=True, group=subject)

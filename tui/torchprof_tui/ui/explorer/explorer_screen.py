@@ -1,8 +1,8 @@
-"""The explorer: the lanes of one trace, and the keys that walk them.
+"""The explorer screen: the lanes of one trace, the panels below them, and the actions of all keys.
 
-Every key changes the `Walk` (where somebody is) and then `_show` hands the new state to the widgets, which is
-cheap; what a frame costs is paid when it is painted. So keys held down never queue frames. The screens that a key
-leads to are imported behind the first frame (`app.py`), not before it.
+An action changes the `ViewState`; `_refresh_widgets` then passes the new state to the widgets. Both are cheap, because
+the cost of a frame is paid when it is painted, so held-down keys never queue frames. The screens that keys open are
+imported after the first frame (`app.py`).
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ from torchprof_tui.ui.explorer.layout import too_small_message
 from torchprof_tui.ui.explorer.palette_commands import ExplorerCommands
 from torchprof_tui.ui.explorer.panel_controller import PanelController
 from torchprof_tui.ui.explorer.prompts import PromptController
+from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
 from torchprof_tui.ui.explorer.view_state import ViewState
 
 
 class ExplorerScreen(Screen[None]):
-    """Walk one trace. `walk` is where one is; see `torchprof_tui.ui.explorer.view_state`."""
+    """Show one trace and handle its keys and mouse. `view_state`: the state; `moves`: how keys move the selection."""
 
     CSS_PATH = "explorer_screen.tcss"
     BINDINGS = BINDINGS
@@ -70,6 +71,7 @@ class ExplorerScreen(Screen[None]):
         super().__init__()
         self.trace = trace
         self.view_state = ViewState(trace)
+        self.moves = SelectionMoves(self.view_state)
         busy = compute_busy_by_device(trace)
         self._lanes_area = LanesArea(self.view_state, busy)
         self._panel_controller = PanelController(
@@ -77,7 +79,7 @@ class ExplorerScreen(Screen[None]):
         )
         self._dock = self._panel_controller.dock
         self._status = StatusLine(id="status")
-        self._prompts = PromptController(self, self.view_state, self._refresh_widgets)
+        self._prompts = PromptController(self, self.view_state, self.moves, self._refresh_widgets)
         self._child_screens = ChildScreens(self.view_state)
         self._first_resize_done = False
         self._data_loss_line = summarize_losses(trace)
@@ -125,27 +127,27 @@ class ExplorerScreen(Screen[None]):
             self.view_state.pin_unseen_stream()
         self._refresh_widgets()
 
-    # -- showing -------------------------------------------------------------------------------------------
+    # -- showing the state ---------------------------------------------------------------------------------
 
     def _run_move(self, move: Callable[[], str | None]) -> None:
-        """One key: change the state, say what there is to say, show."""
+        """Change the state, then refresh the widgets and show the message that the move returned."""
         self._refresh_widgets(move() or "")
 
     def _refresh_widgets(self, message: str = "") -> None:
-        """Hand the state to the widgets. Cheap: each compares, and repaints in the next frame what differs."""
+        """Pass the state to the widgets. Cheap: each compares it and repaints what differs in the next frame."""
         self._lanes_area.update_widgets()
         self._panel_controller.update_panels()
-        said = message or self._default_status()
-        self._status.show_message(said or self._data_loss_line, is_warning=not said)
+        line = message or self._default_status()
+        self._status.show_message(line or self._data_loss_line, is_warning=not line)
 
     def _default_status(self) -> str:
-        """What the status line says when nothing has just happened."""
-        walk, found = self.view_state, self.view_state.search.matches
-        if found is not None:
-            place = walk.search.match_number(walk.selected)
-            return f"{walk.search.query}: {place if place else '–'}/{len(found):,}"
-        if walk.selected >= 0 and not self.details_open:
-            event = self.trace.event(walk.selected)
+        """Return the status line for a state without a message: the search, or the selected event."""
+        state, matches = self.view_state, self.view_state.search.matches
+        if matches is not None:
+            number = state.search.match_number(state.selected)
+            return f"{state.search.query}: {number if number else '–'}/{len(matches):,}"
+        if state.selected >= 0 and not self.details_open:
+            event = self.trace.event(state.selected)
             return f"{event.name} · {format_duration(event.duration)}"
         return ""
 
@@ -191,26 +193,26 @@ class ExplorerScreen(Screen[None]):
         self._run_move(partial(self.view_state.pan_to, high if later else low))
 
     def action_beside(self, distance: int) -> None:
-        self._run_move(partial(self.view_state.next_in_row, distance))
+        self._run_move(partial(self.moves.next_in_row, distance))
 
     def action_up(self) -> None:
         self._run_move(
             lambda: self._run_unless_handled(
-                self._panel_controller.move_in_panel(-1, self.details_open), self.view_state.select_parent
+                self._panel_controller.move_in_panel(-1, self.details_open), self.moves.select_parent
             )
         )
 
     def action_down(self) -> None:
         self._run_move(
             lambda: self._run_unless_handled(
-                self._panel_controller.move_in_panel(1, self.details_open), self.view_state.select_child
+                self._panel_controller.move_in_panel(1, self.details_open), self.moves.select_child
             )
         )
 
     @staticmethod
-    def _run_unless_handled(said: str | None, move: Callable[[], str]) -> str:
-        """A panel that one walks takes the key; else the lanes do."""
-        return move() if said is None else said
+    def _run_unless_handled(message: str | None, move: Callable[[], str]) -> str:
+        """Move on the lanes where the panel did not handle the key (None)."""
+        return move() if message is None else message
 
     def action_jump(self) -> None:
         self._run_move(partial(self._panel_controller.fit_panel_target, self.details_open))
@@ -223,10 +225,10 @@ class ExplorerScreen(Screen[None]):
         self._run_move(self._panel_controller.toggle_labels)
 
     def action_follow(self, forward: bool) -> None:
-        self._run_move(partial(self.view_state.follow_link, forward))
+        self._run_move(partial(self.moves.follow_link, forward))
 
     def action_step(self, later: bool) -> None:
-        self._run_move(partial(self.view_state.select_adjacent_step, later))
+        self._run_move(partial(self.moves.select_adjacent_step, later))
 
     def action_clear(self) -> None:
         self._run_move(self.view_state.clear_last)
@@ -254,8 +256,8 @@ class ExplorerScreen(Screen[None]):
         self._run_move(self.view_state.toggle_mark)
 
     def action_to_found(self, later: bool) -> None:
-        said = self._panel_controller.select_evidence(1 if later else -1, self.details_open)
-        self._run_move(lambda: self._run_unless_handled(said, partial(self.view_state.select_match, later)))
+        message = self._panel_controller.select_evidence(1 if later else -1, self.details_open)
+        self._run_move(lambda: self._run_unless_handled(message, partial(self.moves.select_match, later)))
 
     def action_search(self) -> None:
         self._prompts.open_search()
@@ -292,7 +294,7 @@ class ExplorerScreen(Screen[None]):
         self.app.push_screen(self._child_screens.create_tree_screen(), self._select_returned_event)
 
     def _select_returned_event(self, event: int | None) -> None:
-        """From a screen of its own, with the event that was chosen there."""
+        """Select and fit the event that was chosen on a child screen, None for none."""
         if event is not None:
             self.view_state.select(event)
             self.view_state.fit_selection()
@@ -306,13 +308,14 @@ class ExplorerScreen(Screen[None]):
             self._refresh_widgets("nothing to copy: nothing is selected or marked")
             return
         if everything or self.view_state.selected < 0:
-            text, what = self._dock.active_panel.text(), f"all of the panel {self._dock.active_name!r}"
+            text, label = self._dock.active_panel.text(), f"all of the panel {self._dock.active_name!r}"
         else:
-            text = what = self.trace.event(self.view_state.selected).name
+            text = label = self.trace.event(self.view_state.selected).name
         self.app.copy_to_clipboard(text)
-        self._refresh_widgets(f"copied: {what}")
+        self._refresh_widgets(f"copied: {label}")
 
     def action_help(self) -> None:
+        # deferred: imported after the first frame
         from torchprof_tui.ui.common.help_screen import HelpScreen
 
         self.app.push_screen(HelpScreen(group_by_section(self.active_bindings.values()), palette_for(self.app)))
@@ -325,7 +328,7 @@ class ExplorerScreen(Screen[None]):
     # -- the prompt ----------------------------------------------------------------------------------------
 
     async def on_key(self, event: events.Key) -> None:
-        """What is typed in one breath with `/` arrives here, on its way up, before the prompt has the focus."""
+        """Insert keys that arrive before the prompt has the focus: characters typed right after `/`."""
         prompt = self._prompts.prompt
         if prompt.is_open and event.is_printable and event.character:
             event.stop()

@@ -1,7 +1,7 @@
-"""The explorer's keys: the one place that the screen, its help, its hints and its commands are made from.
+"""The explorer's key bindings: the only source for its keys, help, hints and palette commands.
 
-A binding's `id` is `section.name`; its `description` the word in the last line; its `tooltip` the sentence in the
-help and in the command palette. Plain letters, because modifiers do not survive every terminal and tmux.
+A binding's `id` is `section.name`, its `description` a short label, its `tooltip` the sentence in the help and in the
+command palette. Keys are plain letters, because modifiers do not survive every terminal and tmux.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
 ]
 
 PROMPT_ACTIONS = {"slash": "search", "g": "go_to", "e": "slice"}
-"""Keys after which text is typed, and their actions."""
+"""Keys that open a prompt, and their actions."""
 
 HINTS = (
     ("?", "help"),
@@ -184,7 +184,7 @@ _SYMBOLS = {
 
 @dataclass(frozen=True, slots=True)
 class KeyHelp:
-    """One thing that keys do: all keys for it, what it does in a sentence, and the action."""
+    """Describe one action: all its keys, a sentence on what it does, and the action string."""
 
     keys: str
     description: str
@@ -192,25 +192,24 @@ class KeyHelp:
 
 
 def key_hints() -> tuple[tuple[str, str], ...]:
-    """For the last line, most useful first."""
+    """Return the (key, label) hints of the last line, most useful first."""
     return HINTS
 
 
 def group_by_section(active: Iterable[ActiveBinding]) -> dict[str, list[KeyHelp]]:
-    """The bindings that explain themselves, by section, in the order in which they are declared."""
-    found: dict[str, dict[str, list[Binding]]] = {title: {} for title in SECTION_TITLES.values()}
-    for each in active:
-        binding = each.binding
-        if binding.tooltip and each.enabled:
+    """Group the enabled bindings that have a tooltip by section title, in the order of declaration."""
+    sections: dict[str, dict[str, list[Binding]]] = {title: {} for title in SECTION_TITLES.values()}
+    for active_binding in active:
+        binding = active_binding.binding
+        if binding.tooltip and active_binding.enabled:
             section, _, _ = (binding.id or "").partition(".")
             title = SECTION_TITLES.get(section, SECTION_TITLES["program"])
-            found[title].setdefault(binding.id or binding.action, []).append(binding)
+            sections[title].setdefault(binding.id or binding.action, []).append(binding)
     return {
         title: [
-            KeyHelp(" ".join(_format_key(each) for each in group), group[0].tooltip, group[0].action)
-            for group in by_id.values()
+            KeyHelp(" ".join(map(_format_key, group)), group[0].tooltip, group[0].action) for group in by_id.values()
         ]
-        for title, by_id in found.items()
+        for title, by_id in sections.items()
         if by_id
     }
 

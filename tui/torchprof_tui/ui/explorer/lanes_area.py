@@ -1,5 +1,7 @@
-"""The part of the explorer that shows the trace itself: the lanes, and the title, overview, ruler and labels around
-them. What is said about it stands below: `inspection.py`."""
+"""The upper part of the explorer: the lanes, and the title, overview, ruler and gutter around them.
+
+The panels below them belong to `panel_controller.py`.
+"""
 
 from __future__ import annotations
 
@@ -21,72 +23,79 @@ from torchprof_tui.ui.explorer.title_line import MAX_DEVICES, TitleLine
 from torchprof_tui.ui.explorer.view_state import ViewState
 
 MIN_FIRST_LANE_SHARE = 0.5
-"""Of the trace's time: a first lane from whose first event to its last there is less says little of the trace."""
+"""Share of the trace's time that the first lane must span for the overview to be drawn from it alone."""
 
 
 class LanesArea:
-    """Owns the widgets. `show` after every move hands them where one is, which is cheap: each compares, and repaints in
-    the next frame what differs."""
+    """Own the widgets. Call `update_widgets` after every move.
+
+    It is cheap: each widget compares the state and repaints what differs in the next frame.
+    """
 
     def __init__(self, view_state: ViewState, gpu_busy: dict[int, Intervals]) -> None:
         trace = view_state.trace
         self._view_state = view_state
-        worked = list(gpu_busy.values())
+        busy_by_gpu = list(gpu_busy.values())
         self.timeline = Timeline(trace, DisplayNames(trace.names), id="timeline")
         self.gutter = Gutter(trace, format_rank_notes(trace, gpu_busy), id="gutter")
-        self.title = TitleLine(trace, worked, id="title")
-        shown, kind = (worked[:MAX_DEVICES], Kind.KERNEL) if worked else ([cpu_busy_intervals(trace)], Kind.OP)
-        self.overview = Overview(trace.steps, shown, kind, id="overview")
+        self.title = TitleLine(trace, busy_by_gpu, id="title")
+        if busy_by_gpu:
+            self.overview = Overview(trace.steps, busy_by_gpu[:MAX_DEVICES], Kind.KERNEL, id="overview")
+        else:
+            self.overview = Overview(trace.steps, [cpu_busy_intervals(trace)], Kind.OP, id="overview")
         self.ruler = Ruler(trace.steps, id="ruler")
         self._gutter_width = self.gutter.preferred_width(80)
 
     def apply_layout(self, width: int, height: int) -> ExplorerLayout:
-        """Give each widget its lines on a screen of this size; what is left to share out is returned."""
+        """Set the size of each widget for this screen size; return the layout for the parts below."""
         lanes = count_lane_lines(self._view_state.trace, self._view_state.current_trace())
-        shared = compute_layout(width, height, self.overview.preferred_lines, self.ruler.preferred_lines, lanes)
+        layout = compute_layout(width, height, self.overview.preferred_lines, self.ruler.preferred_lines, lanes)
         self._gutter_width = self.gutter.preferred_width(width)
         self.gutter.styles.width = self._gutter_width
-        self.overview.styles.height = shared.overview
-        self.ruler.styles.height = shared.ruler
-        return shared
+        self.overview.styles.height = layout.overview
+        self.ruler.styles.height = layout.ruler
+        return layout
 
     def update_widgets(self) -> None:
-        walk = self._view_state
-        marked = (walk.mark.start, walk.mark.end) if walk.mark is not None else None
-        found = walk.search.matches
-        self.timeline.show_lines(walk.viewport, walk.lane_view.lane_lines, walk.lane_view.top)
-        self.timeline.select_event(walk.selected)
+        """Pass the state to the widgets."""
+        state = self._view_state
+        marked = (state.mark.start, state.mark.end) if state.mark is not None else None
+        matches = state.search.matches
+        self.timeline.show_lines(state.viewport, state.lane_view.lane_lines, state.lane_view.top)
+        self.timeline.select_event(state.selected)
         self.timeline.show_marked_range(marked)
-        self.timeline.show_matches(found.name_mask if found is not None else None)
-        self.gutter.show_lines(walk.lane_view.lane_lines, walk.lane_view.top)
-        self.gutter.set_current_lane(walk.current_lane() if walk.lane >= 0 else -1)
-        self.ruler.show_steps(walk.current_steps())
-        self.overview.show_steps(walk.current_steps())
-        self.ruler.show_viewport(walk.viewport, self._gutter_width, walk.cursor_time(), marked)
-        self.overview.show_viewport(walk.viewport, self._gutter_width)
-        self.title.show_viewport(walk.viewport)
+        self.timeline.show_matches(matches.name_mask if matches is not None else None)
+        self.gutter.show_lines(state.lane_view.lane_lines, state.lane_view.top)
+        self.gutter.set_current_lane(state.current_lane() if state.lane >= 0 else -1)
+        self.ruler.show_steps(state.current_steps())
+        self.overview.show_steps(state.current_steps())
+        self.ruler.show_viewport(state.viewport, self._gutter_width, state.cursor_time(), marked)
+        self.overview.show_viewport(state.viewport, self._gutter_width)
+        self.title.show_viewport(state.viewport)
 
 
 def format_rank_notes(trace: Trace, gpu_busy: dict[int, Intervals]) -> dict[int, str]:
-    """By the line of each rank: that it was cut, and how busy its GPUs were."""
+    """Format the notes in the ranks' labels, by lane: that a rank was cut, and how busy its GPUs were."""
     shares = compute_busy_shares(trace, gpu_busy)
     notes: dict[int, list[str]] = {}
     for rank in trace.ranks.all if trace.ranks is not None else ():
         notes[rank.header_lane] = ["cut"] if rank.partial else []
         if rank.header_lane in shares:
             notes[rank.header_lane].append(format_share(shares[rank.header_lane]))
-    return {lane: NOTE_SEPARATOR.join(said) for lane, said in notes.items() if said}
+    return {lane: NOTE_SEPARATOR.join(parts) for lane, parts in notes.items() if parts}
 
 
 def cpu_busy_intervals(trace: Trace) -> Intervals:
-    """When the first lane was busy: the overview of a trace without GPU work. Where that lane is over while others are
-    not, when any thread was."""
+    """Return when the first lane was busy, for the overview of a trace without GPU work.
+
+    Where that lane spans less than MIN_FIRST_LANE_SHARE of the trace, return when any thread was busy.
+    """
     if not trace.lanes:
         return union(trace.start, trace.start)
-    own = slice(trace.lanes[0].first, trace.lanes[0].last)
-    start, end = trace.start[own], trace.start[own] + trace.duration[own]
-    reach = int(end.max() - start.min()) if len(start) else 0
-    if reach < MIN_FIRST_LANE_SHARE * (trace.span[1] - trace.span[0]):
+    first_lane = slice(trace.lanes[0].first, trace.lanes[0].last)
+    start, end = trace.start[first_lane], trace.start[first_lane] + trace.duration[first_lane]
+    span = int(end.max() - start.min()) if len(start) else 0
+    if span < MIN_FIRST_LANE_SHARE * (trace.span[1] - trace.span[0]):
         threads = np.array([lane.role is Role.THREAD for lane in trace.lanes], np.bool_)
         outermost = np.flatnonzero((trace.parent < 0) & threads[trace.lane])
         if len(outermost):

@@ -1,4 +1,4 @@
-"""The explorer's commands for the palette: everything that a key does, and what is too rare for a key."""
+"""The explorer's commands in the command palette: one for each key, and those too rare for a key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEYLESS_COMMANDS = (
 
 
 class ExplorerCommands(Provider):
-    """Made from the screen's own bindings, so that it cannot miss one."""
+    """Provide a command for each active binding of the screen, so that none is missing."""
 
     async def discover(self) -> Hits:
         for text, keys, action in self._commands():

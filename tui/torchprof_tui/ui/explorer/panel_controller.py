@@ -1,5 +1,7 @@
-"""What is said about where somebody is: the panels under the lanes, and what they light on them. The explorer tells it
-where that is, and threads find out what is said: `inquiries.py`."""
+"""Controller of the panels below the lanes: requests their data when the state changes, and highlights their events.
+
+Data that takes longer than a frame comes from worker threads: `background_queries.py`.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,14 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
 
 MAX_LINKED_WORK = 8
-"""From an event with more GPU work beneath it than this, no link is drawn: it would say little about the event."""
+"""An event with more GPU work beneath it than this gets no link line: one line would say little about it."""
 
 MAX_HIGHLIGHTED_EVIDENCE = 5_000
-"""Of a pattern's evidence so many events are marked: beyond that every cell would be."""
+"""Maximum number of a pattern's evidence events that are highlighted: beyond it every cell would be."""
 
 
 class ScopeMode(Enum):
-    """Which part of the trace the cheatsheet is about."""
+    """The part of the trace that the cheatsheet is about."""
 
     SCREEN = "on screen"
     SELECTION = "selection"
@@ -55,12 +57,12 @@ class ScopeMode(Enum):
 
     @property
     def next(self) -> ScopeMode:
-        every = list(ScopeMode)
-        return every[(every.index(self) + 1) % len(every)]
+        modes = list(ScopeMode)
+        return modes[(modes.index(self) + 1) % len(modes)]
 
 
 class PanelController:
-    """Owns the panels; `show` after every move. Messages from its threads come back through the screen."""
+    """Own the panels; call `update_panels` after every move. Results of worker threads arrive through the screen."""
 
     def __init__(
         self,
@@ -95,19 +97,19 @@ class PanelController:
         self.scope_mode = ScopeMode.SCREEN
         self.precomputed = False
         self._background_queries = BackgroundQueries(trace, gpu_busy)
-        self._rank_index = 0  # the rank that is told of, among several
+        self._rank_index = 0  # the rank that verdict and cheatsheet are about
         self._debounced_worker = DebouncedWorker(screen)
         self._highlighted: Chain | Finding | None = None
         self._last_queried: tuple[int, tuple[int, int] | None] = (-1, None)
         self._requested_scope: Scope | None = None
 
-    # -- where one is --------------------------------------------------------------------------------------
+    # -- after a move --------------------------------------------------------------------------------------
 
     def start_checks(self) -> None:
-        """Look through the whole trace, once the first frame is out."""
+        """Start the checks of the whole trace, once the first frame is painted."""
         if len(self._trace):
             self._rank_index = self._current_rank_index()
-            self._debounced_worker.submit("warm", partial(self._background_queries.precompute, self._rank_index))
+            self._debounced_worker.submit("precompute", partial(self._background_queries.precompute, self._rank_index))
         self._debounced_worker.submit("doctor", self._background_queries.diagnose_trace)
 
     def _current_rank_index(self) -> int:
@@ -119,23 +121,23 @@ class PanelController:
         return "" if self._trace.ranks is None else self._trace.ranks.all[self._rank_index].label
 
     def update_panels(self) -> None:
-        """Somebody moved. Cheap; what costs more than a frame is asked for and comes later."""
-        walk = self._view_state
-        marked = (walk.mark.start, walk.mark.end) if walk.mark is not None else None
-        self.details_panel.show_event(walk.selected)
-        self.chain_panel.show_event(walk.selected)
-        self.kernel_panel.show_event(walk.selected)
-        self.range_panel.show_range(marked, walk.mark is not None and walk.mark.live)
-        before, self._last_queried = self._last_queried, (walk.selected, marked)
-        if before[0] != walk.selected and walk.selected >= 0:
+        """Pass the state to the panels. Cheap: data that takes longer than a frame is requested and arrives later."""
+        state = self._view_state
+        marked = (state.mark.start, state.mark.end) if state.mark is not None else None
+        self.details_panel.show_event(state.selected)
+        self.chain_panel.show_event(state.selected)
+        self.kernel_panel.show_event(state.selected)
+        self.range_panel.show_range(marked, state.mark is not None and state.mark.live)
+        before, self._last_queried = self._last_queried, (state.selected, marked)
+        if before[0] != state.selected and state.selected >= 0:
             self._debounced_worker.submit(
-                "facts", partial(self._background_queries.compute_event_context, walk.selected)
+                "context", partial(self._background_queries.compute_event_context, state.selected)
             )
-            self._debounced_worker.submit("chain", partial(self._background_queries.compute_chain, walk.selected))
+            self._debounced_worker.submit("chain", partial(self._background_queries.compute_chain, state.selected))
         if before[1] != marked:
             if marked is not None:
                 self._debounced_worker.submit(
-                    "range", partial(self._background_queries.compute_range_statistics, *marked, walk.current_steps())
+                    "range", partial(self._background_queries.compute_range_statistics, *marked, state.current_steps())
                 )
                 self.dock.show_panel("range")
             elif self.dock.active_name == "range":
@@ -144,7 +146,7 @@ class PanelController:
         self.highlight()
 
     def highlight(self) -> None:
-        """On every lane: what belongs to the selected event's chain and its link, or a pattern's evidence."""
+        """Highlight the selected event's chain and link line, or the evidence of the cheatsheet's current entry."""
         chain = self.chain_panel.chain
         finding = self.cheatsheet_panel.finding if self.dock.active_name == "cheatsheet" else None
         shown = finding if finding is not None else chain
@@ -166,10 +168,10 @@ class PanelController:
             work, launch = chain.work[0].event, chain.work[0].launch
         self._timeline.show_link(launch, work)
 
-    # -- keys that depend on the panel ---------------------------------------------------------------------
+    # -- keys that depend on the active panel --------------------------------------------------------------
 
     def move_in_panel(self, distance: int, is_open: bool) -> str | None:
-        """↑ ↓ in a panel that one walks: a line to say, None where the keys are the lanes'."""
+        """Handle ↑ ↓ in the active panel. Returns a message, or None where the lanes should handle the key."""
         if not is_open:
             return None
         if self.dock.active_name == "chain" and self.chain_panel.chain is not None:
@@ -189,38 +191,38 @@ class PanelController:
         return None
 
     def select_evidence(self, distance: int, is_open: bool) -> str | None:
-        """n N in the cheatsheet: to a pattern's next event; None where the keys are the search's."""
+        """Handle n N: select the next event of a pattern's evidence; None where the search should handle the key."""
         if not is_open or self.dock.active_name != "cheatsheet" or self.cheatsheet_panel.finding is None:
             return None
-        event, place, count = self.cheatsheet_panel.next_evidence(distance)
+        event, number, count = self.cheatsheet_panel.next_evidence(distance)
         if event < 0:
             return "this pattern has no single event to show"
         self._view_state.select(event)
-        return f"{self.cheatsheet_panel.finding.id}: {place:,} of {count:,}"
+        return f"{self.cheatsheet_panel.finding.id}: {number:,} of {count:,}"
 
     def fit_panel_target(self, is_open: bool) -> str:
-        """enter: fit what the panel points at."""
+        """Handle enter: select what the active panel points at, and fit the selection."""
         remark = self.doctor_panel.remark if is_open and self.dock.active_name == "doctor" else None
         if remark is not None and remark.event >= 0:
             self._view_state.select(remark.event)
-        said = self.select_evidence(1, is_open)
-        if said is not None and self._view_state.selected < 0:
-            return said
-        return self._view_state.fit_selection() or (said or "")
+        message = self.select_evidence(1, is_open)
+        if message is not None and self._view_state.selected < 0:
+            return message
+        return self._view_state.fit_selection() or (message or "")
 
     def cycle_scope_mode(self) -> str:
-        """v: the cheatsheet is about another part of the trace."""
+        """Handle v: show the cheatsheet of the next part of the trace."""
         self.scope_mode = self.scope_mode.next
         self._requested_scope = None
         self.dock.show_panel("cheatsheet")
         return f"the cheatsheet is about: {self.scope_mode.value}"
 
     def toggle_labels(self) -> str:
-        """x: what is written on the lanes beside names: reasons in the GPU's gaps, classes, notes."""
+        """Handle x: show or hide the labels on the lanes: reasons of GPU gaps, kernel classes, notes."""
         shown = self._timeline.toggle_labels()
         return "gaps, kernels and the profiler's own events say what they are" if shown else "names only"
 
-    # -- what threads find out -----------------------------------------------------------------------------
+    # -- results of worker threads -------------------------------------------------------------------------
 
     def update_doctor(self, message: DiagnosisReady) -> None:
         self.doctor_panel.set_diagnosis(message.diagnosis)
@@ -244,7 +246,7 @@ class PanelController:
         self.range_panel.set_statistics(message.range)
 
     def update_trace_findings(self, message: TraceChecked) -> None:
-        """The whole trace has been looked through: the verdict, the gaps' reasons, and from now on any scope."""
+        """Show the verdict, cheatsheet and lane labels of a checked trace; from now on scopes can be checked."""
         self.precomputed = True
         if self._background_queries.annotations is not None:
             self._timeline.set_annotations(*self._background_queries.annotations)
@@ -257,35 +259,31 @@ class PanelController:
     def update_scope_findings(self, message: ScopeChecked) -> None:
         if message.rank_index != self._rank_index:
             return
-        if self._requested_scope is not None and (message.checked.scope.t0, message.checked.scope.t1) == (
-            self._requested_scope.t0,
-            self._requested_scope.t1,
-        ):
+        requested, scope = self._requested_scope, message.checked.scope
+        if requested is not None and (scope.t0, scope.t1) == (requested.t0, requested.t1):
             self._update_cheatsheet(message.checked)
 
     def _update_cheatsheet(self, checked: CheckResult) -> None:
-        words = checked.scope.label if checked.scope.is_whole_trace else self.scope_mode.value
-        words = f"{self._rank_label} {words}".lstrip()
-        self.cheatsheet_panel.set_checked(checked, words)
-        self.cheatsheet_brief.set_checked(checked, words)
+        label = checked.scope.label if checked.scope.is_whole_trace else self.scope_mode.value
+        label = f"{self._rank_label} {label}".lstrip()
+        self.cheatsheet_panel.set_checked(checked, label)
+        self.cheatsheet_brief.set_checked(checked, label)
         self.highlight()
 
     def _check_if_scope_changed(self) -> None:
-        """Ask again where the scope is another one."""
+        """Request a check where the scope has changed; of another rank its verdict and lane labels as well."""
         if not self.precomputed:
             return
-        place = self._current_rank_index()
-        if place != self._rank_index:  # another rank: its verdict and its gaps as well
-            self._rank_index, self._requested_scope = place, None
-            self._debounced_worker.submit("warm", partial(self._background_queries.precompute, place))
+        rank_index = self._current_rank_index()
+        if rank_index != self._rank_index:
+            self._rank_index, self._requested_scope = rank_index, None
+            self._debounced_worker.submit("precompute", partial(self._background_queries.precompute, rank_index))
         scope = self._current_scope()
-        if self._requested_scope is None or (scope.t0, scope.t1) != (
-            self._requested_scope.t0,
-            self._requested_scope.t1,
-        ):
+        requested = self._requested_scope
+        if requested is None or (scope.t0, scope.t1) != (requested.t0, requested.t1):
             self._requested_scope = scope
-            self._background_queries.cancel(place)
-            self._debounced_worker.submit("check", partial(self._background_queries.check_scope, place, scope))
+            self._background_queries.cancel(rank_index)
+            self._debounced_worker.submit("check", partial(self._background_queries.check_scope, rank_index, scope))
 
     def _current_scope(self) -> Scope:
         whole = self._background_queries.whole_trace_scope(self._rank_index)

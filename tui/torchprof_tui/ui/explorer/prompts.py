@@ -1,4 +1,4 @@
-"""What the explorer asks for in its prompt, and what is done with what is typed: search, go to, write a slice."""
+"""The prompts of the explorer and their effects: search, go to, write a slice."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, Prompt
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.explorer import slice_export
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
 from torchprof_tui.ui.explorer.view_state import ViewState
 
 SEARCH, GO_TO, SLICE = "search", "go to", "write slice to"
@@ -20,10 +21,15 @@ ShowMessage = Callable[[str], None]
 
 
 class PromptController:
-    """Owns the prompt; the screen hands on its messages. `show` says a line, and shows where one is."""
+    """Own the prompt and apply what is typed; the screen forwards the prompt's messages.
 
-    def __init__(self, screen: Screen[Any], view_state: ViewState, show_message: ShowMessage) -> None:
-        self._screen, self._view_state, self._show_message = screen, view_state, show_message
+    `show_message` refreshes the widgets and shows a line in the status line.
+    """
+
+    def __init__(
+        self, screen: Screen[Any], view_state: ViewState, moves: SelectionMoves, show_message: ShowMessage
+    ) -> None:
+        self._screen, self._view_state, self._moves, self._show_message = screen, view_state, moves, show_message
         self._debounced_worker = DebouncedWorker(screen)
         self.prompt = Prompt(id="prompt")
 
@@ -34,11 +40,11 @@ class PromptController:
         self._open(GO_TO, "12ms, 1.5s, or #3 for a step")
 
     def open_slice(self) -> None:
-        t0, t1, what = self._view_state.active_range()
+        t0, t1, range_label = self._view_state.active_range()
         rank = self._view_state.current_rank()
-        whose = "" if rank is None else f"{rank.label}, "
+        rank_prefix = "" if rank is None else f"{rank.label}, "
         name = slice_export.suggest_file_name(self._view_state.current_trace(), t0, t1)
-        self._open(SLICE, f"{whose}{what} · ends in .json or .json.gz", name)
+        self._open(SLICE, f"{rank_prefix}{range_label} · ends in .json or .json.gz", name)
 
     def handle_change(self, message: PromptChanged) -> None:
         if message.purpose == SEARCH:
@@ -56,7 +62,7 @@ class PromptController:
         else:
             problem = self._view_state.search.set_query(message.text)
             if not problem and message.text:
-                problem = self._view_state.select_match(later=True)
+                problem = self._moves.select_match(later=True)
             self._close(problem)
 
     def handle_close(self, message: PromptClosed) -> None:
@@ -68,16 +74,17 @@ class PromptController:
         self._screen.add_class("asking")
         self.prompt.open(purpose, hint, text)
 
-    def _close(self, said: str = "") -> None:
+    def _close(self, message: str = "") -> None:
         self._screen.remove_class("asking")
         self.prompt.close()
-        self._show_message(said)
+        self._show_message(message)
 
     def _preview_search(self, text: str) -> None:
-        """Count while somebody types."""
+        """Search and show the number of matches while the query is being typed."""
         problem = self._view_state.search.set_query(text)
-        found = self._view_state.search.matches
-        self.prompt.show_hint(problem or (f"{len(found):,} found · enter: the next one" if found is not None else ""))
+        matches = self._view_state.search.matches
+        count = "" if matches is None else f"{len(matches):,} found · enter: the next one"
+        self.prompt.show_hint(problem or count)
         self._show_message("")
 
     def _write_slice(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""A marked range of time: begun somewhere, reaching to wherever one is, until it is fixed."""
+"""A marked range of time that follows the selection or cursor until it is frozen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class RangeMark:
-    """A range, ns. While it is `live` it reaches from where it was begun to wherever the selection or cursor is."""
+    """A range, ns. While `live`, it covers `anchor` (start and end of where it began) and the selection or cursor."""
 
     start: int
     end: int
@@ -16,22 +16,23 @@ class RangeMark:
 
     @classmethod
     def begin_at(cls, anchor: tuple[int, int]) -> RangeMark:
-        """From here on, start and end of what one looks at."""
+        """Start a live range at (start, end)."""
         return cls(*anchor, anchor, live=True)
 
     @classmethod
     def from_range(cls, start: int, end: int, limits: tuple[int, int]) -> RangeMark | None:
-        """From here to there, as the mouse marks: cut to the limits, at least 1 ns; None outside of them."""
+        """Return a frozen range of at least 1 ns, clipped to the limits; None where it lies outside of them."""
         low, high = limits
         start, end = max(start, low), min(max(end, start + 1), high)
         return cls(start, end, (start, end)) if start < end else None
 
     def extend_to(self, start: int, end: int) -> RangeMark:
-        """A live one up to (or down to) another place, with where it was begun inside; any other as it is."""
+        """Return the range that covers the anchor and (start, end); unchanged unless it is live."""
         if not self.live:
             return self
         first, last = self.anchor
         return replace(self, start=min(first, start), end=max(last, end))
 
     def freeze(self) -> RangeMark:
+        """Return the same range, no longer live."""
         return replace(self, live=False)

@@ -1,4 +1,4 @@
-"""The search that is on: what was typed, the events whose names hold it, and the way from one to the next."""
+"""The current name search: its query, its matches, and the next or previous match from an event."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 class NameSearch:
-    """`found` is None where nothing is searched for."""
+    """Search the names of a trace. `matches` is None while there is no valid query."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -15,30 +15,30 @@ class NameSearch:
         self.matches: SearchResult | None = None
 
     def set_query(self, text: str) -> str:
-        """Find names that hold the text, `/…/` as a regular expression; nothing moves. Empty: no search any more.
+        """Find the events whose names contain the text, or match `/…/` as a regular expression; "" ends the search.
 
-        Returns what is wrong with the text, else "".
+        Returns what is wrong with the text, else "". The selection stays.
         """
         self.query = text
         self.matches = None
         if not text:
             return ""
-        found = search_names(self._trace, text)
-        if isinstance(found, BadPattern):
-            return found.message
-        self.matches = found
+        result = search_names(self._trace, text)
+        if isinstance(result, BadPattern):
+            return result.message
+        self.matches = result
         return ""
 
     def find_adjacent_match(self, event: int, time: int, later: bool) -> int:
-        """The next or previous event found, around the ends, seen from an event (-1: from a time); -1: none at all."""
+        """Return the next or previous match from an event (or, for -1, from `time`), wrapping around; -1 for none."""
         if self.matches is None:
             return -1
         time = int(self._trace.start[event]) if event >= 0 else time
-        place = (self.matches.find_next if later else self.matches.find_previous)(time, event)
-        return int(self.matches.events[place]) if place >= 0 else -1
+        index = (self.matches.find_next if later else self.matches.find_previous)(time, event)
+        return int(self.matches.events[index]) if index >= 0 else -1
 
     def match_number(self, event: int) -> int:
-        """Which of those found an event is, from 1; 0 for none of them."""
+        """Return the position of an event among the matches, from 1; 0 where it is not one."""
         if self.matches is None or event < 0:
             return 0
         return self.matches.find_index(int(self._trace.start[event]), event) + 1

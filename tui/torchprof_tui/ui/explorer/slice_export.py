@@ -1,4 +1,4 @@
-"""Writing a part of the trace that is open as a small trace of its own: what it is called, and what came of it."""
+"""Export of a time range of the open trace as a small trace: the suggested file name, and the result as a message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_STEM_LENGTH = 80
 
 
 def suggest_file_name(trace: Trace, t0: int, t1: int) -> str:
-    """A name in the current folder that says which part of which trace it is."""
+    """Suggest a file name in the current folder: the trace's name and the range in µs. `t0`, `t1` in ns."""
     stem = (
         _UNSAFE_CHARACTERS.sub("_", _TRACE_SUFFIX.sub("", re.split(r"[/:\\]", trace.label)[-1]))[:_MAX_STEM_LENGTH]
         or "trace"
@@ -23,11 +23,12 @@ def suggest_file_name(trace: Trace, t0: int, t1: int) -> str:
 
 
 def export_slice(trace: Trace, t0: int, t1: int, name: str) -> SliceWritten:
-    """Never over a file that is there already. For a thread: a large trace takes seconds."""
-    from torchprof_tui.analysis.slicing.slice_writer import (  # the reader, which the app does without
-        SliceError,
-        write_slice,
-    )
+    """Write the slice between two times, ns, unless the file exists; return a message with the outcome.
+
+    Call it on a worker thread: a large trace takes seconds.
+    """
+    # deferred: the writer imports the trace reader, which the UI process otherwise does not need
+    from torchprof_tui.analysis.slicing.slice_writer import SliceError, write_slice
     from torchprof_tui.ui.explorer.slice_messages import format_slice_result
 
     out = Path(name).expanduser()

@@ -1,4 +1,4 @@
-"""The first line: which trace this is, on what it ran, and how busy the GPU was."""
+"""The title line: the trace's name, what it was recorded on, and how busy the GPU was."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build
 
 _SUFFIXES = (".gz", ".xz", ".zst", ".json", ".trace", ".pt")
 
-
 MAX_DEVICES = 256
-"""No host has more GPUs: of a file that names more, the first ones are added up for each frame, and it is said."""
+"""Maximum number of GPUs that are summed for each frame; no host has more. The line reports where a file has more."""
 
 
 class TitleLine(PaintedWidget):
-    """Set `show` when another part of the trace is on screen."""
+    """Show the title; call `show_viewport` when another part of the trace is on screen."""
 
     def __init__(self, trace: Trace, gpu_busy: list[Intervals], *, id: str | None = None) -> None:  # noqa: A002
-        """`worked`: when each GPU did; empty without a GPU."""
+        """`gpu_busy`: the busy intervals of each GPU; empty without GPU work."""
         super().__init__(id=id)
         self._label = short_label(trace.label)
         self._descriptions = describe_trace(trace)
@@ -50,29 +49,28 @@ class TitleLine(PaintedWidget):
         elif self._span[1] > self._span[0]:
             busy = "no GPU work in this trace"
         name = f" {truncate(self._label, max(width - cell_len(busy) - 4, 8))}"
-        room = width - cell_len(name) - cell_len(busy) - 3
-        facts = ""
-        for fact in self._descriptions:  # the first ones matter most; what does not fit is left out whole
-            if cell_len(facts) + cell_len(fact) + 3 > room:
+        available = width - cell_len(name) - cell_len(busy) - 3
+        descriptions = ""
+        for description in self._descriptions:  # most important first; one that does not fit is left out
+            if cell_len(descriptions) + cell_len(description) + 3 > available:
                 break
-            facts += f" · {fact}"
-        gap = width - cell_len(name) - cell_len(facts) - cell_len(busy) - 1
+            descriptions += f" · {description}"
+        gap = width - cell_len(name) - cell_len(descriptions) - cell_len(busy) - 1
         runs: list[TextRun] = [
             (name, palette.strong),
-            (facts, palette.text),
+            (descriptions, palette.text),
             (" " * gap, palette.text),
             (busy, palette.accent),
         ]
         return build_strip(runs, width, palette.text)
 
     def _gpu_busy_share(self, start: int, end: int) -> float:
-        return sum(each.measure_between(start, end) for each in self._gpu_busy) / (
-            len(self._gpu_busy) * max(end - start, 1)
-        )
+        busy = sum(intervals.measure_between(start, end) for intervals in self._gpu_busy)
+        return busy / (len(self._gpu_busy) * max(end - start, 1))
 
 
 def short_label(label: str) -> str:
-    """The file's name without its folder and endings, cleaned."""
+    """Return the file name without folder and suffixes, cleaned."""
     name = label.replace("\\", "/").rstrip("/").rpartition("/")[2] or label
     stem = name
     while stem.endswith(_SUFFIXES):
@@ -81,33 +79,35 @@ def short_label(label: str) -> str:
 
 
 def describe_trace(trace: Trace) -> list[str]:
-    """What the trace was recorded on and how much of it there is, most telling first; cleaned."""
+    """Describe the devices, ranks, steps, duration and size of a trace, most important first; cleaned."""
     names = {device.get("id"): str(device.get("name") or "") for device in trace.devices}
     used = sorted({(lane.rank, lane.device) for lane in trace.lanes if lane.device is not None})
-    named = [names[device] for _, device in used if names.get(device)]
-    facts = []
-    if named:
-        facts.append(clean(named[0]) + (f" × {len(used)}" if len(used) > 1 else ""))
+    device_names = [names[device] for _, device in used if names.get(device)]
+    descriptions = []
+    if device_names:
+        descriptions.append(clean(device_names[0]) + (f" × {len(used)}" if len(used) > 1 else ""))
     if trace.ranks is not None:
         world = trace.world_size
-        facts.append(f"{len(trace.ranks)} ranks" + (f" of {world}" if world and world != len(trace.ranks) else ""))
-        facts.append(describe_clocks(trace.ranks))
+        descriptions.append(
+            f"{len(trace.ranks)} ranks" + (f" of {world}" if world and world != len(trace.ranks) else "")
+        )
+        descriptions.append(describe_clocks(trace.ranks))
     elif trace.rank is not None:
-        facts.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
+        descriptions.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
     if trace.steps:
-        facts.append(f"{len(trace.steps)} step{'s' if len(trace.steps) > 1 else ''}")
-    facts.append(format_duration(trace.span[1] - trace.span[0]))
-    facts.append(f"{len(trace):,} events")
-    return facts
+        descriptions.append(f"{len(trace.steps)} step{'s' if len(trace.steps) > 1 else ''}")
+    descriptions.append(format_duration(trace.span[1] - trace.span[0]))
+    descriptions.append(f"{len(trace):,} events")
+    return descriptions
 
 
 def describe_clocks(ranks: Ranks) -> str:
-    """How far times of different ranks can be compared: by what their clocks were set, and the largest error left."""
-    hows = {rank.clock.method for rank in ranks.all}
+    """Describe how the ranks' clocks were aligned (the weakest method of all), and the largest error that is left."""
+    methods = {rank.clock.method for rank in ranks.all}
     worst = next(
-        how
-        for how in (AlignmentMethod.NONE, AlignmentMethod.WALL, AlignmentMethod.COLLECTIVES, AlignmentMethod.BASE)
-        if how in hows
+        method
+        for method in (AlignmentMethod.NONE, AlignmentMethod.WALL, AlignmentMethod.COLLECTIVES, AlignmentMethod.BASE)
+        if method in methods
     )
     if worst is AlignmentMethod.NONE:
         count = sum(rank.clock.method is AlignmentMethod.NONE for rank in ranks.all)
@@ -118,9 +118,9 @@ def describe_clocks(ranks: Ranks) -> str:
 
 
 def _describe_unmeasured(ranks: Ranks) -> str:
-    """That the error says nothing of some ranks: they have no collective that was joined."""
+    """Name the ranks without a matched collective, whose clock error was not measured; "" for none."""
     numbers = [rank.number for rank in ranks.unmeasured_ranks]
     if not numbers:
         return ""
-    which = f"rank {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} ranks"
-    return f" ({which}: not measured)"
+    label = f"rank {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} ranks"
+    return f" ({label}: not measured)"

@@ -1,4 +1,4 @@
-"""The line under the title: what the whole trace is bound by, and the one thing to do first."""
+"""The verdict line below the title: what the whole trace is bound by, and what to do first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class VerdictLine(PaintedWidget):
-    """Set `learn` when the trace has been looked through."""
+    """Show the verdict; empty until `set_verdict` is called."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -22,7 +22,7 @@ class VerdictLine(PaintedWidget):
         self._rank_prefix = ""
 
     def set_verdict(self, verdict: Verdict, rank_label: str = "") -> None:
-        """`whose`: which of several ranks it is on."""
+        """Show a verdict. `rank_label`: its rank, where there are several."""
         self._verdict, self._rank_prefix = verdict, f"{rank_label}: " if rank_label else ""
         self.repaint()
 

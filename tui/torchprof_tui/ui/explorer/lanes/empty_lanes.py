@@ -1,4 +1,4 @@
-"""What is said where there is nothing to draw: why, and what to do about it."""
+"""Text shown instead of the lanes where a trace has no lane: why, and what to do about it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torchprof_tui.ui.common.name_display import clean
 
 
 def no_events_text(trace: Trace) -> str:
-    """For a trace without a lane."""
+    """Explain why a trace has nothing to draw, from the counts of its entries."""
     counts = trace.counts
     lines = ["This trace has nothing to draw.", ""]
     if not counts.events:

@@ -1,4 +1,4 @@
-"""Why a GPU was idle, written into the blank of its first stream where there is room."""
+"""Labels in GPU gaps: why the GPU was idle, written on its stream with the most events where they fit."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps
 
 MIN_LABEL_CELLS = 6
-"""A gap narrower than this has no room for a word; its reason is in the cheatsheet."""
+"""Minimum width of a labelled gap: a narrower one has no room for a word; its reason is in the cheatsheet."""
 
 
 class GapLabels:
-    """`cells` gives, for each lane that shows labels, the characters by column."""
+    """Place the reasons of idle gaps on the lanes; `draw_labels` returns the characters by lane and column."""
 
     def __init__(self, trace: Trace, gaps: Gaps, first_lane: int = 0, other_ranks: GapLabels | None = None) -> None:
-        """`first_lane`: where the trace's lanes begin among all, if it is one of several ranks; `others`: what is known
-        of these already."""
+        """Index the gaps of one trace.
+
+        Among several ranks, `first_lane` is the number of the trace's first lane in the merged trace, and `other_ranks`
+        the labels of the ranks that were added before, which are drawn as well.
+        """
         self._gaps = gaps
         self._first_lane = first_lane
         self._other_ranks = other_ranks
         self._lane_by_device: dict[int, int] = {}
         for number, lane in enumerate(trace.lanes):
             if lane.role is Role.STREAM and lane.device is not None:
-                before = self._lane_by_device.get(lane.device)
-                if before is None or len(lane) > len(trace.lanes[before]):
+                fullest = self._lane_by_device.get(lane.device)
+                if fullest is None or len(lane) > len(trace.lanes[fullest]):
                     self._lane_by_device[lane.device] = number
         length = gaps.end - gaps.start
         self._order_by_length = np.argsort(-length, kind="stable")
@@ -39,44 +42,49 @@ class GapLabels:
         self._device_offsets = [0, *(np.flatnonzero(np.diff(gaps.device)) + 1).tolist(), len(gaps)]
 
     def draw_labels(self, viewport: Viewport) -> dict[int, list[tuple[int, str]]]:
-        """(column, character) by lane. Only gaps wide enough on this screen are looked at one by one: at most one for
-        every few columns."""
+        """Return (column, character) by lane.
+
+        Only gaps that are wide enough on this screen are visited one by one: at most one for every few columns.
+        """
         gaps = self._gaps
-        found: dict[int, list[tuple[int, str]]] = (
+        characters: dict[int, list[tuple[int, str]]] = (
             {} if self._other_ranks is None else self._other_ranks.draw_labels(viewport)
         )
-        for place in self._find_wide_gaps(viewport):
-            lane = self._lane_by_device.get(int(gaps.device[place]))
-            first = max(viewport.cell(int(gaps.start[place])) + 1, 0)
-            last = min(viewport.cell(int(gaps.end[place])) - 1, viewport.width - 1)
-            room = last - first + 1
-            if lane is None or room < MIN_LABEL_CELLS:
+        for gap in self._find_wide_gaps(viewport):
+            lane = self._lane_by_device.get(int(gaps.device[gap]))
+            first = max(viewport.cell(int(gaps.start[gap])) + 1, 0)
+            last = min(viewport.cell(int(gaps.end[gap])) - 1, viewport.width - 1)
+            width = last - first + 1
+            if lane is None or width < MIN_LABEL_CELLS:
                 continue
-            text = gaps.reason_label(place)
-            text = f"‹{text}›" if room >= len(text) + 2 else text
-            if len(text) > room:
+            text = gaps.reason_label(gap)
+            text = f"‹{text}›" if width >= len(text) + 2 else text
+            if len(text) > width:
                 continue
-            begin = first + (room - len(text)) // 2
-            found.setdefault(self._first_lane + lane, []).extend(
-                (begin + k, character) for k, character in enumerate(text)
+            column = first + (width - len(text)) // 2
+            characters.setdefault(self._first_lane + lane, []).extend(
+                (column + k, character) for k, character in enumerate(text)
             )
-        return found
+        return characters
 
     def _find_wide_gaps(self, viewport: Viewport) -> list[int]:
-        """The gaps on the screen that have room for a word: those on it looked through, or those long enough, whichever
-        are fewer. Zoomed out a million may be on it, zoomed in a million are long enough."""
-        gaps, least = self._gaps, MIN_LABEL_CELLS * viewport.ns_per_cell
+        """Return the gaps on screen that are at least MIN_LABEL_CELLS wide, by device and time.
+
+        Filters the gaps on screen by length or the long gaps by position, whichever are fewer: zoomed out a million may
+        be on screen, zoomed in a million may be long enough.
+        """
+        gaps, min_length = self._gaps, MIN_LABEL_CELLS * viewport.ns_per_cell
         long_enough = self._order_by_length[
-            : len(self._sorted_lengths) - int(self._sorted_lengths[::-1].searchsorted(least))
+            : len(self._sorted_lengths) - int(self._sorted_lengths[::-1].searchsorted(min_length))
         ]
-        found: list[int] = []
+        wide: list[int] = []
         for low, high in itertools.pairwise(self._device_offsets):
             first = low + int(gaps.end[low:high].searchsorted(viewport.t0, side="right"))
             last = low + int(gaps.start[low:high].searchsorted(viewport.t1))
             if last - first < len(long_enough):
-                shown = np.arange(first, last)
-                shown = shown[gaps.end[shown] - gaps.start[shown] >= least]
+                of_device = np.arange(first, last)
+                of_device = of_device[gaps.end[of_device] - gaps.start[of_device] >= min_length]
             else:
-                shown = np.sort(long_enough[(long_enough >= first) & (long_enough < last)])
-            found += shown.tolist()
-        return found
+                of_device = np.sort(long_enough[(long_enough >= first) & (long_enough < last)])
+            wide += of_device.tolist()
+        return wide

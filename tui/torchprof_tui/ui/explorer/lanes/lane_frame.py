@@ -1,15 +1,16 @@
-"""What one frame of the lanes is made of: for each screen line that shows events, what each of its cells shows."""
+"""The content of one frame of the lanes: for each screen line that shows events, the event in each of its cells."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.arrays import I32, Bool
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.level_of_detail import Cells, compute_cells
+from torchprof_tui.trace.query.navigation import extent
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.explorer.lanes.bar_painter import merge_busiest, merge_deepest
 from torchprof_tui.ui.explorer.lanes.screen_lines import LineContent, ScreenLine, folded_rows, rank_rows
@@ -17,7 +18,7 @@ from torchprof_tui.ui.explorer.lanes.screen_lines import LineContent, ScreenLine
 
 @dataclass(frozen=True, slots=True)
 class LaneFrame:
-    """The cells of those screen lines that show events."""
+    """Hold the cells of those screen lines that show events."""
 
     viewport: Viewport
     lines: tuple[ScreenLine, ...]
@@ -25,47 +26,47 @@ class LaneFrame:
     cells: Cells
 
     def occupied_cells(self, height: int) -> Bool:
-        """bool[height, width]: cells of the screen that nothing else can be written into."""
-        found = np.zeros((height, self.viewport.width), np.bool_)
+        """Return bool[height, width]: the cells that nothing else can be drawn into."""
+        occupied = np.zeros((height, self.viewport.width), np.bool_)
         for y, line in enumerate(self.lines[:height]):
             if y in self.row_by_line:
-                found[y] = self.cells.event[self.row_by_line[y]] >= 0
+                occupied[y] = self.cells.event[self.row_by_line[y]] >= 0
             elif line.content in (LineContent.COUNTER, LineContent.RANK):
-                found[y] = True
-        return found
+                occupied[y] = True
+        return occupied
 
     def rule_lines(self) -> frozenset[int]:
-        """The screen lines that are a rule from side to side."""
+        """Return the screen lines that are a rule over the full width."""
         return frozenset(
             y for y, line in enumerate(self.lines) if line.content in (LineContent.HEADING, LineContent.RULE)
         )
 
 
 def build_frame(trace: Trace, viewport: Viewport, lines: tuple[ScreenLine, ...]) -> LaneFrame:
-    """One row of cells each for all lines that show events; folded lanes' rows put together."""
+    """Compute one row of cells for each line that shows events; the rows of folded lanes and ranks are merged."""
     rows: list[int] = []
-    spans: list[tuple[int, int, int]] = []  # screen line, and where its rows lie in `rows`
+    spans: list[tuple[int, int, int]] = []  # (screen line, first and last of its rows in `rows`)
     for y, line in enumerate(lines):
         if line.content in (LineContent.ROW, LineContent.FOLDED, LineContent.RANK):
             first = len(rows)
             rows.extend(_list_rows(trace, line))
-            if len(rows) > first or is_cpu_only(trace, line):  # a rank may have recorded nothing
+            if len(rows) > first or is_cpu_only(trace, line):  # a rank may have recorded no event
                 spans.append((y, first, len(rows)))
-    found = compute_cells(trace.row_index, np.array(rows, dtype=np.int32), viewport.t0, viewport.t1, viewport.width)
+    cells = compute_cells(trace.row_index, np.array(rows, dtype=np.int32), viewport.t0, viewport.t1, viewport.width)
     if len(spans) == len(rows) and all(last > first for _, first, last in spans):
-        return LaneFrame(viewport, lines, {y: first for y, first, _ in spans}, found)
-    parts = [Cells(found.event[a:b], found.busy[a:b], found.count[a:b]) for _, a, b in spans]
+        return LaneFrame(viewport, lines, {y: first for y, first, _ in spans}, cells)
+    parts = [Cells(cells.event[a:b], cells.busy[a:b], cells.count[a:b]) for _, a, b in spans]
     parts = [_merge_rows(part, lines[y].content) for part, (y, _, _) in zip(parts, spans, strict=True)]
     merged = Cells(
         np.concatenate([part.event for part in parts]),
         np.concatenate([part.busy for part in parts]),
         np.concatenate([part.count for part in parts]),
     )
-    return LaneFrame(viewport, lines, {y: place for place, (y, _, _) in enumerate(spans)}, merged)
+    return LaneFrame(viewport, lines, {y: row for row, (y, _, _) in enumerate(spans)}, merged)
 
 
 def lanes_merged_in_line(trace: Trace, line: ScreenLine) -> range:
-    """The lanes whose events all lie in this one line."""
+    """Return the lanes whose events are all drawn in this one line."""
     if line.content is LineContent.RANK and line.rank_folded and trace.ranks is not None:
         rank = trace.ranks.rank_of_lane(line.lane)
         return range(rank.first_lane, rank.last_lane)
@@ -73,16 +74,48 @@ def lanes_merged_in_line(trace: Trace, line: ScreenLine) -> range:
 
 
 def is_cpu_only(trace: Trace, line: ScreenLine) -> bool:
-    """Whether this is the line of a rank that recorded no GPU work while others did. Only what is selected is drawn
-    in it."""
+    """Return whether this is the line of a rank without GPU work while other ranks have some.
+
+    Only the selected event is drawn in it.
+    """
     if line.content is not LineContent.RANK or trace.ranks is None:
         return False
-    own = trace.ranks.rank_of_lane(line.lane).trace
-    return len(own) > 0 and not own.links.gpu_events and trace.ranks.has_gpu_work
+    rank_trace = trace.ranks.rank_of_lane(line.lane).trace
+    return len(rank_trace) > 0 and not rank_trace.links.gpu_events and trace.ranks.has_gpu_work
+
+
+def find_lines_of_events(trace: Trace, lines: Sequence[ScreenLine], events: Iterable[int]) -> list[int]:
+    """Return the screen lines on which the events are drawn; numbers outside the trace are ignored."""
+    rows = {(int(trace.lane[event]), int(trace.row[event])) for event in events if 0 <= event < len(trace)}
+    lanes = {lane for lane, _ in rows}
+    return [
+        y
+        for y, line in enumerate(lines)
+        if (line.content is LineContent.ROW and (line.lane, line.row) in rows)
+        or not lanes.isdisjoint(lanes_merged_in_line(trace, line))
+    ]
+
+
+def force_events(trace: Trace, frame: LaneFrame, ys: Sequence[int], cells: Cells, events: I32) -> None:
+    """Write events into `cells`, over longer events in the same cells. Row k of `cells` is screen line `ys[k]`."""
+    viewport = frame.viewport
+    start = trace.start[events]
+    on_screen = (start < viewport.t1) & (start + np.maximum(trace.duration[events], 1) > viewport.t0)
+    row_cells = {(frame.lines[y].lane, frame.lines[y].row): k for k, y in enumerate(ys)}
+    merged_cells = {lane: k for k, y in enumerate(ys) for lane in lanes_merged_in_line(trace, frame.lines[y])}
+    for event in events[on_screen].tolist():
+        lane = int(trace.lane[event])
+        k = merged_cells.get(lane, row_cells.get((lane, int(trace.row[event]))))
+        if k is None:
+            continue
+        start_time, end_time = extent(trace, event)
+        first = max(viewport.cell(start_time), 0)
+        last = min(viewport.cell(end_time - 1), viewport.width - 1)
+        cells.event[k, first : last + 1] = event
 
 
 def _merge_rows(part: Cells, content: LineContent) -> Cells:
-    """The rows of a line put together."""
+    """Merge the rows of a line into one."""
     if len(part.event) == 1:
         return part
     if not len(part.event):
@@ -95,7 +128,7 @@ def _empty_cells(width: int) -> Cells:
 
 
 def _list_rows(trace: Trace, line: ScreenLine) -> Sequence[int]:
-    """The rows of the whole trace that a line shows."""
+    """List the rows, numbered over the whole trace, that a line shows."""
     if line.content is LineContent.RANK:
         return rank_rows(trace, line.lane)
     lane = trace.lanes[line.lane]

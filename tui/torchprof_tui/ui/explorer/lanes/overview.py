@@ -1,4 +1,4 @@
-"""The whole trace in one or two lines: how busy the GPU was, what part is on screen, where the steps begin."""
+"""The overview: the whole trace in one or two lines, with GPU use, the visible part and the starts of the steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torchprof_tui.ui.explorer.lanes.bar_painter import draw_level_graph
 
 
 class Overview(PaintedWidget):
-    """Set `arrange`. A click or a drag says where to go."""
+    """Paint the overview of `show_viewport`; post `JumpAsked` for a click or a drag."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Overview(PaintedWidget):
         *,
         id: str | None = None,  # noqa: A002
     ) -> None:
-        """`worked`: when each GPU did (their mean is drawn), or when the CPU did where there is no GPU: `kind`."""
+        """`busy_intervals`: of each GPU, whose mean is drawn; without GPUs those of the CPU. `kind` sets the colour."""
         super().__init__(id=id)
         self._steps = steps
         self._busy_intervals = busy_intervals
@@ -44,7 +44,7 @@ class Overview(PaintedWidget):
         self._dragging = False
 
     def show_steps(self, steps: list[Step]) -> None:
-        """Those of another rank."""
+        """Set the steps, which differ from rank to rank."""
         if steps is not self._steps:
             self._steps = steps
             self._graph_viewport = None
@@ -52,26 +52,26 @@ class Overview(PaintedWidget):
 
     @property
     def preferred_lines(self) -> int:
-        """With room to spare."""
+        """The lines that the overview fills where there is room for them."""
         return 2 if self._steps else 1
 
     def show_viewport(self, viewport: Viewport, gutter_width: int) -> None:
-        """`left`: the gutter's width."""
+        """Set the visible part; `gutter_width` in cells."""
         if (viewport, gutter_width) != (self._viewport, self._gutter_width):
             self._viewport, self._gutter_width = viewport, gutter_width
             self.repaint()
 
     def prepare(self, size: Size) -> None:
-        view, room = self._viewport, size.width - self._gutter_width
-        if view is None or room < 1:
+        viewport, width = self._viewport, size.width - self._gutter_width
+        if viewport is None or width < 1:
             self._whole_viewport = None
             return
-        whole = Viewport.whole(view.limits, room, margin=0)
+        whole = Viewport.whole(viewport.limits, width, margin=0)
         self._whole_viewport = whole
         if whole != self._graph_viewport:
             self._graph_viewport = whole
-            shares = [compute_busy_fraction(each, whole.t0, whole.t1, room) for each in self._busy_intervals]
-            mean = np.mean(shares, axis=0) if shares else np.zeros(room)
+            shares = [compute_busy_fraction(busy, whole.t0, whole.t1, width) for busy in self._busy_intervals]
+            mean = np.mean(shares, axis=0) if shares else np.zeros(width)
             self._graph = draw_level_graph(np.where(mean > 0, mean, np.nan), 0.0, 1.0)
             self._step_labels = self._format_step_labels(whole)
 
@@ -88,18 +88,18 @@ class Overview(PaintedWidget):
         first = max(whole.cell(view.t0), 0)
         last = min(whole.cell(view.t1 - 1), whole.width - 1)
         graph, ink = self._graph, palette.ink(self._kind)
-        shown = self._bracket_visible(graph[first : last + 1])
+        visible = self._bracket_visible(graph[first : last + 1])
         runs: list[TextRun] = [
             (label, palette.muted),
             ("│", palette.line),
             (graph[:first], ink),
-            (shown, ink if view.is_whole else palette.viewport),
+            (visible, ink if view.is_whole else palette.viewport),
             (graph[last + 1 :], ink),
         ]
         return build_strip(runs, width, palette.text)
 
     def _bracket_visible(self, part: str) -> str:
-        """The part on screen between brackets, so that it is told without colour."""
+        """Put the visible part in brackets, so that it can be seen without colour."""
         if self._viewport is not None and self._viewport.is_whole:
             return part
         return f"[{part[1:-1]}]" if len(part) > 1 else "▯"
@@ -108,14 +108,14 @@ class Overview(PaintedWidget):
         cells = [" "] * whole.width
         free = 0
         for step in self._steps:
-            at = whole.cell(step.start)
-            if not free <= at < whole.width:
+            column = whole.cell(step.start)
+            if not free <= column < whole.width:
                 continue
             label = f"╵#{step.number} "
-            if at + len(label) > whole.width:
+            if column + len(label) > whole.width:
                 label = "╵"
-            cells[at : at + len(label)] = label
-            free = at + len(label)
+            cells[column : column + len(label)] = label
+            free = column + len(label)
         return "".join(cells)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:

@@ -1,7 +1,7 @@
-"""Which line of the screen shows what: lanes unfolded into rows, folded into one, pinned on top, or hidden.
+"""The lines of the lanes: lanes unfolded into rows, folded into one line, pinned on top, or hidden.
 
-Pure: a function of the trace and of what the user folded, pinned and hid. The timeline and the gutter both draw
-from it, side by side.
+Pure: a function of the trace and of what the user folded, pinned and hid. The timeline and the gutter are both painted
+from it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 class LineContent(IntEnum):
-    """What one line holds."""
+    """The kind of content of one line."""
 
-    HEADING = 0  # over the lanes of a group
+    HEADING = 0  # above the lanes of a group
     ROW = 1  # one nested row of a lane
     FOLDED = 2  # all rows of a lane in one line
     COUNTER = 3
-    RULE = 4  # under the pinned lanes
-    RANK = 5  # one of several ranks: what its GPUs did; its lanes lie beneath, unless they are folded into it
+    RULE = 4  # below the pinned lanes
+    RANK = 5  # the GPU work of one of several ranks; its lanes follow below, unless they are folded into this line
 
 
 @dataclass(frozen=True, slots=True)
 class ScreenLine:
-    """One line. For a heading, `lane` is the first lane under it; for a rank its own, which has no events."""
+    """One line. `lane`: for a heading the first lane below it; for a rank its own lane, which has no events."""
 
     content: LineContent
     lane: int
@@ -41,7 +41,7 @@ class ScreenLine:
 
 @dataclass(frozen=True, slots=True)
 class LaneArrangement:
-    """What the user did to the lanes, by their number in `Trace.lanes`. Changed by making another."""
+    """The lanes that are folded, hidden and pinned, by their index in `Trace.lanes`. Changes return a new one."""
 
     folded: frozenset[int] = frozenset()
     hidden: frozenset[int] = frozenset()
@@ -53,7 +53,7 @@ class LaneArrangement:
         return replace(self, folded=self.folded - chosen if chosen <= self.folded else self.folded | chosen)
 
     def toggle_pin(self, lane: int) -> LaneArrangement:
-        """Pin the lane, or let it go."""
+        """Pin the lane, or unpin it."""
         if lane in self.pinned:
             return replace(self, pinned=tuple(other for other in self.pinned if other != lane))
         return replace(self, pinned=(*self.pinned, lane))
@@ -62,7 +62,7 @@ class LaneArrangement:
         return replace(self, hidden=self.hidden | {lane})
 
     def reveal_lane(self, lane: int) -> LaneArrangement:
-        """Make a lane's events drawable again: neither hidden nor folded."""
+        """Return an arrangement in which the lane is neither hidden nor folded."""
         return replace(self, hidden=self.hidden - {lane}, folded=self.folded - {lane})
 
     def unhide_all(self) -> LaneArrangement:
@@ -70,15 +70,14 @@ class LaneArrangement:
 
 
 MAX_PINNED_SHARE = 0.5
-"""Pinned lanes take at most this share of the height: the others must stay reachable."""
-
+"""Pinned lanes take at most this share of the height, so that the others can still be reached."""
 
 MAX_FOLDED_ROWS = 512
-"""Of a folded lane so many rows are looked at, and the deepest of them drawn: a lane may be a million rows deep."""
+"""Rows of a folded lane that are searched for the deepest event of a cell: a lane may be a million rows deep."""
 
 
 class _LineBlock(NamedTuple):
-    """Lines of one lane that follow each other: its rows, or one line of another content."""
+    """Consecutive lines of one lane: its rows, or one line of another content."""
 
     content: LineContent
     lane: int
@@ -92,7 +91,7 @@ class _LineBlock(NamedTuple):
 
 
 class LazyLines(Sequence[ScreenLine]):
-    """Lines, made when they are looked at: only those on screen are, of a million."""
+    """A sequence of lines that are created on access: of a million lines only those on screen exist."""
 
     def __init__(self, blocks: Sequence[_LineBlock] = ()) -> None:
         self._blocks = blocks
@@ -102,34 +101,35 @@ class LazyLines(Sequence[ScreenLine]):
         return self._ends[-1] if self._ends else 0
 
     @overload
-    def __getitem__(self, place: int) -> ScreenLine: ...
+    def __getitem__(self, index: int) -> ScreenLine: ...
     @overload
-    def __getitem__(self, place: slice) -> list[ScreenLine]: ...
-    def __getitem__(self, place: int | slice) -> ScreenLine | list[ScreenLine]:
-        if isinstance(place, slice):
-            return [self[k] for k in range(len(self))[place]]
-        place = range(len(self))[place]
-        number = bisect_right(self._ends, place)
-        block = self._blocks[number]
-        return block.make_line(place - self._ends[number] + block.lines)
+    def __getitem__(self, index: slice) -> list[ScreenLine]: ...
+    def __getitem__(self, index: int | slice) -> ScreenLine | list[ScreenLine]:
+        if isinstance(index, slice):
+            return [self[k] for k in range(len(self))[index]]
+        index = range(len(self))[index]
+        block_index = bisect_right(self._ends, index)
+        block = self._blocks[block_index]
+        return block.make_line(index - self._ends[block_index] + block.lines)
 
     def iterate_blocks(self) -> Iterator[tuple[_LineBlock, int]]:
-        """Each run of lines of one lane, and where it begins."""
+        """Yield each block and the index of its first line."""
         for block, end in zip(self._blocks, self._ends, strict=True):
             yield block, end - block.lines
 
 
 @dataclass(frozen=True)
 class LaneLines:
-    """All lines of the trace, pinned ones apart. `body` scrolls, `pinned` does not."""
+    """Hold all lines of a trace. `body` scrolls, `pinned` does not."""
 
     pinned: LazyLines = field(default_factory=LazyLines)
     body: LazyLines = field(default_factory=LazyLines)
     _line_by_lane: dict[int, tuple[int, bool]] = field(default_factory=dict)
-    """By lane: the place of its first line, pinned ones counting from -len(pinned); whether its rows follow there."""
+    """By lane: the index of its first line (pinned: from -len(pinned) on), and whether its rows follow there."""
 
     @classmethod
     def build(cls, trace: Trace, arrangement: LaneArrangement) -> LaneLines:
+        """Build the lines of a trace in an arrangement. One pass over the lanes."""
         pinned = LazyLines(
             [
                 _build_lane_block(trace, lane, arrangement)
@@ -139,13 +139,13 @@ class LaneLines:
         )
         blocks: list[_LineBlock] = []
         group: str | None = None
-        inside: list[tuple[int, int]] = []  # lanes in a folded rank's line, and that line's lane
+        absorbed: list[tuple[int, int]] = []  # (lane of a folded or hidden rank, the rank's own lane)
         rank: _LineBlock | None = None
         for number, lane in enumerate(trace.lanes):
             if lane.role is Role.RANK:
                 rank, group = _build_rank_block(number, arrangement), lane.group
             elif rank is not None and (rank.rank_folded or rank.lane in arrangement.hidden):
-                inside.append((number, rank.lane))
+                absorbed.append((number, rank.lane))
                 continue
             if number in arrangement.hidden or number in arrangement.pinned:
                 continue
@@ -154,30 +154,31 @@ class LaneLines:
                 blocks.append(_LineBlock(LineContent.HEADING, number))
             blocks.append(_build_lane_block(trace, number, arrangement))
         body = LazyLines(blocks)
-        places: dict[int, tuple[int, bool]] = {}
+        line_by_lane: dict[int, tuple[int, bool]] = {}
         for lines, origin in ((pinned, -len(pinned)), (body, 0)):
-            for block, place in lines.iterate_blocks():
+            for block, index in lines.iterate_blocks():
                 if block.content is not LineContent.HEADING:
-                    places[block.lane] = origin + place, block.content is LineContent.ROW
-        for number, own in inside:
-            if own in places:  # not hidden; a lane that is pinned has its place there
-                places.setdefault(number, places[own])
-        return cls(pinned, body, places)
+                    line_by_lane[block.lane] = origin + index, block.content is LineContent.ROW
+        for number, rank_lane in absorbed:
+            if rank_lane in line_by_lane:  # the rank is not hidden; a pinned lane keeps its own line
+                line_by_lane.setdefault(number, line_by_lane[rank_lane])
+        return cls(pinned, body, line_by_lane)
 
     def pinned_lanes(self) -> list[int]:
+        """Return the pinned lanes, top to bottom."""
         return [block.lane for block, _ in self.pinned.iterate_blocks()]
 
     def lanes(self) -> list[int]:
-        """The lanes that have lines, top to bottom."""
+        """Return the lanes that have lines, top to bottom."""
         return list(dict.fromkeys([*self.pinned_lanes(), *(block.lane for block, _ in self.body.iterate_blocks())]))
 
     def line_index(self, lane: int, row: int) -> int | None:
-        """Where a row lies: a place in `body`, or below zero in `pinned`; None where its lane is hidden."""
-        found = self._line_by_lane.get(lane)
-        return None if found is None else found[0] + (row if found[1] else 0)
+        """Return the index of a row in `body`, negative in `pinned`; None where its lane is hidden."""
+        entry = self._line_by_lane.get(lane)
+        return None if entry is None else entry[0] + (row if entry[1] else 0)
 
     def visible_lines(self, top: int, height: int) -> list[ScreenLine]:
-        """What `height` lines show when the body is scrolled to `top`: pinned lines, a rule, the body's."""
+        """Return the lines on a screen of `height` lines scrolled to `top`: pinned lines, a rule, lines of the body."""
         fixed = self.count_fixed_lines(height)
         top = min(top, self.max_top(height))
         if not fixed:
@@ -185,33 +186,33 @@ class LaneLines:
         return [*self.pinned[: fixed - 1], ScreenLine(LineContent.RULE, -1), *self.body[top : top + height - fixed]]
 
     def count_fixed_lines(self, height: int) -> int:
-        """How many lines do not scroll, the rule among them."""
+        """Return the number of lines that do not scroll, including the rule."""
         if not self.pinned:
             return 0
         return min(len(self.pinned), max(1, int(height * MAX_PINNED_SHARE) - 1)) + 1
 
     def max_top(self, height: int) -> int:
-        """How far the body can be scrolled."""
+        """Return the largest scroll offset of the body."""
         return max(0, len(self.body) - (height - self.count_fixed_lines(height)))
 
     def top_to_reveal(self, index: int, top: int, height: int) -> int:
-        """The scroll offset that has a body line on screen, changed as little as possible."""
-        room = max(1, height - self.count_fixed_lines(height))
+        """Return the scroll offset that shows a body line, changed as little as possible."""
+        body_height = max(1, height - self.count_fixed_lines(height))
         if index < 0:
             return top
-        margin = min(2, (room - 1) // 2)
-        return min(max(min(top, index - margin), index - room + 1 + margin, 0), self.max_top(height))
+        margin = min(2, (body_height - 1) // 2)
+        return min(max(min(top, index - margin), index - body_height + 1 + margin, 0), self.max_top(height))
 
     def screen_line_index(self, lane: int, row: int, top: int, height: int) -> int | None:
-        """The screen line of a row; None where it is not on screen."""
-        place = self.line_index(lane, row)
-        if place is None:
+        """Return the screen line of a row; None where it is not on screen."""
+        index = self.line_index(lane, row)
+        if index is None:
             return None
         fixed = self.count_fixed_lines(height)
-        if place < 0:
-            y = place + len(self.pinned)
+        if index < 0:
+            y = index + len(self.pinned)
             return y if y < fixed - 1 else None
-        y = place - top + fixed
+        y = index - top + fixed
         return y if fixed <= y < height else None
 
 
@@ -231,14 +232,16 @@ def _build_rank_block(number: int, arrangement: LaneArrangement) -> _LineBlock:
 
 
 def folded_rows(lane: Lane) -> range:
-    """The rows, of the whole trace, of which the deepest is drawn where a lane is folded."""
+    """Return the rows, numbered over the whole trace, that a folded lane draws the deepest event of."""
     return lane_rows(lane)[:MAX_FOLDED_ROWS]
 
 
 def rank_rows(trace: Trace, rank_lane: int) -> list[int]:
-    """The rows, of the whole trace, that a rank's line shows at once: those of its streams; where no rank has a GPU the
-    outermost of its threads, which beside others' GPU work would be taken for the same. `own`: the rank's line among
-    the lanes."""
+    """Return the rows, numbered over the whole trace, that the line of a rank shows at once: those of its streams.
+
+    Where no rank has GPU work, return the outermost row of each of its threads. Beside the GPU work of other ranks they
+    would be taken for GPU work. `rank_lane`: the rank's own lane.
+    """
     assert trace.ranks is not None
     rank = trace.ranks.rank_of_lane(rank_lane)
     lanes = trace.lanes[rank.first_lane : rank.last_lane]
@@ -248,5 +251,5 @@ def rank_rows(trace: Trace, rank_lane: int) -> list[int]:
 
 
 def lane_rows(lane: Lane) -> range:
-    """A lane's rows, numbered over the whole trace."""
+    """Return the rows of a lane, numbered over the whole trace."""
     return range(lane.row_base, lane.row_base + lane.rows)

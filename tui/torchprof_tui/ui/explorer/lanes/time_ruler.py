@@ -1,4 +1,4 @@
-"""The time over the lanes: round times, what one cell is worth, the steps, a marked range, the zoom cursor."""
+"""The time axis above the lanes: round times, the time per cell, the steps, a marked range and the zoom cursor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CURSOR = "▼"
 
 
 class Ruler(PaintedWidget):
-    """One line of times; with steps in the trace, a line of them above. Set `arrange`."""
+    """Paint a line of times below a line of steps, where the trace has any; post `ZoomAsked` for the wheel."""
 
     def __init__(self, steps: list[Step], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -31,7 +31,7 @@ class Ruler(PaintedWidget):
         self._cursor_column = 0
 
     def show_steps(self, steps: list[Step]) -> None:
-        """Those of another rank."""
+        """Set the steps, which differ from rank to rank."""
         if steps is not self._steps:
             self._steps = steps
             self.repaint()
@@ -43,7 +43,7 @@ class Ruler(PaintedWidget):
     def show_viewport(
         self, viewport: Viewport, gutter_width: int, cursor: int, marked_range: tuple[int, int] | None
     ) -> None:
-        """`left`: the gutter's width. `cursor` and `marked` in ns."""
+        """Set what is shown. `gutter_width` in cells, `cursor` and `marked_range` in ns."""
         column = viewport.cell(cursor)
         if (viewport, gutter_width, marked_range) != (self._viewport, self._gutter_width, self._marked_range):
             self._viewport, self._gutter_width, self._marked_range, self._cursor_column = (
@@ -57,15 +57,15 @@ class Ruler(PaintedWidget):
             self.move_cursor(cursor)
 
     def move_cursor(self, cursor: int) -> None:
-        """Only the zoom cursor moves: one line to repaint."""
+        """Move the zoom cursor to a time, ns, and repaint its line only."""
         if self._viewport is not None and self._viewport.cell(cursor) != self._cursor_column:
             self._cursor_column = self._viewport.cell(cursor)
             self.repaint([self.size.height - 1])
 
     def prepare(self, size: Size) -> None:
-        room = size.width - self._gutter_width
-        if self._viewport is not None and room > 0 and self._viewport.width != room:
-            self._viewport = self._viewport.resize(room)
+        width = size.width - self._gutter_width
+        if self._viewport is not None and width > 0 and self._viewport.width != width:
+            self._viewport = self._viewport.resize(width)
 
     def paint(self, y: int, width: int) -> Strip:
         view, palette = self._viewport, self.palette
@@ -74,35 +74,35 @@ class Ruler(PaintedWidget):
         if y < self.size.height - 1:
             label: TextRun = (" steps".ljust(self._gutter_width - 1), palette.muted)
             return build_strip([label, ("│", palette.line), *self._format_steps(view)], width, palette.text)
-        worth = f" 1 cell = {format_duration(view.ns_per_cell)}"
-        if cell_len(worth) >= self._gutter_width:
-            worth = f" {format_duration(view.ns_per_cell)}/cell"
+        scale = f" 1 cell = {format_duration(view.ns_per_cell)}"
+        if cell_len(scale) >= self._gutter_width:
+            scale = f" {format_duration(view.ns_per_cell)}/cell"
         runs: list[TextRun] = [
-            (truncate(worth, self._gutter_width - 1).ljust(self._gutter_width - 1), palette.muted),
+            (truncate(scale, self._gutter_width - 1).ljust(self._gutter_width - 1), palette.muted),
             ("├", palette.line),
         ]
         return build_strip([*runs, *self._format_ticks(view)], width, palette.line)
 
     def _format_steps(self, view: Viewport) -> list[TextRun]:
-        """Each step as a band with its number and how long it took; two shades, so that neighbours stay apart."""
+        """Format each step as a band with its number and duration, in two alternating shades."""
         runs: list[TextRun] = []
-        at = 0
-        for number, step in enumerate(self._steps):
-            first = max(view.cell(step.start), at)
+        column = 0
+        for index, step in enumerate(self._steps):
+            first = max(view.cell(step.start), column)
             last = min(view.cell(step.start + max(step.duration, 1) - 1), view.width - 1)
             if last < first or first >= view.width:
                 continue
-            room = last - first + 1
+            width = last - first + 1
             text = edge = "▏" if step.start >= view.t0 else " "
-            if room >= 3:
+            if width >= 3:
                 text = f"{edge}#{step.number}"
-                if cell_len(text) + 14 <= room:
+                if cell_len(text) + 14 <= width:
                     text += f" {format_duration(step.duration)}"
-                text = truncate(text, room)
-            if first > at:
-                runs.append((" " * (first - at), self.palette.text))
-            runs.append((text.ljust(room), self.palette.bands[number % 2]))
-            at = last + 1
+                text = truncate(text, width)
+            if first > column:
+                runs.append((" " * (first - column), self.palette.text))
+            runs.append((text.ljust(width), self.palette.bands[index % 2]))
+            column = last + 1
         return runs
 
     def _format_ticks(self, view: Viewport) -> list[TextRun]:
@@ -110,15 +110,15 @@ class Ruler(PaintedWidget):
         for tick in compute_ticks(view):
             label = f"┬ {tick.label} "
             if tick.cell >= 0 and tick.cell + len(label) <= view.width:
-                for place, character in enumerate(label, tick.cell):
-                    cells[place] = (character, self.palette.text if character != "┬" else self.palette.line)
+                for column, character in enumerate(label, tick.cell):
+                    cells[column] = (character, self.palette.text if character != "┬" else self.palette.line)
             elif 0 <= tick.cell < view.width:
                 cells[tick.cell] = ("┬", self.palette.line)
         if self._marked_range is not None:
             self._draw_marked_range(view, cells, self._marked_range)
         if 0 <= self._cursor_column < view.width:
             character = cells[self._cursor_column][0]
-            # A label stays legible: the cursor is then the cell that stands out.
+            # On a label the cursor only restyles the cell, so that the label stays legible.
             cells[self._cursor_column] = (
                 (CURSOR, self.palette.key) if character in "─┬ " else (character, self.palette.active)
             )
@@ -129,18 +129,18 @@ class Ruler(PaintedWidget):
         last = min(view.cell(marked[1] - 1), view.width - 1)
         if last < first:
             return
-        room = last - first + 1
-        text = format_duration(marked[1] - marked[0])
-        if room >= len(text) + 4:
-            text = f"├{f' {text} '.center(room - 2, '─')}┤"
+        width = last - first + 1
+        duration = format_duration(marked[1] - marked[0])
+        fits = width >= len(duration) + 4
+        if fits:
+            text = f"├{f' {duration} '.center(width - 2, '─')}┤"
         else:
-            text = "├" + "─" * (room - 2) + "┤" if room >= 2 else "│"
-        for place, character in enumerate(text, first):
-            cells[place] = (character, self.palette.marked)
-        beyond = format_duration(marked[1] - marked[0])
-        if room < len(beyond) + 4 and last + len(beyond) + 2 < view.width:
-            for place, character in enumerate(f" {beyond} ", last + 1):
-                cells[place] = (character, self.palette.marked)
+            text = "├" + "─" * (width - 2) + "┤" if width >= 2 else "│"
+        for column, character in enumerate(text, first):
+            cells[column] = (character, self.palette.marked)
+        if not fits and last + len(duration) + 2 < view.width:  # then it goes after the range
+            for column, character in enumerate(f" {duration} ", last + 1):
+                cells[column] = (character, self.palette.marked)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self._handle_wheel(event, -1)

@@ -1,7 +1,7 @@
-"""The lanes: bars of events over time. Paints what it is given and says where the mouse was; decides nothing.
+"""The timeline widget: bars of events over time, painted from the state it is given; mouse actions become messages.
 
-What a frame needs (level-of-detail cells, characters, styles) is worked out when a frame is painted, never when
-a key is pressed, so keys that arrive faster than frames cost next to nothing.
+The level-of-detail cells, characters and styles of a frame are computed when it is painted, never when a key is
+pressed, so keys that arrive faster than frames cost next to nothing.
 """
 
 from __future__ import annotations
@@ -41,34 +41,39 @@ from torchprof_tui.ui.explorer.lanes.bar_painter import (
 )
 from torchprof_tui.ui.explorer.lanes.event_labels import EventNotes
 from torchprof_tui.ui.explorer.lanes.gap_labels import GapLabels
-from torchprof_tui.ui.explorer.lanes.lane_frame import LaneFrame, build_frame, is_cpu_only, lanes_merged_in_line
+from torchprof_tui.ui.explorer.lanes.lane_frame import (
+    LaneFrame,
+    build_frame,
+    find_lines_of_events,
+    force_events,
+    is_cpu_only,
+)
 from torchprof_tui.ui.explorer.lanes.launch_line import LinkEnd, route_link
 from torchprof_tui.ui.explorer.lanes.screen_lines import LaneLines, LineContent, ScreenLine
 
 MIN_DRAG_CELLS = 2
-"""A press that moves less than this is a click: hands tremble."""
+"""A press that moves by fewer cells is a click, not a drag."""
 
 MAX_CACHED_LABELS = 20_000
-"""Texts of bars remembered between frames; a long walk through a big trace must not keep them all."""
+"""Texts of bars that are cached between frames; beyond it the cache is cleared, to bound its memory."""
 
 WHEEL_PAN_DIVISOR = 16
-"""A wheel's notch pans by this part of the screen."""
+"""One notch of the wheel pans by the screen width divided by this."""
 
 MAX_FORCED_HIGHLIGHTS = 400
-"""So many lit events are drawn even where something longer fills their cell; more of them are seen anyway."""
+"""Maximum number of highlighted events that are drawn over longer events in the same cell; more are visible anyway."""
 
 CPU_ONLY_TEXT = " no GPU work recorded"
-"""In the line of a rank beside others that have some."""
+"""Text in the line of a rank without GPU work, where other ranks have some."""
 
 PICK_RADIUS_CELLS = 1
-"""A click this close to an event means it: a bar of one cell is hard to hit."""
-
+"""A click this close to an event selects it, because a bar of one cell is hard to hit."""
 
 _LINK_STYLE = style_index(Kind.KERNEL, CellForm.SHADE)
 
 
 class Timeline(PaintedWidget):
-    """Set `arrange`, `select`, `lit`, `found`, `mark`; it repaints the lines that change."""
+    """Paint the lanes. Each setter compares its value and repaints only the lines that change."""
 
     DEFAULT_CSS = "Timeline { height: 1fr; width: 1fr; }"
 
@@ -79,7 +84,7 @@ class Timeline(PaintedWidget):
         self._viewport: Viewport | None = None
         self._lane_lines = LaneLines()
         self._top = 0
-        self._painted_lines: tuple[ScreenLine, ...] = ()  # what the last frame showed
+        self._painted_lines: tuple[ScreenLine, ...] = ()  # those of the last frame
         self._counters = {counter.lane: counter for counter in trace.counters}
         self._decoration = Decoration()
         self._marked_range: tuple[int, int] | None = None
@@ -95,37 +100,40 @@ class Timeline(PaintedWidget):
         self._press_column: int | None = None
         self._dragging = False
 
-    # -- what the screen sets ------------------------------------------------------------------------------
+    # -- state set by the screen ---------------------------------------------------------------------------
 
     def show_lines(self, viewport: Viewport, lane_lines: LaneLines, top: int) -> None:
-        """The time to show, and the lines from `top` on: as many as there is room for when a frame is painted."""
+        """Set the visible time, the lines, and the scroll offset."""
         if viewport != self._viewport or lane_lines is not self._lane_lines or top != self._top:
             self._viewport, self._lane_lines, self._top = viewport, lane_lines, top
             self.repaint()
 
     def select_event(self, event: int) -> None:
-        """The selected event, -1 for none."""
+        """Set the selected event, -1 for none."""
         before = self._decoration.selected
         if event != before:
             self._decoration = replace(self._decoration, selected=event)
-            self.repaint(self.find_event_lines([before, event]))
+            self._repaint_events([before, event])
 
     @property
     def highlighted(self) -> I32:
-        """Events that belong together with the selected one: int32, ascending."""
+        """The highlighted events, int32[k] ascending: the selected event's chain, or a pattern's evidence."""
         return self._decoration.highlighted
 
     @highlighted.setter
-    def highlighted(self, lit: Iterable[int]) -> None:
-        after = np.unique(np.fromiter(lit, dtype=np.int32))
+    def highlighted(self, events: Iterable[int]) -> None:
+        after = np.unique(np.fromiter(events, dtype=np.int32))
         before = self._decoration.highlighted
         if not np.array_equal(before, after):
             self._decoration = replace(self._decoration, highlighted=after)
             changed = np.setxor1d(before, after)
-            self.repaint(self.find_event_lines(changed.tolist()) if len(changed) <= MAX_FORCED_HIGHLIGHTS else None)
+            if len(changed) <= MAX_FORCED_HIGHLIGHTS:
+                self._repaint_events(changed.tolist())
+            else:
+                self.repaint()
 
     def show_link(self, launch: int, work: int) -> None:
-        """Draw the line from a launch to its GPU work; -1 for none."""
+        """Draw the line from a launch to its GPU work, or no line where either is -1."""
         after = (launch, work) if launch >= 0 and work >= 0 else None
         if after != self._link:
             before = self._link_cells
@@ -134,44 +142,36 @@ class Timeline(PaintedWidget):
             self.repaint(sorted({*before, *self._link_cells}))
 
     def set_annotations(self, labels: GapLabels, notes: EventNotes) -> None:
-        """Why the GPUs were idle is known now, and what single events have to say."""
+        """Set the labels of idle gaps and the notes on events."""
         if (labels, notes) != (self._gap_labels, self._event_notes):
             self._gap_labels, self._event_notes = labels, notes
             self.repaint()
 
     def toggle_labels(self) -> bool:
-        """Show or hide them, and kernels' classes; whether they are shown now."""
+        """Show or hide gap labels, notes and kernel classes; return whether they are shown now."""
         self._labels_visible = not self._labels_visible
         self._label_cache.clear()
         self.repaint()
         return self._labels_visible
 
     def show_matches(self, matched_names: Bool | None) -> None:
-        """Names that a search found, bool[names]; None for no search."""
+        """Set the names that match the search, bool[names]; None for no search."""
         if matched_names is not self._decoration.matched_names:
             self._decoration = replace(self._decoration, matched_names=matched_names)
             self.repaint()
 
     def show_marked_range(self, marked_range: tuple[int, int] | None) -> None:
-        """A marked range, ns."""
+        """Set the marked range, ns; None for none."""
         if marked_range != self._marked_range:
             self._marked_range = marked_range
             self.repaint()
 
-    def find_event_lines(self, chosen: Iterable[int]) -> list[int]:
-        """The screen lines on which these events lie."""
-        wanted = {
-            (int(self.trace.lane[event]), int(self.trace.row[event]))
-            for event in chosen
-            if 0 <= event < len(self.trace)
-        }
-        lanes = {lane for lane, _ in wanted}
-        return [
-            y
-            for y, line in enumerate(self._painted_lines)
-            if (line.content is LineContent.ROW and (line.lane, line.row) in wanted)
-            or not lanes.isdisjoint(lanes_merged_in_line(self.trace, line))
-        ]
+    def find_event_lines(self, events: Iterable[int]) -> list[int]:
+        """Return the screen lines of the last frame on which these events are drawn."""
+        return find_lines_of_events(self.trace, self._painted_lines, events)
+
+    def _repaint_events(self, events: Iterable[int]) -> None:
+        self.repaint(self.find_event_lines(events))
 
     # -- painting ------------------------------------------------------------------------------------------
 
@@ -187,9 +187,8 @@ class Timeline(PaintedWidget):
         self._link_cells = self._draw_link(frame, size.height)
         labels = self._gap_labels if self._labels_visible else None
         self._gap_cells = {} if labels is None else labels.draw_labels(viewport)
-        self._note_cells = (
-            {} if self._event_notes is None or not self._labels_visible else self._event_notes.draw_notes(viewport)
-        )
+        notes = self._event_notes if self._labels_visible else None
+        self._note_cells = {} if notes is None else notes.draw_notes(viewport)
         if len(self._label_cache) > MAX_CACHED_LABELS:
             self._label_cache.clear()
 
@@ -201,74 +200,50 @@ class Timeline(PaintedWidget):
         painted: dict[int, Strip] = {}
         if with_events:
             rows = np.array([frame.row_by_line[y] for y in with_events])
-            chosen = Cells(frame.cells.event[rows], frame.cells.busy[rows], frame.cells.count[rows])
-            self._force_highlights(frame, with_events, chosen)
+            cells = Cells(frame.cells.event[rows], frame.cells.busy[rows], frame.cells.count[rows])
+            self._force_highlights(frame, with_events, cells)
             decoration = replace(self._decoration, marked_cells=self._to_marked_cells(frame.viewport))
-            dressed = style_cells(self.trace, chosen, frame.viewport.ns_per_cell, decoration)
+            styled = style_cells(self.trace, cells, frame.viewport.ns_per_cell, decoration)
             for row, y in enumerate(with_events):
-                shown = frame.lines[y]
-                if shown.is_first:
-                    _write_glyphs(dressed, row, self._gap_cells.get(shown.lane, ()), BLANK)
-                if is_cpu_only(self.trace, shown):
-                    _write_glyphs(dressed, row, enumerate(CPU_ONLY_TEXT[: size.width]), BLANK)
-                if shown.content is LineContent.ROW:
-                    _write_glyphs(dressed, row, self._note_cells.get((shown.lane, shown.row), ()), BLANK)
-                _write_glyphs(dressed, row, self._link_cells.get(y, ()), _LINK_STYLE)
-            texts = BarTexts(
-                self._names,
-                self._label_cache,
-                self._labels_visible,
-                self._event_notes if self._labels_visible else None,
-            )
-            made = build_strips(dressed, self.trace, texts, self.palette.cells)
-            painted = dict(zip(with_events, made, strict=True))
+                line = frame.lines[y]
+                if line.is_first:
+                    _write_glyphs(styled, row, self._gap_cells.get(line.lane, ()), BLANK)
+                if is_cpu_only(self.trace, line):
+                    _write_glyphs(styled, row, enumerate(CPU_ONLY_TEXT[: size.width]), BLANK)
+                if line.content is LineContent.ROW:
+                    _write_glyphs(styled, row, self._note_cells.get((line.lane, line.row), ()), BLANK)
+                _write_glyphs(styled, row, self._link_cells.get(y, ()), _LINK_STYLE)
+            notes = self._event_notes if self._labels_visible else None
+            texts = BarTexts(self._names, self._label_cache, self._labels_visible, notes)
+            strips = build_strips(styled, self.trace, texts, self.palette.cells)
+            painted = dict(zip(with_events, strips, strict=True))
         return [painted[y] if y in painted else self._paint_eventless_line(y, frame, size.width) for y in ys]
 
-    def _force_highlights(self, frame: LaneFrame, ys: Sequence[int], chosen: Cells) -> None:
-        """What is selected or lit must be seen, even in a cell that something longer fills."""
-        view, trace = frame.viewport, self.trace
-        lit = (
-            self._decoration.highlighted
-            if len(self._decoration.highlighted) <= MAX_FORCED_HIGHLIGHTS
-            else self._decoration.highlighted[:0]
-        )
-        standing_out = np.append(lit, np.int32(self._decoration.selected))
-        standing_out = standing_out[standing_out >= 0]
-        if not len(standing_out):
-            return
-        start = trace.start[standing_out]
-        on_screen = (start < view.t1) & (start + np.maximum(trace.duration[standing_out], 1) > view.t0)
-        place = {(frame.lines[y].lane, frame.lines[y].row): row for row, y in enumerate(ys)}
-        folded = {lane: row for row, y in enumerate(ys) for lane in lanes_merged_in_line(self.trace, frame.lines[y])}
-        for event in standing_out[on_screen].tolist():
-            lane = int(trace.lane[event])
-            row = folded.get(lane, place.get((lane, int(trace.row[event]))))
-            if row is None:
-                continue
-            first = max(view.cell(int(trace.start[event])), 0)
-            last = min(view.cell(int(trace.start[event]) + max(int(trace.duration[event]), 1) - 1), view.width - 1)
-            chosen.event[row, first : last + 1] = event
+    def _force_highlights(self, frame: LaneFrame, ys: Sequence[int], cells: Cells) -> None:
+        """Show the selected and the highlighted events even in cells that a longer event fills."""
+        highlighted = self._decoration.highlighted
+        if len(highlighted) > MAX_FORCED_HIGHLIGHTS:
+            highlighted = highlighted[:0]
+        events = np.append(highlighted, np.int32(self._decoration.selected))
+        events = events[events >= 0]
+        if len(events):
+            force_events(self.trace, frame, ys, cells, events)
 
     def _to_marked_cells(self, viewport: Viewport) -> tuple[int, int] | None:
         if self._marked_range is None:
             return None
-        first, last = (
-            viewport.cell(self._marked_range[0]),
-            viewport.cell(max(self._marked_range[1] - 1, self._marked_range[0])),
-        )
+        start, end = self._marked_range
+        first, last = viewport.cell(start), viewport.cell(max(end - 1, start))
         return max(first, -1), min(last + 1, viewport.width + 1)
 
     def _paint_eventless_line(self, y: int, frame: LaneFrame, width: int) -> Strip:
         line = frame.lines[y] if y < len(frame.lines) else None
-        if line is None or line.content is LineContent.RANK:  # a rank that recorded nothing
+        if line is None or line.content is LineContent.RANK:  # a rank without events
             return self._blank_strip(width)
         if line.content is LineContent.COUNTER:
             return self._paint_counter(line, frame.viewport)
-        rule, grid, link = (
-            "━" if line.content is LineContent.RULE else "─",
-            self.palette.cells[GRID],
-            self.palette.cells[_LINK_STYLE],
-        )
+        rule = "━" if line.content is LineContent.RULE else "─"
+        grid, link = self.palette.cells[GRID], self.palette.cells[_LINK_STYLE]
         segments, drawn = [], 0
         for x, glyph in sorted(self._link_cells.get(y, ())):
             segments += [Segment(rule * (x - drawn), grid), Segment(glyph, link)]
@@ -276,49 +251,46 @@ class Timeline(PaintedWidget):
         return Strip([*segments, Segment(rule * (width - drawn), grid)], width)
 
     def _draw_link(self, frame: LaneFrame, height: int) -> dict[int, list[tuple[int, str]]]:
-        """The cells of the link's line, by screen line."""
+        """Return (column, glyph) of the link line, by screen line."""
         if self._link is None:
             return {}
         launch, work = (self._locate_link_end(event, frame.viewport, height) for event in self._link)
-        found: dict[int, list[tuple[int, str]]] = {}
+        cells: dict[int, list[tuple[int, str]]] = {}
         for (y, x), glyph in route_link(launch, work, frame.occupied_cells(height), frame.rule_lines()).items():
-            found.setdefault(y, []).append((x, glyph))
-        return found
+            cells.setdefault(y, []).append((x, glyph))
+        return cells
 
     def _locate_link_end(self, event: int, viewport: Viewport, height: int) -> LinkEnd:
         lane, row = int(self.trace.lane[event]), int(self.trace.row[event])
-        place = self._lane_lines.line_index(lane, row)
-        above = place is not None and 0 <= place < self._top
-        return LinkEnd(
-            viewport.cell(int(self.trace.start[event])),
-            self._lane_lines.screen_line_index(lane, row, self._top, height),
-            above,
-        )
+        index = self._lane_lines.line_index(lane, row)
+        above = index is not None and 0 <= index < self._top
+        y = self._lane_lines.screen_line_index(lane, row, self._top, height)
+        return LinkEnd(viewport.cell(int(self.trace.start[event])), y, above)
 
     def _paint_counter(self, line: ScreenLine, viewport: Viewport) -> Strip:
-        """Over the counter's own range in the whole trace, zero among it, so that panning does not rescale it."""
+        """Paint a counter, scaled to its range in the whole trace and 0, so that panning does not rescale it."""
         counter = self._counters.get(line.lane)
         if counter is None or not len(counter.values):
             return self._blank_strip(viewport.width)
-        least, most = min(0.0, float(counter.values.min())), float(counter.values.max())
+        minimum, maximum = min(0.0, float(counter.values.min())), float(counter.values.max())
         high = compute_counter_cells(counter, viewport.t0, viewport.t1, viewport.width).high
-        return Strip([Segment(draw_level_graph(high, least, most), self.palette.ink(Kind.MEMORY))], viewport.width)
+        return Strip([Segment(draw_level_graph(high, minimum, maximum), self.palette.ink(Kind.MEMORY))], viewport.width)
 
     def _blank_strip(self, width: int) -> Strip:
         return Strip([Segment(" " * width, self.palette.cells[BLANK])], width)
 
-    # -- the mouse -----------------------------------------------------------------------------------------
+    # -- mouse ---------------------------------------------------------------------------------------------
 
     def event_at(self, x: int, y: int) -> int:
-        """The event drawn at a cell or next to it, -1 for none."""
+        """Return the event drawn at a cell or next to it, -1 for none."""
         frame = self._frame
         if frame is None or y not in frame.row_by_line:
             return -1
         row = frame.cells.event[frame.row_by_line[y]]
         for distance in range(PICK_RADIUS_CELLS + 1):
-            for place in (x - distance, x + distance):
-                if 0 <= place < len(row) and row[place] >= 0:
-                    return int(row[place])
+            for column in (x - distance, x + distance):
+                if 0 <= column < len(row) and row[column] >= 0:
+                    return int(row[column])
         return -1
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
@@ -385,9 +357,9 @@ class Timeline(PaintedWidget):
         self.post_message(RangeDragged(self._viewport.time(first), self._viewport.time(last + 1), done))
 
 
-def _write_glyphs(dressed: StyledCells, row: int, cells: Iterable[tuple[int, str]], style: int) -> None:
-    """Characters into the cells of a row that show no event."""
+def _write_glyphs(styled: StyledCells, row: int, cells: Iterable[tuple[int, str]], style: int) -> None:
+    """Write (column, character) pairs into the cells of a row that show no event."""
     for x, glyph in cells:
-        if dressed.event[row, x] < 0:
-            dressed.glyph[row, x] = ord(glyph)
-            dressed.style[row, x] = style
+        if styled.event[row, x] < 0:
+            styled.glyph[row, x] = ord(glyph)
+            styled.style[row, x] = style

@@ -1,5 +1,7 @@
-"""The panel that shows the dispatch chain: every hop from the step down to the GPU work, what each cost, and how long
-the GPU work waited. The arrows walk it; the lanes move along."""
+"""The chain panel: each hop of the dispatch chain from the step down to the GPU work, its times, and the launch delays.
+
+↑ ↓ move the selection along the chain; the lanes follow.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +23,21 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
 
 TWO_COLUMNS_MIN_WIDTH = 150
-"""From this width on the kernel's footprint stands beside the chain instead of a line below it."""
+"""Width from which the kernel's footprint is shown beside the chain instead of in a line below it."""
 
 MAX_INDENT = 16
 MAX_WORK_LISTED = 200
-"""Of all GPU work beneath an op so much is listed, the heaviest first; the rest is counted."""
+"""Maximum number of listed pieces of GPU work beneath an op, longest first; the rest is counted."""
 
 NUMBER_CELLS = 33
-"""Three numbers: offset, total, self."""
+"""Width of the three numbers of a hop: offset, total time, self time."""
 
 
 class ChainPanel(TextPanel):
-    """Set `show`, then `learn` the chain. It stays as long as the selection is one of its events."""
+    """Show the chain of the selected event: call `show_event`, then `set_chain` once the chain is computed.
+
+    The chain is kept as long as the selection is one of its events.
+    """
 
     def __init__(self, trace: Trace, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -50,7 +55,7 @@ class ChainPanel(TextPanel):
         return self._chain
 
     def show_event(self, event: int) -> None:
-        """Another event is selected; -1 for none."""
+        """Set the selected event, -1 for none."""
         if event == self._selected:
             return
         self._selected = event
@@ -60,10 +65,11 @@ class ChainPanel(TextPanel):
         self.refresh_content(top=False)
 
     def needs_chain(self, event: int) -> bool:
-        """Whether a chain must be worked out for this event: it is none of those shown."""
+        """Return whether the chain of this event must be computed: it is not part of the chain that is shown."""
         return event >= 0 and event not in self._chain_events
 
     def set_chain(self, chain: Chain, kernel: KernelSummary | None) -> None:
+        """Show the chain of the selected event and the kernel at its end; ignored for any other event."""
         if chain.event != self._selected:
             return
         self._chain, self._kernel = self._end_chain, self._end_kernel = chain, kernel
@@ -72,17 +78,17 @@ class ChainPanel(TextPanel):
         self.refresh_content(top=True)
 
     def set_end(self, chain: Chain, kernel: KernelSummary | None) -> None:
-        """GPU work other than the chain's end is selected: how long it waited and what it takes are said of it."""
+        """Show the delays and the footprint of other selected GPU work of the same chain."""
         if chain.event == self._selected and int(self._trace.kind[chain.event]) in GPU_WORK:
             self._end_chain, self._end_kernel = chain, kernel
             self.refresh_content(top=False)
 
     def find_neighbour(self, distance: int) -> int:
-        """The event so many stops down (up where negative) from the selected one; -1 where the chain ends."""
+        """Return the event `distance` positions down the chain (up where negative); -1 beyond its ends."""
         if self._selected not in self._chain_events:
             return -1
-        place = self._chain_events.index(self._selected) + distance
-        return self._chain_events[place] if 0 <= place < len(self._chain_events) else -1
+        index = self._chain_events.index(self._selected) + distance
+        return self._chain_events[index] if 0 <= index < len(self._chain_events) else -1
 
     def prepare(self, size: object) -> None:
         super().prepare(self.size)
@@ -99,20 +105,20 @@ class ChainPanel(TextPanel):
                 return [[("…", palette.muted)]]
             hint = "No event is selected. From either end: an op shows what it launched, a kernel who did it."
             return wrap_text(hint, width, palette.muted)
-        beside = width >= TWO_COLUMNS_MIN_WIDTH and self._end_kernel is not None
-        left = width * 3 // 5 - 2 if beside else width
+        two_columns = width >= TWO_COLUMNS_MIN_WIDTH and self._end_kernel is not None
+        left = width * 3 // 5 - 2 if two_columns else width
         lines = self._format_waits(left) + self._format_hops(chain, left)
-        if self._end_kernel is not None and not beside:
+        if self._end_kernel is not None and not two_columns:
             lines += format_kernel_brief(self._end_kernel, palette, width)
         lines += self._format_work(chain, left, len(lines)) + self._format_autograd_partners(chain, left)
-        if beside and self._end_kernel is not None:
+        if two_columns and self._end_kernel is not None:
             return join_columns(
                 lines, format_kernel(self._end_kernel, palette, width - left - 2), left + 2, palette.text
             )
         return lines
 
     def _format_waits(self, width: int) -> Lines:
-        """How long the GPU work waited, or what is missing."""
+        """Format the launch latency and queue delay of the GPU work, or why they are unknown."""
         palette, chain = self.palette, self._end_chain
         if chain is None:
             return []
@@ -127,8 +133,8 @@ class ChainPanel(TextPanel):
         else:
             text += f" · queue delay {format_duration(delay)}"
             if chain.held_up:
-                by = shorten(clean(self._trace.event(chain.held_up_by).name))
-                text += f", {format_duration(chain.held_up)} of it behind {by} on the same stream"
+                blocker = shorten(clean(self._trace.event(chain.held_up_by).name))
+                text += f", {format_duration(chain.held_up)} of it behind {blocker} on the same stream"
         return wrap_text(text, width, palette.strong)
 
     def _format_hops(self, chain: Chain, width: int) -> Lines:
@@ -148,23 +154,23 @@ class ChainPanel(TextPanel):
     def _format_hop(self, hop: Hop, depth: int, width: int) -> list[TextRun]:
         palette = self.palette
         kind = int(self._trace.kind[hop.event])
-        chosen = hop.event == self._selected
-        room = max(width - NUMBER_CELLS - 2, 8)
-        lead = " " * min(depth, MAX_INDENT) + ("⇢ " if kind in GPU_WORK else "")
-        name = truncate(clean(hop.name), room - len(lead))
+        selected = hop.event == self._selected
+        name_width = max(width - NUMBER_CELLS - 2, 8)
+        indent = " " * min(depth, MAX_INDENT) + ("⇢ " if kind in GPU_WORK else "")
+        name = truncate(clean(hop.name), name_width - len(indent))
         if cell_len(name) < cell_len(clean(hop.name)):
-            name = truncate(shorten(clean(hop.name)), room - len(lead))
-        filled = lead + name + " " * max(room - len(lead) - cell_len(name), 0)
+            name = truncate(shorten(clean(hop.name)), name_width - len(indent))
+        padded = indent + name + " " * max(name_width - len(indent) - cell_len(name), 0)
         offset = f"+{format_duration(hop.offset)}" if depth else ""
-        own = "" if kind in GPU_WORK else format_duration(hop.self_duration)
+        self_time = "" if kind in GPU_WORK else format_duration(hop.self_duration)
         return [
-            ("▶" if chosen else "▌", palette.ink(kind)),
-            (" " + filled, palette.active if chosen else palette.text),
-            (f"{offset:>10} {format_duration(hop.duration):>11}{own:>11}", palette.text),
+            ("▶" if selected else "▌", palette.ink(kind)),
+            (" " + padded, palette.active if selected else palette.text),
+            (f"{offset:>10} {format_duration(hop.duration):>11}{self_time:>11}", palette.text),
         ]
 
     def _format_work(self, chain: Chain, width: int, first: int) -> Lines:
-        """All GPU work beneath the event, where that is more than one piece."""
+        """List the GPU work beneath the event, where it is more than one piece."""
         palette = self.palette
         if len(chain.work) < 2:
             return []
@@ -182,20 +188,19 @@ class ChainPanel(TextPanel):
     def _format_work_item(self, work: GpuWork, width: int) -> list[TextRun]:
         palette = self.palette
         event = self._trace.event(work.event)
-        chosen = work.event == self._selected
-        room = max(width - 22, 8)
-        name = truncate(shorten(clean(event.name)), room)
+        selected = work.event == self._selected
+        name = truncate(shorten(clean(event.name)), max(width - 22, 8))
         return [
-            ("▶" if chosen else "▌", palette.ink(event.kind)),
+            ("▶" if selected else "▌", palette.ink(event.kind)),
             (f" {format_duration(work.duration):>10} {format_share(work.share):>6}  ", palette.text),
-            (name, palette.active if chosen else palette.text),
+            (name, palette.active if selected else palette.text),
         ]
 
     def _format_autograd_partners(self, chain: Chain, width: int) -> Lines:
         pairs = (("this is the backward of", chain.forward_op), ("its backward is", chain.backward_node))
         return [
             run
-            for words, event in pairs
+            for label, event in pairs
             if event >= 0
-            for run in wrap_text(f"{words} {clean(self._trace.event(event).name)}", width, self.palette.accent)
+            for run in wrap_text(f"{label} {clean(self._trace.event(event).name)}", width, self.palette.accent)
         ]

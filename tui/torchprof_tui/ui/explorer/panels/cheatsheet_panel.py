@@ -1,6 +1,6 @@
-"""The cheatsheet beside the lanes: which patterns fire in what is on screen, with this trace's numbers, and what to do.
+"""The cheatsheet panel: the patterns that fire in the current scope, with this trace's numbers, and what to do.
 
-The entry under the cursor explains itself; its evidence is marked on the lanes.
+The entry under the cursor is explained in full, and its evidence is highlighted on the lanes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
 
-WEIGHT_SIGNS = {Severity.PROBLEM: "●", Severity.NOTICE: "○", Severity.ARTEFACT: "·"}
-ID_CELLS, STAKE_CELLS = 20, 16
+SEVERITY_SIGNS = {Severity.PROBLEM: "●", Severity.NOTICE: "○", Severity.ARTEFACT: "·"}
+ID_CELLS, STAKE_CELLS, ROW_LABEL_CELLS = 20, 16, 11
+MIN_TEXT_CELLS = 20
+"""Minimum width of the text after an entry's id and time at stake; in less it is left out."""
 
 
 class CheatsheetPanel(TextPanel):
-    """Set `learn` with what was found; `move` the cursor; `finding` is what it is on."""
+    """List the findings given to `set_checked`. `move_cursor` changes the entry; `finding` is the current one."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -37,8 +39,8 @@ class CheatsheetPanel(TextPanel):
         self._lines_by_id: dict[str, tuple[int, int]] = {}
 
     def set_checked(self, checked: CheckResult, scope_label: str) -> None:
-        """What was found, and which scope the panel follows, in words."""
-        fired = [found.id for found in checked.findings if found.has_fired]
+        """Set the findings and the label of their scope; the cursor stays on its pattern while it fires."""
+        fired = [finding.id for finding in checked.findings if finding.has_fired]
         self._checked, self._scope_label = checked, scope_label
         if self._cursor_id not in fired:
             self._cursor_id, self._evidence_index = (fired[0] if fired else ""), -1
@@ -46,33 +48,33 @@ class CheatsheetPanel(TextPanel):
 
     @property
     def finding(self) -> Finding | None:
-        """The fired pattern under the cursor."""
-        return next((found for found in self._fired_findings() if found.id == self._cursor_id), None)
+        """The fired pattern under the cursor, None for none."""
+        return next((finding for finding in self._fired_findings() if finding.id == self._cursor_id), None)
 
     def _fired_findings(self) -> list[Finding]:
-        return [found for found in self._checked.findings if found.has_fired] if self._checked is not None else []
+        return [] if self._checked is None else [finding for finding in self._checked.findings if finding.has_fired]
 
     def move_cursor(self, distance: int) -> bool:
-        """The cursor so many entries down; False at an end."""
-        ids = [found.id for found in self._fired_findings()]
+        """Move the cursor down by `distance` entries (up where negative); return False at an end."""
+        ids = [finding.id for finding in self._fired_findings()]
         if self._cursor_id not in ids:
             return False
-        place = ids.index(self._cursor_id) + distance
-        if not 0 <= place < len(ids):
+        index = ids.index(self._cursor_id) + distance
+        if not 0 <= index < len(ids):
             return False
-        self._cursor_id, self._evidence_index = ids[place], -1
+        self._cursor_id, self._evidence_index = ids[index], -1
         self.refresh_content(top=False)
         return True
 
     def next_evidence(self, distance: int) -> tuple[int, int, int]:
-        """(the next event of evidence, which it is from 1, of how many); (-1, 0, 0) without any."""
-        found = self.finding
-        if found is None or not len(found.answer.events):
+        """Return (next event of the evidence, its number from 1, number of events); (-1, 0, 0) without evidence."""
+        finding = self.finding
+        if finding is None or not len(finding.answer.events):
             return -1, 0, 0
-        count = len(found.answer.events)
+        count = len(finding.answer.events)
         first = 0 if distance > 0 else count - 1
         self._evidence_index = (self._evidence_index + distance) % count if self._evidence_index >= 0 else first
-        return int(found.answer.events[self._evidence_index]), self._evidence_index + 1, count
+        return int(finding.answer.events[self._evidence_index]), self._evidence_index + 1, count
 
     def prepare(self, size: object) -> None:
         super().prepare(self.size)
@@ -97,53 +99,53 @@ class CheatsheetPanel(TextPanel):
             ]
         ]
         lines += wrap_text(checked.verdict.line, width, palette.accent)
-        for found in checked.findings:
-            if found.has_fired:
+        for finding in checked.findings:
+            if finding.has_fired:
                 first = len(lines)
-                chosen = found.id == self._cursor_id
-                lines += self._format_entry(found, width, chosen)
-                self._lines_by_id[found.id] = (first, len(lines) - 1)
-        for found in checked.findings:
-            if found.state is State.CANNOT_TELL:
-                lines += _format_labelled_text("?", found.id, found.answer.reason, width, palette)
-        absent = ", ".join(found.id for found in checked.findings if found.state is State.ABSENT)
+                lines += self._format_entry(finding, width, current=finding.id == self._cursor_id)
+                self._lines_by_id[finding.id] = (first, len(lines) - 1)
+        for finding in checked.findings:
+            if finding.state is State.CANNOT_TELL:
+                lines += _format_labelled_text("?", finding.id, finding.answer.reason, width, palette)
+        absent = ", ".join(finding.id for finding in checked.findings if finding.state is State.ABSENT)
         if absent:
             lines += wrap_text(f"absent: {absent}", width, palette.muted, "  ")
         return lines
 
-    def _format_entry(self, found: Finding, width: int, chosen: bool) -> Lines:
-        palette, pattern, said = self.palette, found.pattern, found.answer
-        seen = clean(said.seen)
+    def _format_entry(self, finding: Finding, width: int, current: bool) -> Lines:
+        palette, pattern, answer = self.palette, finding.pattern, finding.answer
+        seen = clean(answer.seen)
         head: list[TextRun] = [
-            ("▶ " if chosen else f"{WEIGHT_SIGNS[pattern.severity]} ", _weight_style(found, palette)),
-            (f"{truncate(found.id, ID_CELLS - 1):<{ID_CELLS}}", palette.active if chosen else palette.strong),
-            (f"{_format_stake(found):>{STAKE_CELLS}}  ", palette.text),
+            ("▶ " if current else f"{SEVERITY_SIGNS[pattern.severity]} ", _severity_style(pattern.severity, palette)),
+            (f"{truncate(finding.id, ID_CELLS - 1):<{ID_CELLS}}", palette.active if current else palette.strong),
+            (f"{_format_stake(finding):>{STAKE_CELLS}}  ", palette.text),
         ]
-        room = width - 2 - ID_CELLS - STAKE_CELLS - 2
-        if not chosen:
-            if room < 20:
+        text_width = width - 2 - ID_CELLS - STAKE_CELLS - 2
+        if not current:
+            if text_width < MIN_TEXT_CELLS:
                 return [head]
-            return [[*head, (truncate(seen, room), palette.text)]]
-        lines: Lines = [head if room < 20 else [*head, (truncate(clean(pattern.title), room), palette.text)]]
+            return [[*head, (truncate(seen, text_width), palette.text)]]
+        title = truncate(clean(pattern.title), text_width)
+        lines: Lines = [head if text_width < MIN_TEXT_CELLS else [*head, (title, palette.text)]]
         rows = [("seen", seen), ("means", pattern.meaning), ("do", pattern.action), ("code", pattern.code)]
         rows += [("decided", pattern.decided)]
         rows += [
-            ("threshold" if not place else "", f"{each.name} {each.value:g} {each.unit}: {each.reason}")
-            for place, each in enumerate(pattern.thresholds)
+            ("threshold" if not k else "", f"{threshold.name} {threshold.value:g} {threshold.unit}: {threshold.reason}")
+            for k, threshold in enumerate(pattern.thresholds)
         ]
-        count = len(said.events)
+        count = len(answer.events)
         if count:
             rows.append(
                 ("evidence", f"{count:,} event{'s' if count != 1 else ''}, marked on the lanes: enter, then n N")
             )
         for label, text in rows:
             if text:
-                lines += _format_labelled_text(" ", label, clean(text), width, palette, 11)
+                lines += _format_labelled_text(" ", label, clean(text), width, palette, ROW_LABEL_CELLS)
         return lines
 
 
 class CheatsheetBrief(TextPanel):
-    """What fires now, a line each: stands beside the panels where there is room, and follows without a key."""
+    """List the patterns that fire, one line each, beside the panels on wide screens."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -162,42 +164,38 @@ class CheatsheetBrief(TextPanel):
         lines: Lines = [
             [*head, (f" {self._scope_label} · {format_counts(checked)}  ", palette.text), ("c", palette.key)]
         ]
-        for found in checked.findings:
-            if found.has_fired:
-                room = width - 2 - ID_CELLS
+        for finding in checked.findings:
+            if finding.has_fired:
+                severity = finding.pattern.severity
                 lines.append(
                     [
-                        (f"{WEIGHT_SIGNS[found.pattern.severity]} ", _weight_style(found, palette)),
-                        (f"{truncate(found.id, ID_CELLS - 1):<{ID_CELLS}}", palette.strong),
-                        (truncate(clean(found.answer.seen), room), palette.text),
+                        (f"{SEVERITY_SIGNS[severity]} ", _severity_style(severity, palette)),
+                        (f"{truncate(finding.id, ID_CELLS - 1):<{ID_CELLS}}", palette.strong),
+                        (truncate(clean(finding.answer.seen), width - 2 - ID_CELLS), palette.text),
                     ]
                 )
         return lines
 
 
 def format_counts(checked: CheckResult) -> str:
-    states = [found.state for found in checked.findings]
+    """Format how many patterns fired, are absent and cannot be told."""
+    states = [finding.state for finding in checked.findings]
     return (
         f"{states.count(State.FIRED)} fired · {states.count(State.ABSENT)} absent · "
         f"{states.count(State.CANNOT_TELL)} cannot tell"
     )
 
 
-def _weight_style(found: Finding, palette: Palette) -> Style:
-    weight = found.pattern.severity
-    return (
-        palette.warning
-        if weight is Severity.PROBLEM
-        else palette.accent
-        if weight is Severity.NOTICE
-        else palette.muted
-    )
+def _severity_style(severity: Severity, palette: Palette) -> Style:
+    if severity is Severity.PROBLEM:
+        return palette.warning
+    return palette.accent if severity is Severity.NOTICE else palette.muted
 
 
-def _format_stake(found: Finding) -> str:
-    if not found.answer.at_stake:
+def _format_stake(finding: Finding) -> str:
+    if not finding.answer.at_stake:
         return ""
-    return f"{format_duration(found.answer.at_stake)}, {format_share(found.share)}"
+    return f"{format_duration(finding.answer.at_stake)}, {format_share(finding.share)}"
 
 
 def _format_labelled_text(
@@ -205,6 +203,6 @@ def _format_labelled_text(
 ) -> Lines:
     wrapped = wrap_text(text, max(width - cells - 2, 10), palette.text)
     name = truncate(label, cells - 1)
-    out: Lines = [[(f"{sign} {name}{' ' * (cells - cell_len(name))}", palette.muted), *wrapped[0]]]
-    out.extend([(" " * (cells + 2), palette.text), *runs] for runs in wrapped[1:])
-    return out
+    lines: Lines = [[(f"{sign} {name}{' ' * (cells - cell_len(name))}", palette.muted), *wrapped[0]]]
+    lines.extend([(" " * (cells + 2), palette.text), *runs] for runs in wrapped[1:])
+    return lines

@@ -1,4 +1,4 @@
-"""The panel that says everything about the selected event: what it is, when, where, among which others, its args."""
+"""The details panel: kind, time, lane, parent, events of the same name, link and args of the selected event."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.dispatch.event_context import EventContext
+    from torchprof_tui.analysis.dispatch.event_context import EventContext, SameNameStatistics, SiblingPosition
 
 TWO_COLUMNS_MIN_WIDTH = 110
-"""From this width on the args stand beside the facts instead of below them."""
+"""Width from which the args are shown beside the other details instead of below them."""
 
 BYTE_SIZE_ARGS = frozenset({"bytes", "Bytes", "shared memory", "Total Allocated", "Total Reserved"})
 STARTER_KEYS = (
@@ -31,14 +31,14 @@ STARTER_KEYS = (
     ("k", "what the selected kernel asks of the GPU, and what limits it"),
     ("t", "the profiler's table: where the time goes, name by name"),
 )
-"""Keys, and where they lead, for who has pressed none yet."""
+"""Keys to try first, and what they open; shown while no event is selected."""
 
 MAX_LIST_ITEMS = 6
-"""Of a list of lists (the shapes of a fused optimizer's inputs) so many are written out, then counted."""
+"""Maximum number of inner lists that are written out (the shapes of a fused optimizer's inputs)."""
 
 
 class DetailsPanel(TextPanel):
-    """Set `show`, then `learn` what took a moment to find out."""
+    """Show an event: call `show_event`, then `set_event_context` once its context is computed."""
 
     def __init__(self, trace: Trace, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -47,12 +47,13 @@ class DetailsPanel(TextPanel):
         self._event_context: EventContext | None = None
 
     def show_event(self, event: int) -> None:
-        """Another event, -1 for none. What is not in the columns follows with `learn`."""
+        """Set the event, -1 for none. What is not in the trace's columns follows with `set_event_context`."""
         if event != self._event:
             self._event, self._event_context = event, None
             self.refresh_content()
 
     def set_event_context(self, event: int, context: EventContext) -> None:
+        """Set the context of the event that is shown; ignored for any other event."""
         if event == self._event:
             self._event_context = context
             self.refresh_content(top=False)
@@ -64,12 +65,12 @@ class DetailsPanel(TextPanel):
         event = self._trace.event(self._event)
         if width < TWO_COLUMNS_MIN_WIDTH:
             return self._format_head(event, width) + self._format_facts(event, width) + self._format_args(width)
-        half = min(max(width * 11 // 20, 60), 100)
-        beside = join_columns(self._format_facts(event, half - 3), self._format_args(width - half), half, palette.text)
-        return self._format_head(event, width) + beside
+        left = min(max(width * 11 // 20, 60), 100)
+        columns = join_columns(self._format_facts(event, left - 3), self._format_args(width - left), left, palette.text)
+        return self._format_head(event, width) + columns
 
     def _format_starter_hint(self, width: int) -> Lines:
-        """What to press first: a beginner looks here, before knowing any key."""
+        """List the keys to press first, for beginners who know no key yet."""
         palette = self.palette
         lines = wrap_text(
             "No event is selected. ← → ↑ ↓ or a click select one; ? lists all keys.", width, palette.muted
@@ -80,7 +81,7 @@ class DetailsPanel(TextPanel):
         ]
 
     def _format_head(self, event: Event, width: int) -> Lines:
-        """The name in full, then what sort of thing it is, in words."""
+        """Format the full name, then the kind of the event with a sentence on it."""
         palette = self.palette
         word, sentence = KIND_DESCRIPTIONS[event.kind]
         name = wrap_text(clean(event.name) or "(no name)", width - 2, palette.strong)
@@ -92,67 +93,37 @@ class DetailsPanel(TextPanel):
 
     def _format_facts(self, event: Event, width: int) -> Lines:
         pairs = [("time", self._describe_time(event)), ("lane", self._describe_lane(event))]
-        facts = self._event_context
-        if facts is not None:
-            place, same = facts.position, facts.same_name
-            parent = event.parent
-            if parent is not None:
-                share = f", {format_share(place.share)} of it" if place.share is not None else ""
-                pairs.append(
-                    ("within", f"{_shorten_name(parent.name)}: {format_duration(place.offset)} after its start{share}")
-                )
-                pairs.append(
-                    (
-                        "place",
-                        f"{format_ordinal(place.nth)} of its {place.sibling_count:,} children"
-                        if place.sibling_count > 1
-                        else "its only child",
-                    )
-                )
-            else:
-                pairs.append(
-                    (
-                        "within",
-                        f"nothing: {format_ordinal(place.nth)} of {place.sibling_count:,} outermost events of the lane",
-                    )
-                )
-            if same.count > 1:
-                spread = (
-                    f"min {format_duration(same.shortest)} · median {format_duration(same.median)}"
-                    f" · max {format_duration(same.longest)} · sum {format_duration(same.total)}"
-                )
-                pairs.append(("alike", f"{format_ordinal(same.nth)} of {same.count:,} of this name"))
-                pairs.append(("", spread))
-            else:
-                pairs.append(("alike", "the only one of this name"))
-        says = describe_overhead(event.name) or (
-            decode_kernel_name(event.name).summary if event.kind in GPU_WORK else ""
-        )
-        if says:
-            pairs.insert(0, ("is", says))
+        if self._event_context is not None:
+            pairs += _describe_position(event, self._event_context.position)
+            pairs += _describe_same_name(self._event_context.same_name)
+        meaning = describe_overhead(event.name)
+        if not meaning and event.kind in GPU_WORK:
+            meaning = decode_kernel_name(event.name).summary
+        if meaning:
+            pairs.insert(0, ("is", meaning))
         link = self._describe_link(event)
         if link:
             pairs.append(("link", link))
         return self._format_pairs(pairs, width)
 
     def _describe_time(self, event: Event) -> str:
-        own = event.self_duration
-        share = f" ({format_share(own / event.duration)})" if event.duration else ""
-        inner = f" · self {format_duration(own)}{share}" if own != event.duration else ""
-        return f"{format_duration(event.duration)}{inner} · from {format_time(event.start)}"
+        self_time = event.self_duration
+        share = f" ({format_share(self_time / event.duration)})" if event.duration else ""
+        self_part = f" · self {format_duration(self_time)}{share}" if self_time != event.duration else ""
+        return f"{format_duration(event.duration)}{self_part} · from {format_time(event.start)}"
 
     def _describe_lane(self, event: Event) -> str:
         lane = event.lane
-        whose = "" if lane.rank is None else f"rank {lane.rank} · "
-        return f"{whose}{lane.label} · row {event.row + 1} of {lane.rows}"
+        rank = "" if lane.rank is None else f"rank {lane.rank} · "
+        return f"{rank}{lane.label} · row {event.row + 1} of {lane.rows}"
 
     def _describe_link(self, event: Event) -> str:
-        """Who launched it, or what it launched: where `[` and `]` lead."""
+        """Describe the launch of the event or the work that it launched, which `[` and `]` select."""
         links = self._trace.links
         launch = int(links.launch_of[event.index])
         if launch >= 0:
-            other = self._trace.event(launch)
-            return f"launched by {_shorten_name(other.name)}, {format_duration(event.start - other.start)} before ([)"
+            call = self._trace.event(launch)
+            return f"launched by {_shorten_name(call.name)}, {format_duration(event.start - call.start)} before ([)"
         work = links.work_of(event.index)
         if len(work):
             first = self._trace.event(int(work[0]))
@@ -161,14 +132,14 @@ class DetailsPanel(TextPanel):
         return ""
 
     def _format_args(self, width: int) -> Lines:
-        facts = self._event_context
-        if facts is None:
+        context = self._event_context
+        if context is None:
             return []
-        if facts.args_error:
-            return wrap_text(f"args: {clean(facts.args_error)}", width, self.palette.warning)
+        if context.args_error:
+            return wrap_text(f"args: {clean(context.args_error)}", width, self.palette.warning)
         category = self._trace.event(self._event).category
         pairs = [("category", category)] if category else []
-        pairs += [(key, _format_arg(key, value)) for key, value in facts.args.items()]
+        pairs += [(key, _format_arg(key, value)) for key, value in context.args.items()]
         return self._format_pairs(pairs, width)
 
     def _format_pairs(self, pairs: list[tuple[str, str]], width: int) -> Lines:
@@ -183,18 +154,41 @@ class DetailsPanel(TextPanel):
         return lines
 
 
+def _describe_position(event: Event, position: SiblingPosition) -> list[tuple[str, str]]:
+    """Describe where the event is within its parent, or within its lane."""
+    parent = event.parent
+    nth = format_ordinal(position.nth)
+    if parent is None:
+        return [("within", f"nothing: {nth} of {position.sibling_count:,} outermost events of the lane")]
+    share = f", {format_share(position.share)} of it" if position.share is not None else ""
+    within = f"{_shorten_name(parent.name)}: {format_duration(position.offset)} after its start{share}"
+    order = f"{nth} of its {position.sibling_count:,} children" if position.sibling_count > 1 else "its only child"
+    return [("within", within), ("place", order)]
+
+
+def _describe_same_name(same_name: SameNameStatistics) -> list[tuple[str, str]]:
+    """Describe the durations of all events of this name."""
+    if same_name.count <= 1:
+        return [("alike", "the only one of this name")]
+    durations = (
+        f"min {format_duration(same_name.shortest)} · median {format_duration(same_name.median)}"
+        f" · max {format_duration(same_name.longest)} · sum {format_duration(same_name.total)}"
+    )
+    return [("alike", f"{format_ordinal(same_name.nth)} of {same_name.count:,} of this name"), ("", durations)]
+
+
 def _shorten_name(name: str) -> str:
-    """A name inside a sentence."""
+    """Shorten a name for use inside a sentence."""
     text = clean(name)
     return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _format_arg(key: str, value: Any) -> str:
-    """An arg as text. Stacks go one frame a line where they are wrapped; sizes get a unit beside the number."""
+    """Format an arg as text. Call stacks get spaces to wrap at; byte sizes also get a unit."""
     if isinstance(value, str):
         return value.replace(";", " ; ") if key == "Call stack" else value
     if key in BYTE_SIZE_ARGS and isinstance(value, int) and value >= 1024:
         return f"{value} ({format_value(value, 'bytes')})"
-    if isinstance(value, list) and len(value) > MAX_LIST_ITEMS and all(isinstance(each, list) for each in value):
+    if isinstance(value, list) and len(value) > MAX_LIST_ITEMS and all(isinstance(item, list) for item in value):
         return f"{json.dumps(value[:MAX_LIST_ITEMS], ensure_ascii=False)[:-1]}, … {len(value)} in all]"
     return json.dumps(value, ensure_ascii=False)

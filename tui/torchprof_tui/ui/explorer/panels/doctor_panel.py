@@ -1,4 +1,4 @@
-"""The trace doctor's panel: what was lost, mended, odd, not recorded; what the cursor is on explains itself."""
+"""The trace doctor's panel: what was lost, repaired, odd or not recorded, with the entry under the cursor in full."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KIND_CELLS, COUNT_CELLS, LABEL_CELLS = 28, 8, 9
 
 
 class DoctorPanel(TextPanel):
-    """Set `learn` when the trace has been looked through; `move` the cursor; `remark` is what it is on."""
+    """List the remarks of `set_diagnosis`. `move_cursor` changes the entry; `remark` is the current one."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -40,11 +40,11 @@ class DoctorPanel(TextPanel):
         return remarks[self._cursor_index] if remarks else None
 
     def move_cursor(self, distance: int) -> bool:
-        """The cursor so many remarks down; False at an end."""
-        place = self._cursor_index + distance
-        if self._diagnosis is None or not 0 <= place < len(self._diagnosis.remarks):
+        """Move the cursor down by `distance` remarks (up where negative); return False at an end."""
+        index = self._cursor_index + distance
+        if self._diagnosis is None or not 0 <= index < len(self._diagnosis.remarks):
             return False
-        self._cursor_index = place
+        self._cursor_index = index
         self.refresh_content(top=False)
         return True
 
@@ -64,31 +64,34 @@ class DoctorPanel(TextPanel):
             return wrap_text("Nothing was lost, nothing had to be mended, nothing is odd.", width, palette.text)
         lines: Lines = wrap_text(f"trace doctor · {diagnosis.summary}", width, palette.strong)
         section: Section | None = None
-        for place, remark in enumerate(diagnosis.remarks):
+        for index, remark in enumerate(diagnosis.remarks):
             if remark.section is not section:
                 section = remark.section
                 lines.append([(SECTION_TITLES[section], palette.heading)])
             first = len(lines)
-            chosen = place == self._cursor_index
-            lines += self._format_entry(remark, width, chosen)
-            if chosen:
+            current = index == self._cursor_index
+            lines += self._format_entry(remark, width, current)
+            if current:
                 self._cursor_lines = (first, len(lines) - 1)
         return lines
 
-    def _format_entry(self, remark: Remark, width: int, chosen: bool) -> Lines:
+    def _format_entry(self, remark: Remark, width: int, current: bool) -> Lines:
         palette = self.palette
-        kind = min(KIND_CELLS, max(width // 3, 12))
+        kind_width = min(KIND_CELLS, max(width // 3, 12))
         count = "" if remark.section is Section.MISSING else f"{remark.count:,}"
-        counted = 0 if remark.section is Section.MISSING else COUNT_CELLS
+        count_width = 0 if remark.section is Section.MISSING else COUNT_CELLS
         head: list[TextRun] = [
-            ("▶ " if chosen else f"{SECTION_SIGNS[remark.section]} ", _section_style(remark.section, palette)),
-            (f"{truncate(clean(remark.kind), kind - 1):<{kind}}", palette.active if chosen else palette.text),
-            (f"{count:>{counted}}" + ("  " if counted else ""), palette.strong),
+            ("▶ " if current else f"{SECTION_SIGNS[remark.section]} ", _section_style(remark.section, palette)),
+            (
+                f"{truncate(clean(remark.kind), kind_width - 1):<{kind_width}}",
+                palette.active if current else palette.text,
+            ),
+            (f"{count:>{count_width}}" + ("  " if count_width else ""), palette.strong),
         ]
-        room = width - 2 - kind - counted - (2 if counted else 0)
-        if not chosen:
+        text_width = width - 2 - kind_width - count_width - (2 if count_width else 0)
+        if not current:
             brief = remark.action if remark.section is Section.MISSING else remark.meaning
-            return [[*head, (truncate(clean(brief), room), palette.muted)]]
+            return [[*head, (truncate(clean(brief), text_width), palette.muted)]]
         lines: Lines = [head]
         rows = (("means", remark.meaning), ("example", remark.example), ("do", remark.action))
         for label, text in rows:

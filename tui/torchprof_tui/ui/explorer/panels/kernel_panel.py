@@ -1,4 +1,4 @@
-"""The panel about the GPU work at the end of the chain: its footprint, what limits it, its other runs."""
+"""The kernel panel: the GPU work at the end of the chain, with its footprint, occupancy limits and other runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class KernelPanel(TextPanel):
-    """Set `show`, then `learn`."""
+    """Show the kernel of an event: call `show_event`, then `set_chain` once its chain is computed."""
 
     def __init__(self, trace: Trace, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -25,14 +25,14 @@ class KernelPanel(TextPanel):
         self._chain: Chain | None = None
 
     def show_event(self, event: int) -> None:
-        """Another event is selected; -1 for none."""
+        """Set the selected event, -1 for none."""
         if event != self._event:
             self._event = event
             self._kernel, self._chain = None, None
             self.refresh_content()
 
     def set_chain(self, chain: Chain, kernel: KernelSummary | None) -> None:
-        """What stands at the end of the selected event's chain."""
+        """Set the chain of the selected event and the kernel at its end, None without GPU work."""
         self._chain, self._kernel = chain, kernel
         self.refresh_content(top=False)
 

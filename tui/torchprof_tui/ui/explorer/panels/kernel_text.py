@@ -1,4 +1,4 @@
-"""A kernel's footprint in lines of text: what it takes of the GPU, what limits it, how its runs spread."""
+"""Text about a kernel: its launch and resources, what limits its occupancy, and the durations of its runs."""
 
 from __future__ import annotations
 
@@ -26,166 +26,172 @@ STRIP_CELLS = 60
 _RESOURCE_LABELS = {"shared_memory": "shared memory"}
 
 
-def format_kernel(facts: KernelSummary, palette: Palette, width: int) -> Lines:
-    """Everything, in one column of `width` cells. A name that needs more than a line stands in full at the end."""
-    found = facts.footprint
+def format_kernel(summary: KernelSummary, palette: Palette, width: int) -> Lines:
+    """Format everything in one column of `width` cells. A name longer than a line is repeated in full at the end."""
+    footprint = summary.footprint
     lines: Lines = []
-    full: Lines = []
-    if found is not None:
-        name = clean(found.kernel.name)
+    full_name: Lines = []
+    if footprint is not None:
+        name = clean(footprint.kernel.name)
         if cell_len(name) <= width:
             lines.append([(name, palette.strong)])
         else:
             lines.append([(truncate(shorten(name), width), palette.strong)])
-            full = _format_row("name", name, palette, width)
-        if found.kernel.known:
-            lines += _format_row("is", clean(found.kernel.summary), palette, width)
-        lines += _format_launch_rows(found, palette, width) + _format_occupancy(found, palette, width)
-        for note in found.notes:
+            full_name = _format_row("name", name, palette, width)
+        if footprint.kernel.known:
+            lines += _format_row("is", clean(footprint.kernel.summary), palette, width)
+        lines += _format_launch_rows(footprint, palette, width) + _format_occupancy(footprint, palette, width)
+        for note in footprint.notes:
             lines += _format_row("note", note, palette, width)
-    if facts.transfer is not None:
-        lines += _format_transfer(facts.transfer, palette, width)
-    return lines + _format_instances(facts.instances, palette, width) + full
+    if summary.transfer is not None:
+        lines += _format_transfer(summary.transfer, palette, width)
+    return lines + _format_instances(summary.instances, palette, width) + full_name
 
 
-def format_kernel_brief(facts: KernelSummary, palette: Palette, width: int) -> Lines:
-    """The footprint in a line or two, below a chain that has no room beside it."""
-    found = facts.footprint
-    if found is None:
-        return _format_transfer(facts.transfer, palette, width) if facts.transfer is not None else []
-    parts = [_format_launch(found), _format_resources(found)]
-    theory = found.occupancy
+def format_kernel_brief(summary: KernelSummary, palette: Palette, width: int) -> Lines:
+    """Format the footprint in a line or two, for a chain panel too narrow for two columns."""
+    footprint = summary.footprint
+    if footprint is None:
+        return _format_transfer(summary.transfer, palette, width) if summary.transfer is not None else []
+    parts = [_format_launch(footprint), _format_resources(footprint)]
+    theory = footprint.occupancy
     if theory is not None and theory.fraction is not None:
         parts.append(f"occupancy {_format_percent(theory.fraction)}, limited by {_format_limits(theory.limited_by)}")
     return _format_row("kernel", " · ".join(part for part in parts if part) + " (k: all of it)", palette, width)
 
 
-def _format_launch_rows(found: Footprint, palette: Palette, width: int) -> Lines:
-    launched = f" · by {clean(found.launched_by)}" if found.launched_by else ""
+def _format_launch_rows(footprint: Footprint, palette: Palette, width: int) -> Lines:
+    launched = f" · by {clean(footprint.launched_by)}" if footprint.launched_by else ""
     lines: Lines = []
-    if _format_launch(found):
-        lines += _format_row("launch", _format_launch(found) + launched, palette, width)
-    if _format_resources(found):
-        lines += _format_row("takes", _format_resources(found), palette, width)
+    if _format_launch(footprint):
+        lines += _format_row("launch", _format_launch(footprint) + launched, palette, width)
+    if _format_resources(footprint):
+        lines += _format_row("takes", _format_resources(footprint), palette, width)
     return lines
 
 
-def _format_launch(found: Footprint) -> str:
+def _format_launch(footprint: Footprint) -> str:
     parts = []
-    if found.grid:
+    if footprint.grid:
         parts.append(
-            f"grid {_format_shape(found.grid)} = {found.block_count:,} blocks"
-            if found.block_count != 1
+            f"grid {_format_shape(footprint.grid)} = {footprint.block_count:,} blocks"
+            if footprint.block_count != 1
             else "grid of 1 block"
         )
-    if found.block:
-        parts.append(f"block {_format_shape(found.block)} = {found.threads_per_block:,} threads")
+    if footprint.block:
+        parts.append(f"block {_format_shape(footprint.block)} = {footprint.threads_per_block:,} threads")
     return " · ".join(parts)
 
 
-def _format_resources(found: Footprint) -> str:
+def _format_resources(footprint: Footprint) -> str:
     parts = []
-    if found.registers is not None:
-        parts.append(f"{found.registers} registers a thread")
-    if found.shared_memory is not None:
-        parts.append(f"{format_value(found.shared_memory, 'bytes')} shared memory a block")
-    elif found.dynamic_shared_memory:
-        parts.append(f"{format_value(found.dynamic_shared_memory, 'bytes')} dynamic shared memory a block")
+    if footprint.registers is not None:
+        parts.append(f"{footprint.registers} registers a thread")
+    if footprint.shared_memory is not None:
+        parts.append(f"{format_value(footprint.shared_memory, 'bytes')} shared memory a block")
+    elif footprint.dynamic_shared_memory:
+        parts.append(f"{format_value(footprint.dynamic_shared_memory, 'bytes')} dynamic shared memory a block")
     return " · ".join(parts)
 
 
-def _format_occupancy(found: Footprint, palette: Palette, width: int) -> Lines:
-    theory = found.occupancy
+def _format_occupancy(footprint: Footprint, palette: Palette, width: int) -> Lines:
+    theory = footprint.occupancy
     if theory is None:
         return []
     lines: Lines = []
     if theory.fraction is not None:
-        warps = found.device.max_warps if found.device else None
-        of = f"{theory.active_warps} of {warps} warps" if warps else f"{theory.active_warps} warps"
+        warps = footprint.device.max_warps if footprint.device else None
+        active = f"{theory.active_warps} of {warps} warps" if warps else f"{theory.active_warps} warps"
         blocks = f"{theory.active_blocks} block{'' if theory.active_blocks == 1 else 's'}"
         lines.append(
             [
                 (f"{'occupancy':<{LABEL_CELLS}}", palette.muted),
                 (_draw_bar(theory.fraction), palette.accent),
                 (f" {_format_percent(theory.fraction)}", palette.strong),
-                (f"  {blocks}, {of} per SM", palette.text),
+                (f"  {blocks}, {active} per SM", palette.text),
             ]
         )
         lines += _format_row("limited by", _format_limits(theory.limited_by), palette, width, strong=True)
     known = {name: limit for name, limit in theory.limits.items() if limit is not None}
-    most = max(known.values(), default=1) or 1
+    largest = max(known.values(), default=1) or 1
     for name, limit in known.items():
         sign = "◀" if name in theory.limited_by else " "
         runs: list[TextRun] = [
             (f"  {_RESOURCE_LABELS.get(name, name):<14}", palette.muted),
-            (_draw_bar(limit / most), palette.accent if name in theory.limited_by else palette.muted),
+            (_draw_bar(limit / largest), palette.accent if name in theory.limited_by else palette.muted),
             (f" {limit:>3} block{' fits' if limit == 1 else 's fit'} {sign}", palette.text),
         ]
         lines.append(runs)
     parts = []
     if theory.waves is not None:
         parts.append(f"{theory.waves:.2f} waves")
-    if theory.idle_sms and found.device and found.device.sms:
-        parts.append(f"{theory.idle_sms} of {found.device.sms} SMs idle")
+    if theory.idle_sms and footprint.device and footprint.device.sms:
+        parts.append(f"{theory.idle_sms} of {footprint.device.sms} SMs idle")
     if parts:
         lines += _format_row("grid", " · ".join(parts), palette, width)
-    for change in found.changes:
+    for change in footprint.changes:
         text = f"{change.parameter.replace('_', ' ')} {change.before} → {change.after}: "
         text += f"{change.active_blocks} blocks per SM, {_format_percent(change.occupancy)}"
         lines += _format_row("what if", text, palette, width)
-    if found.reported.occupancy is not None:
-        lines += _format_row("trace says", f"est. achieved occupancy {found.reported.occupancy:g} %", palette, width)
+    if footprint.reported.occupancy is not None:
+        lines += _format_row(
+            "trace says", f"est. achieved occupancy {footprint.reported.occupancy:g} %", palette, width
+        )
     return lines
 
 
-def _format_transfer(found: Transfer, palette: Palette, width: int) -> Lines:
+def _format_transfer(transfer: Transfer, palette: Palette, width: int) -> Lines:
     parts = []
-    if found.source and found.target:
-        parts.append(f"{found.source} → {found.target}")
-    if found.bytes is not None:
-        parts.append(format_value(found.bytes, "bytes"))
-    if found.pinned is not None:
-        parts.append("pinned host memory" if found.pinned else "pageable host memory: a staged copy that waits")
+    if transfer.source and transfer.target:
+        parts.append(f"{transfer.source} → {transfer.target}")
+    if transfer.bytes is not None:
+        parts.append(format_value(transfer.bytes, "bytes"))
+    if transfer.pinned is not None:
+        parts.append("pinned host memory" if transfer.pinned else "pageable host memory: a staged copy that waits")
     lines = _format_row("moves", " · ".join(parts) or "not recorded", palette, width)
-    if found.bandwidth is not None:
-        text = f"{found.bandwidth:.3g} GB/s"
-        if found.peak_bandwidth and found.share_of_peak is not None:
-            text += f", {format_share(found.share_of_peak)} of {found.peak_bandwidth:g} GB/s ({found.peak_source})"
+    if transfer.bandwidth is not None:
+        text = f"{transfer.bandwidth:.3g} GB/s"
+        if transfer.peak_bandwidth and transfer.share_of_peak is not None:
+            text += (
+                f", {format_share(transfer.share_of_peak)} of {transfer.peak_bandwidth:g} GB/s ({transfer.peak_source})"
+            )
         lines += _format_row("speed", text, palette, width)
     return lines
 
 
-def _format_instances(found: KernelInstances, palette: Palette, width: int) -> Lines:
-    """How long all runs of this kernel took, and where this one stands among them."""
-    spread = found.statistics
-    if spread.count < 2:
+def _format_instances(instances: KernelInstances, palette: Palette, width: int) -> Lines:
+    """Format the durations of all runs of this kernel, and the position of this one among them in time."""
+    durations, same_shape = instances.statistics, instances.same_shape_statistics
+    if durations.count < 2:
         return _format_row("runs", "the only one of this name", palette, width)
     text = (
-        f"{spread.count:,} of this name · median {format_duration(spread.median)} · mean {format_duration(spread.mean)}"
-        f" · p5 {format_duration(spread.p5)} · p95 {format_duration(spread.p95)}"
+        f"{durations.count:,} of this name · median {format_duration(durations.median)}"
+        f" · mean {format_duration(durations.mean)}"
+        f" · p5 {format_duration(durations.p5)} · p95 {format_duration(durations.p95)}"
     )
     lines = _format_row("runs", text, palette, width)
-    if found.same_shape_statistics.count != spread.count:
-        same = f"{found.same_shape_statistics.count:,} of the same grid and block · median {format_duration(found.same_shape_statistics.median)}"
-        lines += _format_row("", same, palette, width)
-    glyphs, mine = build_strip_chart(found.duration, found.selected_index, min(width - LABEL_CELLS, STRIP_CELLS))
+    if same_shape.count != durations.count:
+        text = f"{same_shape.count:,} of the same grid and block · median {format_duration(same_shape.median)}"
+        lines += _format_row("", text, palette, width)
+    index = instances.selected_index
+    glyphs, column = build_strip_chart(instances.duration, index, min(width - LABEL_CELLS, STRIP_CELLS))
     lines.append(
         [
             (f"{'in time':<{LABEL_CELLS}}", palette.muted),
-            (glyphs[:mine], palette.accent),
-            (glyphs[mine], palette.active),
-            (glyphs[mine + 1 :], palette.accent),
+            (glyphs[:column], palette.accent),
+            (glyphs[column], palette.active),
+            (glyphs[column + 1 :], palette.accent),
         ]
     )
-    place = f"{' ' * mine}▲ this one, {format_duration(int(found.duration[found.selected_index]))}"
-    return [*lines, [(" " * LABEL_CELLS + place, palette.muted)]]
+    pointer = f"{' ' * column}▲ this one, {format_duration(int(instances.duration[index]))}"
+    return [*lines, [(" " * LABEL_CELLS + pointer, palette.muted)]]
 
 
 def _format_row(label: str, text: str, palette: Palette, width: int, strong: bool = False) -> Lines:
     wrapped = wrap_text(text, max(width - LABEL_CELLS, 8), palette.strong if strong else palette.text)
-    out: Lines = [[(f"{label:<{LABEL_CELLS}}", palette.muted), *wrapped[0]]]
-    out.extend([(" " * LABEL_CELLS, palette.text), *runs] for runs in wrapped[1:])
-    return out
+    lines: Lines = [[(f"{label:<{LABEL_CELLS}}", palette.muted), *wrapped[0]]]
+    lines.extend([(" " * LABEL_CELLS, palette.text), *runs] for runs in wrapped[1:])
+    return lines
 
 
 def _draw_bar(share: float) -> str:
@@ -194,7 +200,7 @@ def _draw_bar(share: float) -> str:
 
 
 def _format_percent(share: float) -> str:
-    """Occupancies are fractions of 64 warps or so: 12.5 % is not 12 %."""
+    """Format a fraction with three digits: occupancies are fractions of about 64 warps, and 12.5 % is not 12 %."""
     return f"{100 * share:.3g} %"
 
 

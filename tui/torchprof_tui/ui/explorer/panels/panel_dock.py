@@ -1,4 +1,4 @@
-"""The panels under the lanes: one at a time, chosen by its tab."""
+"""The dock below the lanes: shows one panel at a time, chosen by its tab."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torchprof_tui.ui.common.text_panel import TextPanel
 
 
 class PanelTabs(PaintedWidget):
-    """The panels' titles; a click says which."""
+    """Paint the titles of the panels; post `PanelPicked` for a click."""
 
     def __init__(self, titles: Sequence[tuple[str, str]]) -> None:
         super().__init__()
@@ -41,16 +41,16 @@ class PanelTabs(PaintedWidget):
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
-        at = 2
+        column = 2
         for panel, title in self._titles:
-            if at <= event.x < at + len(title) + 2:
+            if column <= event.x < column + len(title) + 2:
                 self.post_message(PanelPicked(panel))
                 return
-            at += len(title) + 3
+            column += len(title) + 3
 
 
 class Dock(Vertical):
-    """Holds the panels; `show` one of them, `cycle` through them."""
+    """Hold the panels (name, title, panel) and their tabs; `show_panel` brings one to the front."""
 
     DEFAULT_CSS = "Dock { height: 8; }"
 
@@ -76,13 +76,14 @@ class Dock(Vertical):
         return self._panels[self._active_name]
 
     def show_panel(self, name: str) -> None:
-        """Bring a panel to the front."""
+        """Show the panel of this name and hide the others."""
         self._active_name = name
-        for other, panel in self._panels.items():
-            panel.display = other == name
+        for panel_name, panel in self._panels.items():
+            panel.display = panel_name == name
         self._tabs.show_active(name)
 
     def cycle_panel(self, direction: int) -> None:
+        """Show the next panel (1) or the previous one (-1)."""
         names = list(self._panels)
         self.show_panel(names[(names.index(self._active_name) + direction) % len(names)])
 

@@ -1,4 +1,4 @@
-"""The panel about a marked range: how busy each lane and GPU was in it, and which names took the time."""
+"""The range panel: how busy each lane and GPU was in the marked range, and the names with the most time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 BAR_CELLS = 8
 TWO_COLUMNS_MIN_WIDTH = 100
-"""From this width on CPU and GPU names stand side by side."""
+"""Width from which CPU and GPU names are shown side by side."""
 
 
 class RangePanel(TextPanel):
-    """Set `show` when the range moves, `learn` when its statistics are there."""
+    """Show a range: call `show_range` when it changes, `set_statistics` once its statistics are computed."""
 
     def __init__(self, trace: Trace, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -33,11 +33,13 @@ class RangePanel(TextPanel):
         self._statistics: RangeStatistics | None = None
 
     def show_range(self, marked_range: tuple[int, int] | None, live: bool) -> None:
+        """Set the marked range, ns; `live` while it still follows the selection."""
         if (marked_range, live) != (self._marked_range, self._live):
             self._marked_range, self._live = marked_range, live
             self.refresh_content(top=False)
 
     def set_statistics(self, statistics: RangeStatistics) -> None:
+        """Set the statistics; shown while they are those of the marked range."""
         self._statistics = statistics
         self.refresh_content(top=False)
 
@@ -54,66 +56,66 @@ class RangePanel(TextPanel):
                 ("  m fixes it here" if self._live else "", palette.muted),
             ]
         ]
-        found = self._statistics
-        if found is None or (found.t0, found.t1) != self._marked_range:
+        statistics = self._statistics
+        if statistics is None or (statistics.t0, statistics.t1) != self._marked_range:
             return lines
-        lines += self._format_summary(found, width)
-        lanes = self._format_lanes(found, width)
+        lines += self._format_summary(statistics, width)
+        lanes = self._format_lanes(statistics, width)
         if width < TWO_COLUMNS_MIN_WIDTH:
             return (
                 lines
                 + lanes
-                + self._format_names("GPU time", found.gpu_names, False, width)
-                + self._format_names("CPU self time", found.cpu_names, True, width)
+                + self._format_names("GPU time", statistics.gpu_names, False, width)
+                + self._format_names("CPU self time", statistics.cpu_names, True, width)
             )
         half = width // 2
         names = join_columns(
-            self._format_names("GPU time", found.gpu_names, False, half - 2),
-            self._format_names("CPU self time", found.cpu_names, True, width - half),
+            self._format_names("GPU time", statistics.gpu_names, False, half - 2),
+            self._format_names("CPU self time", statistics.cpu_names, True, width - half),
             half,
             palette.text,
         )
         return lines + names + lanes
 
-    def _format_summary(self, found: RangeStatistics, width: int) -> Lines:
+    def _format_summary(self, statistics: RangeStatistics, width: int) -> Lines:
         palette = self.palette
-        facts = [f"{found.events:,} events"]
-        facts += [
-            f"{format_device_label(device, self._trace)} busy {format_share(busy / found.duration)}"
-            for device, busy in found.gpu_busy.items()
+        parts = [f"{statistics.events:,} events"]
+        parts += [
+            f"{format_device_label(device, self._trace)} busy {format_share(busy / statistics.duration)}"
+            for device, busy in statistics.gpu_busy.items()
         ]
-        if found.steps:
-            facts.append(f"{len(found.steps)} step{'s' * (len(found.steps) != 1)} touched, {found.whole_steps} whole")
-        return wrap_text(" · ".join(facts), width, palette.text)
+        if statistics.steps:
+            steps = len(statistics.steps)
+            parts.append(f"{steps} step{'s' * (steps != 1)} touched, {statistics.whole_steps} whole")
+        return wrap_text(" · ".join(parts), width, palette.text)
 
-    def _format_lanes(self, found: RangeStatistics, width: int) -> Lines:
+    def _format_lanes(self, statistics: RangeStatistics, width: int) -> Lines:
         palette = self.palette
-        room = min(30, max(width - BAR_CELLS - 26, 8))
-        lines: Lines = [[("lane".ljust(room) + " busy" + " " * (BAR_CELLS + 4) + "events", palette.muted)]]
-        for lane in found.lanes:
-            shown = self._trace.lanes[lane.lane]
-            whose = "" if shown.rank is None else f"rank {shown.rank} "
-            label = truncate(clean(whose + shown.label), room)
-            full = round(lane.share * BAR_CELLS)
+        label_width = min(30, max(width - BAR_CELLS - 26, 8))
+        lines: Lines = [[("lane".ljust(label_width) + " busy" + " " * (BAR_CELLS + 4) + "events", palette.muted)]]
+        for lane_time in statistics.lanes:
+            lane = self._trace.lanes[lane_time.lane]
+            rank = "" if lane.rank is None else f"rank {lane.rank} "
+            label = truncate(clean(rank + lane.label), label_width)
+            filled = round(lane_time.share * BAR_CELLS)
             runs: list[TextRun] = [
-                (label.ljust(room + 1), palette.text),
-                ("█" * full + "░" * (BAR_CELLS - full), palette.accent),
-                (f" {format_share(lane.share):>7} {lane.events:>7,}", palette.text),
+                (label.ljust(label_width + 1), palette.text),
+                ("█" * filled + "░" * (BAR_CELLS - filled), palette.accent),
+                (f" {format_share(lane_time.share):>7} {lane_time.events:>7,}", palette.text),
             ]
             lines.append(runs)
         return lines
 
-    def _format_names(self, title: str, names: list[NameTime], own: bool, width: int) -> Lines:
+    def _format_names(self, title: str, names: list[NameTime], use_self_time: bool, width: int) -> Lines:
         palette = self.palette
         if not names:
             return [[(f"{title}: none in this range", palette.muted)]]
-        room = max(width - 31, 10)
-        lines: Lines = [
-            [(f"{truncate(title, room).ljust(room)} {'time':>10} {'count':>7} {'mean':>10}", palette.muted)]
-        ]
-        for each in names:
-            time = each.self_time if own else each.total
-            numbers = f" {format_duration(time):>10} {each.count:>7,} {format_duration(time / each.count):>10}"
-            name = truncate(clean(each.name), room)
-            lines.append([(name + " " * (room - cell_len(name)), palette.text), (numbers, palette.text)])
+        name_width = max(width - 31, 10)
+        header = f"{truncate(title, name_width).ljust(name_width)} {'time':>10} {'count':>7} {'mean':>10}"
+        lines: Lines = [[(header, palette.muted)]]
+        for row in names:
+            time = row.self_time if use_self_time else row.total
+            numbers = f" {format_duration(time):>10} {row.count:>7,} {format_duration(time / row.count):>10}"
+            name = truncate(clean(row.name), name_width)
+            lines.append([(name + " " * (name_width - cell_len(name)), palette.text), (numbers, palette.text)])
         return lines

@@ -1,7 +1,8 @@
-"""What is painted when: only what changed, and one frame for any number of keys."""
+"""Repaints of the timeline: only the lines that changed, and one frame for any number of keys."""
 
 from __future__ import annotations
 
+from textual.events import Key
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
@@ -10,7 +11,7 @@ from torchprof_tui.ui.explorer.lanes.timeline import Timeline
 
 
 class Watched:
-    """Counts what a timeline paints."""
+    """Count the frames, lines and regions that a timeline paints."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.frames = 0
@@ -58,7 +59,7 @@ async def test_moving_the_selection_repaints_two_lines() -> None:
         assert len(set(watched.lines)) > 10
 
 
-async def test_lighting_events_repaints_their_lines_only() -> None:
+async def test_highlighting_events_repaints_their_lines_only() -> None:
     shown = two_steps()
     async with explorer(shown, (120, 40)) as (screen, pilot):
         timeline = screen.query_one(Timeline)
@@ -78,24 +79,18 @@ async def test_lighting_events_repaints_their_lines_only() -> None:
 
 
 async def test_keys_that_arrive_together_are_one_frame() -> None:
-    """120 held-down keys are far fewer frames than keys, and all of them count."""
+    """120 held-down keys take far fewer frames, and all of them have their effect."""
     async with explorer(two_steps(), (120, 40)) as (screen, pilot):
         await pilot.press("W", "home")
         before = screen.view_state.viewport.t0
         watched = Watched(screen.query_one(Timeline))
         for _ in range(120):
-            screen.app.post_message(_key("d"))
+            screen.app.post_message(Key("d", "d"))
         await pilot.pause()
         await pilot.pause()
         assert screen.view_state.viewport.t1 == screen.view_state.viewport.limits[1]
         assert screen.view_state.viewport.t0 > before
         assert 1 <= watched.frames <= 12
-
-
-def _key(name: str):  # type: ignore[no-untyped-def]
-    from textual.events import Key
-
-    return Key(name, name)
 
 
 async def test_a_frame_is_the_same_whether_lines_are_repainted_one_by_one_or_all() -> None:

@@ -1,0 +1,25 @@
+"""Targets of the go-to prompt: times and steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchprof_tui.ui.explorer.goto_target import StepNumber, TimePoint, parse_goto_target
+
+US = 1000
+
+
+@pytest.mark.parametrize("text", ["#3", "step 3", "STEP3", " ProfilerStep#3 ", "step #3"])
+def test_a_step_is_accepted_in_any_form(text: str) -> None:
+    assert parse_goto_target(text) == StepNumber(3)
+
+
+@pytest.mark.parametrize(("text", "ns"), [("3", 3 * US), ("1.5ms", 1_500_000), ("-2 us", -2 * US)])
+def test_a_bare_number_is_a_time(text: str, ns: int) -> None:
+    assert parse_goto_target(text) == TimePoint(ns)
+
+
+@pytest.mark.parametrize("text", ["", "#", "step", "#²", "soon"])
+def test_anything_else_is_refused_with_the_accepted_forms(text: str) -> None:
+    with pytest.raises(ValueError, match=r"12\.5ms"):
+        parse_goto_target(text)

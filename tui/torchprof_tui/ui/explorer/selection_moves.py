@@ -1,0 +1,129 @@
+"""Moves of the selection by key: along a row, to parent and child, along links, to the next step or match.
+
+Changes the `ViewState` only; no widget is touched.
+"""
+
+from __future__ import annotations
+
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.query import linked_events, navigation
+from torchprof_tui.ui.explorer.view_state import ViewState
+
+
+class SelectionMoves:
+    """Move the selection of a `ViewState`. Each method returns why it could not move, else ""."""
+
+    def __init__(self, view_state: ViewState) -> None:
+        self._view_state, self._trace = view_state, view_state.trace
+        self._last_child: dict[int, int] = {}  # parent -> the child from which it was last reached
+
+    def next_in_row(self, distance: int) -> str:
+        """Select the next (or, for a negative distance, previous) event of the row."""
+        state = self._view_state
+        if state.selected < 0:
+            return self.select_at_cursor()
+        event = navigation.find_row_neighbour(self._trace, self._trace.row_index, state.selected, distance)
+        if event < 0:
+            return f"the {'last' if distance > 0 else 'first'} event of this row"
+        state.select(event)
+        return ""
+
+    def select_parent(self) -> str:
+        """Select the parent; from an outermost event, go to the lane above."""
+        state = self._view_state
+        if state.selected < 0:
+            return self._select_adjacent_lane(-1) if state.lane >= 0 else self.select_at_cursor()
+        parent = int(self._trace.parent[state.selected])
+        if parent < 0:
+            return self._select_adjacent_lane(-1)
+        self._last_child[parent] = state.selected
+        state.select(parent)
+        return ""
+
+    def select_child(self) -> str:
+        """Select the child last left for this parent, else the first one on screen; without one, the lane below."""
+        state = self._view_state
+        if state.selected < 0:
+            return self._select_adjacent_lane(1) if state.lane >= 0 else self.select_at_cursor()
+        child = self._last_child.get(state.selected, -1)
+        if child < 0:
+            time = max(int(self._trace.start[state.selected]), state.viewport.t0)
+            child = navigation.nearest_child(self._trace, state.selected, time)
+        if child < 0:
+            return self._select_adjacent_lane(1)
+        state.select(child)
+        return ""
+
+    def select_at_cursor(self) -> str:
+        """Select the event nearest to the cursor on the first lane that has any; from a current rank on."""
+        state = self._view_state
+        cursor = state.cursor_time()
+        order = state.lane_view.lane_order()
+        current = state.current_lane()
+        if current in order and self._trace.lanes[current].role is Role.RANK:
+            order = order[order.index(current) :]
+        for lane in order:
+            event = state.lane_view.find_nearest_event(lane, cursor)
+            if event >= 0:
+                state.select(event)
+                return ""
+        return "this trace has no events to select"
+
+    def follow_link(self, forward: bool) -> str:
+        """Follow a link: launch ⇢ GPU work, forward ⇢ backward, or back.
+
+        Forward from a call that launched several pieces of GPU work selects the first, and from there the next;
+        from an op without a backward, the first GPU work launched beneath it.
+        """
+        state = self._view_state
+        if state.selected < 0:
+            return "select an event first: ] follows it to the GPU work that it launched, [ goes back"
+        event = (linked_events.follow_link if forward else linked_events.follow_link_back)(self._trace, state.selected)
+        if event < 0:
+            return "no link leads on from here" if forward else "no link leads back from here"
+        state.select(event)
+        return ""
+
+    def select_adjacent_step(self, later: bool) -> str:
+        """Select the next or previous step of the current rank."""
+        state = self._view_state
+        steps = state.current_steps()
+        if not steps:
+            return "no steps in this trace: the profiled program did not call prof.step()"
+        time = int(self._trace.start[state.selected]) if state.selected >= 0 else state.cursor_time()
+        index = navigation.find_adjacent_step(state.current_trace(), time, later)
+        if index < 0:
+            return f"the {'last' if later else 'first'} step"
+        state.select(steps[index].event)
+        return ""
+
+    def select_match(self, later: bool) -> str:
+        """Select the next or previous match of the search, wrapping around the ends."""
+        state = self._view_state
+        if state.search.matches is None:
+            return "nothing was searched for: / searches"
+        event = state.search.find_adjacent_match(state.selected, state.viewport.t0, later)
+        if event < 0:
+            return f"{state.search.query!r} is in no name"
+        state.select(event)
+        return ""
+
+    def _select_adjacent_lane(self, direction: int) -> str:
+        """Go to the lane above (-1) or below (1), to its event nearest to the cursor: upwards the innermost one there.
+
+        A lane without events becomes the current lane, with nothing selected.
+        """
+        state = self._view_state
+        order = state.lane_view.lane_order()
+        current = state.current_lane() if state.lane >= 0 else -1
+        index = order.index(current) + direction if current in order else 0
+        if not 0 <= index < len(order):
+            return f"the {'first' if direction < 0 else 'last'} lane"
+        lane = order[index]
+        event = state.lane_view.find_nearest_event(lane, state.cursor_time())
+        if direction < 0 and event >= 0 and lane not in state.lane_view.arrangement.folded:
+            event = navigation.innermost_at(self._trace, event, state.cursor_time())
+        state.lane = lane
+        state.select(event)
+        state.scroll_into_view()
+        return ""
