@@ -39,13 +39,18 @@ from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 _SECTION_ORDER = list(Section)
-_RULE_MODULES = (profiler_table, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, gpu_waits, multi_gpu)
-"""Importing these modules registers their patterns."""
+_RULE_MODULES = (profiler_table, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu, gpu_waits)
+"""Importing these modules registers their patterns. Several share a section: this is the order within it."""
+
+_RULE_ORDER = [module.__name__ for module in _RULE_MODULES]
 
 PATTERNS: dict[str, Pattern] = dict(
-    sorted(registered_patterns().items(), key=lambda item: _SECTION_ORDER.index(item[1].section))
+    sorted(
+        registered_patterns().items(),
+        key=lambda item: (_SECTION_ORDER.index(item[1].section), _RULE_ORDER.index(item[1].check.__module__)),
+    )
 )
-"""id -> pattern, by section."""
+"""id -> pattern, by section and rule module."""
 
 _STATE_ORDER = (State.FIRED, State.CANNOT_TELL, State.ABSENT)
 _SEVERITY_ORDER = tuple(Severity)
