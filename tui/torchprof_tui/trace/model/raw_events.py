@@ -16,7 +16,7 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Array
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.text.large_values import LargeValues
-from torchprof_tui.trace.text.text_index import TextIndex
+from torchprof_tui.trace.text.text_index import FileText
 
 NO_TIME = np.iinfo(np.int64).min
 """`ts` of an entry that has none, or none that can be read."""
@@ -100,7 +100,7 @@ class DecodedTrace:
 
     events: RawEvents
     header: dict[str, Any]  # top-level keys other than traceEvents, those below 64 KB of text in full
-    text: TextIndex
+    text: FileText
     format: str  # "kineto" | "chrome"
     size: int  # bytes of decompressed text
     unreadable: int = 0  # entries of traceEvents that no repair could read

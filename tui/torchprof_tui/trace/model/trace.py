@@ -23,7 +23,7 @@ from torchprof_tui.trace.model.lanes import Lane
 from torchprof_tui.trace.model.ranks import Ranks
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.text.large_values import LargeValues
-from torchprof_tui.trace.text.text_index import RankTexts, TextIndex
+from torchprof_tui.trace.text.text_index import TextIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Trace:
     counts: EntryCounts
     row_order: I32  # events by (row of the whole trace, start): see viewport.py
     row_first: I64  # int64[rows + 1]: bounds of each row of the whole trace in row_order
-    text: TextIndex | RankTexts
+    text: TextIndex
     memory: MemoryEvents | None = None
     problems: list[Problem] = field(default_factory=list)
     devices: list[dict[str, Any]] = field(default_factory=list)  # deviceProperties

@@ -28,11 +28,13 @@ from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.trace import Counter, EntryCounts, Links, MemoryEvents, SparseColumn, Step, Trace
+from torchprof_tui.trace.text.block_text import BlockText
 from torchprof_tui.trace.text.gzip_text import GzipText
 from torchprof_tui.trace.text.large_values import LargeValues
-from torchprof_tui.trace.text.text_index import TextIndex
+from torchprof_tui.trace.text.plain_text import PlainText
+from torchprof_tui.trace.text.text_index import FileText, TextIndex
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Of both files. Raise it whenever what is written, or what its numbers mean (`Kind`), changes."""
 
 COLUMNS_FILE = "columns"
@@ -66,6 +68,10 @@ _MEMORY_COLUMNS = (
     "ordinal",
 )
 _INDEX_COLUMNS = ("starts", "sums", "masks", "best")
+_TEXT_COLUMNS = ("first", "offset", "length")
+
+_PLAIN, _BLOCKS, _GZIP = "plain", "blocks", "gzip"
+"""How `meta.json` names the class of the trace's text."""
 
 
 class StoreError(Exception):
@@ -116,7 +122,7 @@ def save_trace(trace: Trace, folder: Path) -> None:
 
 def iterate_arrays(trace: Trace) -> Iterator[tuple[str, Array]]:
     """All arrays of a trace, each with its name in the file."""
-    assert isinstance(trace.text, TextIndex), "several ranks as one are kept rank by rank"
+    assert isinstance(trace.text, FileText), "merged ranks are stored rank by rank"
     for name in _EVENT_COLUMNS:
         yield name, getattr(trace, name)
     for name in _LINK_COLUMNS:
@@ -132,7 +138,7 @@ def iterate_arrays(trace: Trace) -> Iterator[tuple[str, Array]]:
     if trace.memory is not None:
         for name in _MEMORY_COLUMNS:
             yield f"memory.{name}", getattr(trace.memory, name)
-    for name in ("first", "offset", "length"):
+    for name in _TEXT_COLUMNS:
         yield f"text.{name}", getattr(trace.text, name)
     blob, ends = _pack_texts(trace.names)
     yield "names.text", blob
@@ -140,8 +146,6 @@ def iterate_arrays(trace: Trace) -> Iterator[tuple[str, Array]]:
 
 
 def _build_meta(trace: Trace, file: ColumnFile, folder: Path) -> dict[str, Any]:
-    assert isinstance(trace.text, TextIndex)
-    whole = trace.text.gzip_text
     return {
         "version": FORMAT_VERSION,
         "arrays": file.layout,
@@ -167,8 +171,7 @@ def _build_meta(trace: Trace, file: ColumnFile, folder: Path) -> dict[str, Any]:
         "large": None
         if trace.large_keys is None
         else [_relative_path(trace.large_keys.path, folder), *_large_values_fields(trace.large_keys)],
-        "text": [_relative_path(trace.text.path, folder), trace.text.compressed],
-        "whole": None if whole is None else [str(whole.path), *whole.fingerprint],
+        "text": _text_fields(trace.text, folder),
     }
 
 
@@ -186,9 +189,6 @@ def open_trace(folder: Path) -> Trace:
     launches, gpu_events, linked_gpu_events = meta["links"]
     memory: dict[str, Any] = {name: columns[f"memory.{name}"] for name in _MEMORY_COLUMNS} if meta["memory"] else {}
     index: dict[str, Any] = {name: columns[f"index.{name}"] for name in _INDEX_COLUMNS}
-    text: dict[str, Any] = {name: columns[f"text.{name}"] for name in ("first", "offset", "length")}
-    path, compressed = meta["text"]
-    whole = None if meta["whole"] is None else GzipText(Path(meta["whole"][0]), tuple(meta["whole"][1:]))
     counters: list[Any] = [
         [*described, columns[f"counter.{k}.times"], columns[f"counter.{k}.values"]]
         for k, described in enumerate(meta["counters"])
@@ -211,7 +211,7 @@ def open_trace(folder: Path) -> Trace:
         links=Links(**links, launches=launches, gpu_events=gpu_events, linked_gpu_events=linked_gpu_events),
         args={name: SparseColumn(*fields) for name, fields in sparse.items()},
         counts=EntryCounts(**meta["counts"]),
-        text=TextIndex(path=folder / path, compressed=compressed, **text, gzip_text=whole),
+        text=_restore_text(folder, meta["text"], columns),
         memory=MemoryEvents(**memory) if memory else None,
         problems=[Problem(*fields) for fields in meta["problems"]],
         devices=meta["devices"],
@@ -256,6 +256,23 @@ def _large_values(
     return LargeValues(
         folder / path, compressed, {key: (offset, size) for key, (offset, size) in spans.items()}, left_out
     )
+
+
+def _text_fields(text: TextIndex, folder: Path) -> list[Any]:
+    """[class, path] and, of a gzip file, [path of its blocks, *fingerprint]."""
+    if isinstance(text, GzipText):
+        return [_GZIP, str(text.path), _relative_path(text.blocks_path, folder), *text.fingerprint]
+    assert isinstance(text, PlainText | BlockText)
+    return [_PLAIN if isinstance(text, PlainText) else _BLOCKS, _relative_path(text.path, folder)]
+
+
+def _restore_text(folder: Path, fields: list[Any], columns: _MappedColumns) -> FileText:
+    kind, path, *rest = fields
+    arrays: dict[str, Any] = {name: columns[f"text.{name}"] for name in _TEXT_COLUMNS}
+    if kind == _GZIP:
+        blocks_path, *fingerprint = rest
+        return GzipText(Path(path), **arrays, fingerprint=tuple(fingerprint), blocks_path=folder / blocks_path)
+    return (PlainText if kind == _PLAIN else BlockText)(folder / path, **arrays)
 
 
 def _lane_fields(lane: Lane) -> tuple[Any, ...]:
