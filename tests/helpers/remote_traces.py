@@ -1,4 +1,4 @@
-"""What tests of traces that come from elsewhere share: reading one to its end, being refused one, opening one."""
+"""Read and open remote traces in tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torchprof_tui.trace.sources.source import Source
 
 
 def read(source: Source) -> bytes:
-    """All of it; then it is closed."""
+    """Read all text of a source, then close it."""
     try:
         return b"".join(source.blocks())
     finally:
@@ -24,7 +24,7 @@ def read(source: Source) -> bytes:
 
 
 def refusal(spec: str) -> str:
-    """The line that says why it cannot be had, without the name that it begins with."""
+    """Return the one-line error of reading a source that must fail, without the name that it begins with."""
     with pytest.raises(TraceError) as caught:
         read(open_source(spec))
     line = str(caught.value)
@@ -34,14 +34,14 @@ def refusal(spec: str) -> str:
 
 
 async def opened(opening: SingleTraceOpener) -> tuple[Trace, list[Progress]]:
-    """The trace, and all that was told on the way. Whoever asked closes it."""
-    told: list[Progress] = []
+    """Open a trace: the trace and all progress reports. The caller closes `opening`."""
+    reports: list[Progress] = []
     opening.start()
-    return await opening.load_trace(told.append), told
+    return await opening.load_trace(reports.append), reports
 
 
 def same(one: Trace, other: Trace) -> None:
-    """Two readings of one file: the same events, in the same order."""
+    """Assert that two traces have the same events in the same order."""
     for name in ("start", "duration", "name", "lane", "row", "parent", "self_duration", "correlation"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     assert one.names == other.names

@@ -1,7 +1,7 @@
-"""A real sshd on loopback, for the length of a test module, and a real ssh that knows it under several names.
+"""Run an sshd on loopback for tests, and an ssh client that reaches it under several host names.
 
-Nothing of the user's is read or written: the client gets a configuration of its own through a two-line script
-called `ssh` that stands first in PATH. What a name does is decided by its key, as an administrator would decide it.
+The user's configuration is neither read nor written: the client gets its own through a two-line script called `ssh`
+that comes first in PATH. Each host name has its own key, whose `command=` option in authorized_keys sets its behaviour.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ SSH = shutil.which("ssh")
 
 TOOLS = ("sh", "cat", "gzip", "stat", "od", "tr", "ls", "find", "head", "wc")
 
-ASKED = 'sh -c "$SSH_ORIGINAL_COMMAND"'
+RUN_COMMAND = 'sh -c "$SSH_ORIGINAL_COMMAND"'
+"""Runs the command that the client sent."""
 
 
 class Sshd:
-    """`port` it listens on; `home`, the folder in which the sessions of the host `home` begin; `folder` of its own."""
+    """A server. `port`: that it listens on. `home`: where sessions of the host `home` start. `folder`: its files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,8 +38,8 @@ class Sshd:
         self.user = getpass.getuser()
         self.has_ipv6 = _has_ipv6()
         self._log = folder / "sshd.log"
-        self._silent = socket.create_server(("127.0.0.1", 0))  # takes connections, and says nothing
-        self._sockets = Path(tempfile.mkdtemp(prefix="tt", dir="/tmp"))  # a socket's path is short, or ssh refuses
+        self._silent = socket.create_server(("127.0.0.1", 0))  # accepts connections and never answers
+        self._sockets = Path(tempfile.mkdtemp(prefix="tt", dir="/tmp"))  # ssh requires a short socket path
         self._write()
 
     def start(self) -> None:
@@ -48,8 +49,8 @@ class Sshd:
         self._process = subprocess.Popen(
             [SSHD, "-D", "-E", str(self._log), "-f", str(self.folder / "sshd_config")], stderr=subprocess.DEVNULL
         )
-        until = time.monotonic() + 20
-        while self._process.poll() is None and time.monotonic() < until:
+        deadline = time.monotonic() + 20
+        while self._process.poll() is None and time.monotonic() < deadline:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
@@ -72,18 +73,19 @@ class Sshd:
         return self.log.count("Accepted publickey")
 
     def clients(self) -> list[int]:
-        """The ssh clients of ours that run now."""
-        found = []
+        """Return the process ids of the running ssh clients of this server."""
+        pids = []
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                words = entry.read_bytes().split(b"\0")
+                arguments = entry.read_bytes().split(b"\0")
             except OSError:
                 continue
-            if os.fsencode(self.folder / "ssh_config") in words:
-                found.append(int(entry.parent.name))
-        return found
+            if os.fsencode(self.folder / "ssh_config") in arguments:
+                pids.append(int(entry.parent.name))
+        return pids
 
     def _write(self) -> None:
+        """Write keys, authorized_keys, known_hosts and both configurations."""
         folder = self.folder
         for name in ("host_key", "other_host_key", "stranger"):
             _key(folder / name)
@@ -92,23 +94,23 @@ class Sshd:
             tools[name] = folder / name
             tools[name].mkdir()
             for tool in programs:
-                found = shutil.which(tool)
-                assert found is not None
-                (tools[name] / tool).symlink_to(found)
+                program = shutil.which(tool)
+                assert program is not None
+                (tools[name] / tool).symlink_to(program)
         as_nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups " if os.geteuid() == 0 else ""
         commands = {
             "box": "",
-            "home": f"cd {shlex.quote(str(self.home))}; echo welcome to this host; {ASKED}",
-            # The session's own server process goes, as when a network does.
-            "cut": f"{ASKED} | (head -c 100000; sleep 0.2; kill -9 $PPID)",
-            # Long enough for the answer that precedes the file, and no longer.
-            "nothing": f"{ASKED} | (head -n 2; sleep 0.2; kill -9 $PPID)",
-            "stuck": f"{ASKED} | (head -c 400000; exec tail -f --pid=$PPID /dev/null)",
-            "drip": f"{ASKED} | (head -c 40000; exec tail -f --pid=$PPID /dev/null)",
-            "nobody": f"{as_nobody}{ASKED}",
+            "home": f"cd {shlex.quote(str(self.home))}; echo welcome to this host; {RUN_COMMAND}",
+            # Kill the server process of the session, as when the network fails.
+            "cut": f"{RUN_COMMAND} | (head -c 100000; sleep 0.2; kill -9 $PPID)",
+            # Only the header before the file is sent.
+            "nothing": f"{RUN_COMMAND} | (head -n 2; sleep 0.2; kill -9 $PPID)",
+            "stuck": f"{RUN_COMMAND} | (head -c 400000; exec tail -f --pid=$PPID /dev/null)",
+            "drip": f"{RUN_COMMAND} | (head -c 40000; exec tail -f --pid=$PPID /dev/null)",
+            "nobody": f"{as_nobody}{RUN_COMMAND}",
             "sftponly": "echo This service allows sftp connections only.; exit 1",
-            "no_zstd": f"export PATH={tools['no_zstd']}; {ASKED}",
-            "no_packer": f"export PATH={tools['no_packer']}; {ASKED}",
+            "no_zstd": f"export PATH={tools['no_zstd']}; {RUN_COMMAND}",
+            "no_packer": f"export PATH={tools['no_packer']}; {RUN_COMMAND}",
         }
         authorized, config = [], []
         for name, command in commands.items():
@@ -152,17 +154,17 @@ class Sshd:
         client.chmod(0o755)
 
     def _locked(self) -> Path:
-        """The key that everybody has, behind a passphrase."""
+        """Copy the key of `box` and protect it with a passphrase."""
         key = self.folder / "locked.key"
         shutil.copy(self.folder / "box.key", key)
         change = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", str(key)]
         subprocess.run(change, check=True, stdout=subprocess.DEVNULL)
         return key
 
-    def _host(self, name: str, key: Path | None = None, first: str = "") -> str:
-        """The first of several values counts, so what is special about a host stands first."""
+    def _host(self, name: str, key: Path | None = None, options: str = "") -> str:
+        """Format the configuration of a host. ssh uses the first of several values, so `options` come first."""
         return (
-            f"Host {name}\n {first}\n HostName 127.0.0.1\n Port {self.port}\n User {self.user}\n"
+            f"Host {name}\n {options}\n HostName 127.0.0.1\n Port {self.port}\n User {self.user}\n"
             f" IdentityFile {key or self.folder / f'{name}.key'}\n IdentitiesOnly yes\n IdentityAgent none\n"
             f" UserKnownHostsFile {self.folder}/known\n GlobalKnownHostsFile /dev/null\n"
         )
@@ -170,20 +172,20 @@ class Sshd:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Sshd]:
-    """A server, and its ssh first in PATH."""
+    """Run a server, with its ssh client first in PATH."""
     server = Sshd(folder)
     server.start()
-    before = os.environ["PATH"]
-    os.environ["PATH"] = f"{folder / 'bin'}{os.pathsep}{before}"
+    path = os.environ["PATH"]
+    os.environ["PATH"] = f"{folder / 'bin'}{os.pathsep}{path}"
     try:
         yield server
     finally:
-        os.environ["PATH"] = before
+        os.environ["PATH"] = path
         server.stop()
 
 
 def _key(path: Path) -> str:
-    """A new key in PATH.key; returns its public half."""
+    """Create a key in PATH.key; returns the public key."""
     file = path.with_name(f"{path.name}.key")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(file)], check=True)
     return file.with_suffix(".key.pub").read_text().strip()

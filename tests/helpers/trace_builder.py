@@ -15,7 +15,7 @@ import numpy as np
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION, NO_TIME, DecodedTrace, RawEvents, SparseArg
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.text.text_index import TextIndex
+from torchprof_tui.trace.text.plain_text import PlainText
 
 Entry = dict[str, Any]
 
@@ -198,7 +198,7 @@ def decoded(
     return DecodedTrace(
         events=raw,
         header=header or {},
-        text=TextIndex(Path("literal").absolute(), False, nowhere, nowhere, nowhere),
+        text=PlainText(Path("literal").absolute(), nowhere, nowhere, nowhere),
         format=format,
         size=0,
         not_objects=len(entries) - n,

@@ -15,8 +15,8 @@ import pytest
 
 from tests.helpers import slow_reference
 from tests.helpers.chain_reference import SlowChains, check_against_the_slow_way
+from tests.helpers.column_equality import assert_deeply_equal
 from tests.helpers.paths import SHARED_TRACES, find_shared_traces
-from tests.trace.storage.test_trace_store import same
 from torchprof_tui.analysis.kernel.footprint import compute_footprint
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.decode.decoder import decode_trace
@@ -162,7 +162,7 @@ def test_rows_hold_one_event_at_a_time(opened: Opened) -> None:
 def test_it_comes_back_from_disk_as_it_was(opened: Opened) -> None:
     save_trace(opened.trace, opened.folder)
     found = open_trace(opened.folder)
-    same(opened.trace, found)
+    assert_deeply_equal(opened.trace, found)
     if len(found):
         event = found.event(len(found) // 2)
         entry = found.read_entry(int(found.ordinal[event.index]))

@@ -1,4 +1,4 @@
-"""Helpers over long columns, against numpy's own."""
+"""Tests of array helpers against numpy."""
 
 from __future__ import annotations
 

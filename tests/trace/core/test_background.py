@@ -1,4 +1,4 @@
-"""Work behind another's back: in order, and what goes wrong is told to who put it there."""
+"""Tests of background workers: items in order, errors raised to the caller."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from torchprof_tui.trace.core.background import BackgroundWorker, submit
 
 def test_all_items_in_order() -> None:
     done: list[int] = []
-    behind = BackgroundWorker(done.append, "test", max_pending=2)
+    worker = BackgroundWorker(done.append, "test", max_pending=2)
     for item in range(100):
-        behind.put(item)
-    behind.close()
-    behind.close()
+        worker.put(item)
+    worker.close()
+    worker.close()
     assert done == list(range(100))
 
 
-def test_none_is_an_item_as_any_other() -> None:
+def test_none_is_a_regular_item() -> None:
     done: list[None] = []
-    behind: BackgroundWorker[None] = BackgroundWorker(done.append, "test")
-    behind.put(None)
-    behind.close()
+    worker: BackgroundWorker[None] = BackgroundWorker(done.append, "test")
+    worker.put(None)
+    worker.close()
     assert done == [None]
 
 
-def test_what_goes_wrong_is_raised_and_nobody_waits_for_ever() -> None:
+def test_error_is_raised_and_put_does_not_block() -> None:
     done: list[int] = []
 
     def work(item: int) -> None:
@@ -35,17 +35,17 @@ def test_what_goes_wrong_is_raised_and_nobody_waits_for_ever() -> None:
             raise OSError("the disk is full")
         done.append(item)
 
-    behind = BackgroundWorker(work, "test", max_pending=1)
+    worker = BackgroundWorker(work, "test", max_pending=1)
     with pytest.raises(OSError, match="full"):
-        list(map(behind.put, range(1000)))
+        list(map(worker.put, range(1000)))
     for _ in range(2):
         with pytest.raises(OSError, match="full"):
-            behind.close()
+            worker.close()
     assert done == [0, 1, 2]
     assert not [thread for thread in threading.enumerate() if thread.name == "test"]
 
 
-def test_what_is_dropped_is_not_done() -> None:
+def test_cancelled_items_are_dropped() -> None:
     begun, may_go_on = threading.Event(), threading.Event()
     done: list[int] = []
 
@@ -54,35 +54,35 @@ def test_what_is_dropped_is_not_done() -> None:
         may_go_on.wait(10)
         done.append(item)
 
-    behind = BackgroundWorker(work, "test")
+    worker = BackgroundWorker(work, "test")
     for item in range(5):
-        behind.put(item)
+        worker.put(item)
     begun.wait(10)
-    behind.cancel()
+    worker.cancel()
     may_go_on.set()
-    behind.close()
+    worker.close()
     assert done == [0]
 
 
-def test_aside_gives_what_was_found_again_and_again() -> None:
-    began, go_on = threading.Event(), threading.Event()
+def test_submit_returns_the_result_each_time() -> None:
+    started, go_on = threading.Event(), threading.Event()
 
     def work() -> int:
-        began.set()
+        started.set()
         assert go_on.wait(10)
         return 7
 
-    found = submit(work)
-    assert began.wait(10)  # nobody has asked yet
+    wait = submit(work)
+    assert started.wait(10)  # starts before the result is requested
     go_on.set()
-    assert (found(), found()) == (7, 7)
+    assert (wait(), wait()) == (7, 7)
 
 
-def test_aside_raises_what_went_wrong_again_and_again() -> None:
+def test_submit_raises_the_error_each_time() -> None:
     def work() -> None:
         raise MemoryError("no room")
 
-    found = submit(work)
+    wait = submit(work)
     for _ in range(2):
         with pytest.raises(MemoryError, match="no room"):
-            found()
+            wait()

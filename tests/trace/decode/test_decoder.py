@@ -35,6 +35,8 @@ from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, DecodedTr
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text import large_values
+from torchprof_tui.trace.text.block_text import BlockText
+from torchprof_tui.trace.text.plain_text import PlainText
 
 TRACES = SHARED_TRACES
 ALL = find_shared_traces()
@@ -266,7 +268,7 @@ def test_compression_changes_nothing(packing: str, tmp_path: Path) -> None:
     assert decoded_rows(decoded) == expected_rows(exact)
     assert decoded_args(decoded) == expected_args(exact)
     assert decoded.text.path == (path if packing == "plain" else tmp_path / "text.blocks")
-    assert decoded.text.compressed == (packing != "plain")
+    assert type(decoded.text) is (PlainText if packing == "plain" else BlockText)
     assert len(decoded.text.first) > 5
     for ordinal in (0, 1, 1499, 2999):
         assert decoded.text.read_entry(ordinal, parse_chunk)["name"] == f"op {ordinal}"

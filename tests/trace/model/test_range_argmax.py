@@ -1,4 +1,4 @@
-"""The place of the greatest value, against numpy's own argmax."""
+"""Tests of RangeArgmax against numpy.argmax."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_finds_the_first_maximum_of_any_range(size: int, distinct: int) -> None:
     first, last = bounds[:, 0], bounds[:, 1] + 1
     first[0], last[0] = 0, size
 
-    found = RangeArgmax.build(values).query(lambda places: values[places], size, first, last)
+    found = RangeArgmax.build(values).query(lambda positions: values[positions], size, first, last)
 
     assert found.tolist() == [a + int(values[a:b].argmax()) for a, b in zip(first, last, strict=True)]
 
@@ -28,12 +28,12 @@ def test_all_ranges_of_a_small_array() -> None:
     ranges = [(a, b) for a in range(len(values)) for b in range(a + 1, len(values) + 1)]
     first, last = (np.array(side) for side in zip(*ranges, strict=True))
 
-    found = RangeArgmax.build(values).query(lambda places: values[places], len(values), first, last)
+    found = RangeArgmax.build(values).query(lambda positions: values[positions], len(values), first, last)
 
     assert found.tolist() == [a + int(values[a:b].argmax()) for a, b in ranges]
 
 
-def test_nothing_to_build_over_is_fine() -> None:
+def test_empty_array() -> None:
     built = RangeArgmax.build(np.empty(0, dtype=np.int64))
     assert len(built.masks) == 0
     assert len(built.best) == 0

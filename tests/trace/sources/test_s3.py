@@ -1,4 +1,4 @@
-"""Traces in an S3-compatible store: moto's server on loopback, through fsspec and s3fs as a user's would come.
+"""Tests of traces in an S3-compatible store: moto's server on loopback, read through fsspec and s3fs.
 
 Skipped without moto, flask and s3fs; `.ci/run` installs them (the extra `s3`).
 """
@@ -29,7 +29,7 @@ TEXT = json.dumps({"traceEvents": OPS}).encode()
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[Any]:
-    """A bucket `runs` with a plain trace of several requests' size, a packed one, and something else."""
+    """A bucket `runs` with a plain trace larger than one request, a gzip one, and other files."""
     patch = pytest.MonkeyPatch()
     server = moto_server.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
@@ -58,7 +58,7 @@ def store() -> Iterator[Any]:
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("name", ["rank0.json", "rank1.json.gz"])
-def test_it_is_read_whole(name: str) -> None:
+def test_read_all_text(name: str) -> None:
     source = open_source(f"s3://runs/a/{name}")
     assert source.total is not None
     assert b"".join(source.blocks()) == TEXT
@@ -69,13 +69,13 @@ def test_it_is_read_whole(name: str) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_the_command_line_opens_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "s3://runs/a/rank1.json.gz", "--json", "--no-cache"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["drawn"], told["problems"]) == (EVENTS, [])
 
 
-def test_it_is_kept_until_it_changes(store: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_until_the_object_changes(store: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path))
     first, again = (load_opened_trace("s3://runs/a/rank0.json") for _ in range(2))
     assert (first.cached, again.cached) == (False, True)
@@ -87,14 +87,14 @@ def test_it_is_kept_until_it_changes(store: Any, tmp_path: Any, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("store")
-def test_a_folder_lists_its_traces() -> None:
+def test_folder_lists_its_traces() -> None:
     with pytest.raises(FolderError) as caught:
         open_source("s3://runs/a")
     assert sorted(each.spec for each in caught.value.traces) == ["s3://runs/a/rank0.json", "s3://runs/a/rank1.json.gz"]
     assert all(each.size > 0 and each.modified > 1.5e9 for each in caught.value.traces)
 
 
-def test_a_pattern_is_the_ranks_of_a_run(
+def test_pattern_opens_the_ranks_of_a_run(
     store: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
@@ -113,14 +113,14 @@ def test_a_pattern_is_the_ranks_of_a_run(
     here = json.loads(capsys.readouterr().out)
     for key in ("events", "drawn", "by_category", "duration_ns", "collectives", "gpu_busy_ns"):
         assert told[key] == here[key]
-    # Some of them here, one of them missing.
+    # One rank local, one remote, one missing.
     assert main(["info", str(files[0]), "s3://runs/ddp/rank1.json.gz", "s3://runs/ddp/rank2.json.gz", "--json"]) == 0
     out, err = capsys.readouterr()
     assert [rank["rank"] for rank in json.loads(out)["ranks"]] == [0, 1]
     assert err == ("torchprof-tui: left out, rank 2: s3://runs/ddp/rank2.json.gz: no such file there\n")
     assert main(["info", "s3://runs/none/*.json", "--json"]) == 2
     assert capsys.readouterr().err == "torchprof-tui: s3://runs/none/*.json: nothing there matches\n"
-    assert main(["check", "s3://runs/ddp", "--json"]) == 0  # the folder is the run
+    assert main(["check", "s3://runs/ddp", "--json"]) == 0  # the folder holds one run
     assert [rank["rank"] for rank in json.loads(capsys.readouterr().out)["ranks"]] == [0, 1]
 
 
@@ -134,7 +134,7 @@ def test_a_pattern_is_the_ranks_of_a_run(
         ("s3://runs/a/notes.txt", "not a trace"),
     ],
 )
-def test_what_is_not_there_is_one_line(spec: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_objects_are_reported_in_one_line(spec: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", spec, "--no-cache"]) == 2
     err = capsys.readouterr().err
     assert words in err

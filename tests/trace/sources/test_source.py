@@ -1,4 +1,4 @@
-"""Streams: told by content, inflated whole, and everything that can be wrong with them said in one line."""
+"""Tests of sources: detection of compression, decompression, and errors reported in one line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from torchprof_tui.trace.text.block_writer import BlockWriter
 
 TEXT = b"".join(b'{"ph": "X", "name": "op %d", "ts": %d},\n' % (k % 97, k * k) for k in range(40_000))
 
-PACK = {
+COMPRESS = {
     "gzip": gzip.compress,
     "xz": lambda text: lzma.compress(text, preset=0),
     "zstd": lambda text: zstandard.ZstdCompressor(1).compress(text),
@@ -65,107 +65,107 @@ def test_plain_file_is_read_in_place(tmp_path: Path) -> None:
     assert source.problems == []
 
 
-@pytest.mark.parametrize("kind", PACK)
-def test_compression_is_told_by_content(tmp_path: Path, kind: str) -> None:
-    packed = PACK[kind](TEXT)
-    source = open_source(write(tmp_path, packed, "trace.json"))
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_compression_is_detected_by_content(tmp_path: Path, kind: str) -> None:
+    compressed = COMPRESS[kind](TEXT)
+    source = open_source(write(tmp_path, compressed, "trace.json"))
     assert source.compression == kind
     assert source.plain_path is None
     assert text_of(source) == TEXT
-    assert source.consumed == source.total == len(packed)
+    assert source.consumed == source.total == len(compressed)
     assert source.problems == []
 
 
-@pytest.mark.parametrize("kind", PACK)
-def test_members_follow_each_other(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_several_members(tmp_path: Path, kind: str) -> None:
     cuts = [0, 1, 70_000, 70_001, len(TEXT)]
-    packed = b"".join(PACK[kind](TEXT[a:b]) for a, b in itertools.pairwise(cuts))
-    source = open_source(write(tmp_path, packed))
+    compressed = b"".join(COMPRESS[kind](TEXT[a:b]) for a, b in itertools.pairwise(cuts))
+    source = open_source(write(tmp_path, compressed))
     assert text_of(source) == TEXT
     assert source.problems == []
 
 
-@pytest.mark.parametrize("kind", PACK)
+@pytest.mark.parametrize("kind", COMPRESS)
 def test_zeros_after_the_end_are_padding(tmp_path: Path, kind: str) -> None:
-    source = open_source(write(tmp_path, PACK[kind](TEXT) + b"\0" * 5000))
+    source = open_source(write(tmp_path, COMPRESS[kind](TEXT) + b"\0" * 5000))
     assert text_of(source) == TEXT
     assert source.problems == []
 
 
-@pytest.mark.parametrize("kind", PACK)
-def test_cut_short_yields_what_can_be_inflated(tmp_path: Path, kind: str) -> None:
-    packed = PACK[kind](TEXT)
-    source = open_source(write(tmp_path, packed[: len(packed) // 2]))
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_truncated_stream_yields_the_text_before_its_end(tmp_path: Path, kind: str) -> None:
+    compressed = COMPRESS[kind](TEXT)
+    source = open_source(write(tmp_path, compressed[: len(compressed) // 2]))
     text = text_of(source)
     assert TEXT.startswith(text)
     assert len(text) > len(TEXT) // 10
     assert kinds(source) == [CUT_SHORT]
-    assert str(len(packed) // 2) in source.problems[0].example
+    assert str(len(compressed) // 2) in source.problems[0].example
 
 
-@pytest.mark.parametrize("kind", PACK)
-def test_something_else_after_the_end_is_told(tmp_path: Path, kind: str) -> None:
-    source = open_source(write(tmp_path, PACK[kind](TEXT) + b"and now something different " * 3))
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_other_data_after_the_end_is_reported(tmp_path: Path, kind: str) -> None:
+    source = open_source(write(tmp_path, COMPRESS[kind](TEXT) + b"and now something different " * 3))
     assert text_of(source) == TEXT
     assert kinds(source) == [DAMAGED_COMPRESSION]
     assert "something else follows" in source.problems[0].example
 
 
-def test_damaged_gzip_is_no_error(tmp_path: Path) -> None:
-    packed = bytearray(gzip.compress(os.urandom(3_000_000)))
-    packed[1_500_000:1_500_100] = b"\xff" * 100
-    source = open_source(write(tmp_path, bytes(packed)))
+def test_damaged_gzip_is_a_problem_not_an_error(tmp_path: Path) -> None:
+    compressed = bytearray(gzip.compress(os.urandom(3_000_000)))
+    compressed[1_500_000:1_500_100] = b"\xff" * 100
+    source = open_source(write(tmp_path, bytes(compressed)))
     text_of(source)
     assert kinds(source) == [DAMAGED_COMPRESSION]
 
 
-def same_beginning(one: bytes, other: bytes) -> int:
+def common_prefix_length(one: bytes, other: bytes) -> int:
     size = min(len(one), len(other))
     differ = np.flatnonzero(np.frombuffer(one, np.uint8, size) != np.frombuffer(other, np.uint8, size))
     return int(differ[0]) if len(differ) else size
 
 
-def damaged(packed: bytes, where: int) -> bytes:
-    """Noise in the middle: no code of any of the three formats goes on through it."""
-    noise = bytes(random.Random(where).randbytes(400))
-    return packed[:where] + noise + packed[where + len(noise) :]
+def damaged(compressed: bytes, offset: int) -> bytes:
+    """Overwrite bytes with noise, which none of the three formats can decode."""
+    noise = bytes(random.Random(offset).randbytes(400))
+    return compressed[:offset] + noise + compressed[offset + len(noise) :]
 
 
-def readable_before(kind: str, packed: bytes, where: int) -> int:
-    """How much text the undamaged beginning yields, fed to the library a byte at a time."""
+def readable_text_before(kind: str, compressed: bytes, offset: int) -> int:
+    """Length of the text that the library returns for the undamaged beginning, fed byte by byte."""
     one: dict[str, Callable[[], Any]] = {
         "gzip": lambda: zlib.decompressobj(wbits=31),
         "xz": lzma.LZMADecompressor,
         "zstd": lambda: zstandard.ZstdDecompressor().decompressobj(),
     }
     inflater = one[kind]()
-    return sum(len(inflater.decompress(packed[k : k + 1])) for k in range(where))
+    return sum(len(inflater.decompress(compressed[k : k + 1])) for k in range(offset))
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
-@pytest.mark.parametrize("kind", PACK)
-def test_damaged_bytes_cost_nothing_before_them(tmp_path: Path, kind: str, share: float) -> None:
-    text = TEXT + random.Random(1).randbytes(1_500_000).hex().encode()  # more than a read, packed
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_text_before_damaged_bytes_is_recovered(tmp_path: Path, kind: str, share: float) -> None:
+    text = TEXT + random.Random(1).randbytes(1_500_000).hex().encode()  # larger than one read when compressed
     checked = zstandard.ZstdCompressor(1, write_checksum=True).compress
-    packed = checked(text) if kind == "zstd" else PACK[kind](text)  # zstd's command writes one, too
-    where = int(len(packed) * share)
-    least = readable_before(kind, packed, where - 64)
-    name = write(tmp_path, damaged(packed, where))
-    streamed = Source("x", io.BytesIO(damaged(packed, where)))
+    compressed = checked(text) if kind == "zstd" else COMPRESS[kind](text)  # as the zstd command does
+    offset = int(len(compressed) * share)
+    min_length = readable_text_before(kind, compressed, offset - 64)
+    name = write(tmp_path, damaged(compressed, offset))
+    streamed = Source("x", io.BytesIO(damaged(compressed, offset)))
     for source in (open_source(name), streamed):
         found = text_of(source)
         assert kinds(source) == [DAMAGED_COMPRESSION]
-        assert same_beginning(found, text) >= least
+        assert common_prefix_length(found, text) >= min_length
 
 
-def test_a_later_member_that_is_damaged_costs_nothing_before_it(tmp_path: Path) -> None:
+def test_text_before_a_damaged_member_is_recovered(tmp_path: Path) -> None:
     first, second = gzip.compress(TEXT, mtime=0), gzip.compress(TEXT, mtime=0)
-    where = len(second) // 2
-    found = text_of(open_source(write(tmp_path, first + b"\0\0" + damaged(second, where))))
-    assert same_beginning(found, TEXT + TEXT) >= len(TEXT) + readable_before("gzip", second, where - 64)
+    offset = len(second) // 2
+    found = text_of(open_source(write(tmp_path, first + b"\0\0" + damaged(second, offset))))
+    assert common_prefix_length(found, TEXT + TEXT) >= len(TEXT) + readable_text_before("gzip", second, offset - 64)
 
 
-def test_a_disk_too_full_to_keep_packed_bytes_costs_no_more_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_disables_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> int:
         raise OSError(28, "No space left on device")
 
@@ -174,10 +174,10 @@ def test_a_disk_too_full_to_keep_packed_bytes_costs_no_more_than_a_block(monkeyp
     assert text_of(source) == TEXT
 
 
-@pytest.mark.parametrize("kind", PACK)
-def test_a_bomb_is_refused_in_one_line(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_decompression_bomb_is_refused_in_one_line(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "_BOMB_BYTES", 10_000_000)
-    name = write(tmp_path, PACK[kind](b" " * 40_000_000))
+    name = write(tmp_path, COMPRESS[kind](b" " * 40_000_000))
     blocks: list[int] = []
     with pytest.raises(TraceError, match=r"unpacks to more than [\d,]+ times its size .*--unpack-all$"):
         blocks.extend(map(len, open_source(name).blocks()))
@@ -186,10 +186,10 @@ def test_a_bomb_is_refused_in_one_line(tmp_path: Path, kind: str, monkeypatch: p
     assert len(text_of(open_source(name))) == 40_000_000
 
 
-@pytest.mark.parametrize("kind", PACK)
-def test_what_packs_well_is_no_bomb(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_well_compressed_trace_is_not_a_bomb(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "_BOMB_BYTES", 100_000)
-    assert text_of(open_source(write(tmp_path, PACK[kind](TEXT)))) == TEXT
+    assert text_of(open_source(write(tmp_path, COMPRESS[kind](TEXT)))) == TEXT
 
 
 def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text_of(source) == TEXT
 
 
-def test_stdin_that_is_a_terminal_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_as_stdin_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = io.TextIOWrapper(io.BytesIO(b""))
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", terminal)
@@ -207,7 +207,7 @@ def test_stdin_that_is_a_terminal_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         open_source("-")
 
 
-def test_a_named_pipe_has_no_size_and_cannot_be_read_again(tmp_path: Path) -> None:
+def test_named_pipe_has_no_size_and_no_plain_path(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(TEXT,))
@@ -218,17 +218,17 @@ def test_a_named_pipe_has_no_size_and_cannot_be_read_again(tmp_path: Path) -> No
     writer.join()
 
 
-def test_streams_that_give_little_at_a_time() -> None:
+def test_streams_with_short_reads() -> None:
     class Trickle(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             return super().read(min(size or 1, 7))
 
-    packed = gzip.compress(TEXT[:5000], mtime=0)
-    assert text_of(Source("x", Trickle(packed))) == TEXT[:5000]
+    compressed = gzip.compress(TEXT[:5000], mtime=0)
+    assert text_of(Source("x", Trickle(compressed))) == TEXT[:5000]
     assert text_of(Source("x", Trickle(TEXT[:5000]))) == TEXT[:5000]
 
 
-def test_leaving_early_ends_the_thread(tmp_path: Path) -> None:
+def test_closing_the_iterator_ends_the_thread(tmp_path: Path) -> None:
     source = open_source(write(tmp_path, gzip.compress(TEXT * 20, mtime=0)))
     before = set(threading.enumerate())
     blocks = source.blocks()
@@ -239,7 +239,7 @@ def test_leaving_early_ends_the_thread(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("head", [b"", gzip.compress(b"x", mtime=0)])
-def test_a_read_that_fails_is_one_line(head: bytes) -> None:
+def test_read_error_is_reported_in_one_line(head: bytes) -> None:
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             got = super().read(size)
@@ -259,18 +259,18 @@ def refusal(spec: str) -> str:
     return line
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_missing_file(tmp_path: Path) -> None:
     assert refusal(str(tmp_path / "none.json")) == f"{tmp_path}/none.json: no such file"
     assert refusal(write(tmp_path, b"x") + "/below.json").endswith(": no such file")
     assert "no such file" in refusal("a\0b.json")
     assert refusal("x" * 5000).endswith(": no such file")
 
 
-def test_an_empty_file(tmp_path: Path) -> None:
+def test_empty_file(tmp_path: Path) -> None:
     assert refusal(write(tmp_path, b"")).endswith(": the file is empty")
 
 
-def test_a_folder_names_a_file_in_it(tmp_path: Path) -> None:
+def test_folder_error_names_a_file_in_it(tmp_path: Path) -> None:
     assert "no .json or .json.gz file" in refusal(str(tmp_path))
     write(tmp_path, TEXT, "rank1.json.gz")
     write(tmp_path, TEXT, "rank0.json.gz")
@@ -284,36 +284,36 @@ def test_no_permission(tmp_path: Path) -> None:
     assert refusal(name).endswith(": no permission to read it")
 
 
-def test_the_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     write(tmp_path, TEXT)
     assert text_of(open_source("~/trace.json")) == TEXT
 
 
-def test_without_isal_pythons_own_zlib_reads_and_keeps_the_same(tmp_path: Path) -> None:
-    """A machine that has no wheel of it. In a process of its own, where it cannot be imported."""
+def test_zlib_gives_the_same_result_without_isal(tmp_path: Path) -> None:
+    """Run in a subprocess in which isal cannot be imported."""
     path = tmp_path / "trace.json.gz"
     text = json.dumps({"traceEvents": [{"ph": "X", "name": f"e{k}", "ts": k, "dur": 1} for k in range(5000)]}).encode()
-    path.write_bytes(gzip.compress(text)[:-900])  # cut short, too
+    path.write_bytes(gzip.compress(text)[:-900])  # also truncated
     code = (
         "import sys; sys.modules['isal'] = None\n"
         "from torchprof_tui.cli import main; sys.exit(main(['info', sys.argv[1], '--json', '--no-cache']))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert done.stderr == ""
-    told = json.loads(done.stdout)
-    with_isal = subprocess.run(
+    without_isal = json.loads(done.stdout)
+    expected = subprocess.run(
         [sys.executable, "-m", "torchprof_tui", "info", str(path), "--json", "--no-cache"],
         capture_output=True,
         check=False,
     )
-    theirs = json.loads(with_isal.stdout)
-    del told["seconds"], theirs["seconds"]
-    assert told == theirs
-    assert 1000 < told["drawn"] < 5000
+    with_isal = json.loads(expected.stdout)
+    del without_isal["seconds"], with_isal["seconds"]
+    assert without_isal == with_isal
+    assert 1000 < without_isal["drawn"] < 5000
 
 
-def test_a_text_writer_that_fails_says_so_and_lets_nobody_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_block_writer_raises_and_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: bytes) -> bytes:
         raise MemoryError("no room")
 
@@ -321,7 +321,7 @@ def test_a_text_writer_that_fails_says_so_and_lets_nobody_wait(tmp_path: Path, m
     writer = BlockWriter(tmp_path / "text")
 
     def write() -> None:
-        for _ in range(100):  # more than wait in its queue
+        for _ in range(100):  # more than its queue holds
             writer.put(b"x" * 100)
         writer.close()
 

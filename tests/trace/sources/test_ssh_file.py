@@ -1,4 +1,4 @@
-"""Traces on another host: a real sshd, the real ssh, real cuts. What arrives equals the file read here."""
+"""Tests of traces on an ssh host: a real sshd and ssh client, with lost connections."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ EVENTS = 12_000
 
 
 def text() -> bytes:
-    """Some 2 MB of events that compress badly enough for a cut to fall within them."""
-    chance = random.Random(7)
+    """Build about 2 MB of events that compress badly enough for a lost connection to fall within them."""
+    rng = random.Random(7)
     events = [
         {"ph": "X", "cat": "cpu_op", "name": f"op {k % 50}", "pid": 1, "tid": 1, "ts": 10 * k, "dur": 5}
-        | {"args": {"External id": k, "key": f"{chance.getrandbits(256):x}"}}
+        | {"args": {"External id": k, "key": f"{rng.getrandbits(256):x}"}}
         for k in range(EVENTS)
     ]
     return json.dumps({"schemaVersion": 1, "traceEvents": events}).encode()
@@ -70,19 +70,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
 
 
 @pytest.mark.parametrize("ending", PACK)
-def test_what_arrives_is_what_lies_there(server: sshd.Sshd, ending: str) -> None:
+def test_received_text_equals_the_file(server: sshd.Sshd, ending: str) -> None:
     file = server.home / f"trace{ending}"
     source = open_source(f"shared:{file}")
     assert source.plain_path is None
     assert source.total == file.stat().st_size
     assert read(source) == TEXT
-    assert source.consumed == source.total  # as it is stored there, however it came
+    assert source.consumed == source.total  # bytes as stored, however they were sent
     assert source.problems == []
     assert not source.connection_lost
 
 
 @pytest.mark.parametrize(("host", "way"), [("shared", "zstd"), ("no_zstd", "gzip"), ("no_packer", "")])
-def test_plain_text_is_packed_on_the_way_by_what_the_host_has(server: sshd.Sshd, host: str, way: str) -> None:
+def test_plain_text_is_compressed_by_a_tool_of_the_host(server: sshd.Sshd, host: str, way: str) -> None:
     if way == "zstd" and not shutil.which("zstd"):
         way = "gzip"
     source = open_source(f"{host}:{server.home}/trace.json")
@@ -90,14 +90,14 @@ def test_plain_text_is_packed_on_the_way_by_what_the_host_has(server: sshd.Sshd,
     assert (read(source), source.consumed, source.total) == (TEXT, len(TEXT), len(TEXT))
 
 
-def test_small_files_are_not_packed(server: sshd.Sshd) -> None:
+def test_small_files_are_sent_uncompressed(server: sshd.Sshd) -> None:
     (server.home / "small.json").write_bytes(b'[{"ph": "X", "name": "a", "ts": 1, "dur": 1}]')
     source = open_source(f"shared:{server.home}/small.json")
     assert source.compression == ""
     assert len(read(source)) == source.consumed == source.total
 
 
-def test_names_that_a_shell_would_read_otherwise(server: sshd.Sshd) -> None:
+def test_names_with_shell_characters(server: sshd.Sshd) -> None:
     for name in (
         "a b.json",
         "it's $(touch x) `y`.json",
@@ -111,39 +111,39 @@ def test_names_that_a_shell_would_read_otherwise(server: sshd.Sshd) -> None:
         assert read(open_source(f"shared:{server.home}/{name}")) == name.encode() + b" was read"
 
 
-def test_where_a_session_begins_and_what_its_login_prints(server: sshd.Sshd) -> None:
+def test_relative_path_and_login_output(server: sshd.Sshd) -> None:
     assert read(open_source("home:trace.json.gz")) == TEXT
 
 
-def test_an_address_with_user_and_port(server: sshd.Sshd) -> None:
+def test_address_with_user_and_port(server: sshd.Sshd) -> None:
     spec = f"ssh://{server.user}@otherport:{server.port}{server.home}/trace.json.gz"
     assert read(open_source(spec)) == TEXT
 
 
-def test_an_address_of_the_sixth_version(server: sshd.Sshd) -> None:
+def test_ipv6_address(server: sshd.Sshd) -> None:
     if not server.has_ipv6:
         pytest.skip("this machine has no ::1")
     assert read(open_source(f"ssh://{server.user}@[::1]:{server.port}{server.home}/trace.json.gz")) == TEXT
 
 
-def test_through_a_host_in_between(server: sshd.Sshd) -> None:
+def test_jump_host(server: sshd.Sshd) -> None:
     logins = server.logins
     assert read(open_source(f"behind:{server.home}/trace.json.gz")) == TEXT
     assert server.logins == logins + 2
 
 
-def test_a_connection_that_is_open_is_used(server: sshd.Sshd) -> None:
+def test_open_connection_is_reused(server: sshd.Sshd) -> None:
     read(open_source(f"shared:{server.home}/small.json"))
     logins = server.logins
     read(open_source(f"shared:{server.home}/small.json"))
     assert server.logins == logins
 
 
-def test_what_is_configured_for_sessions_is_left_out(server: sshd.Sshd) -> None:
+def test_session_options_are_disabled(server: sshd.Sshd) -> None:
     assert read(open_source(f"configured:{server.home}/trace.json.gz")) == TEXT
 
 
-def test_files_that_cannot_be_read(server: sshd.Sshd) -> None:
+def test_unreadable_files(server: sshd.Sshd) -> None:
     assert refusal(f"shared:{server.home}/none.json") == "no such file there"
     assert refusal(f"shared:{server.home}/trace.json/below") == "no such file there"
     (server.home / "empty.json").touch()
@@ -177,21 +177,21 @@ def test_files_that_cannot_be_read(server: sshd.Sshd) -> None:
         ("sftponly", "sftponly did not run what ssh asked it to (This service allows sftp connections only.)"),
     ],
 )
-def test_hosts_that_let_nobody_in(server: sshd.Sshd, host: str, said: str) -> None:
+def test_connection_failures(server: sshd.Sshd, host: str, said: str) -> None:
     assert said in refusal(f"{host}:trace.json")
 
 
-def test_no_such_host(server: sshd.Sshd) -> None:
+def test_unknown_host(server: sshd.Sshd) -> None:
     assert refusal("nowhere.invalid:t.json") == "there is no host nowhere.invalid, nor a file of that name here"
 
 
-def test_no_ssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_ssh_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert refusal("box:t.json") == "needs ssh, OpenSSH's client, which is not here"
 
 
 @pytest.mark.parametrize("ending", [".json", ".json.gz"])
-def test_a_connection_that_is_cut_shows_what_arrived(server: sshd.Sshd, ending: str, cache_home: Path) -> None:
+def test_lost_connection_keeps_the_received_part(server: sshd.Sshd, ending: str, cache_home: Path) -> None:
     file = server.home / f"trace{ending}"
     loaded = load_opened_trace(f"cut:{file}")
     trace = loaded.trace
@@ -199,43 +199,43 @@ def test_a_connection_that_is_cut_shows_what_arrived(server: sshd.Sshd, ending: 
     cut = next(problem for problem in trace.problems if problem.kind == CUT_CONNECTION)
     assert "the connection to cut ended early: " in cut.example
     assert f" of {file.stat().st_size:,} bytes arrived" in cut.example
-    assert [problem.count for problem in trace.problems] == [1]  # not once more from within the text
+    assert [problem.count for problem in trace.problems] == [1]  # the truncated text is not counted again
     assert trace.names[trace.name[0]] == "op 0"
     loaded.cache_entry.close()
-    assert list(cache_home.iterdir()) == []  # another time all of it may come
+    assert list(cache_home.iterdir()) == []  # an incomplete trace is not cached
 
 
-def test_a_connection_that_is_cut_before_anything_came(server: sshd.Sshd) -> None:
+def test_connection_lost_before_the_first_byte(server: sshd.Sshd) -> None:
     line = refusal(f"nothing:{server.home}/trace.json.gz")
     assert "the connection to nothing ended early" in line
     assert "before anything arrived" in line
 
 
-async def test_opened_again_it_is_not_sent_again(server: sshd.Sshd) -> None:
+async def test_reopening_uses_the_cache(server: sshd.Sshd) -> None:
     file = server.home / "again.json"
     file.write_bytes(TEXT)
     opening = SingleTraceOpener(f"shared:{file}")
-    first, told = await opened(opening)
-    assert told[0].phase == "connecting"
-    last = told[-1]
+    first, reports = await opened(opening)
+    assert reports[0].phase == "connecting"
+    last = reports[-1]
     assert (last.bytes, last.total, last.events) == (len(TEXT), len(TEXT), EVENTS)
     args = first.event(5).read_args()
     assert args is not None
     assert args["External id"] == 5
     again = SingleTraceOpener(f"shared:{file}")
-    second, told = await opened(again)
-    assert max(progress.bytes for progress in told) == 0
+    second, reports = await opened(again)
+    assert max(progress.bytes for progress in reports) == 0
     same(first, second)
     same(first, load_opened_trace(str(file), cache=False).trace)
     assert load_opened_trace(f"shared:{file}").cached
     assert second.event(5).read_args() == args
-    os.utime(file, ns=(1, 1))  # changed, though of the same size
+    os.utime(file, ns=(1, 1))  # changed, with the same size
     assert not load_opened_trace(f"shared:{file}").cached
     opening.close()
     again.close()
 
 
-async def test_giving_up_ends_ssh_even_where_nothing_moves(server: sshd.Sshd, cache_home: Path) -> None:
+async def test_cancel_ends_ssh_on_an_idle_connection(server: sshd.Sshd, cache_home: Path) -> None:
     others = server.clients()
     moved = asyncio.Event()
     opening = SingleTraceOpener(f"stuck:{server.home}/trace.json.gz")
@@ -250,8 +250,8 @@ async def test_giving_up_ends_ssh_even_where_nothing_moves(server: sshd.Sshd, ca
     assert list(cache_home.iterdir()) == []
 
 
-def test_what_is_no_trace_is_left_at_once(server: sshd.Sshd) -> None:
-    """Though more of it is on its way, does not come, and is waited for in a thread."""
+def test_other_file_closes_the_connection_at_once(server: sshd.Sshd) -> None:
+    """Although a thread waits for more data, which never arrives."""
     (server.home / "prose.gz").write_bytes(
         gzip.compress(b"no trace at all " + random.Random(1).randbytes(600_000).hex().encode())
     )
@@ -261,7 +261,7 @@ def test_what_is_no_trace_is_left_at_once(server: sshd.Sshd) -> None:
     assert not set(server.clients()) - set(others)
 
 
-def test_what_ssh_asks_is_asked_before_the_screen_is_drawn(server: sshd.Sshd) -> None:
+def test_ssh_prompts_before_the_first_frame(server: sshd.Sshd) -> None:
     assert "let nobody in" in refusal(f"locked:{server.home}/trace.json.gz")
     program = [sys.executable, "-m", "torchprof_tui", f"locked:{server.home}/trace.json.gz"]
     with Terminal(program, folder=ROOT) as terminal:
@@ -274,7 +274,7 @@ def test_what_ssh_asks_is_asked_before_the_screen_is_drawn(server: sshd.Sshd) ->
 
 @pytest.fixture
 def folder(server: sshd.Sshd) -> Path:
-    """Three traces, and what is none: a profiler's table beside one among it."""
+    """A folder with three traces and other files, among them a key_averages table."""
     folder = server.home / "runs of today"
     if not folder.exists():
         (folder / "step 2").mkdir(parents=True)
@@ -286,7 +286,7 @@ def folder(server: sshd.Sshd) -> Path:
     return folder
 
 
-def test_a_folder_names_what_lies_in_it(server: sshd.Sshd, folder: Path) -> None:
+def test_folder_error_lists_its_traces(server: sshd.Sshd, folder: Path) -> None:
     with pytest.raises(FolderError) as caught:
         open_source(f"shared:{folder}")
     specs = [each.spec for each in caught.value.traces]
@@ -305,11 +305,11 @@ def test_info_lists_a_folder(server: sshd.Sshd, folder: Path, capsys: pytest.Cap
     ]
     assert "2023-11-1" in lines[0]
     assert main(["info", "--json", f"shared:{folder}/"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["traces"][0]["bytes"], told["traces"][0]["modified"]) == (2, 1_700_000_000)
+    listing = json.loads(capsys.readouterr().out)
+    assert (listing["traces"][0]["bytes"], listing["traces"][0]["modified"]) == (2, 1_700_000_000)
 
 
-async def test_a_folder_becomes_a_list_to_choose_from(server: sshd.Sshd, folder: Path) -> None:
+async def test_folder_opens_the_start_screen(server: sshd.Sshd, folder: Path) -> None:
     opening = SingleTraceOpener(f"shared:{folder}")
     opening.start()
     app = TorchprofApp(opening)
@@ -327,14 +327,14 @@ async def test_a_folder_becomes_a_list_to_choose_from(server: sshd.Sshd, folder:
         assert type(app.screen).__name__ == "ExplorerScreen"
 
 
-async def test_a_failure_reaches_the_user_in_one_line(server: sshd.Sshd) -> None:
+async def test_failure_is_reported_in_one_line(server: sshd.Sshd) -> None:
     opening = SingleTraceOpener(f"shared:{server.home}/none.json")
     opening.start()
     with pytest.raises(LoadError, match=r"none\.json: no such file there"):
         await opening.load_trace(lambda _: None)
 
 
-def test_the_commands_take_it(server: sshd.Sshd, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_accept_ssh_paths(server: sshd.Sshd, capsys: pytest.CaptureFixture[str]) -> None:
     spec = f"shared:{server.home}/trace.json.gz"
     assert main(["info", "--json", spec]) == 0
     assert json.loads(capsys.readouterr().out)["drawn"] == EVENTS

@@ -1,6 +1,6 @@
-"""The shell that looks around over there, under every shell that is here, with and without `stat`.
+"""Tests of the listing script under every installed shell, with and without `stat`.
 
-ssh is a script that runs what it is asked to here; what a real one does is in `test_remote_ranks.py`.
+ssh is replaced by a script that runs the command locally; `loading/test_open_remote.py` uses a real one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SHELLS = [shell for shell in ("dash", "bash", "busybox", "ksh", "mksh", "zsh") i
 
 @pytest.fixture(params=SHELLS)
 def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """This shell is `sh` on the host `box`, and bash reads what ssh sends there."""
+    """Make this shell `sh` on the host `box`; bash reads the command that ssh sends."""
     name: str = request.param
     tools = tmp_path / "tools"
     tools.mkdir()
     for tool in TOOLS[1:]:
-        found = shutil.which(tool)
-        if found:
-            (tools / tool).symlink_to(found)
+        program = shutil.which(tool)
+        if program:
+            (tools / tool).symlink_to(program)
     (tools / "sh").symlink_to(shutil.which(name) or name)
     client = tmp_path / "bin" / "ssh"
     client.parent.mkdir()
@@ -43,65 +43,66 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return name
 
 
-def found(*names: str) -> list[list[str] | str]:
-    there = [parse_ssh_path(name) for name in names]
-    answers = list_host_paths([each for each in there if each is not None], allow_prompt=False).answers
-    return [each if isinstance(each, str) else [one.spec for one in each] for each in answers]
+def list_specs(*names: str) -> list[list[str] | str]:
+    """List these names: for each, the specs of its traces or the error line."""
+    paths = [parse_ssh_path(name) for name in names]
+    answers = list_host_paths([path for path in paths if path is not None], allow_prompt=False).answers
+    return [answer if isinstance(answer, str) else [trace.spec for trace in answer] for answer in answers]
 
 
-def test_patterns_match_what_python_says_they_do(shell: str, tmp_path: Path) -> None:
-    """Names with all that a shell might read otherwise; fnmatch is the oracle, with a file of the very name first."""
-    chance = random.Random(5)
+def test_patterns_match_like_fnmatch(shell: str, tmp_path: Path) -> None:
+    """Names with special characters of shells. fnmatch is the reference, after a file of exactly that name."""
+    rng = random.Random(5)
     folder = tmp_path / "data"
     folder.mkdir()
     letters = "ab*?[]' \"$`;&|<>(){}#~=%ü"
-    names = {"".join(chance.choices(letters, k=chance.randrange(1, 4))) for _ in range(60)}
+    names = {"".join(rng.choices(letters, k=rng.randrange(1, 4))) for _ in range(60)}
     for name in names:
         (folder / name).write_text("x")
     (folder / "a\nb").write_text("x")
     patterns = {"*", "?", "a*", "[ab]*", "*[*]*", "??", "[[]*", "*'*", "*$*", "* *", "*ü*", "z*"}
     for pattern in patterns | names:
-        (answer,) = found(f"box:{folder}/{pattern}")
+        (answer,) = list_specs(f"box:{folder}/{pattern}")
         if pattern in names:
             assert answer == [f"box:{folder}/{pattern}"]
             continue
-        meant = sorted(f"box:{folder}/{name}" for name in names if fnmatchcase(_bytes(name), _bytes(pattern)))
-        assert answer == (meant or f"box:{folder}/{pattern}: nothing there matches"), pattern
+        expected = sorted(f"box:{folder}/{name}" for name in names if fnmatchcase(_bytes(name), _bytes(pattern)))
+        assert answer == (expected or f"box:{folder}/{pattern}: nothing there matches"), pattern
 
 
 def _bytes(text: str) -> str:
-    """A letter a byte: the shell over there counts so, for its language is C."""
+    """Map each byte to one character, as the shell does in the C locale."""
     return text.encode().decode("latin-1")
 
 
-def test_without_stat_there_are_names_alone(shell: str, tmp_path: Path) -> None:
-    """Then nothing is known before it is opened, and nothing is taken from a cache unasked."""
+def test_hosts_without_stat(shell: str, tmp_path: Path) -> None:
+    """Then size and identity are unknown, and the cache is not used before the file is opened."""
     (tmp_path / "tools" / "stat").unlink()
     data = tmp_path / "data"
     data.mkdir()
     for name in ("rank0.json", "rank1.json", "notes.txt"):
         (data / name).write_text("x")
-    there = parse_ssh_path(f"box:{data}/*.json")
-    assert there is not None
-    (answer,) = list_host_paths([there], allow_prompt=False).answers
+    pattern = parse_ssh_path(f"box:{data}/*.json")
+    assert pattern is not None
+    (answer,) = list_host_paths([pattern], allow_prompt=False).answers
     assert not isinstance(answer, str)
     assert [(each.spec, each.size, each.identity) for each in answer] == [
         (f"box:{data}/rank{k}.json", None, None) for k in range(2)
     ]
-    assert found(f"box:{data}", f"box:{data}/notes.txt", f"box:{data}/none") == [
+    assert list_specs(f"box:{data}", f"box:{data}/notes.txt", f"box:{data}/none") == [
         [f"box:{data}/rank{k}.json" for k in range(2)],
         [f"box:{data}/notes.txt"],
         f"box:{data}/none: no such file there",
     ]
 
 
-def test_an_answer_that_stops_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_answer_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = tmp_path / "ssh"
     client.write_text('#!/bin/sh\nprintf "\\n\\036torchprof-tui file\\n1 2 3"\n')
     client.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(TraceError, match="box stopped in the middle of its answer"):
-        found("box:a.json")
+        list_specs("box:a.json")
     client.write_text('#!/bin/sh\nprintf "\\n\\036torchprof-tui file\\n\\n\\036torchprof-tui end\\n"\n')
     with pytest.raises(TraceError, match="an answer that makes no sense"):
-        found("box:a.json", "box:b.json")
+        list_specs("box:a.json", "box:b.json")

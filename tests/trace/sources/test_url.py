@@ -1,4 +1,4 @@
-"""Traces behind URLs: a real HTTP server, and fsspec's own file systems."""
+"""Tests of traces behind URLs: an HTTP server and other file systems of fsspec."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ TEXT = json.dumps(
 
 
 class Server(SimpleHTTPRequestHandler):
-    """Files of a folder; below /cut half of them, below /forbidden none, below /packed as nginx packs them."""
+    """Serve a folder: below /cut half of each file, below /forbidden none, below /packed gzip-encoded."""
 
-    asked: list[str] = []
+    requests: list[str] = []
 
     def do_GET(self) -> None:
-        self.asked.append(self.path)
+        self.requests.append(self.path)
         kind, _, name = self.path.lstrip("/").partition("/")
         if kind == "forbidden":
             self.send_error(403)
@@ -71,7 +71,7 @@ class Server(SimpleHTTPRequestHandler):
             self.end_headers()
             if self.command == "GET":
                 self.wfile.write(data[: len(data) // 2])
-                time.sleep(0.1)  # aiohttp throws away what nobody has taken when the connection ends
+                time.sleep(0.1)  # aiohttp discards data that was not read when the connection ends
         elif kind == "packed":
             data = gzip.compress((Path(self.directory) / name).read_bytes(), 1)
             self.send_response(200)
@@ -86,12 +86,12 @@ class Server(SimpleHTTPRequestHandler):
     def do_HEAD(self) -> None:
         if self.path.split("/")[1] in ("forbidden", "cut", "packed"):
             self.do_GET()
-            self.asked.pop()
+            self.requests.pop()
         else:
             super().do_HEAD()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class's own word)
-        """Silent."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -116,41 +116,41 @@ def site(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_asked_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+def reset_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     # One process decodes one rank after the other: starting more takes longer here than what they do.
     monkeypatch.setattr(open_ranks, "MAX_WORKERS", 1)
     monkeypatch.setattr(open_ranks, "MAX_WORKERS_PER_HOST", 1)
-    Server.asked.clear()
+    Server.requests.clear()
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
-def test_what_arrives_is_what_lies_there(site: str, folder: Path, name: str) -> None:
+def test_received_text_equals_the_file(site: str, folder: Path, name: str) -> None:
     source = open_source(f"{site}/{name}")
     assert source.plain_path is None
     assert source.total == (folder / name).stat().st_size
     assert read(source) == TEXT
     assert source.consumed == source.total
     assert source.problems == []
-    assert Server.asked == [f"/{name}"]  # one request for all of it
+    assert Server.requests == [f"/{name}"]  # a single request
 
 
-def test_what_the_server_packs_is_unpacked(site: str) -> None:
+def test_content_encoding_is_decoded(site: str) -> None:
     assert read(open_source(f"{site}/packed/trace.json")) == TEXT
 
 
-async def test_opened_again_it_is_not_sent_again(site: str, folder: Path) -> None:
+async def test_reopening_uses_the_cache(site: str, folder: Path) -> None:
     opening = SingleTraceOpener(f"{site}/trace.json.gz")
-    trace, told = await opened(opening)
-    assert told[0].phase == "connecting"
+    trace, reports = await opened(opening)
+    assert reports[0].phase == "connecting"
     size = (folder / "trace.json.gz").stat().st_size
-    assert (told[-1].bytes, told[-1].total, told[-1].events) == (size, size, EVENTS)
+    assert (reports[-1].bytes, reports[-1].total, reports[-1].events) == (size, size, EVENTS)
     assert trace.event(7).read_args() == {"k": 7}
     assert load_opened_trace(f"{site}/trace.json.gz").cached
     opening.close()
 
 
 @pytest.mark.parametrize("name", ["trace.json", "stored.json.gz"])
-def test_a_download_that_is_cut_shows_what_arrived(site: str, name: str, cache_home: Path) -> None:
+def test_interrupted_download_keeps_the_received_part(site: str, name: str, cache_home: Path) -> None:
     loaded = load_opened_trace(f"{site}/cut/{name}")
     assert EVENTS * 0.05 < loaded.trace.counts.drawn < EVENTS * 0.7
     cut = next(problem for problem in loaded.trace.problems if problem.kind == CUT_CONNECTION)
@@ -160,7 +160,7 @@ def test_a_download_that_is_cut_shows_what_arrived(site: str, name: str, cache_h
     assert list(cache_home.iterdir()) == []
 
 
-def test_what_cannot_be_had(site: str) -> None:
+def test_unreadable_urls(site: str) -> None:
     assert refusal(f"{site}/none.json") == "no such file there"
     assert refusal(f"{site}/forbidden/trace.json") == "the server answered 403 Forbidden"
     assert refusal(f"{site}/empty.json") == "the file is empty"
@@ -168,24 +168,24 @@ def test_what_cannot_be_had(site: str) -> None:
     assert refusal("http://nowhere.invalid/t.json") == "there is no host nowhere.invalid"
 
 
-def test_a_page_is_no_trace(site: str) -> None:
+def test_html_page_is_refused(site: str) -> None:
     with pytest.raises(TraceError, match="not a trace, but a page of HTML"):
         load_opened_trace(f"{site}/below/")
 
 
 @pytest.fixture
 def ranks(folder: Path) -> Path:
-    """Three ranks whose names have to be escaped in a URL, and what is none."""
-    where = folder / "the run %1"
-    if not where.exists():
-        where.mkdir()
-        late_rank(3).write(where, packed=True)
-        (where / "notes.txt").write_text("no trace")
-    return where
+    """A folder with three ranks and another file, whose name must be escaped in a URL."""
+    run_folder = folder / "the run %1"
+    if not run_folder.exists():
+        run_folder.mkdir()
+        late_rank(3).write(run_folder, packed=True)
+        (run_folder / "notes.txt").write_text("no trace")
+    return run_folder
 
 
-def info(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[dict[str, Any], str]:
-    assert main(["info", "--json", *map(str, words)]) == 0
+def info(capsys: pytest.CaptureFixture[str], *names: object) -> tuple[dict[str, Any], str]:
+    assert main(["info", "--json", *map(str, names)]) == 0
     out, err = capsys.readouterr()
     return json.loads(out), err
 
@@ -193,48 +193,48 @@ def info(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[dict[str, 
 def test_ranks_by_pattern_by_name_and_mixed(site: str, ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     below = f"{site}/the%20run%20%251"
     here, _ = info(capsys, ranks)
-    for words in (
+    for names in (
         [f"{below}/rank*.json.gz"],
         [f"{below}/rank[0-2]*"],
         [f"{below}/rank{k}.json.gz" for k in (2, 0, 1)],
         [f"{below}/rank1.json.gz", ranks / "rank0.json.gz", f"{below}/rank2.json.gz"],
     ):
-        told, err = info(capsys, *words)
+        result, err = info(capsys, *names)
         assert err == ""
-        assert [rank["rank"] for rank in told["ranks"]] == [0, 1, 2]
+        assert [rank["rank"] for rank in result["ranks"]] == [0, 1, 2]
         for key in ("events", "by_category", "duration_ns", "collectives"):
-            assert told[key] == here[key]
-    assert told["cached"]  # each rank's own answer says that it is the same as before
-    Server.asked.clear()
+            assert result[key] == here[key]
+    assert result["cached"]  # the server's response identifies each rank
+    Server.requests.clear()
     assert main(["info", f"{site}/**/rank0.json.gz"]) == 2
     assert "** would follow every link of that server" in capsys.readouterr().err
-    assert len(Server.asked) <= 1
+    assert len(Server.requests) <= 1
     assert main(["info", f"{below}/none*"]) == 2
     assert capsys.readouterr().err == f"torchprof-tui: {below}/none*: nothing there matches\n"
 
 
-def test_one_rank_cut_and_one_missing(site: str, ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_rank_interrupted_and_one_missing(site: str, ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     below = "the%20run%20%251"
     whole, missing = f"{site}/{below}/rank0.json.gz", f"{site}/{below}/rank7.json.gz"
     (ranks.parent / "rank1.json").write_bytes(gzip.decompress((ranks / "rank1.json.gz").read_bytes()))
-    told, err = info(capsys, whole, f"{site}/cut/rank1.json", missing)
-    assert [rank["rank"] for rank in told["ranks"]] == [0, 1]
-    assert told["ranks"][1]["events"] < told["ranks"][0]["events"]
-    kinds = {problem["kind"]: problem["example"] for problem in told["problems"]}
+    result, err = info(capsys, whole, f"{site}/cut/rank1.json", missing)
+    assert [rank["rank"] for rank in result["ranks"]] == [0, 1]
+    assert result["ranks"][1]["events"] < result["ranks"][0]["events"]
+    kinds = {problem["kind"]: problem["example"] for problem in result["problems"]}
     assert "bytes arrived; the download ended early" in kinds[CUT_CONNECTION]
     assert err == f"torchprof-tui: left out, rank 7: {missing}: no such file there\n"
 
 
-def test_a_page_that_links_to_traces_is_a_folder(site: str, ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_with_links_to_traces_is_a_folder(site: str, ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = f"{site}/the%20run%20%251/"
-    told, _ = info(capsys, page)
-    assert [each["trace"] for each in told["traces"]] == [f"{page}rank{k}.json.gz" for k in range(3)]
-    assert told["runs"] == [[f"{page}rank{k}.json.gz" for k in range(3)]]
+    result, _ = info(capsys, page)
+    assert [each["trace"] for each in result["traces"]] == [f"{page}rank{k}.json.gz" for k in range(3)]
+    assert result["runs"] == [[f"{page}rank{k}.json.gz" for k in range(3)]]
     assert main(["check", page, "--json"]) == 0
     assert [rank["rank"] for rank in json.loads(capsys.readouterr().out)["ranks"]] == [0, 1, 2]
 
 
-def test_file_systems_of_all_kinds(tmp_path: Path) -> None:
+def test_other_file_systems(tmp_path: Path) -> None:
     files = fsspec.filesystem("memory")
     files.pipe("/runs/trace.json.gz", gzip.compress(TEXT, 1))
     files.pipe("/runs/notes.txt", b"-")
@@ -252,7 +252,7 @@ def test_file_systems_of_all_kinds(tmp_path: Path) -> None:
     ("protocol", "module"),
     [("s3", "s3fs"), ("gs", "gcsfs"), ("gcs", "gcsfs"), ("hf", "huggingface_hub"), ("abfs", "adlfs")],
 )
-def test_a_missing_backend_is_named(protocol: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_backend_is_named(protocol: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it is installed here or not."""
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
@@ -261,18 +261,18 @@ def test_a_missing_backend_is_named(protocol: str, module: str, monkeypatch: pyt
     assert refusal(f"{protocol}://bucket/t.json") == f"{protocol}:// needs {module}: pip install {module}"
 
 
-def test_a_protocol_that_nobody_knows() -> None:
+def test_unknown_protocol() -> None:
     assert refusal("nonsense://x/t.json") == "fsspec knows no nonsense://, and there is no file of that name"
 
 
-def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "fsspec", None)  # as where it is not installed
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)  # as if not installed
     assert main(["info", "https://x.org/t.json"]) == 2
     said = capsys.readouterr().err
     assert said == "torchprof-tui: https://x.org/t.json: a URL needs fsspec: pip install 'torchprof-tui[remote]'\n"
 
 
-def test_the_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_http_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "https", raising=False)
     for name in [name for name in sys.modules if name.startswith("fsspec.implementations.http")]:

@@ -1,4 +1,4 @@
-"""Which names mean another host, and what is asked of it."""
+"""Tests of remote names: ssh paths, URLs, patterns, quoting, and the explanation of ssh failures."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import pytest
 from torchprof_tui.cli import main
 from torchprof_tui.commands.info.remote_folder import print_folder
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.loading.resolve import check_readable, resolve_path
-from torchprof_tui.trace.loading.resolve import resolve_specs as meant
+from torchprof_tui.trace.loading.resolve import check_readable, resolve_path, resolve_specs
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.ssh_errors import describe_connection_failure
 from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_pattern, is_remote, is_url, parse_ssh_path
@@ -37,7 +36,7 @@ from torchprof_tui.ui.start.recent_traces import add_recent_trace, list_recent_t
         ("SSH://box/t.json", "box", None, "/t.json"),
     ],
 )
-def test_names_of_other_hosts(spec: str, host: str, port: int | None, path: str) -> None:
+def test_ssh_paths(spec: str, host: str, port: int | None, path: str) -> None:
     assert parse_ssh_path(spec) == SshPath(spec, host, port, path)
     assert is_remote(spec)
     assert not is_url(spec)
@@ -50,7 +49,7 @@ def test_names_of_other_hosts(spec: str, host: str, port: int | None, path: str)
         *("-", "~/a:b", "-oProxyCommand=touch x:y", ":t.json", "a\0b:c"),
     ],
 )
-def test_names_that_mean_something_here(spec: str) -> None:
+def test_local_names(spec: str) -> None:
     assert parse_ssh_path(spec) is None
     assert not is_remote(spec)
 
@@ -64,7 +63,7 @@ def test_urls(spec: str) -> None:
     assert parse_ssh_path(spec) is None
 
 
-def test_a_file_of_that_name_is_meant_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_local_file_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert parse_ssh_path("rank0:trace.json") is not None
     Path("rank0:trace.json").write_bytes(b'[{"ph": "X"}]')
@@ -75,32 +74,32 @@ def test_a_file_of_that_name_is_meant_first(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("spec", ["ssh://", "ssh:///t.json", "ssh://box:port/t.json", "ssh://-oProxyCommand=x/t.json"])
-def test_an_address_that_is_none(spec: str) -> None:
-    for look in (check_readable, open_source):
+def test_invalid_address_raises(spec: str) -> None:
+    for open_or_check in (check_readable, open_source):
         with pytest.raises(TraceError, match=r"no host|not an address"):
-            look(spec)
+            open_or_check(spec)
 
 
-def test_a_url_of_a_file_is_the_file() -> None:
+def test_file_url_is_a_local_path() -> None:
     assert resolve_path("file:///data/a%20b.json") == "/data/a b.json"
 
 
-def test_what_lies_in_a_folder_is_named_as_the_user_would() -> None:
+def test_child_spec() -> None:
     for spec, below in (
         ("box:", "box:a/t.json"),
         ("box:runs", "box:runs/a/t.json"),
         ("box:runs/", "box:runs/a/t.json"),
     ):
-        there = parse_ssh_path(spec)
-        assert there is not None
-        assert there.child_spec("a/t.json") == below
+        ssh_path = parse_ssh_path(spec)
+        assert ssh_path is not None
+        assert ssh_path.child_spec("a/t.json") == below
 
 
 @pytest.mark.parametrize(
     ("spec", "path", "named"),
     [
         ("box:runs/*.json", "./runs/a b.json", "box:runs/a b.json"),
-        ("me@box:*", "./~odd.json", "me@box:./~odd.json"),  # or it would be somebody's home
+        ("me@box:*", "./~odd.json", "me@box:./~odd.json"),  # without ./ a home folder
         ("box:~/runs/*", "./runs/t.json", "box:runs/t.json"),
         ("box:./runs/", "././runs//t.json", "box:runs/t.json"),
         ("box:/data/*", "/data/t.json", "box:/data/t.json"),
@@ -109,13 +108,13 @@ def test_what_lies_in_a_folder_is_named_as_the_user_would() -> None:
         ("ssh://box/~/runs/*", "./runs/t.json", "ssh://box/~/runs/t.json"),
     ],
 )
-def test_what_a_pattern_matched_is_named_as_the_user_would(spec: str, path: str, named: str) -> None:
-    there = parse_ssh_path(spec)
-    assert there is not None
-    assert there.spec_for_path(path) == named
+def test_spec_for_path(spec: str, path: str, named: str) -> None:
+    ssh_path = parse_ssh_path(spec)
+    assert ssh_path is not None
+    assert ssh_path.spec_for_path(path) == named
     again = parse_ssh_path(named)
     assert again is not None
-    assert (again.host, again.port) == (there.host, there.port)
+    assert (again.host, again.port) == (ssh_path.host, ssh_path.port)
     home = again.path.removeprefix("~/")
     assert os.path.normpath(home) == os.path.normpath(path)
 
@@ -128,12 +127,12 @@ def test_what_a_pattern_matched_is_named_as_the_user_would(spec: str, path: str,
         *(("s3://b/*.json.gz", True), ("https://x.org/a.json?sign=*", False), ("https://x.org/*.json?sign=1", True)),
     ],
 )
-def test_what_may_be_a_pattern_elsewhere(spec: str, expected: bool) -> None:
+def test_is_pattern(spec: str, expected: bool) -> None:
     assert is_pattern(spec) is expected
 
 
 @pytest.mark.parametrize("spec", ["ssh://box:99999/x", "ssh://", "ssh://box:port/*"])
-def test_an_address_that_is_none_is_one_line(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_address_is_reported_in_one_line(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words in ([spec], ["box:a.json", spec]):
         assert main(["info", *words]) == 2
         line = capsys.readouterr().err
@@ -152,8 +151,9 @@ def test_an_address_that_is_none_is_one_line(spec: str, capsys: pytest.CaptureFi
         (["box:a/r*.json"], "box:a/r*.json"),
     ],
 )
-def test_what_several_are_called_together(names: list[str], label: str) -> None:
-    assert (meant(names).label, meant(names).remote_names) == (label, tuple(names))
+def test_label_of_several_names(names: list[str], label: str) -> None:
+    resolved = resolve_specs(names)
+    assert (resolved.label, resolved.remote_names) == (label, tuple(names))
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
@@ -173,7 +173,7 @@ def test_what_several_are_called_together(names: list[str], label: str) -> None:
         ("~$(x)/y", "./~$(x)/y"),
     ],
 )
-def test_a_path_is_one_word_to_a_shell(shell: str, path: str, meant: str) -> None:
+def test_quoted_path_is_one_shell_word(shell: str, path: str, meant: str) -> None:
     word = SshPath("", "box", None, path).quote_path()
     got = subprocess.run([shell, "-c", f'printf "%s\\0" {word}'], capture_output=True, check=True).stdout
     assert got == f"{meant}\0".encode()
@@ -196,13 +196,13 @@ def test_a_path_is_one_word_to_a_shell(shell: str, path: str, meant: str) -> Non
         ("\x1b[31mbad\x07\n", "[31mbad"),
     ],
 )
-def test_failures_are_said_in_words(said: str, meaning: str) -> None:
+def test_connection_failures_are_explained(said: str, meaning: str) -> None:
     line = describe_connection_failure(SshPath("box:t", "me@box", None, "t"), said, could_prompt=False)
     assert meaning in line
     assert line.isprintable()
 
 
-def test_urls_with_secrets_in_them_are_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_urls_with_secrets_are_not_stored_as_recent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     kept = ["box:t.json", "https://x.org/t.json"]
     for spec in [*kept, "https://x.org/t.json?X-Amz-Signature=1", "https://me:secret@x.org/t.json"]:
@@ -221,11 +221,11 @@ def test_urls_with_secrets_in_them_are_not_remembered(tmp_path: Path, monkeypatc
         ("box:runs/rank12345678.json", None),
     ],
 )
-def test_a_listing_knows_the_ranks_that_names_say(name: str, rank: int | None) -> None:
+def test_rank_of_a_listed_trace(name: str, rank: int | None) -> None:
     assert ListedTrace(name, 1, 0.0).rank == rank
 
 
-def test_a_listing_has_a_column_for_ranks_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_listing_has_a_rank_column_if_needed(capsys: pytest.CaptureFixture[str]) -> None:
     ranked = [ListedTrace("box:a/rank1.json", 2048, 0.0), ListedTrace("box:a/other.json", 10, 0.0)]
     print_folder(FolderError("box:a/", ranked), as_json=False)
     first, second = capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""What is written is what is mapped."""
+"""Tests of the stored trace: what is mapped equals what was written; damage and full disks are reported."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
+from tests.helpers.column_equality import assert_deeply_equal
 from tests.helpers.trace_builder import (
     begin,
     counter,
@@ -37,37 +38,20 @@ from torchprof_tui.trace.storage.trace_store import (
     open_trace,
     save_trace,
 )
-from torchprof_tui.trace.text.text_index import TextIndex
-
-
-def same(one: Any, other: Any, where: str = "trace") -> None:
-    """Deeply equal, types of arrays included."""
-    if isinstance(one, np.ndarray):
-        assert one.dtype == other.dtype, where
-        assert np.array_equal(one, other), where
-    elif dataclasses.is_dataclass(one):
-        assert type(one) is type(other), where
-        for each in dataclasses.fields(one):
-            if each.compare and each.name != "stored_index":
-                same(getattr(one, each.name), getattr(other, each.name), f"{where}.{each.name}")
-    elif isinstance(one, dict):
-        assert list(one) == list(other), where
-        for key in one:
-            same(one[key], other[key], f"{where}[{key!r}]")
-    elif isinstance(one, list | tuple):
-        assert type(one) is type(other), where
-        assert len(one) == len(other), where
-        for k, (a, b) in enumerate(zip(one, other, strict=True)):
-            same(a, b, f"{where}[{k}]")
-    else:
-        assert type(one) is type(other), where
-        assert one == other or (one != one and other != other), where
-
+from torchprof_tui.trace.text.block_text import BlockText
+from torchprof_tui.trace.text.gzip_text import GzipText
+from torchprof_tui.trace.text.plain_text import PlainText
+from torchprof_tui.trace.text.text_index import FileText
 
 HEADER = {"deviceProperties": [{"id": 0, "name": "H200"}], "distributedInfo": {"rank": 1}, "odd": float("nan")}
 
 
-def everything() -> Trace:
+CHUNKS = tuple(np.arange(k, k + 3, dtype=np.int64) for k in range(3))
+"""`first`, `offset` and `length` of three chunks."""
+
+
+def build_full_trace() -> Trace:
+    """A trace with every kind of entry: events, links, counters, memory, steps, problems."""
     return trace(*entries(), header=HEADER)
 
 
@@ -90,75 +74,77 @@ def entries() -> list[Any]:
     ]
 
 
-def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
-    made = everything()
-    save_trace(made, tmp_path)
-    found = open_trace(tmp_path)
-    same(made, found)
-    same(made.row_index, found.row_index)
+def test_mapped_trace_equals_the_written_one(tmp_path: Path) -> None:
+    written = build_full_trace()
+    save_trace(written, tmp_path)
+    mapped = open_trace(tmp_path)
+    assert_deeply_equal(written, mapped)
+    assert_deeply_equal(written.row_index, mapped.row_index)
 
 
-@pytest.mark.parametrize("least", [1, 1 << 20])
-def test_columns_worked_out_where_they_are_to_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int) -> None:
-    monkeypatch.setattr(column_file, "_MIN_MAPPED_BYTES", least)
-    with TraceWriter(tmp_path) as storing:
-        made = add_row_index(build_trace(decoded(entries(), HEADER), "literal", storing.allocate), storing.allocate)
-        assert bool(storing._file.layout) is (least == 1)
-        storing.finish(made)
-    same(everything(), open_trace(tmp_path))
+@pytest.mark.parametrize("min_bytes", [1, 1 << 20])
+def test_columns_allocated_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, min_bytes: int) -> None:
+    monkeypatch.setattr(column_file, "_MIN_MAPPED_BYTES", min_bytes)
+    with TraceWriter(tmp_path) as writer:
+        written = add_row_index(build_trace(decoded(entries(), HEADER), "literal", writer.allocate), writer.allocate)
+        assert bool(writer._file.layout) is (min_bytes == 1)
+        writer.finish(written)
+    assert_deeply_equal(build_full_trace(), open_trace(tmp_path))
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
-def test_file_systems_that_set_nothing_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_file_systems_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(column_file, "_MIN_MAPPED_BYTES", 1)
     monkeypatch.setattr(os, "posix_fallocate", refusing(number))
-    with TraceWriter(tmp_path) as storing:
-        storing.finish(build_trace(decoded(entries(), HEADER), "literal", storing.allocate))
-    same(everything(), open_trace(tmp_path))
+    with TraceWriter(tmp_path) as writer:
+        writer.finish(build_trace(decoded(entries(), HEADER), "literal", writer.allocate))
+    assert_deeply_equal(build_full_trace(), open_trace(tmp_path))
 
 
-def test_systems_that_cannot_set_anything_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_platforms_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(column_file, "_MIN_MAPPED_BYTES", 1)
     monkeypatch.delattr(os, "posix_fallocate")
-    with TraceWriter(tmp_path) as storing:
-        storing.finish(build_trace(decoded(entries(), HEADER), "literal", storing.allocate))
-    same(everything(), open_trace(tmp_path))
+    with TraceWriter(tmp_path) as writer:
+        writer.finish(build_trace(decoded(entries(), HEADER), "literal", writer.allocate))
+    assert_deeply_equal(build_full_trace(), open_trace(tmp_path))
 
 
 def refusing(number: int) -> Callable[[int, int, int], None]:
+    """A posix_fallocate that fails with this errno."""
+
     def refuse(file: int, offset: int, size: int) -> None:
         raise OSError(number, os.strerror(number))
 
     return refuse
 
 
-def test_room_is_given_once_and_is_that_of_the_trace(tmp_path: Path) -> None:
-    made = everything()
-    with TraceWriter(tmp_path) as storing:
-        storing.allocate("start", len(made), np.int64)
+def test_each_column_is_allocated_once_and_must_be_used(tmp_path: Path) -> None:
+    written = build_full_trace()
+    with TraceWriter(tmp_path) as writer:
+        writer.allocate("start", len(written), np.int64)
         with pytest.raises(AssertionError, match="start"):
-            storing.allocate("start", len(made), np.int64)
+            writer.allocate("start", len(written), np.int64)
         with pytest.raises(AssertionError, match="start"):
-            storing.finish(made)
+            writer.finish(written)
 
 
-def test_a_disk_without_room_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_at_allocation_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(column_file, "_MIN_MAPPED_BYTES", 1)
     monkeypatch.setattr(os, "posix_fallocate", refusing(errno.ENOSPC))
-    with pytest.raises(OSError, match="No space"), TraceWriter(tmp_path) as storing:
-        storing.finish(build_trace(decoded(entries(), HEADER), "literal", storing.allocate))
+    with pytest.raises(OSError, match="No space"), TraceWriter(tmp_path) as writer:
+        writer.finish(build_trace(decoded(entries(), HEADER), "literal", writer.allocate))
     assert not (tmp_path / META_FILE).exists()
 
 
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="full"), TraceWriter(tmp_path) as storing:  # noqa: PT012
-        storing._file._file = Full(storing._file._file)  # type: ignore[assignment]
-        storing.finish(everything())
+def test_full_disk_at_writing_raises(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="full"), TraceWriter(tmp_path) as writer:  # noqa: PT012
+        writer._file._file = FullDiskFile(writer._file._file)  # type: ignore[assignment]
+        writer.finish(build_full_trace())
     assert not (tmp_path / META_FILE).exists()
 
 
-class Full:
-    """A file on a disk without room."""
+class FullDiskFile:
+    """A file whose writes fail with ENOSPC."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.seek, self.truncate, self.close = file.seek, file.truncate, file.close
@@ -168,49 +154,70 @@ class Full:
         raise OSError(errno.ENOSPC, "the disk is full")
 
 
-def test_an_empty_trace_comes_back_too(tmp_path: Path) -> None:
-    made = trace()
-    save_trace(made, tmp_path)
-    same(made, open_trace(tmp_path))
+def test_empty_trace(tmp_path: Path) -> None:
+    written = trace()
+    save_trace(written, tmp_path)
+    assert_deeply_equal(written, open_trace(tmp_path))
 
 
-def test_columns_are_mapped_and_cannot_be_written(tmp_path: Path) -> None:
-    save_trace(everything(), tmp_path)
-    found = open_trace(tmp_path)
-    assert not found.start.flags.owndata
+def test_mapped_columns_are_read_only(tmp_path: Path) -> None:
+    save_trace(build_full_trace(), tmp_path)
+    mapped = open_trace(tmp_path)
+    assert not mapped.start.flags.owndata
     with pytest.raises(ValueError, match="read-only"):
-        found.start[0] = 1
+        mapped.start[0] = 1
 
 
-def test_the_folder_may_be_moved_with_the_text_in_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        PlainText(Path("/data/trace.json"), *CHUNKS),
+        BlockText(Path("/data/text.blocks"), *CHUNKS),
+        GzipText(Path("/data/trace.json.gz"), *CHUNKS, (1, 2, 3, 4), Path("/cache/text.blocks")),
+    ],
+    ids=lambda text: type(text).__name__,
+)
+def test_each_kind_of_text_is_restored(tmp_path: Path, text: FileText) -> None:
+    save_trace(dataclasses.replace(build_full_trace(), text=text), tmp_path)
+    assert_deeply_equal(text, open_trace(tmp_path).text)
+
+
+def text_of(trace: Trace) -> FileText:
+    assert isinstance(trace.text, FileText)
+    return trace.text
+
+
+def test_folder_with_its_text_may_be_moved(tmp_path: Path) -> None:
     first = tmp_path / "first"
     first.mkdir()
-    nowhere = np.zeros(0, np.int64)
-    made = dataclasses.replace(everything(), text=TextIndex(first / "text.blocks", True, nowhere, nowhere, nowhere))
-    save_trace(made, first)
-    assert open_trace(first).text.path == first / "text.blocks"
+    no_chunks = np.zeros(0, np.int64)
+    written = dataclasses.replace(
+        build_full_trace(), text=BlockText(first / "text.blocks", no_chunks, no_chunks, no_chunks)
+    )
+    save_trace(written, first)
+    assert text_of(open_trace(first)).path == first / "text.blocks"
     first.rename(tmp_path / "second")
-    assert open_trace(tmp_path / "second").text.path == tmp_path / "second" / "text.blocks"
+    assert text_of(open_trace(tmp_path / "second")).path == tmp_path / "second" / "text.blocks"
 
 
-def test_text_elsewhere_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_outside_the_folder_has_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "folder"
     folder.mkdir()
-    save_trace(everything(), folder)
-    assert open_trace(folder).text.path == tmp_path / "literal"
+    save_trace(build_full_trace(), folder)
+    assert text_of(open_trace(folder)).path == tmp_path / "literal"
 
 
-def test_another_version_is_refused(tmp_path: Path) -> None:
-    save_trace(everything(), tmp_path)
+def test_other_format_version_is_refused(tmp_path: Path) -> None:
+    save_trace(build_full_trace(), tmp_path)
     meta = json.loads((tmp_path / META_FILE).read_text())
     (tmp_path / META_FILE).write_text(json.dumps({**meta, "version": meta["version"] + 1}))
     with pytest.raises(StoreError, match="another version"):
         open_trace(tmp_path)
 
 
-def test_damage_is_refused(tmp_path: Path) -> None:
-    save_trace(everything(), tmp_path)
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
+    save_trace(build_full_trace(), tmp_path)
     columns = (tmp_path / COLUMNS_FILE).read_bytes()
     (tmp_path / COLUMNS_FILE).write_bytes(columns[:-1])
     with pytest.raises(StoreError, match="cut short"):

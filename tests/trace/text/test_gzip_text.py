@@ -1,4 +1,4 @@
-"""The text of a gzip file that is taken apart when its lanes are there already: before and after, the same entries."""
+"""Tests of gzip text whose split into blocks is deferred: the same entries before and after the split."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.column_equality import assert_alike
+from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.remote_traces import same
-from tests.trace.decode.template.test_template_decoder import plain
-from tests.trace.decode.test_decoder import TRACES
 from torchprof_tui.analysis.slicing.entry_survey import read_chunks
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode.decoder import decode_trace
@@ -33,257 +32,287 @@ from torchprof_tui.trace.sources import source
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.storage.trace_store import open_trace
 from torchprof_tui.trace.text import block_writer, gzip_text
-from torchprof_tui.trace.text.gzip_text import GzipText
-from torchprof_tui.trace.text.text_index import TextIndex
+from torchprof_tui.trace.text.block_text import BlockText
+from torchprof_tui.trace.text.gzip_text import GzipFileVersion, GzipText
+from torchprof_tui.trace.text.plain_text import PlainText
+from torchprof_tui.trace.text.text_index import FileText
 
 COUNT = 3000
 
 
+def kineto_text(count: int) -> bytes:
+    """The text of a trace of `count` operators, in Kineto's own layout."""
+    entries = (
+        f'  {{\n    "ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 2, "ts": {k}.125, "dur": 0.5,\n'
+        f'    "args": {{\n      "External id": {k}\n    }}\n  }}'
+        for k in range(count)
+    )
+    return ('{\n  "schemaVersion": 1,\n  "traceEvents": [\n' + ",\n".join(entries) + "\n  ]\n}\n").encode()
+
+
+def expected_entries() -> list[Any]:
+    return list(json.loads(kineto_text(COUNT))["traceEvents"])
+
+
 @pytest.fixture
-def packed(tmp_path: Path) -> Path:
+def gzip_path(tmp_path: Path) -> Path:
     path = tmp_path / "trace.json.gz"
-    path.write_bytes(gzip.compress(plain(COUNT)))
+    path.write_bytes(gzip.compress(kineto_text(COUNT)))
     return path
 
 
-def built(path: Path, folder: Path, *, late: bool, parts: int = 1) -> Trace:
+def build(path: Path, folder: Path, *, defer_blocks: bool) -> Trace:
+    """Decode a file in this process, store its columns in a new folder and map them."""
     folder.mkdir()
-    loader.decode_and_store(str(path), folder, lambda progress: None, defer_blocks=late, parts=parts)
+    loader.decode_and_store(str(path), folder, lambda progress: None, defer_blocks=defer_blocks, parts=1)
     return open_trace(folder)
 
 
-def index_of(trace: Trace) -> TextIndex:
-    assert isinstance(trace.text, TextIndex)
+def file_text(trace: Trace) -> FileText:
+    assert isinstance(trace.text, FileText)
     return trace.text
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3])
-def test_columns_are_the_same_and_so_are_entries(tmp_path: Path, packed: Path, parts: int) -> None:
-    expected = json.loads(plain(COUNT))["traceEvents"]
-    folders = {late: tmp_path / str(late) for late in (False, True)}
+def deferred_text(trace: Trace) -> GzipText:
+    assert isinstance(trace.text, GzipText)
+    return trace.text
+
+
+def build_deferred(path: Path, folder: Path) -> GzipText:
+    return deferred_text(build(path, folder, defer_blocks=True))
+
+
+@pytest.mark.parametrize("process_count", [1, 2, 3])
+def test_columns_and_entries_equal_those_of_blocks(tmp_path: Path, gzip_path: Path, process_count: int) -> None:
+    expected = expected_entries()
+    folders = {defer_blocks: tmp_path / str(defer_blocks) for defer_blocks in (False, True)}
     for folder in folders.values():
         folder.mkdir()
     decoded = {
-        late: decode_trace(
-            open_source(str(packed)),
+        defer_blocks: decode_trace(
+            open_source(str(gzip_path)),
             folder,
             chunk_size=20_000,
             use_templates=True,
-            process_count=parts,
-            defer_blocks=late,
+            process_count=process_count,
+            defer_blocks=defer_blocks,
         )
-        for late, folder in folders.items()
+        for defer_blocks, folder in folders.items()
     }
     assert_alike(decoded[False], decoded[True], chunks=False)
-    late, now = decoded[True].text, decoded[False].text
-    assert late.gzip_text is not None
-    assert now.gzip_text is None
+    deferred, blocks = decoded[True].text, decoded[False].text
+    assert isinstance(deferred, GzipText)
+    assert isinstance(blocks, BlockText)
     assert sorted(file.name for file in folders[True].iterdir()) == []
-    assert late.first.tolist() == now.first.tolist()
-    picked = random.Random(1).sample(range(COUNT), 20)
-    for _ in ("whole", "apart"):
-        assert [late.read_entry(k, parse_chunk) for k in picked] == [expected[k] for k in picked]
-        assert list(late.read_texts(range(len(late.first)))) == list(now.read_texts(range(len(now.first))))
-        some = list(range(1, len(late.first), 3))
-        assert list(late.read_texts(some)) == list(now.read_texts(some))
-        late.split_into_blocks()
-    assert late.block_index is not None
+    assert deferred.first.tolist() == blocks.first.tolist()
+    ordinals = random.Random(1).sample(range(COUNT), 20)
+    for _ in ("before the split", "after it"):
+        assert [deferred.read_entry(k, parse_chunk) for k in ordinals] == [expected[k] for k in ordinals]
+        assert list(deferred.read_texts(range(len(deferred.first)))) == list(
+            blocks.read_texts(range(len(blocks.first)))
+        )
+        some_chunks = list(range(1, len(deferred.first), 3))
+        assert list(deferred.read_texts(some_chunks)) == list(blocks.read_texts(some_chunks))
+        deferred.split_into_blocks()
+    assert deferred.block_text is not None
     assert sorted(file.name for file in folders[True].iterdir()) == ["text.blocks", "text.ends"]
-    assert np.array_equal(late.block_index.length, now.length)
+    assert np.array_equal(deferred.block_text.offset, blocks.offset)
+    assert np.array_equal(deferred.block_text.length, blocks.length)
 
 
-def test_stored_and_mapped_it_is_still_whole(tmp_path: Path, packed: Path) -> None:
-    late, now = (built(packed, tmp_path / str(late), late=late) for late in (True, False))
-    same(late, now)
-    some = np.arange(0, len(now), 7)
-    expected = list(read_entries(now, some))
-    for _ in ("whole", "apart"):
-        assert list(read_entries(late, some)) == expected
-        assert list(read_chunks(index_of(late))) == list(read_chunks(index_of(now)))
+def test_stored_and_mapped_traces_read_the_same_entries(tmp_path: Path, gzip_path: Path) -> None:
+    deferred, blocks = (build(gzip_path, tmp_path / str(defer), defer_blocks=defer) for defer in (True, False))
+    same(deferred, blocks)
+    events = np.arange(0, len(blocks), 7)
+    expected = list(read_entries(blocks, events))
+    for _ in ("before the split", "after it"):
+        assert list(read_entries(deferred, events)) == expected
+        assert list(read_chunks(file_text(deferred))) == list(read_chunks(file_text(blocks)))
         again = open_trace(tmp_path / "True")
-        assert again.read_entry(int(again.ordinal[5])) == now.read_entry(int(now.ordinal[5]))
-        index_of(late).split_into_blocks()
-    assert index_of(late).block_index is not None
-    assert index_of(open_trace(tmp_path / "True")).block_index is not None  # which others find as well
+        assert again.read_entry(int(again.ordinal[5])) == blocks.read_entry(int(blocks.ordinal[5]))
+        deferred_text(deferred).split_into_blocks()
+    assert deferred_text(deferred).block_text is not None
+    assert deferred_text(open_trace(tmp_path / "True")).block_text is not None  # other processes find them too
 
 
-def test_what_is_no_local_gzip_file_is_kept_at_once(tmp_path: Path) -> None:
+def test_only_local_gzip_files_are_deferred(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    path.write_bytes(plain(100))
-    assert index_of(built(path, tmp_path / "columns", late=True)).gzip_text is None
+    path.write_bytes(kineto_text(100))
+    assert isinstance(build(path, tmp_path / "columns", defer_blocks=True).text, PlainText)
 
 
-@pytest.mark.parametrize("how", ["other", "gone", "alike"])
-def test_a_file_that_is_another_one_by_now(tmp_path: Path, packed: Path, how: str) -> None:
-    index = index_of(built(packed, tmp_path / "columns", late=True))
-    if how == "gone":
-        packed.unlink()
-    elif how == "other":
-        packed.write_bytes(gzip.compress(plain(COUNT + 1)))
-    else:  # as long and as old
-        found = packed.stat()
-        packed.write_bytes(gzip.compress(plain(10)).ljust(found.st_size, b"\0"))
-        os.utime(packed, ns=(found.st_atime_ns, found.st_mtime_ns))
+@pytest.mark.parametrize("change", ["replaced", "removed", "replaced with equal size and mtime"])
+def test_changed_file_is_refused(tmp_path: Path, gzip_path: Path, change: str) -> None:
+    text = build_deferred(gzip_path, tmp_path / "columns")
+    if change == "removed":
+        gzip_path.unlink()
+    elif change == "replaced":
+        gzip_path.write_bytes(gzip.compress(kineto_text(COUNT + 1)))
+    else:
+        status = gzip_path.stat()
+        gzip_path.write_bytes(gzip.compress(kineto_text(10)).ljust(status.st_size, b"\0"))
+        os.utime(gzip_path, ns=(status.st_atime_ns, status.st_mtime_ns))
     with pytest.raises((LookupError, OSError)):
-        index.read_entry(COUNT - 1, parse_chunk)
+        text.read_entry(COUNT - 1, parse_chunk)
     with pytest.raises((LookupError, OSError)):
-        index.split_into_blocks()
-    assert index.block_index is None
+        text.split_into_blocks()
+    assert text.block_text is None
     assert {file.name for file in (tmp_path / "columns").iterdir()} == {"columns", "meta.json"}
 
 
-def test_a_file_that_changes_meanwhile_is_not_taken_apart(
-    tmp_path: Path, packed: Path, monkeypatch: pytest.MonkeyPatch
+def test_file_that_changes_during_the_split_leaves_no_blocks(
+    tmp_path: Path, gzip_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index = index_of(built(packed, tmp_path / "columns", late=True))
+    text = build_deferred(gzip_path, tmp_path / "columns")
     put = block_writer.BlockWriter.put
 
-    def put_and_change(writer: block_writer.BlockWriter, item: block_writer.ChunkText) -> None:
-        os.utime(packed, ns=(0, 0))
-        put(writer, item)
+    def put_and_change(writer: block_writer.BlockWriter, chunk: block_writer.ChunkText) -> None:
+        os.utime(gzip_path, ns=(0, 0))
+        put(writer, chunk)
 
     monkeypatch.setattr(block_writer.BlockWriter, "put", put_and_change)
     with pytest.raises(LookupError, match="changed"):
-        index.split_into_blocks()
+        text.split_into_blocks()
     assert {file.name for file in (tmp_path / "columns").iterdir()} == {"columns", "meta.json"}
 
 
-def test_blocks_of_something_else_are_not_believed(tmp_path: Path, packed: Path) -> None:
-    index = index_of(built(packed, tmp_path / "columns", late=True))
-    np.arange(7).tofile(index.path.with_suffix(".ends"))
-    assert index.block_index is None
-    assert index.read_entry(7, parse_chunk) == json.loads(plain(COUNT))["traceEvents"][7]
+def test_blocks_of_another_chunk_count_are_ignored(tmp_path: Path, gzip_path: Path) -> None:
+    text = build_deferred(gzip_path, tmp_path / "columns")
+    np.arange(7).tofile(text.blocks_path.with_suffix(".ends"))
+    assert text.block_text is None
+    assert text.read_entry(7, parse_chunk) == expected_entries()[7]
 
 
-async def test_the_program_has_a_child_take_it_apart(packed: Path) -> None:
-    opening = SingleTraceOpener(str(packed), defer_blocks=True)
+async def test_opener_splits_the_text_in_a_child_process(gzip_path: Path) -> None:
+    opening = SingleTraceOpener(str(gzip_path), defer_blocks=True)
     opening.start()
     trace = await opening.load_trace(lambda progress: None)
-    index = index_of(trace)
-    assert index.gzip_text is not None
+    text = deferred_text(trace)
+    assert text.block_text is None
     await asyncio.to_thread(opening.split_into_blocks, trace)
-    assert index.block_index is not None
+    assert text.block_text is not None
     opening.close()
     opening.split_into_blocks(trace)  # closed: nothing to do
 
-    again = SingleTraceOpener(str(packed), defer_blocks=True)
+    again = SingleTraceOpener(str(gzip_path), defer_blocks=True)
     again.start()
     assert again.cached
     trace = await again.load_trace(lambda progress: None)
-    assert index_of(trace).block_index is not None
+    assert deferred_text(trace).block_text is not None
     again.split_into_blocks(trace)
     assert again._splitter is None
     again.close()
 
 
-async def test_closing_ends_what_is_not_finished(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opening = SingleTraceOpener(str(packed), cache=False, defer_blocks=True)
+async def test_close_ends_an_unfinished_split(gzip_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opening = SingleTraceOpener(str(gzip_path), cache=False, defer_blocks=True)
     opening.start()
     trace = await opening.load_trace(lambda progress: None)
     assert opening._cache_entry is not None
     folder = opening._cache_entry.folder
     monkeypatch.setattr("torchprof_tui.trace.loading.worker_process._START_CODE", "import time; time.sleep(60)")
-    finished = asyncio.create_task(asyncio.to_thread(opening.split_into_blocks, trace))
-    await until(lambda: index_of(trace).wait_for_blocks is not None)
-    finishing = opening._splitter
-    assert isinstance(finishing, LoaderProcess)
-    process: Any = finishing._process
-    asked = asyncio.create_task(asyncio.to_thread(trace.read_entry, 7))
+    split = asyncio.create_task(asyncio.to_thread(opening.split_into_blocks, trace))
+    await wait_until(lambda: deferred_text(trace).wait_for_blocks is not None)
+    splitter = opening._splitter
+    assert isinstance(splitter, LoaderProcess)
+    process: Any = splitter._process
+    read = asyncio.create_task(asyncio.to_thread(trace.read_entry, 7))
     await asyncio.sleep(0.1)
-    assert not asked.done()  # it waits for the blocks
+    assert not read.done()  # waits for the blocks
     opening.close()
-    await finished
+    await split
     assert process.poll() is not None
     assert not folder.exists()
-    assert (await asked)["name"] == json.loads(plain(COUNT))["traceEvents"][7]["name"]
+    assert (await read)["name"] == expected_entries()[7]["name"]
 
 
-async def test_a_child_that_is_stopped_leaves_no_drafts(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opening = SingleTraceOpener(str(packed), defer_blocks=True)
+async def test_stopped_split_leaves_no_drafts(gzip_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opening = SingleTraceOpener(str(gzip_path), defer_blocks=True)
     opening.start()
     trace = await opening.load_trace(lambda progress: None)
     assert opening._cache_entry is not None
     folder = opening._cache_entry.folder
-    slowly = (
-        "import time; from torchprof_tui.trace.text.text_index import BlockWriter as B; "
+    slow_down = (
+        "import time; from torchprof_tui.trace.text.block_writer import BlockWriter as B; "
         "B.put = lambda *_: time.sleep(60); "
     )
     monkeypatch.setattr(
         "torchprof_tui.trace.loading.worker_process._START_CODE",
-        worker_process._START_CODE.replace("from", slowly + "from", 1),
+        worker_process._START_CODE.replace("from", slow_down + "from", 1),
     )
-    finished = asyncio.create_task(asyncio.to_thread(opening.split_into_blocks, trace))
-    await until(lambda: any("-" in file.name for file in folder.iterdir()))
+    split = asyncio.create_task(asyncio.to_thread(opening.split_into_blocks, trace))
+    await wait_until(lambda: any("-" in file.name for file in folder.iterdir()))
     opening.close()
-    await finished
+    await split
     assert {file.name for file in folder.iterdir()} == {"columns", "meta.json", "lock"}
-    assert (
-        loader.load_trace(str(packed)).read_entry(7) == json.loads(plain(COUNT))["traceEvents"][7]
-    )  # and a command makes up for it
+    # A later command splits the text itself.
+    assert loader.load_trace(str(gzip_path)).read_entry(7) == expected_entries()[7]
     assert {file.name for file in folder.iterdir()} == {"columns", "meta.json", "lock", "text.blocks", "text.ends"}
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def wait_until(condition: Callable[[], bool]) -> None:
     for _ in range(1000):
         if condition():
             return
         await asyncio.sleep(0.02)
-    raise AssertionError("it never came")
+    raise AssertionError("the condition did not become true")
 
 
-def test_a_link_that_leads_elsewhere_by_now(tmp_path: Path, packed: Path) -> None:
+def test_link_with_a_new_target_still_reads_the_old_file(tmp_path: Path, gzip_path: Path) -> None:
     link = tmp_path / "latest.json.gz"
-    link.symlink_to(packed)
-    index = index_of(built(link, tmp_path / "columns", late=True))
+    link.symlink_to(gzip_path)
+    text = build_deferred(link, tmp_path / "columns")
     link.unlink()
-    assert index.read_entry(7, parse_chunk) == json.loads(plain(COUNT))["traceEvents"][7]
+    assert text.read_entry(7, parse_chunk) == expected_entries()[7]
 
 
-def test_text_that_was_unpacked_once_is_unpacked_again(
-    tmp_path: Path, packed: Path, monkeypatch: pytest.MonkeyPatch
+def test_text_is_unpacked_again_without_a_size_limit(
+    tmp_path: Path, gzip_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index = index_of(built(packed, tmp_path / "columns", late=True))
+    text = build_deferred(gzip_path, tmp_path / "columns")
     monkeypatch.setattr(source, "_BOMB_RATIO", 0)
     monkeypatch.setattr(source, "_BOMB_BYTES", 0)
-    assert index.read_entry(7, parse_chunk) == json.loads(plain(COUNT))["traceEvents"][7]
+    assert text.read_entry(7, parse_chunk) == expected_entries()[7]
     with pytest.raises(TraceError, match="unpack"):
-        list(open_source(str(packed)).blocks())
+        list(open_source(str(gzip_path)).blocks())
 
 
-def test_what_cannot_be_read_any_more_is_told_as_changed(
-    tmp_path: Path, packed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_file_raises_lookup_error(tmp_path: Path, gzip_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(spec: str) -> source.Source:
         raise TraceError(f"{spec}: no permission")
 
-    index = index_of(built(packed, tmp_path / "columns", late=True))
+    text = build_deferred(gzip_path, tmp_path / "columns")
     monkeypatch.setattr(gzip_text, "open_source", refuse)
     with pytest.raises(LookupError, match="no permission"):
-        index.read_entry(7, parse_chunk)
+        text.read_entry(7, parse_chunk)
 
 
-def test_little_of_the_text_is_held(tmp_path: Path) -> None:
+def test_little_of_the_text_is_held_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "large.json.gz"
-    path.write_bytes(gzip.compress(b" " * (40 << 20) + plain(100), 1))
-    found = path.stat()
-    assert found.st_size < 1 << 20
-    whole = GzipText.from_open_file(path, os.open(path, os.O_RDONLY))
+    path.write_bytes(gzip.compress(b" " * (40 << 20) + kineto_text(100), 1))
+    assert path.stat().st_size < 1 << 20
+    with path.open("rb") as file:
+        version = GzipFileVersion.from_open_file(path, file.fileno())
     offset = np.arange(0, 40 << 20, 1 << 18)
+    length = np.full(len(offset), 1 << 18)
+    text = GzipText(version.path, offset, offset, length, version.fingerprint, tmp_path / "text.blocks")
     tracemalloc.start()
     try:
-        for _, text_index in whole.read_pieces(offset, np.full(len(offset), 1 << 18), range(len(offset))):
-            assert len(text_index) == 1 << 18
+        for _, chunk_text in text.read_texts(range(len(offset))):
+            assert len(chunk_text) == 1 << 18
         assert tracemalloc.get_traced_memory()[1] < 20 << 20
     finally:
         tracemalloc.stop()
 
 
-@pytest.mark.skipif(not TRACES.is_dir(), reason="the shared traces are not here")
+@pytest.mark.skipif(not SHARED_TRACES.is_dir(), reason="needs the shared traces")
 def test_real_traces(tmp_path: Path) -> None:
-    for path in sorted(TRACES.glob("*.json.gz"))[::6]:
-        late, now = (built(path, tmp_path / f"{path.name}{late}", late=late) for late in (True, False))
-        picked = np.arange(0, len(now), max(len(now) // 50, 1))
-        expected = list(read_entries(now, picked))
-        assert list(read_entries(late, picked)) == expected, path.name
-        index_of(late).split_into_blocks()
-        assert list(read_entries(late, picked)) == expected, path.name
+    for path in sorted(SHARED_TRACES.glob("*.json.gz"))[::6]:
+        deferred, blocks = (
+            build(path, tmp_path / f"{path.name}{defer}", defer_blocks=defer) for defer in (True, False)
+        )
+        events = np.arange(0, len(blocks), max(len(blocks) // 50, 1))
+        expected = list(read_entries(blocks, events))
+        assert list(read_entries(deferred, events)) == expected, path.name
+        deferred_text(deferred).split_into_blocks()
+        assert list(read_entries(deferred, events)) == expected, path.name

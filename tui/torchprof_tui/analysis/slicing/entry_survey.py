@@ -16,7 +16,7 @@ from torchprof_tui.trace.decode.timestamps import parse_times
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import NO_TIME
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.text.text_index import TextIndex
+from torchprof_tui.trace.text.text_index import FileText
 
 ProgressCallback = Callable[[int, int], None]
 """Is told how many of how many chunks are done; may raise to stop."""
@@ -35,16 +35,16 @@ class EntrySurvey:
     flows: FlowEntries
 
 
-def read_chunks(text: TextIndex, wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, int, bytes]]:
+def read_chunks(text: FileText, wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, int, bytes]]:
     """(number, ordinal of its first entry, text) of each chunk, or of those `wanted`. Raises OSError, LookupError."""
     numbers = (number for number in range(len(text.first)) if wanted is None or wanted[number])
     for number, piece in text.read_texts(numbers):
         yield number, int(text.first[number]), piece
 
 
-def get_text_index(trace: Trace) -> TextIndex:
+def get_text_index(trace: Trace) -> FileText:
     """The text of a trace of one file. Raises LookupError for several ranks, each of which has its own."""
-    if not isinstance(trace.text, TextIndex):
+    if not isinstance(trace.text, FileText):
         raise LookupError("a slice is of one rank")
     return trace.text
 

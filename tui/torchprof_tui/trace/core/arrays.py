@@ -1,4 +1,4 @@
-"""Names for the array types that the columns are made of, and how to go through long ones."""
+"""Array type aliases, and numpy operations on long columns done in cache-sized blocks."""
 
 from __future__ import annotations
 
@@ -23,29 +23,34 @@ _BLOCK_SIZE = 1 << 16
 def take_chunked(
     column: npt.NDArray[Any], indices: npt.NDArray[np.integer[Any]], out: npt.NDArray[Any] | None = None
 ) -> npt.NDArray[Any]:
-    """`column[which]`, one-dimensional: numpy makes 64 bits of each index first, here of a few at a time. `into`: where
-    the answer is to lie; it may be `which` itself, where that has 32 bits."""
+    """Return `column[indices]` (one-dimensional), block by block, because numpy first converts all indices to int64.
+
+    `out`: array to write to; may be `indices` itself if that is int32.
+    """
     out = np.empty(len(indices), column.dtype) if out is None else out
     for block in block_slices(len(indices)):
-        # All are inside, and other modes take a copy.
+        # All indices are in range; with an `out`, mode "raise" would buffer a copy.
         column.take(indices[block], out=out[block], mode="clip")
     return out
 
 
 def flatnonzero_int32(mask: Bool, out: I32 | None = None) -> I32:
-    """Where it is true: np.flatnonzero in half of the memory. `into`: where the answer is to lie."""
-    found = np.empty(int(np.count_nonzero(mask)), np.int32) if out is None else out
-    at = 0
+    """Return np.flatnonzero(mask) as int32, in half of its memory. `out`: array to write to."""
+    out = np.empty(int(np.count_nonzero(mask)), np.int32) if out is None else out
+    size = 0
     for block in block_slices(len(mask)):
-        some = np.flatnonzero(mask[block])
-        np.add(some, block.start, out=found[at : at + len(some)], casting="unsafe")
-        at += len(some)
-    return found
+        indices = np.flatnonzero(mask[block])
+        np.add(indices, block.start, out=out[size : size + len(indices)], casting="unsafe")
+        size += len(indices)
+    return out
 
 
 def sorted_unique(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Each value once, ascending: np.unique, which hashes them first. Of many values that takes longer than to sort
-    them, and the interpreter's lock is held meanwhile: 45 ms of a million, for which no frame is drawn."""
+    """Return the distinct values in ascending order, by sorting.
+
+    np.unique hashes the values first, which is slower for many of them and holds the GIL: 45 ms for a million, during
+    which no frame is drawn.
+    """
     ordered = np.sort(values, axis=None)
     first = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -53,7 +58,10 @@ def sorted_unique(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def block_slices(size: int) -> Iterator[slice]:
-    """A column of this size, piece by piece: what is made of a piece lies in memory that the one before has used. To
-    write to fresh memory costs more than most arithmetic."""
+    """Yield slices that cover a column of this size.
+
+    Temporaries of one block reuse the memory of the block before: the first write to fresh memory costs more than most
+    arithmetic.
+    """
     for begin in range(0, size, _BLOCK_SIZE):
         yield slice(begin, min(begin + _BLOCK_SIZE, size))

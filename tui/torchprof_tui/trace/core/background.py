@@ -1,4 +1,4 @@
-"""Work that a thread does behind another's back: writing, compressing, numpy's, which need no interpreter."""
+"""Run work that releases the GIL (writing, compressing, numpy) on a background thread."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ Result = TypeVar("Result")
 
 
 class BackgroundWorker(Generic[Item]):
-    """A thread that does `work` with every item that is put, in order; `waiting` of them wait at most (0: any number).
+    """Thread that calls `work` with every item put, in order.
 
-    What goes wrong belongs to who puts: it is raised there, and items put meanwhile are let go.
+    `put` blocks while `max_pending` items are queued (0: never). An exception of `work` is raised by the next `put` or
+    by `close`; the items queued until then are dropped.
     """
 
     def __init__(self, work: Callable[[Item], None], name: str, max_pending: int = 0) -> None:
@@ -26,13 +27,13 @@ class BackgroundWorker(Generic[Item]):
         self._thread.start()
 
     def put(self, item: Item) -> None:
-        """Raises what went wrong with an earlier one."""
+        """Queue an item. Raises the exception of an earlier one."""
         if self._error is not None:
             raise self._error
         self._queue.put((item,))
 
     def close(self) -> None:
-        """Wait until all is done. May be called again. Raises what went wrong."""
+        """Wait until all items are done. May be called again. Raises the exception of an item that failed."""
         if not self._closed:
             self._closed = True
             self._queue.put(None)
@@ -41,12 +42,12 @@ class BackgroundWorker(Generic[Item]):
             raise self._error
 
     def cancel(self) -> None:
-        """Let go of all that waits, and of what is put from here on."""
+        """Drop all queued items, and those put from now on."""
         self._cancelled = True
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
-            if self._error is None and not self._cancelled:  # else it keeps taking, or who puts would wait for ever
+            if self._error is None and not self._cancelled:  # else only empty the queue, because `put` may block on it
                 try:
                     self._work(item[0])
                 except Exception as error:
@@ -54,24 +55,26 @@ class BackgroundWorker(Generic[Item]):
 
 
 def submit(work: Callable[[], Result]) -> Callable[[], Result]:
-    """Have a thread do it. What is returned waits for that, and returns what was found or raises what went wrong, again
-    and again."""
-    found: list[Result] = []
-    failed: list[BaseException] = []
+    """Start `work` on a thread. Returns a function that waits for it and returns its result or raises its exception.
+
+    That function may be called any number of times.
+    """
+    results: list[Result] = []
+    errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            found.append(work())
+            results.append(work())
         except BaseException as error:
-            failed.append(error)
+            errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
 
     def wait() -> Result:
         thread.join()
-        if failed:
-            raise failed[0]
-        return found[0]
+        if errors:
+            raise errors[0]
+        return results[0]
 
     return wait

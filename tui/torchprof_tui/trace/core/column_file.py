@@ -1,7 +1,7 @@
-"""The file that the columns of a trace lie in, one after the other, and how they get there.
+"""Write the columns of a trace to one file, one after the other.
 
-Memory costs when it is first written to, and a column that is worked out in one place and then written to a file is
-there twice. So whoever works out a long one asks where it is to lie, and is given a piece of the file, mapped.
+The first write to fresh memory is expensive, and a column that is computed in memory and then written to a file exists
+twice. So the code that computes a long column allocates it here and gets a memory-mapped part of the file.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from torchprof_tui.trace.core.arrays import Array
 
 Shape = int | tuple[int, ...]
 ColumnAllocator = Callable[[str, Shape, npt.DTypeLike], npt.NDArray[Any]]
-"""Where a column is to lie: by its name in `store.arrays_of`, its shape and type; it holds anything yet."""
+"""Allocates an uninitialised column by its name (as in `trace_store.iterate_arrays`), shape and dtype."""
 
 ALIGNMENT = 64
 
 _MIN_MAPPED_BYTES = 1 << 20
-"""Bytes from which a column is mapped: each takes a map of its own."""
+"""Bytes from which a column is mapped: each mapped column takes a mapping of its own."""
 
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What is answered where there is no room. Whatever else is, blocks cannot be set aside there, or not be mapped."""
+"""Errors that mean a full disk. Any other error means that the file system cannot allocate or map blocks."""
 
 
 def allocate_in_memory(name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Room in memory."""
+    """Allocate a column in memory. A `ColumnAllocator`."""
     return np.empty(shape, dtype)
 
 
 class ColumnFile:
-    """A new file. `arrays`: name → [offset, dtype, shape] of those in it; `size`: its bytes.
+    """New file of columns. `layout`: name → (offset, dtype, shape) of each column in it; `size`: bytes.
 
-    All methods raise OSError where there is no more room.
+    All methods raise OSError if the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,10 +49,10 @@ class ColumnFile:
         self.size = 0
 
     def allocate(self, name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """A piece of the file where it is worth it, and can be had: the column is in `arrays` then, else not yet."""
+        """Allocate a column: mapped and in `layout` if it is long and the file system allows it, else in memory."""
         shape = (shape,) if isinstance(shape, int) else shape
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        # Without blocks set aside a full disk would be told by a signal, which nobody can answer.
+        # Without allocated blocks, a full disk would raise SIGBUS on a write to the mapping.
         if size < _MIN_MAPPED_BYTES or not hasattr(os, "posix_fallocate"):
             return allocate_in_memory(name, shape, dtype)
         offset = self.size + -self.size % mmap.ALLOCATIONGRANULARITY
@@ -68,7 +68,7 @@ class ColumnFile:
         return np.frombuffer(mapped, dtype).reshape(shape)
 
     def write(self, name: str, array: Array) -> None:
-        """Write a column."""
+        """Append a column that is in memory."""
         self.size += -self.size % ALIGNMENT
         self._file.seek(self.size)
         if array.size:
@@ -77,7 +77,7 @@ class ColumnFile:
         self.size += array.nbytes
 
     def close(self) -> None:
-        """All is in the file. May be called again."""
+        """Finish the file. May be called again."""
         if not self._file.closed:
-            self._file.truncate(self.size)  # where the last column is empty, it is shorter yet
+            self._file.truncate(self.size)  # extends the file if alignment was added before an empty last column
         self._file.close()

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
-    pass
-
 
 class TraceError(ValueError):
-    """This is no trace, or cannot be read at all. `str()` is one clear line for the user."""
+    """The input is not a trace or cannot be read at all. `str()` is one line for the user."""
 
 
 class ConnectionLostError(Exception):
-    """The bytes stopped before their end, for a reason that `str()` says; what came before is good."""
+    """The connection ended before the data did; `str()` is the reason. The bytes received before are valid."""
 
 
 def format_error(error: BaseException) -> str:
-    """One line for the user. A TraceError's text is made for that; the others get a sentence around them."""
+    """Format an error as one line for the user. The text of a TraceError is used as it is."""
     if isinstance(error, TraceError):
         return " ".join(str(error).split())
     if isinstance(error, MemoryError):

@@ -1,4 +1,4 @@
-"""A column that grows as a file is read."""
+"""Append to a column of unknown length while a file is read."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _INITIAL_SIZE = 1024
 _GROWTH = 1.25
 _LARGE_BYTES = 4 << 20
 _LARGE_GROWTH_FACTOR = 4
-"""Bytes from which numpy asks for huge pages, and how much more than is needed is then asked for.
+"""Bytes from which numpy requests huge pages, and the factor by which a large array grows.
 
-Memory costs when it is first written to: by the page, and a huge one stands for 512. What is never written to costs
-nothing, so that a large column has room for long, and is copied once or twice in its life; a small one is moved.
+Memory costs on the first write, per page; a huge page replaces 512 page faults. Pages never written cost nothing, so a
+large array is over-allocated and copied only once or twice; a small one is reallocated.
 """
 
 
 ArrayFiller = Callable[[Array], None]
-"""Fills an array with what another process has in it; arrays are asked for in the order in which they were given."""
+"""Fills an array with the data of another process; arrays must be filled in the order in which they were sent."""
 
 
 class GrowableArray:
-    """A one-dimensional array to which chunks are appended."""
+    """One-dimensional array to which chunks are appended."""
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self._data: npt.NDArray[Any] = np.empty(_INITIAL_SIZE, dtype)
@@ -36,13 +36,13 @@ class GrowableArray:
         self.reserve(len(values))[:] = values
 
     def reserve(self, count: int) -> npt.NDArray[Any]:
-        """So many more, to be filled in at once: good until the next `extend` or `room`, which may move it."""
+        """Append `count` uninitialised values and return a view of them, valid until the next `extend` or `reserve`."""
         size = self._size + count
         if size > len(self._data):
             self._grow(size)
-        room = self._data[self._size : size]
+        reserved = self._data[self._size : size]
         self._size = size
-        return room
+        return reserved
 
     def _grow(self, size: int) -> None:
         if size * self._data.itemsize < _LARGE_BYTES:
@@ -51,7 +51,7 @@ class GrowableArray:
         larger: npt.NDArray[Any]
         try:
             larger = np.empty(size * _LARGE_GROWTH_FACTOR, self._data.dtype)
-        except MemoryError:  # not everywhere is room free that is only asked for
+        except MemoryError:  # some systems do not overcommit memory
             larger = np.empty(int(size * _GROWTH), self._data.dtype)
         larger[: self._size] = self.view
         self._data = larger
@@ -61,11 +61,11 @@ class GrowableArray:
 
     @property
     def view(self) -> npt.NDArray[Any]:
-        """A view of what was appended: good until the next `extend`, which may move it."""
+        """View of the values appended so far, valid until the next `extend` or `reserve`."""
         return self._data[: self._size]
 
     def finish(self) -> npt.NDArray[Any]:
-        """The array itself, which is not kept here; nothing can be appended any more."""
+        """Return the array without keeping a reference. Nothing can be appended afterwards."""
         data, self._data = self._data, np.empty(0, self._data.dtype)
         data.resize(self._size, refcheck=False)
         return data

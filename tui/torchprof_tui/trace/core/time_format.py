@@ -1,4 +1,4 @@
-"""Format and parse durations and instants. Everything inside is in ns."""
+"""Format and parse durations and times given in ns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TIME = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?\s*([a-zµμ]*)")
 
 
 def format_duration(ns: float) -> str:
-    """Three or four digits, and the unit that leaves the fewest before the point: "640 ns", "1.92 µs", "159.6 ms"."""
+    """Format with three or four digits in the largest unit that fits: "640 ns", "1.92 µs", "159.6 ms"."""
     size = abs(round(ns))
     sign = "-" if round(ns) < 0 else ""
     if size < 1000:
@@ -27,9 +27,9 @@ def format_duration(ns: float) -> str:
 
 
 def format_time(ns: int, step: int = 1, magnitude: int | None = None) -> str:
-    """An instant, with all the decimals that tell it from its neighbours `step` ns away, and no more.
+    """Format a time with just enough decimals to distinguish it from its neighbours `step` ns away.
 
-    The unit is the one that suits `reach` (default: the time itself), so that the labels of one ruler share it.
+    The unit fits `magnitude` (default: the time itself), so that the labels of one time axis share it.
     """
     unit, power = _choose_unit(abs(ns) if magnitude is None else magnitude)
     decimals = max(power - _trailing_zeros(step), 0)
@@ -39,7 +39,7 @@ def format_time(ns: int, step: int = 1, magnitude: int | None = None) -> str:
 
 
 def parse_time(text: str) -> int:
-    """ns of "12.5ms", "120 us", "1.5s", "300 ns"; a bare number is µs, the trace file's own unit.
+    """Parse "12.5ms", "120 us", "1.5s" or "300 ns" to ns; a bare number is in µs, the unit of trace files.
 
     Raises ValueError with a line for the user.
     """
@@ -48,7 +48,7 @@ def parse_time(text: str) -> int:
     power = _SCALES.get(unit or "us")
     if not (whole or fraction) or power is None:
         raise ValueError(f"not a time: {text.strip()!r} (write it like 12.5ms, 300us or 1.2s)")
-    digits = (fraction + "0" * power)[:power]  # below 1 ns nothing is recorded
+    digits = (fraction + "0" * power)[:power]  # traces have a resolution of 1 ns
     ns = int(whole + digits or "0")
     return -ns if sign == "-" else ns
 

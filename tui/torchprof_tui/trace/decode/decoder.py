@@ -24,7 +24,7 @@ from torchprof_tui.trace.decode.parallel import ParallelDecoder, SplitNotVerifie
 from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text.block_writer import BlockWriter
-from torchprof_tui.trace.text.gzip_text import GzipText
+from torchprof_tui.trace.text.gzip_text import GzipFileVersion
 from torchprof_tui.trace.text.large_values import LargeValueWriter
 
 ProgressCallback = Callable[[int, int | None, int], None]
@@ -66,7 +66,7 @@ def decode_trace(
     """
     use_templates = _should_use_templates(source) if use_templates is None else use_templates
     process_count = (choose_process_count(source) if use_templates else 1) if process_count is None else process_count
-    whole = GzipText.from_open_file(*source.local_gzip) if defer_blocks and source.local_gzip is not None else None
+    whole = GzipFileVersion.from_open_file(*source.local_gzip) if defer_blocks and source.local_gzip else None
     with _tune_interpreter(threads=source.plain_path is None):
         readers = None
         with contextlib.suppress(OSError):  # no further process: then this one alone
@@ -99,7 +99,7 @@ class _TraceDecoder:
         progress: ProgressCallback | None,
         chunk_size: int,
         scan: bool,
-        whole: GzipText | None,
+        whole: GzipFileVersion | None,
         readers: ParallelDecoder | None = None,
     ) -> None:
         self._source = source

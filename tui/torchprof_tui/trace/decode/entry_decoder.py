@@ -14,9 +14,11 @@ from torchprof_tui.trace.core.problems import UNREADABLE_ENTRY, ProblemTally, ex
 from torchprof_tui.trace.decode.chunker import Chunk, Chunker, DecodedChunk, TextWindow
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder, ColumnsPart
 from torchprof_tui.trace.decode.template.template_decoder import TemplateDecoder
+from torchprof_tui.trace.text.block_text import BlockText
 from torchprof_tui.trace.text.block_writer import BlockWriter
-from torchprof_tui.trace.text.gzip_text import GzipText
-from torchprof_tui.trace.text.text_index import TextIndex
+from torchprof_tui.trace.text.gzip_text import GzipFileVersion, GzipText
+from torchprof_tui.trace.text.plain_text import PlainText
+from torchprof_tui.trace.text.text_index import FileText
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,21 +140,16 @@ class EntryDecoder:
         self.unreadable += part.unreadable
         self.entry_count = len(self.columns)
 
-    def text_index(self, path: Path, gzip_text: GzipText | None) -> TextIndex:
-        """Where the text lies: in `path`, or in `whole` as long as that is not taken apart."""
-        length, offset = self._lengths, self._offsets
+    def text_index(self, path: Path, gzip_file: GzipFileVersion | None) -> FileText:
+        """Index the text: in `gzip_file` until its blocks are written to `path`, else in `path`."""
+        first = np.array(self._first_ordinals, np.int64)
         if self._block_writer is not None:
             self._block_writer.close()
-            length = self._block_writer.lengths
-            offset = [0, *np.cumsum(length, dtype=np.int64).tolist()][:-1]
-        return TextIndex(
-            path=path,
-            compressed=self._block_writer is not None or gzip_text is not None,
-            first=np.array(self._first_ordinals, np.int64),
-            offset=np.array(offset, np.int64),
-            length=np.array(length, np.int64),
-            gzip_text=gzip_text,
-        )
+            return BlockText.from_lengths(path, first, np.array(self._block_writer.lengths, np.int64))
+        offset, length = np.array(self._offsets, np.int64), np.array(self._lengths, np.int64)
+        if gzip_file is not None:
+            return GzipText(gzip_file.path, first, offset, length, gzip_file.fingerprint, path)
+        return PlainText(path, first, offset, length)
 
 
 def _format_position(chunk: Chunk, start: int) -> str:

@@ -1,9 +1,9 @@
-"""Mends the text of one damaged entry, so that a JSON parser takes it.
+"""Repair the text of a damaged entry so that it parses as JSON.
 
-Writers have produced: backslashes of Windows paths, control characters and bytes that are not UTF-8 left as they
-were, quotes inside names, keys without a quote, NaN and Infinity, commas too many. Two ways are tried: `respelled`
-trusts the quotes and mends what stands between them; `requoted` trusts the structure and finds the quotes anew.
-Nothing here closes what is open: a piece of an entry never passes for a whole one.
+Known damage: unescaped backslashes of Windows paths, raw control characters, bytes that are not UTF-8, unescaped
+quotes in names, a missing quote around a key, NaN and Infinity, extra commas. Two methods are tried: `repair_tokens`
+trusts the quotes and repairs the tokens; `repair_quotes` trusts the structure and finds the quotes again. Neither
+closes an open bracket, so that part of an entry never passes for a whole one.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from torchprof_tui.trace.core.problems import (
 )
 
 MAX_REPAIR_BYTES = 4 << 20
-"""Bytes of an entry that is worth a repair: real ones are below a few hundred KB, and repairs are slow."""
+"""Largest piece to repair: real entries are below a few hundred KB, and repairs are slow."""
 
 MAX_DEPTH = 1024
-"""Brackets within each other that orjson follows: what lies deeper no repair makes readable."""
+"""Nesting depth up to which orjson parses: deeper text cannot be read after any repair."""
 
 RepairKinds = dict[str, None]
-"""The kinds of repair that were made: a set that keeps its order."""
+"""Kinds of the repairs made: an ordered set."""
 
 
 def parse_values(text: bytes) -> list[Any] | None:
-    """The values that stand in the text, commas between them; None where it does not parse."""
+    """Parse comma-separated JSON values; returns None if the text does not parse."""
     try:
         values: list[Any] = orjson.loads(b"[%b]" % text)
     except orjson.JSONDecodeError:
@@ -46,16 +46,16 @@ _NON_ASCII_BYTES = bytes(range(128, 256))
 
 
 def is_truncated(text: bytes) -> bool:
-    """Whether the text is the beginning of a value, without fault as far as it goes."""
+    """Whether the text is the valid beginning of a value."""
     try:
-        orjson.loads(text.rstrip(_NON_ASCII_BYTES))  # half a character is no fault here
+        orjson.loads(text.rstrip(_NON_ASCII_BYTES))  # the end may cut a UTF-8 character
     except orjson.JSONDecodeError as error:
         return error.msg == "unexpected end of data"
     return False
 
 
 def repair_piece(piece: bytes) -> tuple[list[Any], RepairKinds] | None:
-    """The values of a piece of text that does not parse, and the kinds of repair that it took; None if hopeless."""
+    """Repair a piece of text that does not parse: its values and the kinds of repair, or None if it cannot be read."""
     if len(piece) > MAX_REPAIR_BYTES:
         return None
     text = f"[{piece.decode('utf-8', 'surrogateescape')}]"
@@ -74,25 +74,25 @@ _UNDECODED_BYTE = re.compile(r"[\ud800-\udfff]")
 
 
 def escape_invalid_bytes(text: str, kinds: RepairKinds) -> str:
-    """Bytes that were no UTF-8 (held as surrogates) as the four characters `\\xNN`, escaped for JSON."""
+    """Replace bytes that are not UTF-8 (decoded as surrogates) by the four characters `\\xNN`, escaped for JSON."""
     if not _UNDECODED_BYTE.search(text):
         return text
     kinds[REPAIRED_ENCODING] = None
-    return _UNDECODED_BYTE.sub(lambda found: f"\\\\x{ord(found.group()) & 0xFF:02x}", text)
+    return _UNDECODED_BYTE.sub(lambda match: f"\\\\x{ord(match.group()) & 0xFF:02x}", text)
 
 
 _VALID_ESCAPES = re.compile(r'[^\\]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^\\]*)*')
 _SUSPECT = re.compile(r"[\\\x00-\x1f]")
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _LONE_SURROGATE = re.compile(
-    r"\\\\"  # an escaped backslash: what follows is text
+    r"\\\\"  # an escaped backslash: the text after it is literal
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a whole pair
     r"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
 
 
 def repair_string(body: str, kinds: RepairKinds) -> str:
-    """What stands between two quotes, as JSON wants it."""
+    """Repair the text between two quotes."""
     if not _SUSPECT.search(body):
         return body
     body = repair_backslashes(body, kinds)
@@ -101,7 +101,7 @@ def repair_string(body: str, kinds: RepairKinds) -> str:
 
 
 def repair_backslashes(body: str, kinds: RepairKinds) -> str:
-    """One wrong escape shows that the writer escaped nothing: then every backslash is meant as such.
+    """Escape all backslashes if one escape is invalid, which shows that the writer did not escape them.
 
     `C:\\new\\x` is a path, although `\\n` alone would be a line break. Only `\\"` keeps its meaning.
     """
@@ -112,23 +112,23 @@ def repair_backslashes(body: str, kinds: RepairKinds) -> str:
 
 
 def repair_control_characters(body: str, kinds: RepairKinds) -> str:
-    """Control characters, line breaks and tabs included, may only be written as escapes."""
+    """Escape control characters, including line breaks and tabs."""
     if not _CONTROL.search(body):
         return body
     kinds[REPAIRED_CONTROL] = None
-    return _CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", body)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", body)
 
 
 def repair_surrogates(body: str, kinds: RepairKinds) -> str:
-    """Half of a pair names no character."""
+    """Replace lone halves of surrogate pairs by U+FFFD."""
 
-    def mend(found: re.Match[str]) -> str:
-        if not found.group(1):
-            return found.group()
+    def replace(match: re.Match[str]) -> str:
+        if not match.group(1):
+            return match.group()
         kinds[REPAIRED_SURROGATE] = None
         return "\\ufffd"
 
-    return _LONE_SURROGATE.sub(mend, body)
+    return _LONE_SURROGATE.sub(replace, body)
 
 
 _NOT_FINITE = r"[-+]?(?:nan|inf(?:inity)?|1\.#\w+)(?:\(\w*\))?|-?\d+(?:\.\d+)?e\+?\d{3,}|-?\d{309,}(?:\.\d+)?"
@@ -140,18 +140,18 @@ _TOKEN = re.compile(
 
 
 def repair_tokens(text: str, kinds: RepairKinds) -> str:
-    """Strings, numbers and commas mended where they stand; the quotes are taken to be right."""
+    """Repair strings, numbers and commas in place, trusting the quotes."""
 
-    def mend(found: re.Match[str]) -> str:
-        if found["string"] is not None:
-            return f'"{repair_string(found["string"], kinds)}"'
-        if found["comma"] is not None:
+    def replace(match: re.Match[str]) -> str:
+        if match["string"] is not None:
+            return f'"{repair_string(match["string"], kinds)}"'
+        if match["comma"] is not None:
             kinds[REPAIRED_COMMA] = None
             return ""
         kinds[REPAIRED_NUMBER] = None
         return "null"
 
-    return _TOKEN.sub(mend, text)
+    return _TOKEN.sub(replace, text)
 
 
 _SPACE = re.compile(r"\s*")
@@ -161,20 +161,24 @@ _KEY_MISSING_A_QUOTE = re.compile(r'"?([A-Za-z_][\w .%/()#-]*?)"?\s*:')
 _NEXT_KEY = r'(?:"[^"\\\n]*"|[A-Za-z_][\w .%/()#-]*")\s*:'
 _ENDS_IN_OBJECT = re.compile(rf'"\s*(?:,+\s*{_NEXT_KEY}|,*\s*\}}\s*[,}}\]])')
 _ENDS_IN_LIST = re.compile(r'"\s*(?:,+\s*(?:["\[{\d-]|true|false|null|nan|inf)|,*\s*\])', re.IGNORECASE)
-_KEY_INSIDE_STRING = re.compile(r',\s*"[^"\\\n]*"\s*:')  # a string that holds the keys after it has lost its end
+_KEY_INSIDE_STRING = re.compile(r',\s*"[^"\\\n]*"\s*:')  # a string that contains further keys lost its closing quote
 _BARE_QUOTE = re.compile(r'\\.|(")', re.DOTALL)
 
 
 def repair_quotes(text: str, kinds: RepairKinds) -> str | None:
-    """The text with its strings found anew: a quote ends a string only where the structure goes on after it.
+    """Find the strings again: a quote ends a string only if valid structure follows it.
 
-    So `"aten::"mm"", "pid": 1` holds a name with quotes in it. None where no structure is found.
+    So `"aten::"mm"", "pid": 1` holds a name with quotes in it. Returns None if no valid structure is found.
     """
     return _QuoteRepairer(text, kinds).run()
 
 
 class _QuoteRepairer:
-    """One walk through the text: `_open` holds the brackets around the place."""
+    """One pass through the text. `_open_brackets`: the brackets around the current offset.
+
+    The parsing methods return what is expected next ("value", "only value", "key", "comma" or "end"), or None if the
+    structure is invalid.
+    """
 
     def __init__(self, text: str, kinds: RepairKinds) -> None:
         self._text = text
@@ -184,19 +188,19 @@ class _QuoteRepairer:
         self._output: list[str] = []
 
     def run(self) -> str | None:
-        wants = "value"
+        expected = "value"
         while self._skip_space():
-            if wants == "end":
+            if expected == "end":
                 return None  # more text after the outermost bracket
-            going_on = self._parse_after_value() if wants == "comma" else self._parse_before_value(wants)
-            if going_on is None:
+            following = self._parse_after_value() if expected == "comma" else self._parse_before_value(expected)
+            if following is None:
                 return None
-            wants = going_on
-        return "".join(self._output) if wants == "end" else None
+            expected = following
+        return "".join(self._output) if expected == "end" else None
 
     def _skip_space(self) -> bool:
-        found = _SPACE.match(self._text, self._offset)
-        self._offset = found.end() if found else self._offset
+        match = _SPACE.match(self._text, self._offset)
+        self._offset = match.end() if match else self._offset
         return self._offset < len(self._text)
 
     def _emit(self, text: str, end: int) -> None:
@@ -223,16 +227,16 @@ class _QuoteRepairer:
             self._output.pop()
             self._kinds[REPAIRED_COMMA] = None
 
-    def _parse_before_value(self, wants: str) -> str | None:
+    def _parse_before_value(self, expected: str) -> str | None:
         char = self._text[self._offset]
-        if wants != "only value":  # which is what follows a key's colon
-            if char == ",":  # a second one
+        if expected != "only value":  # as after the colon of a key
+            if char == ",":  # an extra comma
                 self._kinds[REPAIRED_COMMA] = None
                 self._offset += 1
-                return wants
+                return expected
             if char in "}]":
                 return self._close_bracket(char)
-        if wants == "key":
+        if expected == "key":
             return self._parse_key()
         if char in "{[":
             if len(self._open_brackets) > MAX_DEPTH:
@@ -243,37 +247,37 @@ class _QuoteRepairer:
         return self._parse_string() if char == '"' else self._parse_word()
 
     def _parse_key(self) -> str | None:
-        found = _KEY.match(self._text, self._offset)
-        if not found:
-            found = _KEY_MISSING_A_QUOTE.match(self._text, self._offset)
-            if not found:
+        match = _KEY.match(self._text, self._offset)
+        if not match:
+            match = _KEY_MISSING_A_QUOTE.match(self._text, self._offset)
+            if not match:
                 return None
             self._kinds[REPAIRED_QUOTE] = None
-        self._emit(f'"{repair_string(found[1], self._kinds)}":', found.end())
+        self._emit(f'"{repair_string(match[1], self._kinds)}":', match.end())
         return "only value"
 
     def _parse_string(self) -> str | None:
         ends = _ENDS_IN_OBJECT if self._open_brackets[-1:] == ["{"] else _ENDS_IN_LIST
-        found = ends.search(self._text, self._offset + 1)
-        if not found or _KEY_INSIDE_STRING.search(self._text, self._offset + 1, found.start()):
+        match = ends.search(self._text, self._offset + 1)
+        if not match or _KEY_INSIDE_STRING.search(self._text, self._offset + 1, match.start()):
             return None
-        body = repair_string(self._text[self._offset + 1 : found.start()], self._kinds)
-        self._emit(f'"{_BARE_QUOTE.sub(self._escape_quote, body)}"', found.start() + 1)
+        body = repair_string(self._text[self._offset + 1 : match.start()], self._kinds)
+        self._emit(f'"{_BARE_QUOTE.sub(self._escape_quote, body)}"', match.start() + 1)
         return "comma"
 
-    def _escape_quote(self, found: re.Match[str]) -> str:
-        if not found[1]:
-            return found[0]
+    def _escape_quote(self, match: re.Match[str]) -> str:
+        if not match[1]:
+            return match[0]
         self._kinds[REPAIRED_QUOTE] = None
         return '\\"'
 
     def _parse_word(self) -> str | None:
-        found = _WORD.match(self._text, self._offset)
-        if not found:
+        match = _WORD.match(self._text, self._offset)
+        if not match:
             return None
-        word = found[0]
+        word = match[0]
         if _NOT_FINITE_WORD.fullmatch(word):
             self._kinds[REPAIRED_NUMBER] = None
             word = "null"
-        self._emit(word, found.end())
+        self._emit(word, match.end())
         return "comma"

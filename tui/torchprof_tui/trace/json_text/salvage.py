@@ -1,9 +1,9 @@
-"""Takes damaged text apart, entry by entry, and keeps all that can be read.
+"""Split damaged text into entries and keep all that can be read or repaired.
 
-Where one entry ends is told by how the next one begins, `, {"ph":`, never by quotes and brackets alone: those are
-what damage upsets. The same may stand inside an entry, so a place is believed only if the text before it can be read
-or mended as entries, or if an entry follows. All of this depends on the text alone, so that a stored chunk, read
-again, yields the same entries.
+An entry ends where the next one begins (`, {"ph":`), never by quotes and brackets alone, because damage affects those.
+The same text may occur inside an entry, so a candidate is accepted only if the text before it can be read or repaired
+as entries, or if an entry follows. The result depends on the text alone, so that a stored chunk that is read again
+yields the same entries.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from torchprof_tui.trace.json_text.repair import RepairKinds, is_truncated, pars
 from torchprof_tui.trace.json_text.scan import scan_structure
 
 _MAX_MERGED_PIECES = 16
-"""How many pieces are tried as one damaged entry, where text inside of it looks like the beginning of an entry."""
+"""Pieces merged, at most, into one damaged entry whose text contains what looks like beginnings of entries."""
 
 _MAX_CROSSED_STARTS = 2
-"""How many of these may begin exactly as entries do, in this text."""
+"""Of these, how many may begin exactly as the entries of this text do."""
 
 _SCAN_BYTES = (16 * 1024, 256 * 1024)
-"""Bytes that are scanned for the end of an entry which is healthy, but full of what looks like beginnings."""
+"""Bytes scanned for the end of a valid entry that contains what looks like beginnings of entries."""
 
 _MAX_SPACE_BYTES = 64
-"""Bytes of white space that may stand between an entry and the comma behind it."""
+"""White space allowed between an entry and the comma after it, in bytes."""
 
 _MAX_CLOSINGS = 64
-"""How many brackets are tried as the one that closes the list, behind an entry that nothing mends."""
+"""Brackets tried, at most, as the end of the list after an entry that cannot be repaired."""
 
 
 @dataclass(slots=True)
 class SalvageResult:
-    """What damaged text held. Places are offsets in that text.
+    """Entries found in damaged text; all offsets are into that text.
 
-    `values`: what could be read, in order. `repairs`: (kind, where its entry begins), once for each kind that an
-    entry needed. `unreadable`: (start, stop) of what no repair helps. `close`: the bracket that closes the list of
-    entries; what follows it has not been looked at. -1 where the text does not reach that far.
+    `values`: what could be read, in order. `repairs`: (kind, offset of the entry), one for each kind of repair of an
+    entry. `unreadable`: (start, stop) of text that cannot be repaired. `close_offset`: the bracket that closes the list
+    of entries, -1 if the text ends before it; text after it is not examined.
     """
 
     values: list[Any] = field(default_factory=list)
@@ -50,7 +50,7 @@ class SalvageResult:
 
 
 def salvage(text: bytes) -> SalvageResult:
-    """Everything that can be read of text that begins where an entry begins."""
+    """Read all entries that can be read from text that begins at an entry."""
     return _Salvager(text).run()
 
 
@@ -60,40 +60,40 @@ _USUAL_FIRST_KEYS = frozenset((b"ph", b"name", b"cat", b"pid", b"tid", b"ts"))
 
 
 def match_entry_lead(text: bytes, offset: int = 0) -> bytes:
-    """What stands between a comma and the first key of the entry that follows: white space, a brace, a quote."""
-    found = _ENTRY_LEAD.match(text, offset)
-    return found.group() if found else b""
+    """Return the text at `offset` up to an entry's first key: white space, a brace, a quote; empty if there is none."""
+    match = _ENTRY_LEAD.match(text, offset)
+    return match.group() if match else b""
 
 
 def find_last_separator(text: bytes) -> int:
-    """Where the last comma stands that is probably one between entries; -1 for none."""
-    cuts = _find_separators(text)
-    return cuts[-1] if cuts else -1
+    """Return the offset of the last comma that probably separates entries, -1 for none."""
+    separators = _find_separators(text)
+    return separators[-1] if separators else -1
 
 
 def _find_separators(text: bytes) -> list[int]:
-    """The commas before what begins as entries do; one of the quotes around the key may be missing."""
+    """Find the commas before text that begins like an entry; one quote around its first key may be missing."""
     first = _FIRST_KEY.match(text)
     keys = _USUAL_FIRST_KEYS | {first[1]} if first else _USUAL_FIRST_KEYS
     either = b"|".join(re.escape(key) for key in sorted(keys))
-    return [found.start() for found in re.finditer(rb',\s*\{\s*(?:"(?:%b)"?|(?:%b)")\s*:' % (either, either), text)]
+    return [match.start() for match in re.finditer(rb',\s*\{\s*(?:"(?:%b)"?|(?:%b)")\s*:' % (either, either), text)]
 
 
 def _look_like_entries(values: list[Any]) -> bool:
-    """Whether these can be entries, and no pieces of one: everything that has a place on a lane has one of these."""
+    """Whether these may be entries rather than parts of one: any entry drawn on a lane has `ph` and `name` or `pid`."""
     objects = [value for value in values if type(value) is dict]
     return bool(objects) and all("ph" in value and ("name" in value or "pid" in value) for value in objects)
 
 
 _MIN_RUN_BYTES, _MAX_RUN_BYTES = 64 * 1024, 4 << 20
-"""Bytes without a beginning from which on many values are taken at once, and how many bytes of them."""
+"""Text without a beginning of an entry is parsed in runs from this size on, and up to this size at once; bytes."""
 
 _SEPARATOR_SPACE = re.compile(rb"[\s,]*")
 _CLOSING_CANDIDATE = re.compile(rb'\}\s*,?\s*(\])(?=\s*(?:\}?\s*\Z|,\s*"[^"\\\n]*"\s*:))')
 
 
 class _Salvager:
-    """One walk through the text: `_bounds[k]` are the commas where pieces may end, the end of the text the last."""
+    """One pass through the text. `_bounds`: the commas where a piece may end, then the end of the text."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -118,10 +118,10 @@ class _Salvager:
                 self._skip_unreadable()
         return self._result
 
-    def _advance(self, at: int) -> None:
-        """Stand behind the comma at `at`."""
-        self._offset = at + 1
-        while self._bound_index < len(self._bounds) - 1 and self._bounds[self._bound_index] <= at:
+    def _advance(self, comma: int) -> None:
+        """Continue after the comma at this offset."""
+        self._offset = comma + 1
+        while self._bound_index < len(self._bounds) - 1 and self._bounds[self._bound_index] <= comma:
             self._bound_index += 1
 
     def _parse_plain(self) -> bool:
@@ -134,25 +134,25 @@ class _Salvager:
         return True
 
     def _repair_to_bound(self, k: int) -> bool:
-        """The text up to a bound, or up to a bracket before it that closes the list, as one damaged entry."""
+        """Repair the text up to a bound, or up to a bracket before it that closes the list, as one damaged entry."""
         stop = self._bounds[k]
-        mended = _repair_entries(self._text[self._offset : stop])
-        if mended is None:
+        repaired = _repair_entries(self._text[self._offset : stop])
+        if repaired is None:
             for close in self._find_closings(self._offset, stop):
-                mended = _repair_entries(self._text[self._offset : close])
-                if mended is not None:
+                repaired = _repair_entries(self._text[self._offset : close])
+                if repaired is not None:
                     self._result.close_offset = close
                     break
-        if mended is None:
+        if repaired is None:
             return False
-        values, kinds = mended
+        values, kinds = repaired
         self._result.values.extend(values)
         self._result.repairs.extend((kind, self._offset) for kind in kinds)
         self._advance(stop)
         return True
 
     def _parse_whole_entry(self) -> bool:
-        """An entry that is whole, whatever looks like a beginning inside of it; or the last one, and the bracket."""
+        """Parse an entry that contains what looks like beginnings of entries; or the last one with its bracket."""
         values, end = self._scan_whole_entry(self._offset, self._bounds[self._bound_index])
         if values is None:
             return False
@@ -167,45 +167,45 @@ class _Salvager:
         return True
 
     def _parse_run(self) -> None:
-        """Take all that can be read from here on at once: there is much, and nothing in it looks like a beginning.
+        """Parse as many values as possible at once from a long text without a beginning of an entry.
 
-        Value by value, the rest of the text would be parsed for each of them.
+        Parsed one by one, each value would cost a parse of all text after it.
         """
-        gap = _SEPARATOR_SPACE.match(self._text, self._offset)
-        self._offset = gap.end() if gap else self._offset
+        match = _SEPARATOR_SPACE.match(self._text, self._offset)
+        self._offset = match.end() if match else self._offset
         text = self._text[self._offset : min(self._offset + _MAX_RUN_BYTES, self._bounds[self._bound_index])].rstrip(
             b"\\"
         )
         commas = scan_structure(text).commas.tolist()
-        taken, low, high = None, 0, len(commas)
-        while low < high:  # what parses up to a comma, parses up to those before it
+        longest, low, high = None, 0, len(commas)
+        while low < high:  # text that parses up to one comma also parses up to each comma before it
             middle = (low + high) // 2
             values = parse_values(text[: commas[middle]])
             if values is None:
                 high = middle
             else:
-                taken, low = (values, commas[middle]), middle + 1
-        if taken is not None:
-            self._result.values.extend(taken[0])
-            self._advance(self._offset + taken[1])
+                longest, low = (values, commas[middle]), middle + 1
+        if longest is not None:
+            self._result.values.extend(longest[0])
+            self._advance(self._offset + longest[1])
 
     def _scan_whole_entry(self, start: int, bound: int) -> tuple[list[Any] | None, int]:
-        """What stands up to the next comma or bracket that strings and brackets tell to be the end, and that place.
+        """Parse the values up to the next comma or bracket at depth 0; returns (values or None, its offset or -1).
 
-        Only where the text is without fault up to the bound: a scan of what is damaged tells nothing, and costs.
+        Only if the text is valid up to the bound: a scan of damaged text is slow and proves nothing.
         """
         if bound < len(self._text) and not is_truncated(self._text[start:bound]):
             return None, -1
         for size in _SCAN_BYTES:
             text = self._text[start : start + size].rstrip(b"\\")
-            ends = scan_structure(text)
-            end = int(ends.commas[0]) if len(ends.commas) else ends.close_offset
+            scan = scan_structure(text)
+            end = int(scan.commas[0]) if len(scan.commas) else scan.close_offset
             if end >= 0:
                 return parse_values(text[:end]) if text[end] in b",]" else None, start + end
         return None, -1
 
     def _repair_merged_pieces(self) -> bool:
-        """A damaged entry that runs over several pieces, up to where an entry surely follows."""
+        """Repair a damaged entry that spans several pieces, up to a bound that an entry follows."""
         crossed = 0
         for k in range(self._bound_index + 1, min(self._bound_index + _MAX_MERGED_PIECES, len(self._bounds))):
             crossed += self._begins_as_usual(self._bounds[k - 1])
@@ -216,6 +216,7 @@ class _Salvager:
         return False
 
     def _has_entry_between(self, k: int, after: int) -> bool:
+        """Whether the text between two bounds can be read or repaired as entries."""
         piece = self._text[self._bounds[k] + 1 : self._bounds[after]]
         values = parse_values(piece)
         if values is None:
@@ -223,7 +224,7 @@ class _Salvager:
         return _look_like_entries(values) if values is not None else _repair_entries(piece) is not None
 
     def _skip_unreadable(self) -> None:
-        """The text is given up to where an entry follows, or begins just as the first one of the text did."""
+        """Record text as unreadable, up to a bound that an entry or the beginning of a usual entry follows."""
         start = self._offset
         if is_truncated(self._text[start : self._bounds[self._bound_index]]) and is_truncated(self._text[start:]):
             self._result.unreadable.append((start, len(self._text)))
@@ -241,25 +242,26 @@ class _Salvager:
                 return
 
     def _begins_as_usual(self, comma: int) -> bool:
-        before = self._text[max(comma - _MAX_SPACE_BYTES, 0) : comma].rstrip()
-        return before.endswith(b"}") and self._usual_start.match(self._text, comma) is not None
+        """Whether an entry ends before this comma, and the text after it begins with the first entry's first key."""
+        preceding = self._text[max(comma - _MAX_SPACE_BYTES, 0) : comma].rstrip()
+        return preceding.endswith(b"}") and self._usual_start.match(self._text, comma) is not None
 
     def _find_closings(self, start: int, stop: int) -> Iterator[int]:
-        """The brackets behind which the text goes on as a document does behind its list of entries."""
-        for found in islice(_CLOSING_CANDIDATE.finditer(self._text, start, stop), _MAX_CLOSINGS):
-            rest = self._text[found.end() :].strip()
-            after = b'{"":0%b' % rest
-            if not rest or parse_values(after) is not None or is_truncated(after):
-                yield found.start(1)
+        """Yield the brackets after which the text continues like a document after its list of entries."""
+        for match in islice(_CLOSING_CANDIDATE.finditer(self._text, start, stop), _MAX_CLOSINGS):
+            rest = self._text[match.end() :].strip()
+            document = b'{"":0%b' % rest
+            if not rest or parse_values(document) is not None or is_truncated(document):
+                yield match.start(1)
 
 
 def _repair_entries(piece: bytes) -> tuple[list[Any], RepairKinds] | None:
-    mended = repair_piece(piece)
-    return mended if mended is not None and _look_like_entries(mended[0]) else None
+    repaired = repair_piece(piece)
+    return repaired if repaired is not None and _look_like_entries(repaired[0]) else None
 
 
 def parse_chunk(text: bytes) -> list[dict[str, Any]]:
-    """The entries of a stored chunk, in the order of their ordinals: what `read` made columns of."""
+    """Parse the entries of a stored chunk, in order of their ordinals: the same that the decoder read."""
     values = parse_values(text)
     if values is None:
         values = salvage(text).values

@@ -251,10 +251,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _split_text_into_blocks(trace: Trace) -> None:
     """What a program that was left early has not done: a command may ask for many args, one by one."""
-    from torchprof_tui.trace.text.text_index import TextIndex
+    from torchprof_tui.trace.text.gzip_text import GzipText
 
     with contextlib.suppress(OSError, LookupError):
-        if isinstance(trace.text, TextIndex):
+        if isinstance(trace.text, GzipText):
             trace.text.split_into_blocks()
 
 

@@ -139,10 +139,10 @@ class SingleTraceOpener:
 
     def split_into_blocks(self, trace: Trace) -> None:
         """Have a child do what nobody has waited for. Waits for it, so call it in a thread. Raises OSError."""
-        from torchprof_tui.trace.text.text_index import TextIndex
+        from torchprof_tui.trace.text.gzip_text import GzipText
 
         text = trace.text
-        if not isinstance(text, TextIndex) or text.gzip_text is None or text.block_index is not None:
+        if not isinstance(text, GzipText) or text.block_text is not None:
             return
         child = None
         with self._lock:

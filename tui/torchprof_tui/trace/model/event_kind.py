@@ -1,8 +1,8 @@
-"""What kind of thing an event is, decided from its category alone.
+"""Classify events by their category into kinds.
 
-The kind decides on which sort of lane an event lies, whether it counts as GPU work, and its colour.
-Category strings differ by torch version (`Operator` in 1.9, `cpu_op` since) and by vendor
-(`xpu_runtime`, `mtia_runtime`, ...); everything behind the reader asks for the kind instead.
+The kind decides the role of an event's lane, whether it counts as GPU work, and its colour. Category strings differ
+by torch version (`Operator` in 1.9, `cpu_op` since) and by vendor (`xpu_runtime`, `mtia_runtime`, ...), so all stages
+after decoding use the kind.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """A uint8 in the `kind` column. The values are stored in caches: append, never renumber."""
+    """Kind of an event, stored as uint8. The values are stored in the cache: append, never renumber."""
 
     OTHER = 0
     STEP = 1  # ProfilerStep#N on a CPU thread
@@ -23,20 +23,20 @@ class Kind(IntEnum):
     COPY = 7  # gpu_memcpy
     MEMSET = 8  # gpu_memset
     COLLECTIVE = 9  # a kernel of a communication library
-    SYNC = 10  # cuda_sync: what a stream waited for; not work
-    GPU_ANNOTATION = 11  # the span of a user annotation on a stream; synthetic, holds idle time
-    OVERHEAD = 12  # the profiler's own work
-    PROFILER = 13  # its spans and marks: cat `Trace`, pids "Spans", "Traces"
-    ASYNC = 14  # nestable and old async events of Chrome traces
-    INSTANT = 15  # a mark without a duration
-    MEMORY = 16  # [memory], [OutOfMemory]: points of a counter, not bars
+    SYNC = 10  # cuda_sync: a wait of a stream; not work
+    GPU_ANNOTATION = 11  # the extent of a user annotation on a stream; synthetic, includes idle time
+    OVERHEAD = 12  # the work of the profiler itself
+    PROFILER = 13  # spans and marks of the profiler: cat `Trace`, pids "Spans", "Traces"
+    ASYNC = 14  # nestable and legacy async events of Chrome traces
+    INSTANT = 15  # an instant event, without a duration
+    MEMORY = 16  # [memory], [OutOfMemory]: points of a counter, not events on a lane
 
 
 GPU_WORK = frozenset({Kind.KERNEL, Kind.COPY, Kind.MEMSET, Kind.COLLECTIVE})
-"""What a GPU really did; only these count as busy time."""
+"""Work executed by a GPU; only these kinds count as busy time."""
 
 STREAM_KINDS = GPU_WORK | {Kind.SYNC, Kind.GPU_ANNOTATION}
-"""What lies on a stream's lanes; `args.device` and `args.stream` say which one."""
+"""Kinds on the lanes of a stream, which `args.device` and `args.stream` identify."""
 
 _KIND_BY_CATEGORY = {
     "cpu_op": Kind.OP,
@@ -61,24 +61,24 @@ _KIND_BY_CATEGORY = {
 
 
 def kind_of_category(category: str) -> Kind:
-    """The kind of a complete event of this category; OTHER for what is not a profiler's."""
+    """Return the kind of complete events of this category; OTHER for categories that no profiler writes."""
     folded = category.lower()
-    known = _KIND_BY_CATEGORY.get(folded)
-    if known is not None:
-        return known
+    kind = _KIND_BY_CATEGORY.get(folded)
+    if kind is not None:
+        return kind
     if folded.endswith(("_runtime", "_driver")):
         return Kind.RUNTIME
     return Kind.OTHER
 
 
 _COLLECTIVE_PREFIXES = ("nccl", "rccl", "oneccl", "hccl", "hcom", "mccl")
-"""How kernels of communication libraries begin: NVIDIA, AMD, Intel, Huawei (its operators too), Moore Threads."""
+"""Prefixes of kernels of communication libraries: NVIDIA, AMD, Intel, Huawei (also its operators), Moore Threads."""
 
 
 def refine_kind(kind: Kind, name: str) -> Kind:
-    """Some kinds need the name as well: steps among annotations, collectives among kernels.
+    """Refine a kind by the event's name: steps among annotations, collectives among kernels.
 
-    torch 1.9 recorded steps as plain operators, hence OP here.
+    torch 1.9 recorded steps as plain operators, hence OP.
     """
     if kind in (Kind.ANNOTATION, Kind.OP) and name.startswith("ProfilerStep#"):
         return Kind.STEP

@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Role(str, Enum):
-    """What a lane is for. Its value is stored and shown by `info`; `kind` (below) is the contract's coarser word."""
+    """Role of a lane. The value is stored in the cache and shown by `info`; `Lane.kind` is the coarser public term."""
 
     THREAD = "thread"
     STREAM = "stream"
@@ -21,22 +21,20 @@ class Role(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A thread, a stream, a counter. Its events are rows `first:last` of the columns (empty for counters)."""
+    """A thread, a stream or a counter. Its events are rows `first:last` of the columns (empty for counters)."""
 
     role: Role
     pid: str
     tid: str
-    label: str  # "CPU 431 python3", "stream 7"; escaped only when drawn
+    label: str  # "CPU 431 python3", "stream 7"; unprintable characters are replaced when it is drawn
     group: str  # the heading above it: "CPU", "GPU 0 NVIDIA H200", process name
     first: int
     last: int
     rows: int  # nested rows, at least 1
-    row_base: int  # number of its first row over all lanes: `row_base + row[event]` is a row of the whole trace
+    row_base: int  # index of its first row in the trace: `row_base + row[event]` is a row of the whole trace
     device: int | None = None  # for GPU lanes
     rank: int | None = None
-    merged_lanes: int = (
-        0  # so many lanes of the file in one, because it has too many: their events, on rows that are free
-    )
+    merged_lanes: int = 0  # number of lanes merged into this one, because the file has too many
 
     @property
     def kind(self) -> str:
@@ -56,4 +54,4 @@ LANE_KIND = {
     Role.PROFILER: "profiler",
     Role.RANK: "rank",
 }
-"""`kind` of `info --json`. The line of a rank over its lanes has no events of its own."""
+"""`kind` in `info --json`. The header lane of a rank has no events."""

@@ -1,4 +1,4 @@
-"""Several ranks' traces as one: which events and lanes are whose, and how their clocks were brought together."""
+"""Describe the ranks of a merged trace: their events, lanes, clocks and matched collectives."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ if TYPE_CHECKING:
 
 
 class AlignmentMethod(str, Enum):
-    """What a rank's clock was set by."""
+    """How a rank's clock was aligned with the others."""
 
-    BASE = "shared base time"  # all count from the same `baseTimeNanoseconds`, or from the same epoch
-    COLLECTIVES = "collectives"  # which end on all ranks at once
-    WALL = "wall clock"  # each counts from a base of its own; nobody can say how well these agree
-    NONE = "not aligned"  # each begins at time 0
+    BASE = "shared base time"  # all have the same `baseTimeNanoseconds`, or the same epoch
+    COLLECTIVES = "collectives"  # synchronizing collectives end at the same time on all ranks
+    WALL = "wall clock"  # each has a base time of its own; the error is unknown
+    NONE = "not aligned"  # each starts at time 0
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`shift`: ns added to a rank's own times. `error`: nine of ten collectives end within so many ns of when they do
-    on the other ranks; None where there is nothing to measure by. `by`: collectives that were measured."""
+    """Alignment of a rank's clock.
+
+    `shift`: ns added to the rank's times. `error`: ns within which nine of ten collectives end at the same time as on
+    the other ranks; None if it cannot be measured. `collective_count`: number of collectives measured.
+    """
 
     shift: int
     method: AlignmentMethod
@@ -37,14 +40,14 @@ class Clock:
 
 @dataclass(frozen=True, eq=False)
 class Rank:
-    """One rank. `trace` is its own, with events and names numbered as in its file, on the common clock.
+    """One rank. `trace`: its own trace on the common clock, with its own event and name indices.
 
-    Its event i is event `first + i` of the whole, and its lane k is lane `first_lane + k`; the line that stands for
-    the whole rank is `first_lane - 1`.
+    Event i of the rank is event `first + i` of the merged trace, and lane k is lane `first_lane + k`. Lane
+    `first_lane - 1` is the header of the rank.
     """
 
     number: int
-    file: str  # as the user named it
+    file: str  # as named by the user
     trace: Trace
     first: int
     first_lane: int
@@ -68,19 +71,21 @@ class Rank:
 
     @cached_property
     def partial(self) -> bool:
-        """Whether its file or the connection to it ended early: it did more than is here."""
+        """Whether its file or connection ended early, so that part of the recording is missing."""
         return any(problem.kind in INCOMPLETE_STREAM_KINDS for problem in self.trace.problems)
 
     @cached_property
     def steps(self) -> list[Step]:
-        """Its steps, with events numbered as in the whole."""
+        """Its steps, with event indices of the merged trace."""
         return [replace(step, event=step.event + self.first) for step in self.trace.steps]
 
 
 @dataclass(frozen=True, slots=True)
 class LostRank:
-    """One that could not be opened: its `file` as the user named it, its `number` where its name says it, and `why` in
-    a line that names the file."""
+    """A rank that could not be opened.
+
+    `number`: from the file name, None if it has none. `file`: as named by the user. `reason`: one line that names it.
+    """
 
     number: int | None
     file: str
@@ -92,7 +97,7 @@ class LostRank:
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
-    """All ranks that could be opened, by number, and where they met; and those that could not."""
+    """The ranks that could be opened, by number, their matched collectives, and the ranks that could not be opened."""
 
     all: tuple[Rank, ...]
     matched_collectives: MatchedCollectives
@@ -102,7 +107,7 @@ class Ranks:
         return len(self.all)
 
     def index_of_event(self, event: int) -> int:
-        """Which of `all` an event belongs to."""
+        """Return the index in `all` of the rank of an event."""
         return bisect_right(self._first_events, event) - 1
 
     def index_of_lane(self, lane: int) -> int:
@@ -119,18 +124,18 @@ class Ranks:
 
     @cached_property
     def has_gpu_work(self) -> bool:
-        """Whether any rank recorded GPU work: then a rank's line is about that, also where it has none."""
+        """Whether any rank recorded GPU work; then the header of every rank shows GPU work."""
         return any(rank.trace.links.gpu_events for rank in self.all)
 
     @property
     def unmeasured_ranks(self) -> list[Rank]:
-        """Ranks whose clock no collective could be held against, where it could for others."""
+        """Ranks without a measured clock error, if other ranks have one."""
         if all(rank.clock.error is None for rank in self.all):
             return []
         return [rank for rank in self.all if rank.clock.error is None and len(rank.trace)]
 
     def find_rank(self, number: int) -> Rank | None:
-        """The rank of this number."""
+        """Return the rank of this number, None if there is none."""
         return next((rank for rank in self.all if rank.number == number), None)
 
     @cached_property
@@ -144,14 +149,14 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class MatchedCollectives:
-    """m collectives that at least two ranks came to, by group, step and order. r ranks.
+    """m collectives recorded by at least two of r ranks, matched by process group, step and order.
 
-    `events` int32[m, r]: each rank's event, numbered as in its own trace, -1 for a rank that has none. `group`,
-    `operation`, `dtype`: places in `texts`. `elements`: of the larger message, 0 where not told. `step`: the number
-    of the step that it was launched in, -1 for none. `together`: whether none leaves before all have come.
-    `differ`: whether ranks say another type or size, where that should be equal. `lacking`: how many ranks of the
-    group do not have it. `alone` int64[r]: collectives of each rank that no other one has; `before` int64[r]: those
-    that are left out because they were launched before its recording.
+    `events` int32[m, r]: event index in each rank's own trace, -1 for a rank without it. `group`, `operation`, `dtype`:
+    indices into `texts`. `elements`: of the larger message, 0 if not recorded. `step`: number of the step that launched
+    it, -1 for none. `is_synchronizing`: whether no rank can finish before all have started. `is_mismatched`: whether
+    ranks recorded different types or sizes where these must be equal. `missing_ranks`: ranks of the group without it.
+    `unmatched` int64[r]: collectives of each rank without a match. `before_recording` int64[r]: collectives of each
+    rank that are excluded because they were launched before its recording.
     """
 
     events: I32

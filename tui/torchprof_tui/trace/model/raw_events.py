@@ -1,8 +1,8 @@
-"""What a reader hands over: the entries of `traceEvents` as columns, in file order, nothing decided yet.
+"""Output of the decoders: the entries of `traceEvents` as columns in file order, not yet interpreted.
 
-Every reader (the general one in `kineto.py`; the faster one for Kineto's own layout in `byte_scan.py`) fills this and
-nothing else. `assemble.py` turns it into a `Trace`. That seam is what lets readers be compared column
-by column.
+Both decoders fill `RawEvents`: the general one (`decode/decoder.py`) and the faster one for Kineto's own layout
+(`decode/template/template_decoder.py`). `build/build_trace.py` turns it into a `Trace`. So the decoders can be compared
+column by column.
 """
 
 from __future__ import annotations
@@ -16,21 +16,18 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Array
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.text.large_values import LargeValues
-from torchprof_tui.trace.text.text_index import TextIndex
+from torchprof_tui.trace.text.text_index import FileText
 
 NO_TIME = np.iinfo(np.int64).min
-"""`ts` of an entry that has none, or none that can be read."""
+"""`time` of an entry without a readable `ts`."""
 
 NO_DURATION = -(2**63) + 1
-"""`duration` of an entry that has none. (A negative duration in the file is kept: the assembler counts it.)"""
+"""`duration` of an entry that has none. (A negative duration in the file is kept; `build_trace` counts it.)"""
 
 
 @dataclass(slots=True)
 class SparseArg:
-    """One arg of the few entries that have it.
-
-    `entries` int32[k] ascending (the entries' ordinals), `values` [k] or [k, m], k << n.
-    """
+    """An arg that only k << n entries have: `entries` int32[k] ascending (ordinals), `values` [k] or [k, m]."""
 
     entries: I32
     values: Array
@@ -40,8 +37,8 @@ class SparseArg:
 class RawEvents:
     """One row per readable entry of `traceEvents`, in file order. n rows.
 
-    Times are integer nanoseconds on the file's own clock (`ts` x 1000, exact).
-    The row number is the entry's *ordinal*: unreadable entries have none, they are in `unreadable`.
+    Times are integer nanoseconds on the file's own clock (`ts` x 1000, exact). The row number is the entry's *ordinal*;
+    unreadable entries have none (`DecodedTrace.unreadable` counts them).
     """
 
     phase: U8  # ord() of `ph`; 0 where it is missing or longer than one character
@@ -54,21 +51,21 @@ class RawEvents:
     id: I32  # index into `ids`, for flows and async events; -1 where missing
     names: list[str]
     categories: list[str]
-    tracks: list[tuple[str, str]]  # (pid, tid) as text: 25738 and "25738" are one track
+    tracks: list[tuple[str, str]]  # (pid, tid) as text: 25738 and "25738" are the same track
     ids: Sequence[str]
     args: dict[str, SparseArg] = field(default_factory=dict)
-    """Args that analysis needs over all events (`docs: ARGS below`), by our own short name."""
+    """Args that are needed for all events, by their name in `ARGS`."""
     metadata: list[tuple[str, str, str, Any]] = field(default_factory=list)
-    """`M` entries: (name, pid, tid, args' value), e.g. ("thread_name", "12", "12", "python3")."""
+    """`M` entries: (name, pid, tid, value in args), e.g. ("thread_name", "12", "12", "python3")."""
     counters: list[tuple[int, str, float]] = field(default_factory=list)
-    """`C` entries' series: (ordinal, series name, value); one entry may have several."""
+    """Points of `C` entries: (ordinal, series name, value); one entry may have several series."""
 
     def __len__(self) -> int:
         return len(self.phase)
 
 
 ARGS: dict[str, tuple[str, ...]] = {
-    # our name          where it is found in args, first hit wins
+    # name here         keys in args; the first that is present is used
     "device": ("device",),
     "stream": ("stream",),
     "grid": ("grid",),  # int64[k, 3]
@@ -87,23 +84,23 @@ ARGS: dict[str, tuple[str, ...]] = {
     "python_id": ("Python id",),
     "python_parent": ("Python parent id",),
 }
-"""int64 values; strings that hold an integer count (ROCm writes `bytes` as text). -1 is a value like any other.
+"""int64 values; a string that holds an integer is parsed (ROCm writes `bytes` as text). -1 is a regular value.
 
 `device`, `stream`, `grid`, `block`, `registers`, `shared_memory`, `bytes` are kept for every event that is
-not a cpu_op (ROCm has grid and shared memory on the launch); the memory ones for instants.
+not a cpu_op (ROCm records grid and shared memory on the launch); the memory args for instants.
 """
 
 
 @dataclass(slots=True)
 class DecodedTrace:
-    """A whole file, decoded: its entries, its other top-level keys, where its text lies, what was wrong."""
+    """A decoded file: its entries, other top-level keys, text index and problems."""
 
     events: RawEvents
-    header: dict[str, Any]  # top-level keys other than traceEvents, those below 64 KB of text in full
-    text: TextIndex
+    header: dict[str, Any]  # top-level keys other than traceEvents, if below 64 KB of text
+    text: FileText
     format: str  # "kineto" | "chrome"
     size: int  # bytes of decompressed text
-    unreadable: int = 0  # entries of traceEvents that no repair could read
+    unreadable: int = 0  # entries of traceEvents that could not be repaired
     not_objects: int = 0  # entries of traceEvents that are not objects (null, numbers, …)
     problems: list[Problem] = field(default_factory=list)
     large_keys: LargeValues | None = None  # larger top-level keys

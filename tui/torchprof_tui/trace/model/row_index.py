@@ -1,6 +1,6 @@
-"""What drawing needs to find events fast: every row's events by time, sums and maxima of their durations.
+"""Index for drawing: the events of every row by time, with sums and maxima of their durations.
 
-Built once per trace (in the child process that loads it) and stored beside the columns.
+Built once per trace, in the loader process, and stored beside the columns.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ class RowColumns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowIndex:
-    """Events by (row of the whole trace, start); n of them, 18.4 bytes each beyond `order`, which is the trace's own.
+    """n events by (row of the whole trace, start): 18.4 bytes per event in addition to `order`, a column of the trace.
 
-    A *place* is a position in this order; the events of row r are places `first[r]:first[r + 1]`. Inside a row
-    no two events overlap, where an event without a duration counts as 1 ns, here and in everything that is drawn.
+    A *position* is an index in this order; the events of row r are positions `first[r]:first[r + 1]`. Within a row no
+    two events overlap; an event of zero duration counts as 1 ns, here and wherever events are drawn.
     """
 
-    order: I32  # [n] place -> event: `trace.row_order`
+    order: I32  # [n] position -> event: `trace.row_order`
     first: I64  # [rows + 1]: `trace.row_first`
-    starts: I64  # [n] ns, ascending inside each row
-    sums: I64  # [n + 1] ns: durations of all places before, running on over the rows
+    starts: I64  # [n] ns, ascending within each row
+    sums: I64  # [n + 1] ns: cumulative durations of all positions before, over all rows
     masks: U16  # RangeArgmax over the durations
     best: I32
 
     @classmethod
     def build(cls, trace: RowColumns, allocate: ColumnAllocator = allocate_in_memory) -> RowIndex:
-        """All rows at once. About 20 ms for a million events."""
+        """Build the index of all rows: about 20 ms for a million events. `allocate`: for the long columns."""
         order = trace.row_order
         sums = allocate("index.sums", len(order) + 1, np.int64)
         sums[0] = 0
         lengths = take_chunked(trace.duration, order, sums[1:])
         np.maximum(lengths, 1, out=lengths)
         longest = RangeArgmax.build(lengths)
-        # May wrap around in a trace of centuries times rows; differences inside a row stay right all the same.
+        # The sum over all rows may overflow int64; differences within a row are right nevertheless.
         np.cumsum(lengths, out=lengths)
         starts = take_chunked(trace.start, order, allocate("index.starts", len(order), np.int64))
         return cls(order, trace.row_first, starts, sums, longest.masks, longest.best)
@@ -62,9 +62,9 @@ class RowIndex:
         return len(self.first) - 1
 
     def find_longest(self, first: I64, last: I64) -> I64:
-        """The place of the longest event of each (never empty) range of places; the first of equals."""
+        """Return the position of the longest event (the first of equals) in each range; no range may be empty."""
         return RangeArgmax(self.masks, self.best).query(self.durations_at, len(self.order), first, last)
 
     def durations_at(self, positions: I64) -> I64:
-        """Durations in ns, at least 1."""
+        """Return durations in ns, at least 1."""
         return self.sums[positions + 1] - self.sums[positions]

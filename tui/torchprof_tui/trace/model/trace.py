@@ -1,10 +1,10 @@
-"""What a trace is, once it is read: columns over all drawn events, lanes, names. No screen, no file handles.
+"""The trace model: columns over all drawn events, lanes, names and links. Knows no screen and no file handle.
 
-Structure of arrays; one row per drawn event (bars and marks on lanes; counter points have arrays of their
-own), sorted by lane, then start, then longest first, then file order. An event is its row number. `Event`
-is a view on one row, made when somebody looks at it and thrown away.
+Structure of arrays with one row per drawn event (spans and marks on lanes; counter points have arrays of their own),
+sorted by lane, then start, then longest first, then file order. An event is identified by its row number. `Event` is a
+short-lived view of one row.
 
-All times are int64 nanoseconds from the trace's first event; microseconds exist only where text is shown.
+All times are int64 nanoseconds from the trace's first event; microseconds are used only in displayed text.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from torchprof_tui.trace.model.lanes import Lane
 from torchprof_tui.trace.model.ranks import Ranks
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.text.large_values import LargeValues
-from torchprof_tui.trace.text.text_index import RankTexts, TextIndex
+from torchprof_tui.trace.text.text_index import TextIndex
 
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A value over time: `times` int64[k] ascending, `values` float64[k]; holds until the next point."""
+    """A counter: `times` int64[k] ascending, `values` float64[k]; each value holds until the next point."""
 
     lane: int
     name: str
@@ -45,24 +45,24 @@ class SparseColumn:
     values: Array
 
     def get(self, event: int) -> Any | None:
-        """The value at one event (a scalar, or an array of m), None where it has none."""
-        place = int(np.searchsorted(self.events, event))
-        if place == len(self.events) or self.events[place] != event:
+        """Return the value of an event (a scalar, or an array of m), None if it has none."""
+        index = int(np.searchsorted(self.events, event))
+        if index == len(self.events) or self.events[index] != event:
             return None
-        value = self.values[place]
+        value = self.values[index]
         return value if value.ndim else value.item()
 
     def values_at(self, events: I32 | I64, missing: int = -1) -> Array:
-        """[len(events)] or [len(events), m]: the value at each event, `missing` where it has none."""
+        """Return the value of each event, `missing` if it has none: [len(events)] or [len(events), m]."""
         out = np.full((len(events), *self.values.shape[1:]), missing, dtype=self.values.dtype)
         if len(self.events):
-            place = np.minimum(self.events.searchsorted(events), len(self.events) - 1)
-            hit = self.events[place] == events
-            out[hit] = self.values[place[hit]]
+            index = np.minimum(self.events.searchsorted(events), len(self.events) - 1)
+            hit = self.events[index] == events
+            out[hit] = self.values[index[hit]]
         return out
 
     def to_dense(self, size: int, missing: int = -1) -> Array:
-        """[size] or [size, m] with `missing` where there is no value."""
+        """Return values of events 0..size-1, `missing` for those without: [size] or [size, m]."""
         out = np.full((size, *self.values.shape[1:]), missing, dtype=self.values.dtype)
         out[self.events] = self.values
         return out
@@ -81,14 +81,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvents:
-    """`[memory]` instants, by time. k rows. An allocation (bytes > 0) or a free (bytes < 0)."""
+    """`[memory]` instants by time, k rows: allocations (bytes > 0) and frees (bytes < 0)."""
 
     time: I64
-    lane: I32  # the thread that allocated; -1 where it has no lane of its own
+    lane: I32  # of the thread that allocated; -1 if it has none
     device_type: I64  # 0 CPU, 1 CUDA and ROCm
     device_id: I64
     bytes: I64
-    allocated: I64  # -1 where not recorded
+    allocated: I64  # -1 if not recorded
     reserved: I64
     address: I64
     ordinal: I32
@@ -96,11 +96,11 @@ class MemoryEvents:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Who launched what. `launch_of` int32[n]: for GPU work, its runtime call, -1 for none or no GPU work.
+    """Links between launches and GPU work, and between forward and backward.
 
-    `work_order`, `work_first`: the GPU work of launch event i is
-    `work_order[work_first[i] : work_first[i + 1]]` (a graph launch has many) -- see `work_of`.
-    `forward`, `backward` int32[f]: pairs of events joined by `fwdbwd` flows.
+    `launch_of` int32[n]: the runtime call that launched a GPU event; -1 if unknown, and for all other events.
+    `work_order`, `work_first`: the GPU work of launch event i is `work_order[work_first[i] : work_first[i + 1]]` (a
+    graph launch has many); see `work_of`. `forward`, `backward` int32[f]: pairs of events joined by `fwdbwd` flows.
     """
 
     launch_of: I32
@@ -113,12 +113,13 @@ class Links:
     linked_gpu_events: int
 
     def work_of(self, launch: int) -> I32:
+        """Return the GPU events that a launch event started: int32[k]."""
         return self.work_order[self.work_first[launch] : self.work_first[launch + 1]]
 
 
 @dataclass(frozen=True, slots=True)
 class EntryCounts:
-    """Every entry of the file, accounted for: `events == drawn + metadata + flows + sum(not_drawn)`."""
+    """Count every entry of the file: `events == drawn + metadata + flows + sum(not_drawn)`."""
 
     events: int
     drawn: int
@@ -130,9 +131,9 @@ class EntryCounts:
 
 @dataclass(frozen=True)
 class Trace:
-    """See the module. All columns have n rows and may be memory-mapped: never write to them."""
+    """A trace; see the module. All columns have n rows and may be memory-mapped: never write to them."""
 
-    label: str  # what the user called it: a path, "stdin"
+    label: str  # name to display: a path as given by the user, "stdin"
     format: str  # "kineto" | "chrome"
     size: int  # bytes of decompressed text
     header: dict[str, Any]
@@ -146,46 +147,44 @@ class Trace:
     parent: I32  # -1 at the top of a lane
     self_duration: I64
     correlation: I64  # -1 for none
-    ordinal: I32  # which entry of the file it is (the B of a pair)
+    ordinal: I32  # index of its entry in the file (of the B of a pair)
     names: list[str]
     categories: list[str]
     lanes: list[Lane]
     counters: list[Counter]
     steps: list[Step]
-    span: tuple[int, int]  # start and end of what is drawn, the profiler's own lanes left out
+    span: tuple[int, int]  # start and end of the drawn events, without those on the profiler's lanes
     links: Links
-    args: dict[str, SparseColumn]  # the columns of raw.ARGS, rows are events; plus "end_ordinal" for B/E pairs
+    args: dict[str, SparseColumn]  # raw_events.ARGS by event, and "end_ordinal" for B/E pairs
     counts: EntryCounts
-    row_order: I32  # events by (row of the whole trace, start): see viewport.py
+    row_order: I32  # events by (row of the whole trace, start): see row_index.py
     row_first: I64  # int64[rows + 1]: bounds of each row of the whole trace in row_order
-    text: TextIndex | RankTexts
+    text: TextIndex
     memory: MemoryEvents | None = None
     problems: list[Problem] = field(default_factory=list)
     devices: list[dict[str, Any]] = field(default_factory=list)  # deviceProperties
     rank: int | None = None
     world_size: int | None = None
     origin: int = 0  # ns on the file's own clock (without `baseTimeNanoseconds`) of this trace's time 0
-    ranks: Ranks | None = None  # where it is several ranks' traces as one
-    large_keys: LargeValues | None = (
-        None  # top-level keys beside `header`, too large to be held; None where there are none
-    )
-    stored_index: RowIndex | None = None  # as `store.py` maps it; ask for `row_index`
+    ranks: Ranks | None = None  # only in a merged trace of several ranks
+    large_keys: LargeValues | None = None  # top-level keys too large for `header`; None if there are none
+    stored_index: RowIndex | None = None  # as mapped by trace_store; use `row_index`
 
     def __len__(self) -> int:
         return len(self.start)
 
     def event(self, index: int) -> Event:
-        """A view on one row; raises IndexError outside 0..n-1."""
+        """Return a view of one event. Raises IndexError outside 0..n-1."""
         if not 0 <= index < len(self):
             raise IndexError(index)
         return Event(self, index)
 
     def steps_of_event(self, event: int) -> list[Step]:
-        """The steps of the process that an event belongs to: of several ranks, its own."""
+        """Return the steps of the process of an event: in a merged trace, those of its rank."""
         return self.steps if self.ranks is None else self.ranks.steps_of_event(event)
 
     def devices_of_event(self, event: int) -> list[dict[str, Any]]:
-        """`deviceProperties` as the process that an event belongs to has them."""
+        """Return `deviceProperties` of the process of an event."""
         return self.devices if self.ranks is None else self.ranks.rank_of_event(event).trace.devices
 
     @cached_property
@@ -194,18 +193,20 @@ class Trace:
 
     @cached_property
     def row_index(self) -> RowIndex:
-        """What drawing searches; mapped where the trace was, else built now (60 ms for a million events)."""
+        """Index for drawing: mapped with the trace, else built now (60 ms for a million events)."""
         return self.stored_index or RowIndex.build(self)
 
     @cached_property
     def end(self) -> I64:
-        """int64[n] ends; computed once (8 bytes an event), so ask only where many are needed."""
+        """int64[n] end times, computed once (8 bytes per event): use only if many are needed."""
         return self.start + self.duration
 
     def read_entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]] | None = None) -> dict[str, Any]:
-        """The file's own entry, parsed now. Raises OSError, LookupError."""
+        """Read and parse an entry of the file; `parse` defaults to `parse_chunk`. Raises OSError, LookupError."""
         if parse is None:
-            from torchprof_tui.trace.json_text.salvage import parse_chunk
+            from torchprof_tui.trace.json_text.salvage import (
+                parse_chunk,
+            )  # deferred: not needed before args are read
 
             parse = parse_chunk
         return self.text.read_entry(ordinal, parse)
@@ -213,7 +214,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event, looked at."""
+    """View of one event."""
 
     trace: Trace
     index: int
@@ -260,18 +261,18 @@ class Event:
         return None if parent < 0 else Event(self.trace, parent)
 
     def read_args(self) -> dict[str, Any]:
-        """All args, parsed now from the file; those of the closing E of a pair are merged in."""
+        """Read all args from the file, merged with those of the E of a pair. Raises OSError, LookupError."""
         trace = self.trace
-        found = dict(_args_of(trace.read_entry(int(trace.ordinal[self.index]))))
+        args = dict(_args_of(trace.read_entry(int(trace.ordinal[self.index]))))
         ends = trace.args.get("end_ordinal")
         end = ends.get(self.index) if ends is not None else None
         if end is not None:
-            found.update(_args_of(trace.read_entry(int(end))))
-        return found
+            args.update(_args_of(trace.read_entry(int(end))))
+        return args
 
 
 def _args_of(entry: dict[str, Any]) -> dict[str, Any]:
-    """An entry's args; what is no object there, and there are writers of that, stands under `args`."""
+    """Return the args of an entry. A value that is not an object, which some writers produce, gets the key `args`."""
     args = entry.get("args")
     if isinstance(args, dict):
         return args

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64
-from torchprof_tui.trace.model.ranks import Ranks
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.text.text_index import TextIndex
 
 ReportChunks = Callable[[int, int], None]
 """Is told how many of how many chunks are done; may raise to stop."""
@@ -27,11 +25,7 @@ def read_entries(
     """
     from torchprof_tui.trace.json_text.salvage import parse_chunk
 
-    if trace.ranks is not None:
-        yield from _read_rank_entries(trace.ranks, events, report)
-        return
     index = trace.text
-    assert isinstance(index, TextIndex)
     ordinal = trace.ordinal[events]
     order = np.argsort(ordinal, kind="stable")
     chunk = np.searchsorted(index.first, ordinal[order], side="right") - 1
@@ -51,13 +45,3 @@ def read_entries(
             yield place, parsed[within]
         if report is not None:
             report(done + 1, len(bounds) - 1)
-
-
-def _read_rank_entries(
-    ranks: Ranks, events: I32 | I64, tell: ReportChunks | None
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """From one rank's file after the other."""
-    for rank in ranks.all:
-        mine = np.flatnonzero((events >= rank.first) & (events < rank.last))
-        for place, entry in read_entries(rank.trace, events[mine] - rank.first, tell):
-            yield int(mine[place]), entry

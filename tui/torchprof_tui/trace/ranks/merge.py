@@ -22,7 +22,7 @@ from torchprof_tui.trace.ranks.clock_alignment import align_clocks
 from torchprof_tui.trace.ranks.collective_matching import match_collectives
 from torchprof_tui.trace.ranks.collective_records import Collectives
 from torchprof_tui.trace.ranks.run_consistency import find_mismatched_runs
-from torchprof_tui.trace.text.text_index import RankTexts, TextIndex
+from torchprof_tui.trace.text.rank_texts import RankTexts
 
 _PROCESS_LOCAL_ARGS = frozenset({"external_id", "sequence", "python_id", "python_parent"})
 """Args that mean something within one process alone: apart from rank to rank, as correlations are."""
@@ -247,9 +247,8 @@ def _merge_counts(counts: Sequence[EntryCounts]) -> EntryCounts:
 
 
 def _merge_texts(traces: Sequence[Trace]) -> RankTexts:
-    parts = [trace.text for trace in traces if isinstance(trace.text, TextIndex)]
     before = _compute_offsets(trace.counts.events for trace in traces)
-    return RankTexts(parts, np.array(before, np.int64))
+    return RankTexts([trace.text for trace in traces], np.array(before, np.int64))
 
 
 def _merge_memory(ranks: Ranks) -> MemoryEvents | None:

@@ -1,4 +1,7 @@
-"""gzip, xz and zstd behind one small interface, with bounded blocks; each library is imported when it is needed."""
+"""Decompress gzip, xz and zstd in blocks of bounded size, through one interface.
+
+Each library is imported when the first stream of its format is opened: none of them before the first frame.
+"""
 
 from __future__ import annotations
 
@@ -8,40 +11,40 @@ from typing import Any, Protocol
 from torchprof_tui.trace.sources.replay import ReplayBuffer
 
 BLOCK_BYTES = 1 << 20
-"""Most bytes that one call inflates (zstd: about). The thread asks for the interpreter once a block, so it is large;
-but of larger ones malloc gives the memory back to the kernel each time, which costs more than it saves."""
+"""Largest block of text that one call returns (zstd: approximately). The thread takes the GIL once per block, so blocks
+are large; malloc returns larger ones to the kernel each time, which costs more than it saves."""
 
 
 _ZSTD_INPUT_BYTES = 2 << 10
 
 
 class DamagedStreamError(Exception):
-    """The compressed bytes are wrong; `str()` is the library's own word for it."""
+    """The compressed bytes are damaged; `str()` is the library's message."""
 
 
 class Decompressor(Protocol):
     """One gzip member, xz stream or zstd frame."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The text that these further bytes yield, in blocks. Raises DamagedError."""
+        """Decompress the next bytes; yields blocks of text. Raises DamagedStreamError."""
         ...
 
     @property
     def eof(self) -> bool:
-        """Whether its end mark has been met."""
+        """Whether the end mark was reached."""
         ...
 
     @property
     def unused_data(self) -> bytes:
-        """What followed the end mark in the bytes fed last."""
+        """The bytes after the end mark, of those fed last."""
         ...
 
 
 class _BaseDecompressor:
-    """What the three libraries share: an object that is fed until it has met its end.
+    """Base of the decompressors, around a library's object that is fed until its end mark.
 
-    A call that meets damage yields nothing of its block. What was fed is then fed once more to a fresh object, a few
-    bytes at a time, so that all before the damage comes out.
+    A call that reaches damage returns no text of its block. All bytes are then replayed to a new object, a few at a
+    time, to recover the text before the damage.
     """
 
     def __init__(self, replay: ReplayBuffer, decompressor: Any, *errors: type[Exception]) -> None:
@@ -63,24 +66,24 @@ class _BaseDecompressor:
             self._replay.discard()
 
     def _replay_until_damage(self) -> Iterator[bytes]:
-        """What the block held before it."""
-        fine, known = self._byte_exact(), self._output_bytes
+        """Yield the text of the damaged block before the damage."""
+        decompressor, skip = self._create_byte_exact(), self._output_bytes
         try:
             for piece in self._replay.read_pieces():
-                text: bytes = fine.decompress(piece)
-                if len(text) > known:
-                    yield text[known:]
-                known = max(known - len(text), 0)
+                text: bytes = decompressor.decompress(piece)
+                if len(text) > skip:
+                    yield text[skip:]
+                skip = max(skip - len(text), 0)
         except self._error_types:
             return
         finally:
             self._replay.discard()
 
-    def _decompress(self, packed: bytes) -> Iterator[bytes]:
+    def _decompress(self, data: bytes) -> Iterator[bytes]:
         raise NotImplementedError
 
-    def _byte_exact(self) -> Any:
-        """A fresh object that gives what it has after each byte."""
+    def _create_byte_exact(self) -> Any:
+        """Create an object that returns all text up to each byte."""
         raise NotImplementedError
 
     @property
@@ -93,61 +96,61 @@ class _BaseDecompressor:
 
 
 class _GzipDecompressor(_BaseDecompressor):
-    def __init__(self, packed: ReplayBuffer) -> None:
+    def __init__(self, replay: ReplayBuffer) -> None:
         from torchprof_tui.trace.sources import gzip_codec
 
-        super().__init__(packed, gzip_codec.create_decompressor(), *gzip_codec.decompression_errors())
+        super().__init__(replay, gzip_codec.create_decompressor(), *gzip_codec.decompression_errors())
 
-    def _decompress(self, packed: bytes) -> Iterator[bytes]:
-        while packed and not self.eof:
-            yield self._decompressor.decompress(packed, BLOCK_BYTES)
-            packed = self._decompressor.unconsumed_tail
+    def _decompress(self, data: bytes) -> Iterator[bytes]:
+        while data and not self.eof:
+            yield self._decompressor.decompress(data, BLOCK_BYTES)
+            data = self._decompressor.unconsumed_tail
 
-    def _byte_exact(self) -> Any:
+    def _create_byte_exact(self) -> Any:
         from torchprof_tui.trace.sources import gzip_codec
 
         return gzip_codec.create_byte_exact_decompressor()
 
 
 class _XzDecompressor(_BaseDecompressor):
-    def __init__(self, packed: ReplayBuffer) -> None:
+    def __init__(self, replay: ReplayBuffer) -> None:
         import lzma
 
-        super().__init__(packed, lzma.LZMADecompressor(), lzma.LZMAError)
+        super().__init__(replay, lzma.LZMADecompressor(), lzma.LZMAError)
 
-    def _decompress(self, packed: bytes) -> Iterator[bytes]:
-        yield self._decompressor.decompress(packed, BLOCK_BYTES)
+    def _decompress(self, data: bytes) -> Iterator[bytes]:
+        yield self._decompressor.decompress(data, BLOCK_BYTES)
         while not self.eof and not self._decompressor.needs_input:
             yield self._decompressor.decompress(b"", BLOCK_BYTES)
 
-    def _byte_exact(self) -> Any:
+    def _create_byte_exact(self) -> Any:
         import lzma
 
         return lzma.LZMADecompressor()
 
 
 class _ZstdDecompressor(_BaseDecompressor):
-    def __init__(self, packed: ReplayBuffer) -> None:
+    def __init__(self, replay: ReplayBuffer) -> None:
         import zstandard
 
-        super().__init__(packed, zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError)
-        self._unfed_data = b""  # what was not fed any more, because the frame had ended
+        super().__init__(replay, zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError)
+        self._unfed_data = b""  # not fed, because the frame had ended
 
-    def _decompress(self, packed: bytes) -> Iterator[bytes]:
-        """It has no bound of its own, and four bytes may stand for 128 KB: little goes in at a time."""
+    def _decompress(self, data: bytes) -> Iterator[bytes]:
+        """Feed a little at a time: zstd does not bound its output, and four bytes may expand to 128 KB."""
         parts: list[bytes] = []
         size = 0
-        for at in range(0, len(packed), _ZSTD_INPUT_BYTES):
+        for begin in range(0, len(data), _ZSTD_INPUT_BYTES):
             if self.eof:
                 break
-            text = self._decompressor.decompress(packed[at : at + _ZSTD_INPUT_BYTES])
+            text = self._decompressor.decompress(data[begin : begin + _ZSTD_INPUT_BYTES])
             parts.append(text)
             size += len(text)
             if size >= BLOCK_BYTES:
                 yield b"".join(parts)
                 parts, size = [], 0
             if self.eof:
-                self._unfed_data = packed[at + _ZSTD_INPUT_BYTES :]
+                self._unfed_data = data[begin + _ZSTD_INPUT_BYTES :]
         if parts:
             yield b"".join(parts)
 
@@ -155,7 +158,7 @@ class _ZstdDecompressor(_BaseDecompressor):
     def unused_data(self) -> bytes:
         return bytes(self._decompressor.unused_data) + self._unfed_data
 
-    def _byte_exact(self) -> Any:
+    def _create_byte_exact(self) -> Any:
         import zstandard
 
         return zstandard.ZstdDecompressor().decompressobj()
@@ -170,9 +173,9 @@ DECOMPRESSORS: dict[str, Callable[[ReplayBuffer], Decompressor]] = {
 _COMPRESSION_MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 MAGIC_BYTES = 6
-"""How many bytes `compression` needs to see."""
+"""Bytes that `detect_compression` needs."""
 
 
 def detect_compression(head: bytes) -> str:
-    """ "gzip", "xz" or "zstd", told by a stream's first bytes; "" for everything else."""
+    """Detect "gzip", "xz" or "zstd" by the first bytes of a stream; "" for anything else."""
     return next((name for magic, name in _COMPRESSION_MAGIC.items() if head.startswith(magic)), "")

@@ -1,7 +1,6 @@
-"""What several names mean that lie elsewhere: files, folders and patterns, each told by the host that has it.
+"""Resolve remote files, folders and patterns to traces, with one connection per host.
 
-Each host is asked once, over one connection, one host after the other: whatever ssh asks on the terminal is asked by
-one of them at a time.
+Hosts are queried one after the other, so that ssh prompts for one at a time.
 """
 
 from __future__ import annotations
@@ -11,18 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_pattern, is_url, parse_ssh_path
 
 MAX_TRACES = 4096
-"""Traces of one name, at most."""
+"""Largest number of traces that one name may resolve to."""
 
 MAX_GLOB_DEPTH = 4
-"""Folders that `**/` stands for on another host, at most."""
+"""Largest number of nested folders that `**/` matches on an ssh host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a name means: the traces that were `found`, or in one line why there are none."""
+    """Traces that a name resolves to, or one line (`error`) on why there are none."""
 
     name: str
     traces: tuple[ListedTrace, ...] = ()
@@ -30,18 +30,18 @@ class Listing:
 
 
 def list_remote_traces(names: Sequence[str], allow_prompt: bool, connections: contextlib.ExitStack) -> list[Listing]:
-    """Ask all hosts. Names of what lies here are given back as they are.
+    """Resolve each name by its host; local names are returned unchanged.
 
-    `ask`: ssh may ask on the terminal. `hold` keeps connections that the ones to come go through: close it when these
-    are over.
+    `allow_prompt`: ssh may prompt on the terminal. `connections`: holds ssh connections that later ones share; close it
+    when those have ended.
     """
     answers: dict[str, list[ListedTrace] | str] = {}
     hosts: dict[tuple[str, int | None], list[SshPath]] = {}
     for name in dict.fromkeys(names):
         if is_url(name):
             answers[name] = _list_url(name)
-        elif (there := parse_ssh_path(name)) is not None:
-            hosts.setdefault((there.host, there.port), []).append(there)
+        elif (path := parse_ssh_path(name)) is not None:
+            hosts.setdefault((path.host, path.port), []).append(path)
         else:
             answers[name] = [ListedTrace(name, None, 0.0)]
     for paths in hosts.values():
@@ -51,41 +51,46 @@ def list_remote_traces(names: Sequence[str], allow_prompt: bool, connections: co
 
 def _list_url(name: str) -> list[ListedTrace] | str:
     if not is_pattern(name) and not name.endswith("/"):
-        return [ListedTrace(name, None, 0.0)]  # a file: one request less, to ask when it is opened
-    from torchprof_tui.trace.sources.url import list_url as look_url
+        return [ListedTrace(name, None, 0.0)]  # a file: its size is requested when it is opened
+    from torchprof_tui.trace.sources.url import list_url  # deferred: only needed for URLs
 
-    return look_url(name)
+    return list_url(name)
 
 
-def _list_host(paths: list[SshPath], ask: bool, hold: contextlib.ExitStack) -> dict[str, list[ListedTrace] | str]:
-    from torchprof_tui.trace.core.errors import TraceError
-    from torchprof_tui.trace.sources.ssh_listing import list_host_paths as look_host
+def _list_host(
+    paths: list[SshPath], allow_prompt: bool, connections: contextlib.ExitStack
+) -> dict[str, list[ListedTrace] | str]:
+    """List paths of one host: spec → its traces, or the reason that there are none."""
+    from torchprof_tui.trace.sources.ssh_listing import list_host_paths  # deferred: only needed for ssh
 
-    asked = [(path, each) for path in paths for each in _expand_recursive_glob(path)]
+    targets = [(path, target) for path in paths for target in _expand_recursive_glob(path)]
     try:
-        looked = look_host([each for _, each in asked], ask)
+        listing = list_host_paths([target for _, target in targets], allow_prompt)
     except TraceError as error:
-        # What the host itself says is the same for all of its paths.
-        why = str(error).removeprefix(f"{asked[0][1].spec}: ")
-        return {path.spec: f"{path.spec}: {why}" for path in paths}
-    if looked.shared_connection is not None:
-        hold.callback(looked.shared_connection.close)
+        # The reason that a host cannot be listed applies to all of its paths.
+        reason = str(error).removeprefix(f"{targets[0][1].spec}: ")
+        return {path.spec: f"{path.spec}: {reason}" for path in paths}
+    if listing.shared_connection is not None:
+        connections.callback(listing.shared_connection.close)
     answers: dict[str, list[ListedTrace] | str] = {}
-    for (path, each), found in zip(asked, looked.answers, strict=True):
-        known = answers.get(path.spec)
-        if isinstance(found, list):
-            answers[path.spec] = [*(known if isinstance(known, list) else []), *found]
-        elif known is None:
-            answers[path.spec] = f"{path.spec}: {found.removeprefix(f'{each.spec}: ')}"
+    for (path, target), answer in zip(targets, listing.answers, strict=True):
+        previous = answers.get(path.spec)
+        if isinstance(answer, list):
+            answers[path.spec] = [*(previous if isinstance(previous, list) else []), *answer]
+        elif previous is None:
+            answers[path.spec] = f"{path.spec}: {answer.removeprefix(f'{target.spec}: ')}"
     return answers
 
 
 def _expand_recursive_glob(path: SshPath) -> list[SshPath]:
-    """`**/` means any number of folders; a shell over there knows one at a time, so it is asked for each number."""
+    """Expand `**/` to each number of folders up to MAX_GLOB_DEPTH: a POSIX shell has no recursive pattern."""
     if "**/" not in path.path or not is_pattern(path.spec):
         return [path]
-    folders = ["*/" * deep for deep in range(MAX_GLOB_DEPTH + 1)]
-    return [replace(path, spec=path.spec.replace("**/", some), path=path.path.replace("**/", some)) for some in folders]
+    patterns = ["*/" * depth for depth in range(MAX_GLOB_DEPTH + 1)]
+    return [
+        replace(path, spec=path.spec.replace("**/", pattern), path=path.path.replace("**/", pattern))
+        for pattern in patterns
+    ]
 
 
 def _to_listing(name: str, answer: list[ListedTrace] | str) -> Listing:
@@ -97,5 +102,5 @@ def _to_listing(name: str, answer: list[ListedTrace] | str) -> Listing:
 
 
 def listing_from_json(message: dict[str, Any]) -> Listing:
-    """What `dataclasses.asdict` made of it."""
-    return Listing(message["name"], tuple(ListedTrace(**each) for each in message["traces"]), message["error"])
+    """Restore a listing from the output of `dataclasses.asdict`."""
+    return Listing(message["name"], tuple(ListedTrace(**trace) for trace in message["traces"]), message["error"])

@@ -1,4 +1,4 @@
-"""Open what the user named: a local file, standard input, a file on another host or a URL."""
+"""Open a trace source by name: a local file, standard input, an ssh path or a URL."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from torchprof_tui.trace.specs.address import is_key_averages_file, is_url, pars
 
 
 def open_source(spec: str, allow_prompt: bool = False) -> Source:
-    """The file of that name, here or elsewhere; stdin for `-`. `ask`: ssh may ask for a password on the terminal.
+    """Open a local or remote file; stdin for `-`. `allow_prompt`: ssh may ask for a password on the terminal.
 
-    Raises TraceError where there is nothing to read.
+    Raises TraceError if it cannot be opened.
     """
     if spec == "-":
         if sys.stdin.isatty():
             raise TraceError("-: stdin is the terminal; pipe a trace into it")
         return Source("stdin", sys.stdin.buffer)
     try:
-        there = parse_ssh_path(spec)
+        ssh_path = parse_ssh_path(spec)
     except ValueError as error:
         raise TraceError(str(error)) from error
-    if there is not None:
-        from torchprof_tui.trace.sources.ssh_file import open_ssh_file
+    if ssh_path is not None:
+        from torchprof_tui.trace.sources.ssh_file import open_ssh_file  # deferred: only needed for ssh
 
-        return open_ssh_file(there, allow_prompt)
+        return open_ssh_file(ssh_path, allow_prompt)
     if is_url(spec):
-        from torchprof_tui.trace.sources.url import open_url
+        from torchprof_tui.trace.sources.url import open_url  # deferred: only needed for URLs
 
         return open_url(spec)
     path = Path(spec).expanduser()
     try:
-        found = path.stat()
-        if stat.S_ISDIR(found.st_mode):
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
             raise TraceError(_describe_folder(spec, path))
         stream = path.open("rb", buffering=0)
     except OSError as error:
@@ -45,12 +45,12 @@ def open_source(spec: str, allow_prompt: bool = False) -> Source:
     except ValueError as error:
         if isinstance(error, TraceError):
             raise
-        raise TraceError(f"{spec!r}: no such file") from error  # a name with a NUL in it
-    regular = stat.S_ISREG(found.st_mode)
-    if regular and found.st_size == 0:
+        raise TraceError(f"{spec!r}: no such file") from error  # the name contains NUL
+    regular = stat.S_ISREG(status.st_mode)
+    if regular and status.st_size == 0:
         stream.close()
         raise TraceError(f"{spec}: the file is empty")
-    return Source(spec, stream, found.st_size if regular else None, path.absolute() if regular else None)
+    return Source(spec, stream, status.st_size if regular else None, path.absolute() if regular else None)
 
 
 _ERRNO_MESSAGES = {
@@ -61,18 +61,17 @@ _ERRNO_MESSAGES = {
     errno.EPERM: "no permission to read it",
 }
 
-
 _TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst")
 
 
 def _describe_folder(spec: str, path: Path) -> str:
-    """A folder is no trace: name a file that lies in it, where there is one."""
+    """Return a message for a folder, with the name of a trace in it as an example."""
     try:
-        inside = sorted(
+        names = sorted(
             name for name in os.listdir(path) if name.endswith(_TRACE_SUFFIXES) and not is_key_averages_file(name)
         )
     except OSError:
-        inside = []
-    if not inside:
+        names = []
+    if not names:
         return f"{spec}: a folder, with no .json or .json.gz file in it; name a trace file"
-    return f"{spec}: a folder; name a file in it, such as {os.path.join(spec, inside[0])}"
+    return f"{spec}: a folder; name a file in it, such as {os.path.join(spec, names[0])}"

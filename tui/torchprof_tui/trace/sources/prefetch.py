@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 _MAX_PREFETCHED_BLOCKS = 4
-"""Inflated blocks that wait for the decoder, at most: about 4 MB."""
+"""Decompressed blocks queued for the decoder, at most: about 4 MB."""
 
 
-class _Prefetcher:
-    """A thread that runs an iterator of blocks ahead of who takes them, by a few blocks."""
+class Prefetcher:
+    """Iterates over blocks on a thread, a few blocks ahead of the consumer. `stop` unblocks a read in progress."""
 
     def __init__(self, blocks: Iterator[bytes], stop: Callable[[], None] | None = None) -> None:
         self._blocks = blocks
@@ -40,11 +40,11 @@ class _Prefetcher:
                 if not self._put_block(block):
                     return
         except BaseException as error:
-            last = error  # it belongs to who asked for the blocks
+            last = error  # raised by the consumer's iterator
         self._put_block(last)
 
     def _put_block(self, item: bytes | BaseException | None) -> bool:
-        """False where nobody takes blocks any more."""
+        """Queue an item; returns False if the consumer has stopped."""
         while not self._stopped.is_set():
             try:
                 self._queue.put(item, timeout=0.05)

@@ -1,4 +1,4 @@
-"""The packed bytes of a stream once more: when they turn out to be damaged, all before the damage is worth having."""
+"""Replay the compressed bytes of a stream, to recover the text before a damaged byte."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import IO
 
 MAX_IN_MEMORY_BYTES = 8 << 20
-"""Bytes that are kept in memory of what cannot be read again; beyond that they go to a temporary file."""
+"""Bytes kept in memory of a stream that cannot be read again; more go to a temporary file."""
 
 PIECE_BYTES = 64
-"""Bytes that an inflater is fed at a time the second time: so much of it is lost before the damage, at most."""
+"""Bytes fed at a time in the replay: at most the text of so many bytes before the damage is lost."""
 
 _READ_BYTES = 1 << 16
 
 
 class ReplayBuffer:
-    """What one gzip member, xz stream or zstd frame was fed, to feed it again.
+    """Compressed bytes of one gzip member, xz stream or zstd frame.
 
-    A local file is read again from `offset` on; of everything else the bytes are kept as they come (`keep`).
+    A local file (`path`) is read again from `offset`; the bytes of any other stream are stored by `append`.
     """
 
     def __init__(self, path: Path | None = None, offset: int = 0) -> None:
@@ -32,16 +32,16 @@ class ReplayBuffer:
             self._spool = tempfile.SpooledTemporaryFile(MAX_IN_MEMORY_BYTES, prefix="torchprof-tui-")  # noqa: SIM115
 
     def append(self, data: bytes) -> None:
-        """It has been fed these as well."""
+        """Record bytes that were fed to the decompressor."""
         self._length += len(data)
         if self._spool is not None:
             try:
                 self._spool.write(data)
-            except OSError:  # a full disk: then the damage costs a block, as it would without this
+            except OSError:  # full disk: damage then costs a whole block of text
                 self.discard()
 
     def read_pieces(self) -> Iterator[bytes]:
-        """All of it, a little at a time; nothing where it cannot be read again."""
+        """Yield all bytes in pieces of PIECE_BYTES; none if they cannot be read again."""
         with contextlib.suppress(OSError):
             if self._path is not None:
                 with self._path.open("rb") as file:
@@ -52,13 +52,14 @@ class ReplayBuffer:
                 yield from self._split_into_pieces(self._spool)
 
     def _split_into_pieces(self, file: IO[bytes]) -> Iterator[bytes]:
-        left = self._length
-        while left > 0 and (block := file.read(min(_READ_BYTES, left))):
-            left -= len(block)
-            for at in range(0, len(block), PIECE_BYTES):
-                yield block[at : at + PIECE_BYTES]
+        remaining = self._length
+        while remaining > 0 and (block := file.read(min(_READ_BYTES, remaining))):
+            remaining -= len(block)
+            for begin in range(0, len(block), PIECE_BYTES):
+                yield block[begin : begin + PIECE_BYTES]
 
     def discard(self) -> None:
+        """Delete the stored bytes."""
         if self._spool is not None:
             self._spool.close()
             self._spool = None

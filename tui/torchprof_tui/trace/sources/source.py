@@ -1,7 +1,7 @@
-"""What the user named, as a stream of decompressed blocks that says how far it is.
+"""Read a stream of bytes as decompressed blocks of text, with progress.
 
-`open_source` knows files, stdin, other hosts (`ssh.py`) and URLs (`urls.py`). Whatever yields bytes becomes a `Source`
-by handing it a stream with `read(n)`: compression is told by content, never by name.
+`open.py` opens files, stdin, ssh paths and URLs. Any stream with `read(n)` can be a `Source`; compression is detected
+from the content, never from the name.
 """
 
 from __future__ import annotations
@@ -21,31 +21,32 @@ from torchprof_tui.trace.sources.decompress import (
     Decompressor,
     detect_compression,
 )
-from torchprof_tui.trace.sources.prefetch import _Prefetcher
+from torchprof_tui.trace.sources.prefetch import Prefetcher
 from torchprof_tui.trace.sources.replay import ReplayBuffer
 
 _PLAIN_READ_BYTES = 1 << 20
-"""Bytes a read of plain text: large enough that reads are few, small enough to stay in the processor's cache."""
+"""Bytes per read of plain text: large enough for few reads, small enough for the processor's cache."""
 
 _COMPRESSED_READ_BYTES = 1 << 18
-"""Compressed bytes a read; about 3 MB of trace."""
-
+"""Bytes per read of compressed data: about 3 MB of text."""
 
 _GZIP_SIZE_BYTES = 4
 
-
 _BOMB_RATIO, _BOMB_BYTES = 200, 256 << 20
-"""Text of more than so many bytes, and so many times as long as what it was packed in, is no trace: those pack to a
-tenth, the most repetitive ones to a fiftieth. deflate reaches a thousandth, and a few MB of it fill any memory."""
+"""Text beyond both this ratio to its compressed size and this size in bytes is refused as a decompression bomb.
+
+Traces compress to a tenth, the most repetitive ones to a fiftieth. deflate reaches a thousandth, so that a few MB could
+fill any memory.
+"""
 
 UNPACK_ALL = "TORCHPROF_TUI_UNPACK_ALL"
-"""Set in the environment (`--unpack-all` does it): unpack whatever comes."""
+"""Environment variable, set by `--unpack-all`: disables the limit on the decompressed size."""
 
 
 class Stream(Protocol):
-    """What a source reads from: `read` gives at most n bytes, perhaps fewer, and none only at the end.
+    """Stream that a source reads. `read` returns at most n bytes, possibly fewer, and none only at the end.
 
-    Raises CutError, or OSError.
+    Raises ConnectionLostError or OSError.
     """
 
     def read(self, n: int, /) -> bytes | None: ...
@@ -54,15 +55,14 @@ class Stream(Protocol):
 
 
 class Source:
-    """A named stream of bytes and what is known about it. Read once, with `blocks()`.
+    """Named stream of bytes, read once with `blocks()`.
 
-    `name`: what the user called it. `total`: bytes as stored, None where nobody knows. `consumed`: how many of
-    them have been read. `compression`: "gzip", "xz", "zstd" or "". `plain_path`: where the text can be read again
-    in place, None for everything but a plain local file. `identity`: what tells this content from any other, where
-    that is known of something that is no local file.
+    `name`: as the user wrote it. `total`: bytes as stored, None if unknown. `consumed`: bytes read of them.
+    `compression`: "gzip", "xz", "zstd" or "". `plain_path`: path of a plain local file, whose text can be read again in
+    place; None for anything else. `identity`: identifies the content of a remote file, None if unknown.
 
-    `packed_on_the_way`: it is stored as plain text, and only its way here is compressed; `consumed` counts the text.
-    `stop`: makes a read that another thread waits in come back. `unpack_all`: however long the text becomes.
+    `compressed_in_transit`: the file is stored as plain text and compressed only for the transfer; `consumed` counts
+    text. `stop`: unblocks a read in progress on another thread. `unpack_all`: disables the size limit.
     """
 
     def __init__(
@@ -96,23 +96,23 @@ class Source:
 
     @property
     def problems(self) -> list[Problem]:
-        """What was wrong with the stream; complete when `blocks()` has ended."""
+        """Problems of the stream; complete once `blocks()` is exhausted."""
         return self._tally.problems()
 
     def blocks(self) -> Iterator[bytes]:
-        """The text, decompressed, in blocks that are never empty; compressed streams inflate in a thread ahead.
+        """Iterate over the decompressed text in blocks, none of them empty. Decompression runs ahead on a thread.
 
-        What is cut short or damaged ends early, with a problem. Raises TraceError where reading itself fails.
+        A truncated or damaged stream ends early and adds a problem. Raises TraceError if reading fails.
         """
         return (
-            iter(_Prefetcher(self._decompressed_blocks(), self._stop))
+            iter(Prefetcher(self._decompressed_blocks(), self._stop))
             if self.compression
             else self._stored_blocks(_PLAIN_READ_BYTES)
         )
 
     @property
     def connection_lost(self) -> bool:
-        """Whether the other end went away, so that what came is not what lies there."""
+        """Whether the connection ended before all of the file was received."""
         return bool(self._connection_error)
 
     @property
@@ -124,17 +124,17 @@ class Source:
 
     @property
     def text_size(self) -> int | None:
-        """How long the text is, about; None where that is not known, or where it cannot be read `again`."""
+        """Approximate bytes of text; None if unknown or if the source cannot be reopened."""
         if self._path is None or self.total is None or self.compression not in ("", "gzip"):
             return None
         if not self.compression:
             return self.total
-        with self._path.open("rb") as file:  # a member ends with its size: wrong from 4 GB on, or of several members
+        with self._path.open("rb") as file:  # size of the last member modulo 4 GB
             file.seek(-min(_GZIP_SIZE_BYTES, self.total), os.SEEK_END)
             return int.from_bytes(file.read(), "little")
 
     def reopen(self, offset: int = 0) -> Source:
-        """The same local file, not yet read; plain text from byte `begin` on. Raises OSError, TraceError."""
+        """Open the same local file again; plain text from byte `offset`. Raises OSError, TraceError."""
         assert self._path is not None, "only a local file can be read twice"
         stream = self._path.open("rb", buffering=0)
         if isinstance(self._stream, io.FileIO) and not os.path.sameopenfile(stream.fileno(), self._stream.fileno()):
@@ -168,7 +168,7 @@ class Source:
             raise TraceError(f"{self.name}: cannot be read: {error.strerror or error}") from error
 
     def _stored_blocks(self, size: int) -> Iterator[bytes]:
-        """The bytes as they are stored."""
+        """Yield the bytes as stored."""
         block, self._head = self._head or self._read(size), b""
         while block:
             if not self._compressed_in_transit:
@@ -176,48 +176,50 @@ class Source:
             yield block
             block = self._read(size)
         if self._connection_error:
-            of = f" of {self.total:,}" if self.total else ""
-            self._tally.add(CUT_CONNECTION, f"{self.consumed:,}{of} bytes arrived; {self._connection_error}")
+            total = f" of {self.total:,}" if self.total else ""
+            self._tally.add(CUT_CONNECTION, f"{self.consumed:,}{total} bytes arrived; {self._connection_error}")
 
     def _decompressed_blocks(self) -> Iterator[bytes]:
-        """All members, streams or frames, one after the other."""
-        inflater: Decompressor | None = None
-        members = taken = given = 0
-        fresh = True  # nothing has come out of this member yet
-        for packed in self._stored_blocks(_COMPRESSED_READ_BYTES):
-            taken += len(packed)
-            while packed:
-                if inflater is None:
-                    packed = packed.lstrip(b"\0")  # some writers pad the end with zeros
-                    if not packed:
+        """Yield the text of all gzip members, xz streams or zstd frames in turn."""
+        decompressor: Decompressor | None = None
+        members = compressed_bytes = text_bytes = 0
+        member_is_empty = True  # no text of this member yet
+        for data in self._stored_blocks(_COMPRESSED_READ_BYTES):
+            compressed_bytes += len(data)
+            while data:
+                if decompressor is None:
+                    data = data.lstrip(b"\0")  # some writers pad the end with zeros
+                    if not data:
                         break
-                    kept = ReplayBuffer(self._path, self.consumed - len(packed))
-                    inflater, fresh = DECOMPRESSORS[self.compression](kept), True
+                    replay = ReplayBuffer(self._path, self.consumed - len(data))
+                    decompressor, member_is_empty = DECOMPRESSORS[self.compression](replay), True
                 try:
-                    for text in inflater.feed(packed):
+                    for text in decompressor.feed(data):
                         if text:
-                            fresh = False
-                            given += len(text)
-                            self._refuse_bomb(taken, given)
+                            member_is_empty = False
+                            text_bytes += len(text)
+                            self._refuse_bomb(compressed_bytes, text_bytes)
                             if self._compressed_in_transit:
                                 self.consumed += len(text)
                             yield text
                 except DamagedStreamError as error:
-                    what = "something else follows it" if members and fresh else str(error)
-                    where = f"the {self.compression} data is wrong near byte {self.consumed}: {what}"
-                    self._tally.add(DAMAGED_COMPRESSION, where)
+                    reason = "something else follows it" if members and member_is_empty else str(error)
+                    example = f"the {self.compression} data is wrong near byte {self.consumed}: {reason}"
+                    self._tally.add(DAMAGED_COMPRESSION, example)
                     return
-                if not inflater.eof:
+                if not decompressor.eof:
                     break
-                packed, inflater = inflater.unused_data, None
+                data, decompressor = decompressor.unused_data, None
                 members += 1
-        if inflater is not None and not self._connection_error:
-            where = f"the {self.compression} data stops at byte {self.consumed}, before its end mark"
-            self._tally.add(CUT_SHORT, where)
+        if decompressor is not None and not self._connection_error:
+            example = f"the {self.compression} data stops at byte {self.consumed}, before its end mark"
+            self._tally.add(CUT_SHORT, example)
 
-    def _refuse_bomb(self, packed: int, text: int) -> None:
-        if text > _BOMB_BYTES and text > _BOMB_RATIO * packed and not self.unpack_all:
-            times = (
-                f"more than {text // packed:,} times its size ({text / 1e6:,.0f} MB from {packed / 1e6:,.1f} MB so far)"
+    def _refuse_bomb(self, compressed_bytes: int, text_bytes: int) -> None:
+        """Raise TraceError for a decompression bomb; see _BOMB_RATIO."""
+        if text_bytes > _BOMB_BYTES and text_bytes > _BOMB_RATIO * compressed_bytes and not self.unpack_all:
+            size = (
+                f"more than {text_bytes // compressed_bytes:,} times its size "
+                f"({text_bytes / 1e6:,.0f} MB from {compressed_bytes / 1e6:,.1f} MB so far)"
             )
-            raise TraceError(f"{self.name}: unpacks to {times}; if that is meant: --unpack-all")
+            raise TraceError(f"{self.name}: unpacks to {size}; if that is meant: --unpack-all")

@@ -1,7 +1,7 @@
-"""A trace on another host, through the user's own OpenSSH client: its configuration, agent, jump hosts, sockets.
+"""Read a trace from another host through the user's OpenSSH client, with its configuration, agent and jump hosts.
 
-One connection does it all. A few lines of POSIX shell run there, say what lies at the path, and then send it: as it
-is where it is compressed already, else through zstd or gzip. Nothing is installed there, and nothing is kept there.
+One connection runs a short POSIX shell script, which reports the type of the path and then sends the file: unchanged if
+it is compressed, else through zstd or gzip. Nothing is installed or written on the host.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_key_avera
 from torchprof_tui.trace.specs.folder_error import FolderError
 
 _MIN_COMPRESSED_BYTES = 1 << 18
-"""Smaller plain files are sent as they are: starting a compressor takes longer.
+"""Plain files below this size are sent uncompressed: starting a compressor would take longer.
 
-338 MB of plain trace over loopback: as they are 3.0 s, through `zstd -1` 1.3 s (23 MB), through `gzip -1` 3.6 s
-(33 MB), with `ssh -C` 7.5 s: even where the line costs nothing, packing loses nothing, and -C is never the best.
+338 MB of plain trace over loopback: uncompressed 3.0 s, through `zstd -1` 1.3 s (23 MB), through `gzip -1` 3.6 s
+(33 MB), with `ssh -C` 7.5 s. So compression costs little even on the fastest link, and -C is never the best.
 """
 
 _MAX_LISTED = 2000
-"""Traces of a folder, at most: the newest of as many as are looked at there."""
+"""Traces of a folder that are listed and returned, at most."""
 
 _STAT_LINE = re.compile(r"(\d+):(\d+):\./(.+\.json(?:\.gz|\.zst|\.xz)?)")
 
@@ -62,44 +62,49 @@ fi
     .replace("LISTED", str(_MAX_LISTED))
     .replace("SAY", SHELL_FUNCTIONS)
 )
-"""Without single quotes and exclamation marks, which some login shells read, and sent as one line."""
+"""Sent as one line. Contains no single quotes and no exclamation marks, which some login shells interpret."""
 
 
 def open_ssh_file(path: SshPath, allow_prompt: bool = False) -> Source:
-    """The file, on its way. `ask`: ssh may ask for passwords and unknown hosts on the terminal.
+    """Open a file on an ssh host. `allow_prompt`: ssh may ask for passwords and unknown hosts on the terminal.
 
-    Raises TraceError, one line, where nothing arrives; FolderError, with what lies in it, where it is a folder.
+    Raises TraceError (one line) if it cannot be read; FolderError with the traces in it if it is a folder.
     """
     stream = SshStream(_SCRIPT, [path], allow_prompt)
     try:
-        what, *facts = stream.read_header().split(" ")
-        if what == "folder":
+        kind, *fields = stream.read_header().split(" ")
+        if kind == "folder":
             raise _read_folder_error(path, stream)
-        if what != "file":
-            why = {"missing": "no such file there", "denied": "no permission to read it there"}
-            raise TraceError(f"{path.spec}: {why.get(what, 'the host gave an answer that makes no sense')}")
-        way, *known = facts
-        size = int(known[0]) if known and known[0].isdigit() else None
+        if kind != "file":
+            reasons = {"missing": "no such file there", "denied": "no permission to read it there"}
+            raise TraceError(f"{path.spec}: {reasons.get(kind, 'the host gave an answer that makes no sense')}")
+        sender, *stat_fields = fields
+        size = int(stat_fields[0]) if stat_fields and stat_fields[0].isdigit() else None
         if size == 0:
             raise TraceError(f"{path.spec}: the file is empty")
-        identity = identity_of(path, known)
-        packed = way != "cat"
-        return Source(path.spec, stream, size, compressed_in_transit=packed, identity=identity, stop=stream.stop)
+        return Source(
+            path.spec,
+            stream,
+            size,
+            compressed_in_transit=sender != "cat",
+            identity=identity_of(path, stat_fields),
+            stop=stream.stop,
+        )
     except BaseException:
         stream.close()
         raise
 
 
-def _read_folder_error(remote: SshPath, stream: SshStream) -> FolderError:
-    """What `find` and `stat` said of a folder, newest first; names that hold a line break are left out."""
+def _read_folder_error(folder: SshPath, stream: SshStream) -> FolderError:
+    """Parse the output of `find` and `stat` for a folder, newest first. Skips names that contain a line break."""
     text = b""
     with contextlib.suppress(ConnectionLostError):
         while part := stream.read(1 << 16):
             text += part
-    found = []
+    traces = []
     for line in text.decode(errors="surrogateescape").split("\n"):
-        entry = _STAT_LINE.fullmatch(line)
-        if entry and not is_key_averages_file(entry[3]):
-            found.append(ListedTrace(remote.child_spec(entry[3]), int(entry[1]), float(entry[2])))
-    found.sort(key=lambda each: (-each.modified, each.spec))
-    return FolderError(remote.spec, found[:_MAX_LISTED])
+        match = _STAT_LINE.fullmatch(line)
+        if match and not is_key_averages_file(match[3]):
+            traces.append(ListedTrace(folder.child_spec(match[3]), int(match[1]), float(match[2])))
+    traces.sort(key=lambda trace: (-trace.modified, trace.spec))
+    return FolderError(folder.spec, traces[:_MAX_LISTED])

@@ -1,8 +1,7 @@
-"""What several paths on one host are, told over one connection before any of them is fetched: files with their size
-and identity, the traces in a folder, those that a pattern matches.
+"""List several paths on one ssh host over one connection: files with size and identity, folders, glob patterns.
 
-So the ranks of a run that were opened before are found in the cache without a connection each, and what is not there
-is known at once. Patterns are expanded by the shell over there, from the text that the user gave and nothing else.
+So ranks in the cache are found without a connection for each, and missing files are reported at once. The host's shell
+expands the patterns as the user wrote them.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from torchprof_tui.trace.sources.ssh_process import LINE_MARK, SHELL_FUNCTIONS, 
 from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_key_averages_file, parse_ssh_path
 
 _MAX_PATHS_PER_COMMAND = 200
-"""A command line holds 128 KB on Linux; more paths than this take further connections, one after the other."""
+"""Paths per connection: an argument of a command holds 128 KB on Linux. More paths take further connections in turn."""
 
 _STAT_LINE = re.compile(r"(\d+) (\d+) (\S+(?: \S+ \S+)?) (\d+) (\.?/.*)")
-"""Size, seconds, the time in full (three words where stat is GNU's), inode, name."""
+"""Size, mtime in seconds, mtime in full (three words from GNU stat), inode, path."""
 
 _NAME_ONLY_LINE = re.compile(r"- (\.?/.*)")
-"""Where there is no stat."""
+"""Output on hosts without `stat`."""
 
 _SCRIPT = r"""
 export LC_ALL=C;
@@ -61,7 +60,7 @@ done;
 m end;
 HOLD
 """.replace("SAY", SHELL_FUNCTIONS)
-"""As all that is sent: without single quotes and exclamation marks, and as one line."""
+"""Sent as one line. Contains no single quotes and no exclamation marks, which some login shells interpret."""
 
 _FAILURE_REASONS = {
     "missing": "no such file there",
@@ -71,10 +70,10 @@ _FAILURE_REASONS = {
 
 
 class HostListing:
-    """What was found on one host. `found`: by path as asked, the traces, or the line that says why there are none.
+    """Result of listing one host. `answers`: for each path its traces, or one line on why there are none.
 
-    `held`: a connection that the ones to come go through, because the user's configuration shares it; None where it
-    does not. Close it when they are over.
+    `shared_connection`: open connection that later ones use, if the user's configuration shares connections, else None.
+    Close it when those have ended.
     """
 
     def __init__(self, answers: list[list[ListedTrace] | str], shared_connection: SshStream | None) -> None:
@@ -83,82 +82,81 @@ class HostListing:
 
 
 def list_host_paths(targets: Sequence[SshPath], allow_prompt: bool) -> HostListing:
-    """Ask one host about paths on it. Raises TraceError where it cannot be asked."""
+    """List paths on one host. Raises TraceError if the host cannot be queried."""
     shared = read_ssh_config(targets[0]).shares_connection
-    found: list[list[ListedTrace] | str] = []
-    held: SshStream | None = None
+    answers: list[list[ListedTrace] | str] = []
+    shared_connection: SshStream | None = None
     for begin in range(0, len(targets), _MAX_PATHS_PER_COMMAND):
-        some = targets[begin : begin + _MAX_PATHS_PER_COMMAND]
-        hold = shared and held is None
-        # Whoever holds it goes on until we let go, or are no more: it waits for the end of what we might say.
-        stream = SshStream(
-            _SCRIPT.replace("HOLD", "exec cat >/dev/null" if hold else ""), some, allow_prompt, keep_open=hold
-        )
+        batch = targets[begin : begin + _MAX_PATHS_PER_COMMAND]
+        keep_open = shared and shared_connection is None
+        # `cat` keeps the connection open until stdin ends, which also happens when this process dies.
+        script = _SCRIPT.replace("HOLD", "exec cat >/dev/null" if keep_open else "")
+        stream = SshStream(script, batch, allow_prompt, keep_open=keep_open)
         try:
-            found += _read_answers(stream, some)
+            answers += _read_answers(stream, batch)
         except BaseException:
             stream.close()
-            if held is not None:
-                held.close()
+            if shared_connection is not None:
+                shared_connection.close()
             raise
-        if hold:
-            held = stream
+        if keep_open:
+            shared_connection = stream
         else:
             stream.close()
-    return HostListing(found, held)
+    return HostListing(answers, shared_connection)
 
 
-def _read_answers(stream: SshStream, there: Sequence[SshPath]) -> list[list[ListedTrace] | str]:
+def _read_answers(stream: SshStream, targets: Sequence[SshPath]) -> list[list[ListedTrace] | str]:
     end = LINE_MARK + b"end\n"
     text = LINE_MARK + stream.read_header().encode() + b"\n"
     while not text.endswith(end):
         try:
             part = stream.read(1 << 16)
         except ConnectionLostError as error:
-            raise TraceError(f"{there[0].spec}: {error}") from error
+            raise TraceError(f"{targets[0].spec}: {error}") from error
         if not part:
-            raise TraceError(f"{there[0].spec}: {there[0].host_name} stopped in the middle of its answer")
+            raise TraceError(f"{targets[0].spec}: {targets[0].host_name} stopped in the middle of its answer")
         text += part
     answers = text.removesuffix(end).decode(errors="surrogateescape").split(LINE_MARK.decode())[1:]
-    if len(answers) != len(there):
-        raise TraceError(f"{there[0].spec}: {there[0].host_name} gave an answer that makes no sense")
-    return [_parse_answer(each, answer) for each, answer in zip(there, answers, strict=True)]
+    if len(answers) != len(targets):
+        raise TraceError(f"{targets[0].spec}: {targets[0].host_name} gave an answer that makes no sense")
+    return [_parse_answer(target, answer) for target, answer in zip(targets, answers, strict=True)]
 
 
-def _parse_answer(asked: SshPath, answer: str) -> list[ListedTrace] | str:
-    """The traces of one path, or why there are none. Names that hold a line break are left out of patterns."""
+def _parse_answer(target: SshPath, answer: str) -> list[ListedTrace] | str:
+    """Return the traces of one path, or the reason that there are none. Skips matches that contain a line break."""
     kind, *lines = answer.split("\n")
     if kind in _FAILURE_REASONS:
-        return f"{asked.spec}: {_FAILURE_REASONS[kind]}"
-    found = []
+        return f"{target.spec}: {_FAILURE_REASONS[kind]}"
+    traces = []
     for line in lines:
-        entry = _STAT_LINE.fullmatch(line)
-        nameless = _NAME_ONLY_LINE.fullmatch(line) if entry is None else None
-        path = entry[5] if entry else nameless[1] if nameless else None
+        status = _STAT_LINE.fullmatch(line)
+        name_only = _NAME_ONLY_LINE.fullmatch(line) if status is None else None
+        path = status[5] if status else name_only[1] if name_only else None
         if kind != "file" and (path is None or (kind == "folder" and is_key_averages_file(path))):
             continue
-        spec = asked.spec if kind == "file" or path is None else asked.spec_for_path(path)
-        if entry is None:
-            found.append(ListedTrace(spec, None, 0.0))
+        spec = target.spec if kind == "file" or path is None else target.spec_for_path(path)
+        if status is None:
+            traces.append(ListedTrace(spec, None, 0.0))
             continue
-        known = [entry[1], entry[2], *entry[3].split(" "), entry[4]]
-        found.append(ListedTrace(spec, int(entry[1]), float(entry[2]), _spec_identity(spec, known)))
+        stat_fields = [status[1], status[2], *status[3].split(" "), status[4]]
+        traces.append(ListedTrace(spec, int(status[1]), float(status[2]), _spec_identity(spec, stat_fields)))
     if kind == "file":
-        # Its name may hold what does not fit a line; it is the only one there.
-        return found[:1] or [ListedTrace(asked.spec, None, 0.0)]
-    found.sort(key=lambda each: each.spec)
-    if not found:
-        return f"{asked.spec}: {'a folder, with no .json or .json.gz file in it' if kind == 'folder' else 'no file'}"
-    return found
+        # The name of a single file may contain a line break.
+        return traces[:1] or [ListedTrace(target.spec, None, 0.0)]
+    traces.sort(key=lambda trace: trace.spec)
+    if not traces:
+        return f"{target.spec}: {'a folder, with no .json or .json.gz file in it' if kind == 'folder' else 'no file'}"
+    return traces
 
 
-def _spec_identity(spec: str, known: Sequence[str]) -> str | None:
-    there = parse_ssh_path(spec)
-    return None if there is None else identity_of(there, known)
+def _spec_identity(spec: str, stat_fields: Sequence[str]) -> str | None:
+    path = parse_ssh_path(spec)
+    return None if path is None else identity_of(path, stat_fields)
 
 
 def identity_of(path: SshPath, stat_fields: Sequence[str]) -> str | None:
-    """What tells this content from any other: `known` are size, seconds, the time in full, inode; None for less."""
-    if len(stat_fields) < 3:  # the size alone tells too little
+    """Identify a file by size, mtime in seconds, mtime in full and inode; None if `stat_fields` has fewer."""
+    if len(stat_fields) < 3:  # the size alone does not identify a file
         return None
     return "\0".join(("ssh", path.host, str(path.port or ""), path.path, *stat_fields))

@@ -1,4 +1,4 @@
-"""ssh, running: the user's own OpenSSH client, with a few lines of shell for the host, and what comes back of them."""
+"""Run a shell script on a host through the user's OpenSSH client, and read its output."""
 
 from __future__ import annotations
 
@@ -17,37 +17,39 @@ from torchprof_tui.trace.sources.ssh_errors import describe_connection_failure, 
 from torchprof_tui.trace.specs.address import SshPath
 
 _KEEPALIVE_SECONDS = 15
-"""A host that vanishes is noticed after three times this; ssh alone would wait for hours, or for ever."""
+"""ServerAliveInterval: a lost host is detected after three times this; ssh alone may wait for hours or for ever."""
 
 _MAX_BANNER_BYTES = 1 << 18
-"""What the host's login scripts may print before our shell speaks."""
+"""Output of the host's login scripts that is skipped before the first line of our script."""
 
 _TERMINATE_SECONDS = 2.0
 _FAST_TERMINATE_SECONDS = 1.0
-"""How long ssh may take to end; the shorter one where somebody waits for this process to end too."""
+"""Time for ssh to exit before it is killed; the shorter one when this process is being terminated too."""
 
 _CONNECT_SECONDS = 120
-"""A host that takes the connection and never says a word is given up then, unless the user's configuration has a limit
-of its own. A password for a host in between may be typed meanwhile."""
+"""ConnectTimeout for hosts that accept the connection and never answer, unless the user's configuration sets one. Long
+enough to type a password for a jump host."""
 
 _CONFIG_SECONDS = 5.0
-"""For `ssh -G`, which connects to nothing, but runs what the user's configuration asks it to (`Match exec`)."""
+"""Limit for `ssh -G`, which does not connect but runs the commands in the user's configuration (`Match exec`)."""
 
 LINE_MARK = b"\n\x1etorchprof-tui "
-"""What our shell there begins each of its own lines with."""
+"""Prefix of each line that our script prints itself."""
 
 SHELL_FUNCTIONS = r"""
 m() { printf "\n\036torchprof-tui %s\n" "$*"; };
 n() { case $(ls -dL -- "$1" 2>&1 >/dev/null) in ""|*ermission*) m denied ;; *) m missing ;; esac; };
 """
-"""Functions of that shell: `m` says something to us, `n` why a path cannot be read."""
+"""Functions for scripts: `m` prints a message line, `n` prints why a path cannot be read."""
 
 
 class SshStream:
-    """`script` is run there with each of `there`, paths on one host, as an argument. `ask`: ssh may ask for passwords
-    and unknown hosts on the terminal. `held`: the script goes on until this process, which it reads from, lets go.
+    """Output of a script that runs on a host, with paths on that host as its arguments.
 
-    Ended by `close`, and by SIGTERM to this process while it is open. Raises TraceError where ssh cannot be started.
+    `allow_prompt`: ssh may ask for passwords and unknown hosts on the terminal. `keep_open`: connect the
+    script's stdin, which ends when this stream is closed or this process dies.
+
+    ssh is terminated by `close`, and by SIGTERM to this process. Raises TraceError if ssh cannot be started.
     """
 
     def __init__(self, script: str, targets: Sequence[SshPath], allow_prompt: bool, keep_open: bool = False) -> None:
@@ -58,7 +60,7 @@ class SshStream:
         self._stopped = False
         self._stderr: IO[bytes] = tempfile.TemporaryFile(prefix="torchprof-tui-")  # noqa: SIM115  (open as long as ssh runs)
         try:
-            # stderr is a file: a master connection that ssh leaves behind would hold a pipe open.
+            # stderr is a file, because a ControlMaster left running by ssh would keep a pipe open.
             self._process = subprocess.Popen(
                 build_ssh_command(script, targets, allow_prompt, keep_open),
                 stdin=subprocess.PIPE if keep_open else subprocess.DEVNULL,
@@ -76,7 +78,7 @@ class SshStream:
         self._pipe = self._process.stdout
 
     def read_header(self) -> str:
-        """The line with which our shell there begins; what login scripts print before it is passed over."""
+        """Read the first line of our script, skipping the output of login scripts before it. Raises TraceError."""
         text = b"\n"
         while True:
             start = text.find(LINE_MARK)
@@ -90,7 +92,7 @@ class SshStream:
             text += part
 
     def read(self, size: int) -> bytes:
-        """Raises CutError where the other end stopped before its end."""
+        """Read at most `size` bytes. Raises ConnectionLostError if ssh failed before the end of the output."""
         if self._buffer:
             part, self._buffer = self._buffer[:size], self._buffer[size:]
             return part
@@ -104,11 +106,12 @@ class SshStream:
         return part
 
     def stop(self) -> None:
-        """End ssh, if it still runs: nobody wants more. A read that waits in another thread then comes back."""
+        """Terminate ssh. Unblocks a read in progress on another thread."""
         self._stopped = True
         self._terminate()
 
     def close(self) -> None:
+        """Terminate ssh and close its pipes. May be called again."""
         if self._pipe.closed:
             return
         self.stop()
@@ -119,7 +122,7 @@ class SshStream:
         self._restore_sigterm()
 
     def _terminate(self, patience: float = _TERMINATE_SECONDS) -> None:
-        """First politely: ssh may have turned the terminal's echo off to ask for a password."""
+        """SIGTERM first, SIGKILL after `patience` seconds: ssh may have to restore the terminal's echo."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -129,21 +132,21 @@ class SshStream:
                 self._process.wait()
 
     def _describe_no_answer(self, printed: bytes) -> str:
-        """Why nothing that we can read came, in words for the user."""
-        until = time.monotonic() + _TERMINATE_SECONDS
-        while self._process.poll() is None and time.monotonic() < until:
+        """Explain to the user why the script's first line did not arrive."""
+        deadline = time.monotonic() + _TERMINATE_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         status = self._process.poll()
         self._terminate()
-        said = self._read_stderr()
+        stderr = self._read_stderr()
         if status == 255:
-            return describe_connection_failure(self._path, said, self._allow_prompt)
-        words = last_line(said) or last_line(printed.decode(errors="replace")) or f"exit status {status}"
-        return f"{self._path.host_name} did not run what ssh asked it to ({words})"
+            return describe_connection_failure(self._path, stderr, self._allow_prompt)
+        reason = last_line(stderr) or last_line(printed.decode(errors="replace")) or f"exit status {status}"
+        return f"{self._path.host_name} did not run what ssh asked it to ({reason})"
 
     def _describe_exit(self, status: int) -> str:
-        ended = f"ssh was stopped by signal {-status}" if status < 0 else f"exit status {status}"
-        return last_line(self._read_stderr()) or ended
+        exit_reason = f"ssh was stopped by signal {-status}" if status < 0 else f"exit status {status}"
+        return last_line(self._read_stderr()) or exit_reason
 
     def _read_stderr(self) -> str:
         self._stderr.seek(0)
@@ -152,8 +155,11 @@ class SshStream:
 
 @dataclass(frozen=True, slots=True)
 class SshConfig:
-    """What the user's configuration says of a host: whether a connection is `shared` by the sessions that come after
-    it, whether it `stays` when the first of them has ended, and whether connecting has a `limit` in time."""
+    """The user's configuration for a host.
+
+    `shares_connection`: later sessions use an open connection (ControlMaster). `persists_connection`: it stays open
+    after its first session (ControlPersist). `has_connect_timeout`: ConnectTimeout is set.
+    """
 
     shares_connection: bool = False
     persists_connection: bool = False
@@ -161,24 +167,25 @@ class SshConfig:
 
 
 def read_ssh_config(path: SshPath) -> SshConfig:
-    """Ask ssh, which knows its configuration best. Nothing is connected to."""
-    asked = ["ssh", *_port_options(path), "-G", "--", path.host]
+    """Read the configuration for a host with `ssh -G`, without connecting."""
+    command = ["ssh", *_port_options(path), "-G", "--", path.host]
     try:
-        said = subprocess.run(
-            asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=_CONFIG_SECONDS, check=False
+        output = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_CONFIG_SECONDS, check=False
         ).stdout.decode(errors="replace")
     except (OSError, subprocess.TimeoutExpired):
         return SshConfig()
-    known = dict(line.partition(" ")[::2] for line in said.splitlines())
-    shared = known.get("controlmaster", "false") not in ("false", "no") and known.get("controlpath", "none") != "none"
-    stays = shared and known.get("controlpersist", "no") not in ("no", "false")
-    return SshConfig(shared, stays, known.get("connecttimeout", "none") != "none")
+    options = dict(line.partition(" ")[::2] for line in output.splitlines())
+    master, control_path = options.get("controlmaster", "false"), options.get("controlpath", "none")
+    shares = master not in ("false", "no") and control_path != "none"
+    persists = shares and options.get("controlpersist", "no") not in ("no", "false")
+    return SshConfig(shares, persists, options.get("connecttimeout", "none") != "none")
 
 
 def build_ssh_command(
     script: str, targets: Sequence[SshPath], allow_prompt: bool, keep_open: bool = False
 ) -> list[str]:
-    """ssh and its arguments. What the user configured for sessions (commands, forwards) is left out, as scp does."""
+    """Build the ssh command line. Disables what the user configured for sessions (commands, forwards), as scp does."""
     remote = targets[0]
     options = [
         "RemoteCommand=none",
@@ -191,18 +198,18 @@ def build_ssh_command(
     ]
     if not allow_prompt:
         options.append("BatchMode=yes")
-    found = read_ssh_config(remote)
-    if not found.has_connect_timeout:
+    config = read_ssh_config(remote)
+    if not config.has_connect_timeout:
         options.append(f"ConnectTimeout={_CONNECT_SECONDS}")
-    if not keep_open and found.shares_connection and not found.persists_connection:
-        # Others' sessions over our connection would keep ssh, and so us, from ending. Theirs we use.
+    if not keep_open and config.shares_connection and not config.persists_connection:
+        # Use an open master connection but do not become one: later sessions would keep our ssh from exiting.
         options.append("ControlMaster=no")
-    words = ["ssh"]
+    command = ["ssh"]
     for option in options:
-        words += ["-o", option]
-    lines = " ".join(script.split("\n")).strip()
-    paths = " ".join(each.quote_path() for each in targets)
-    return [*words, *_port_options(remote), "--", remote.host, f"exec sh -c '{lines}' sh {paths}"]
+        command += ["-o", option]
+    script_line = " ".join(script.split("\n")).strip()
+    paths = " ".join(target.quote_path() for target in targets)
+    return [*command, *_port_options(remote), "--", remote.host, f"exec sh -c '{script_line}' sh {paths}"]
 
 
 def _port_options(remote: SshPath) -> list[str]:
@@ -210,22 +217,22 @@ def _port_options(remote: SshPath) -> list[str]:
 
 
 def _install_sigterm_handler(stop: Callable[[], None]) -> Callable[[], None]:
-    """Have SIGTERM call `stop` before it does what it did; returns what undoes that.
+    """Make SIGTERM call `stop` before its previous action; returns a function that restores the previous handler.
 
-    Whoever gives up on a trace ends its loader with SIGTERM. ssh on a connection that stands still would outlive it.
+    A cancelled loader is ended by SIGTERM, and an ssh that waits on an idle connection would outlive it.
     """
     if threading.current_thread() is not threading.main_thread():
         return lambda: None
 
-    def stopped(sign: int, frame: Any) -> None:
+    def handle(signal_number: int, frame: Any) -> None:
         stop()
-        signal.signal(sign, before if before is not None else signal.SIG_DFL)
-        os.kill(os.getpid(), sign)
+        signal.signal(signal_number, previous if previous is not None else signal.SIG_DFL)
+        os.kill(os.getpid(), signal_number)
 
-    before = signal.signal(signal.SIGTERM, stopped)
+    previous = signal.signal(signal.SIGTERM, handle)
 
     def restore() -> None:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, previous if previous is not None else signal.SIG_DFL)
 
     return restore

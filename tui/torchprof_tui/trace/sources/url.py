@@ -1,6 +1,6 @@
-"""A trace behind a URL, through fsspec: `https://`, `s3://`, `gs://`, `hf://` and whatever else is installed for it.
+"""Read traces from URLs through fsspec: `https://`, `s3://`, `gs://`, `hf://` and any other installed backend.
 
-fsspec is an extra, imported when a URL is opened; what it knows of credentials and proxies is the user's to configure.
+fsspec is an optional dependency, imported when a URL is opened. The user configures its credentials and proxies.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from torchprof_tui.trace.specs.folder_error import FolderError
 INSTALL_HINT = "pip install 'torchprof-tui[remote]'"
 
 _REQUEST_BYTES = 8 << 20
-"""Bytes a request to an object store: a stream needs few of them."""
+"""Bytes per request to an object store: large, as the file is read sequentially."""
 
 _CONNECT_TIMEOUT_SECONDS, _READ_TIMEOUT_SECONDS = 30, 60
-"""A server that does not answer, or falls silent, for so long is given up. fsspec's own limit is on the whole
-download, which a large trace over a slow line would not meet."""
+"""Timeouts for connecting, and for each read. fsspec's default limits the whole download instead, which is too short
+for a large trace over a slow line."""
 
 _TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst")
 _MAX_LISTED = 2000
@@ -33,7 +33,7 @@ _VERSION_KEYS = (
     *("ETag", "Last-Modified", "Content-MD5", "etag", "LastModified", "last_modified", "mtime", "updated"),
     *("generation", "md5Hash", "blob_id", "sha"),
 )
-"""Where fsspec's file systems say which version of a file this is; the names are the servers' own."""
+"""Keys of fsspec's file info that identify the version of a file, as the servers name them."""
 
 _BACKENDS = {
     "s3": "s3fs",
@@ -52,127 +52,132 @@ _BACKENDS = {
 
 
 def require_fsspec(spec: str) -> None:
-    """Raise TraceError where fsspec is missing."""
+    """Raise TraceError if fsspec is not installed."""
     if importlib.util.find_spec("fsspec") is None:
         raise TraceError(f"{spec}: a URL needs fsspec: {INSTALL_HINT}")
 
 
 def open_url(spec: str) -> Source:
-    """What lies there, on its way. Raises TraceError, one line; FolderError where it is a folder."""
+    """Open a file behind a URL. Raises TraceError (one line); FolderError if it is a folder."""
     require_fsspec(spec)
     try:
-        files, path = _resolve_file_system(spec)
-        facts = files.info(path)
-        folder = _build_folder_error(spec, files, path, facts)
+        file_system, path = _resolve_file_system(spec)
+        info = file_system.info(path)
+        folder = _build_folder_error(spec, file_system, path, info)
         if folder is not None:
             raise folder
-        stream = _open_stream(spec, files, path)
+        stream = _open_stream(spec, file_system, path)
     except TraceError:
         raise
     except Exception as error:  # each file system has exceptions of its own
         raise TraceError(f"{spec}: {_describe_error(error)}") from error
-    size = facts.get("size")
+    size = info.get("size")
     if size == 0:
         stream.close()
         raise TraceError(f"{spec}: the file is empty")
-    reader = _UrlStream(stream, files)
+    reader = _UrlStream(stream, file_system)
     return Source(
-        spec, reader, size if isinstance(size, int) else None, identity=_identity(spec, facts), stop=reader.close
+        spec, reader, size if isinstance(size, int) else None, identity=_identity(spec, info), stop=reader.close
     )
 
 
 def list_url(spec: str) -> list[ListedTrace] | str:
-    """The traces that a pattern or a folder means, by name, or the line that says why there are none.
+    """Return the traces of a pattern or a folder, sorted by name, or one line on why there are none.
 
-    A name that is there as it is written is no pattern.
+    A name that exists literally is not used as a pattern.
     """
     try:
         require_fsspec(spec)
         if "**" in spec and spec.lower().startswith(("http://", "https://")):
             raise TraceError(f"{spec}: ** would follow every link of that server; name the folder")
-        files, path = _resolve_file_system(spec)
+        file_system, path = _resolve_file_system(spec)
         try:
-            facts = files.info(path)
+            info = file_system.info(path)
         except FileNotFoundError:
             if not is_pattern(spec):
                 raise
-            found = [_to_listed_trace(files, entry) for entry in _glob_files(files, path)]
-            return sorted(found, key=lambda each: each.spec) or f"{spec}: nothing there matches"
-        folder = _build_folder_error(spec, files, path, facts)
+            traces = [_to_listed_trace(file_system, entry) for entry in _glob_files(file_system, path)]
+            return sorted(traces, key=lambda trace: trace.spec) or f"{spec}: nothing there matches"
+        folder = _build_folder_error(spec, file_system, path, info)
         if folder is not None:
-            return sorted(folder.traces, key=lambda each: each.spec) or str(folder)
-        return [ListedTrace(spec, facts.get("size"), _modified_time(facts), _identity(spec, facts))]
+            return sorted(folder.traces, key=lambda trace: trace.spec) or str(folder)
+        return [ListedTrace(spec, info.get("size"), _modified_time(info), _identity(spec, info))]
     except TraceError as error:
         return str(error)
     except Exception as error:  # each file system has exceptions of its own
         return f"{spec}: {_describe_error(error)}"
 
 
-def _glob_files(files: Any, path: str) -> list[dict[str, Any]]:
-    """The files, not the folders, that match; of an HTTP server those that its pages link to."""
-    return [entry for entry in files.glob(path, detail=True).values() if entry.get("type") != "directory"]
+def _glob_files(file_system: Any, path: str) -> list[dict[str, Any]]:
+    """Return the files (not folders) that match; on an HTTP server, those that its pages link to."""
+    return [entry for entry in file_system.glob(path, detail=True).values() if entry.get("type") != "directory"]
 
 
-def _to_listed_trace(files: Any, entry: dict[str, Any]) -> ListedTrace:
-    spec = files.unstrip_protocol(str(entry["name"]))
+def _to_listed_trace(file_system: Any, entry: dict[str, Any]) -> ListedTrace:
+    spec = file_system.unstrip_protocol(str(entry["name"]))
     return ListedTrace(spec, entry.get("size"), _modified_time(entry), _identity(spec, entry))
 
 
-def _identity(spec: str, facts: dict[str, Any]) -> str | None:
-    """What tells this content from any other, where the server says enough."""
-    size = facts.get("size")
-    marks = [f"{mark}={facts[mark]}" for mark in _VERSION_KEYS if facts.get(mark)]
-    return "\0".join(("url", spec, str(size), *marks)) if size and marks else None
+def _identity(spec: str, info: dict[str, Any]) -> str | None:
+    """Identify the content of a file by its size and version, None if the server does not report both."""
+    size = info.get("size")
+    versions = [f"{key}={info[key]}" for key in _VERSION_KEYS if info.get(key)]
+    return "\0".join(("url", spec, str(size), *versions)) if size and versions else None
 
 
 def _resolve_file_system(spec: str) -> tuple[Any, str]:
-    import fsspec
+    """Return fsspec's file system for a URL, and the path on it. Raises TraceError if a backend is missing."""
+    import fsspec  # an optional dependency
 
     protocol = re.split(r"::|://", spec, maxsplit=1)[0].lower()
     options: dict[str, Any] = {}
     if protocol in ("http", "https") and importlib.util.find_spec("aiohttp") is not None:
         import aiohttp
 
-        own = fsspec.config.conf.get(protocol, {}).get("client_kwargs", {})
-        limits = aiohttp.ClientTimeout(
+        configured = fsspec.config.conf.get(protocol, {}).get("client_kwargs", {})
+        timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=_CONNECT_TIMEOUT_SECONDS, sock_read=_READ_TIMEOUT_SECONDS
         )
-        options["client_kwargs"] = {"timeout": limits, "trust_env": True, **own}  # trust_env: the user's proxy
+        options["client_kwargs"] = {
+            "timeout": timeout,
+            "trust_env": True,
+            **configured,
+        }  # trust_env: use the proxy in the environment
     try:
         return fsspec.core.url_to_fs(spec, **options)  # type: ignore[no-any-return]
     except ImportError as error:
         backend = _BACKENDS.get(protocol)
-        said = " ".join(str(error).split()) or str(error.__cause__)
-        needs = f"needs {backend}: pip install {backend}" if backend else f"its fsspec backend is missing ({said})"
-        raise TraceError(f"{spec}: {protocol}:// {needs}") from error
+        message = " ".join(str(error).split()) or str(error.__cause__)
+        hint = f"needs {backend}: pip install {backend}" if backend else f"its fsspec backend is missing ({message})"
+        raise TraceError(f"{spec}: {protocol}:// {hint}") from error
     except ValueError as error:
         if "Protocol not known" in str(error):
             raise TraceError(f"{spec}: fsspec knows no {protocol}://, and there is no file of that name") from error
         raise
 
 
-def _open_stream(spec: str, files: Any, path: str) -> Any:
+def _open_stream(spec: str, file_system: Any, path: str) -> Any:
     if spec.lower().startswith(("http://", "https://", "hf://")):
-        return files.open(path, "rb", block_size=0)  # one request, read to its end
-    return files.open(path, "rb", block_size=_REQUEST_BYTES, cache_type="readahead")
+        return file_system.open(path, "rb", block_size=0)  # one request for the whole file
+    return file_system.open(path, "rb", block_size=_REQUEST_BYTES, cache_type="readahead")
 
 
-def _build_folder_error(spec: str, files: Any, path: str, facts: dict[str, Any]) -> FolderError | None:
-    """What lies in it, where it is a folder: of an HTTP server a page below a `/` that links to traces."""
-    page = path.endswith("/") and spec.lower().startswith(("http://", "https://"))
-    if facts.get("type") != "directory" and not page:
+def _build_folder_error(spec: str, file_system: Any, path: str, info: dict[str, Any]) -> FolderError | None:
+    """List a folder, None if it is none. On an HTTP server, a page that ends in `/` and links to traces is a folder."""
+    is_page = path.endswith("/") and spec.lower().startswith(("http://", "https://"))
+    if info.get("type") != "directory" and not is_page:
         return None
-    found = []
-    for entry in files.ls(path, detail=True):
+    traces = []
+    for entry in file_system.ls(path, detail=True):
         name = str(entry.get("name", ""))
         if entry.get("type") != "directory" and name.endswith(_TRACE_SUFFIXES) and not is_key_averages_file(name):
-            found.append(_to_listed_trace(files, entry))
-    found.sort(key=lambda each: (-each.modified, each.spec))
-    return FolderError(spec, found[:_MAX_LISTED]) if found or not page else None
+            traces.append(_to_listed_trace(file_system, entry))
+    traces.sort(key=lambda trace: (-trace.modified, trace.spec))
+    return FolderError(spec, traces[:_MAX_LISTED]) if traces or not is_page else None
 
 
 def _modified_time(entry: dict[str, Any]) -> float:
-    """Seconds since the epoch; 0 where the file system does not say, or says it in a form of its own."""
+    """Return seconds since the epoch, 0 if the file system does not report them in a known form."""
     for key in ("LastModified", "last_modified", "mtime", "updated", "created"):
         value = entry.get(key)
         if isinstance(value, datetime):
@@ -186,14 +191,14 @@ def _modified_time(entry: dict[str, Any]) -> float:
 
 
 class _UrlStream:
-    """A file of fsspec's, whose failures in mid-stream leave what has come.
+    """File of fsspec whose read failures raise ConnectionLostError, so that the data read before is kept.
 
-    `files`: where it lies, held because some file systems close their files when nobody has them any more.
+    Holds the file system too, because some close their files when they are garbage-collected.
     """
 
-    def __init__(self, file: Any, files: Any) -> None:
+    def __init__(self, file: Any, file_system: Any) -> None:
         self._file = file
-        self._files = files
+        self._file_system = file_system
 
     def read(self, size: int, /) -> bytes:
         try:
@@ -207,7 +212,7 @@ class _UrlStream:
 
 
 def _cause_chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and what led to it, the first cause first."""
+    """Iterate over an error and its causes, the first cause first."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:
@@ -217,7 +222,7 @@ def _cause_chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _describe_error(error: Exception) -> str:
-    """What went wrong, in a few words: fsspec hides refusals and missing hosts behind "file not found"."""
+    """Describe an error in a few words by its causes: fsspec reports refusals and missing hosts as "file not found"."""
     for cause in _cause_chain(error):
         status = getattr(cause, "status", None)
         if status == 404:
@@ -234,5 +239,5 @@ def _describe_error(error: Exception) -> str:
         return "no such file there"
     if isinstance(error, PermissionError):
         return "no permission to read it there"
-    said = " ".join(str(error).split())[:200]
-    return said or type(error).__name__
+    message = " ".join(str(error).split())[:200]
+    return message or type(error).__name__

@@ -1,6 +1,6 @@
-"""Which names mean a trace elsewhere: `host:path` and `ssh://user@host:port/path`, or a URL.
+"""Recognise the names of remote traces: `host:path`, `ssh://user@host:port/path` and URLs.
 
-Only names are looked at here, nothing is connected to. Read on the way to the first frame: standard library only.
+Parses names only; connects to nothing. Imported before the first frame: standard library only.
 """
 
 from __future__ import annotations
@@ -14,27 +14,26 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(://|::)")
 _HOST_PATH = re.compile(r"(?P<host>(?:[^/:@\[\]]+@)?(?:\[[0-9A-Za-z:.%_-]+\]|[^/:@\[\]\s]+)):(?P<path>.*)", re.DOTALL)
 _WINDOWS_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker|r)[-_.]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
-"""The rank that a file's name says: `rank3.json`, `host_worker-3.pt.trace.json.gz`."""
+"""The rank in a file name: `rank3.json`, `host_worker-3.pt.trace.json.gz`."""
 
 _HOME = re.compile(r"~([A-Za-z0-9_.-]*)(?:/|$)")
-
-
 _GLOB_MAGIC = re.compile(r"[*?\[]")
 _URL_GLOB_MAGIC = re.compile(r"[*\[]")
-
-
-_TABLE = re.compile(r"\.key_averages\.json(\.\w+)?$")
+_KEY_AVERAGES = re.compile(r"\.key_averages\.json(\.\w+)?$")
 
 
 def is_key_averages_file(name: str) -> bool:
-    """Whether a file ends like a trace and is a profiler's table, which is often kept beside it."""
-    return _TABLE.search(name) is not None
+    """Whether a file with a trace's suffix is a table of `key_averages`, which is often saved beside the trace."""
+    return _KEY_AVERAGES.search(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTrace:
-    """A trace elsewhere, as its folder has it: `spec` opens it; `size` in bytes, None where that is not told;
-    `modified` in seconds since the epoch, 0 where not; `identity` as `Source` has it."""
+    """Remote trace in a listing of its folder.
+
+    `spec`: name that opens it. `size`: bytes, None if unknown. `modified`: seconds since the epoch, 0 if unknown.
+    `identity`: as in `Source`.
+    """
 
     spec: str
     size: int | None
@@ -43,18 +42,18 @@ class ListedTrace:
 
     @property
     def rank(self) -> int | None:
-        """The rank that its name says."""
-        found = RANK_IN_NAME.search(self.spec.rpartition("/")[2])
-        return int(found[1]) if found else None
+        """The rank in the file name, None if there is none."""
+        match = RANK_IN_NAME.search(self.spec.rpartition("/")[2])
+        return int(match[1]) if match else None
 
 
 @dataclass(frozen=True, slots=True)
 class SshPath:
-    """A file or folder that the user's ssh reaches.
+    """File or folder on an ssh host.
 
-    `host`: as ssh is to be told it, `user@` and all. `port`: None for what the user's configuration says. `path`: as
-    the host knows it, relative to the home folder there unless it begins with a slash; `~` and `~name` are homes.
-    `spec`: what the user typed.
+    `host`: the argument for ssh, with `user@` if given. `port`: None for the one in the user's configuration. `path`:
+    on the host, relative to the home folder unless it begins with a slash; `~` and `~name` are home folders. `spec`:
+    the name that the user typed.
     """
 
     spec: str
@@ -64,16 +63,16 @@ class SshPath:
 
     @property
     def host_name(self) -> str:
-        """The host as people say it."""
+        """The host without `user@`."""
         return self.host.rpartition("@")[2]
 
     def child_spec(self, relative_path: str) -> str:
-        """How the user would name what lies below this folder."""
+        """Return the spec of a file below this folder."""
         relative_path = relative_path.replace("%", "%25") if self._is_url else relative_path
         return f"{self.spec}{'' if self.spec.endswith((':', '/')) else '/'}{relative_path}"
 
     def spec_for_path(self, path: str) -> str:
-        """How the user would name another path on this host: absolute, or from the home folder there, as `./runs`."""
+        """Return the spec of another path on this host: absolute, or relative to the home folder like `./runs`."""
         path = path.replace("//", "/")
         while path.startswith("./"):
             path = path[2:]
@@ -81,7 +80,7 @@ class SshPath:
             host = self.spec[len("ssh://") :].partition("/")[0]
             inside = path if path.startswith("/") else f"/~/{path}"
             return f"ssh://{host}{inside.replace('%', '%25')}"
-        # What begins with a tilde would be somebody's home.
+        # Without `./`, a leading tilde would mean a home folder.
         return f"{self.spec[: len(self.spec) - len(self.path)]}{'./' if path.startswith('~') else ''}{path}"
 
     @property
@@ -89,59 +88,59 @@ class SshPath:
         return self.spec.lower().startswith("ssh://")
 
     def quote_path(self) -> str:
-        """The path as one word for the host's shell, whichever that is."""
+        """Quote the path as one word for any POSIX shell on the host."""
         path = self.path or "."
         home = _HOME.match(path)
         if home and home[1]:
-            # Only a shell knows where somebody else's home is, and only unquoted.
+            # Only the host's shell can expand the home folder of another user, and only if unquoted.
             rest = path[home.end() :]
             return f"~{home[1]}/{_quote_shell(rest)}" if rest else f"~{home[1]}"
         if home:
-            path = path[home.end() :].lstrip("/") or "."  # where ssh begins anyway
+            path = path[home.end() :].lstrip("/") or "."  # the session begins in the home folder
         return _quote_shell(path if path.startswith("/") else f"./{path}")
 
 
 def parse_ssh_path(spec: str) -> SshPath | None:
-    """What is meant, where it is something behind ssh; None for everything else.
+    """Parse `host:path` or `ssh://…`; returns None for any other name.
 
-    A file of that very name here is meant before any host, and so is whatever has a slash before its first colon.
-    Raises ValueError, with one line, for an ssh:// that names no host.
+    An existing local file of that name, or a slash before the first colon, means a local file. Raises ValueError (one
+    line) for an ssh:// address without a host.
     """
     if spec.lower().startswith("ssh://"):
         return _parse_ssh_url(spec)
     if _URL.match(spec) or _WINDOWS_DRIVE.match(spec) or "\0" in spec:
         return None
-    found = _HOST_PATH.fullmatch(spec)
-    if found is None or found["host"].startswith("-") or os.path.lexists(spec):
+    match = _HOST_PATH.fullmatch(spec)
+    if match is None or match["host"].startswith("-") or os.path.lexists(spec):
         return None
-    host = found["host"].replace("[", "").replace("]", "")
-    return SshPath(spec, host, None, found["path"])
+    host = match["host"].replace("[", "").replace("]", "")
+    return SshPath(spec, host, None, match["path"])
 
 
 def is_url(spec: str) -> bool:
-    """Whether it is for fsspec: `https://…`, `s3://…`, also its chains, such as `zip://a.json::https://…`."""
+    """Whether fsspec opens this name: `https://…`, `s3://…`, or a chain such as `zip://a.json::https://…`."""
     return _URL.match(spec) is not None and not spec.lower().startswith("ssh://") and not os.path.lexists(spec)
 
 
 def is_remote(spec: str) -> bool:
-    """Whether opening it means talking to another machine."""
+    """Whether the name is a URL or a path on an ssh host."""
     return is_url(spec) or parse_ssh_path(spec) is not None
 
 
 def host_of(spec: str) -> str | None:
-    """Who is asked for it: the ssh host with its port, or where a URL leads; None for what lies here."""
+    """Return the ssh host with its port, or the host of a URL; None for a local file."""
     if is_url(spec):
         return spec.partition("://")[2].partition("/")[0]
-    there = parse_ssh_path(spec)
-    return None if there is None else f"{there.host}:{there.port or ''}"
+    path = parse_ssh_path(spec)
+    return None if path is None else f"{path.host}:{path.port or ''}"
 
 
 def is_pattern(spec: str) -> bool:
-    """Whether something elsewhere may be a pattern of files, such as `host:runs/*.json`. A `?` in a URL is none."""
+    """Whether a remote name may be a glob pattern, such as `host:runs/*.json`. In a URL, `?` starts the query."""
     if is_url(spec):
         return _URL_GLOB_MAGIC.search(spec.partition("?")[0]) is not None
-    there = parse_ssh_path(spec)
-    return there is not None and _GLOB_MAGIC.search(there.path) is not None
+    path = parse_ssh_path(spec)
+    return path is not None and _GLOB_MAGIC.search(path.path) is not None
 
 
 def _parse_ssh_url(spec: str) -> SshPath:
@@ -153,9 +152,9 @@ def _parse_ssh_url(spec: str) -> SshPath:
     if not host or host.startswith("-") or (parts.username or "").startswith("-"):
         raise ValueError(f"{spec}: names no host; ssh://user@host:port/path is the form")
     user = f"{unquote(parts.username)}@" if parts.username else ""
-    # urlsplit lowers the host's case; aliases in the user's configuration have theirs.
-    where = parts.netloc.lower().rindex(host)
-    host = parts.netloc[where : where + len(host)]
+    # urlsplit lowers the host's case, but aliases in the user's ssh configuration are case-sensitive.
+    begin = parts.netloc.lower().rindex(host)
+    host = parts.netloc[begin : begin + len(host)]
     path = unquote(spec.split("://", 1)[1].partition("/")[2])
     return SshPath(spec, f"{user}{host}", port, path if path.startswith("~") else f"/{path}")
 

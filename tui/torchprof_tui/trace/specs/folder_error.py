@@ -1,4 +1,4 @@
-"""Define the error for a remote folder that was named where a file is needed."""
+"""Error for a remote folder where a file is needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torchprof_tui.trace.specs.rank_groups import group_runs
 
 
 class FolderError(TraceError):
-    """This is a folder on another host; `found` are the traces in it, newest first."""
+    """The name is a remote folder. `traces`: the traces in it, newest first."""
 
     def __init__(self, spec: str, traces: list[ListedTrace]) -> None:
         self.spec = spec

@@ -1,7 +1,7 @@
-"""Which traces a folder, a pattern or several names mean, and whether they are the ranks of one run.
+"""Expand a folder, a pattern or several names to trace files, and find the rank of each.
 
-The rank is read from the beginning of a file (`distributedInfo`), else from its name. Files that do not all say another
-rank are never merged. Read on the way to the first frame: standard library only.
+The rank is read from the beginning of a file (`distributedInfo`), else from its name. Files are merged only if each has
+a rank of its own. Imported before the first frame: standard library only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torchprof_tui.trace.specs.address import RANK_IN_NAME, ListedTrace, is_remo
 from torchprof_tui.trace.specs.rank_groups import group_runs
 
 HEAD_BYTES = 64 << 10
-"""Bytes read of a file: Kineto's header with sixteen devices is 10 KB, and `distributedInfo` stands in it."""
+"""Bytes read of each file: Kineto's header, which holds `distributedInfo`, is 10 KB for sixteen devices."""
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace", ".trace.gz")
 
@@ -32,9 +32,9 @@ class NotRanksError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RankFile:
-    """A trace, and the rank that it says it is of; None where only opening it tells.
+    """Trace file and its rank, None if that is unknown until the file is opened.
 
-    `size` in bytes and `identity` (`Source.identity`): of what lies elsewhere, where its host told them.
+    `size` (bytes) and `identity` (see `Source`): of a remote file, if its host reported them.
     """
 
     spec: str
@@ -45,7 +45,7 @@ class RankFile:
 
 @dataclass(frozen=True, slots=True)
 class TraceHead:
-    """The beginning of a file: whether it reads like a trace; the rank and the number of ranks, None if not there."""
+    """Content of the beginning of a file. `rank`, `world_size`: None if `distributedInfo` is not in it."""
 
     looks_like_trace: bool
     rank: int | None
@@ -53,36 +53,51 @@ class TraceHead:
 
 
 def expand_spec(spec: str) -> list[str]:
-    """The traces that one name means: those in a folder, those that a pattern matches, else the name itself.
+    """Return the traces in a folder, the files that match a pattern, or else the name itself.
 
-    Raises NotRanksError for a folder without any.
+    Raises NotRanksError for a folder without traces.
     """
     if spec == "-" or is_remote(spec):
         return [spec]
     if os.path.isdir(spec):
-        found = _list_traces(spec)
-        if not found:
+        paths = _list_traces(spec)
+        if not paths:
             raise NotRanksError(f"{spec}: a folder, with no .json or .json.gz trace in it; name a trace file")
-        return found
+        return paths
     if any(mark in spec for mark in "*?[") and not os.path.lexists(spec):
-        found = sorted(path for path in glob.glob(spec, recursive=True) if os.path.isfile(path))
-        return found or [spec]  # which will be said not to be there
+        paths = sorted(path for path in glob.glob(spec, recursive=True) if os.path.isfile(path))
+        return paths or [spec]  # opening it reports that there is no such file
     return [spec]
 
 
 def resolve_rank_files(specs: Sequence[str], label: str = "") -> list[RankFile]:
-    """Several traces, by rank; then those elsewhere that do not say theirs before they are opened. `of`: what the user
-    called them together, a folder, for what is said.
+    """Return the files by rank, followed by remote files whose rank is unknown until they are opened.
 
-    Raises NotRanksError where one does not say its rank, two are of one rank, or the runs had not equally many.
+    `label`: the folder that the user named, if any, for messages. Raises NotRanksError if the rank of a local file is
+    unknown, if two have the same rank, or if their world sizes differ.
     """
-    where = f"{label}: " if label else ""
-    here = [spec for spec in specs if not is_remote(spec)]
-    found: dict[int, str] = {}
-    world: dict[int, str] = {}
-    for spec in here:
-        peeked = read_trace_head(spec)
-        rank = rank_of(peeked.rank, spec)
+    by_rank = _resolve_local_ranks(specs, label)
+    unknown = []
+    for spec in specs:
+        if is_remote(spec):
+            rank = rank_of(None, spec)
+            if rank is None or rank in by_rank:  # the number in its name may not be a rank
+                unknown.append(RankFile(spec, None))
+            else:
+                by_rank[rank] = spec
+    return [RankFile(by_rank[rank], rank) for rank in sorted(by_rank)] + unknown
+
+
+def _resolve_local_ranks(specs: Sequence[str], label: str) -> dict[int, str]:
+    """Map rank → file for the local files among `specs`; see `resolve_rank_files`."""
+    prefix = f"{label}: " if label else ""
+    by_rank: dict[int, str] = {}
+    by_world_size: dict[int, str] = {}
+    for spec in specs:
+        if is_remote(spec):
+            continue
+        head = read_trace_head(spec)
+        rank = rank_of(head.rank, spec)
         if rank is None:
             hint = (
                 f"name one of them, such as {specs[0]}{_suggest_run_pattern(specs)}"
@@ -90,50 +105,42 @@ def resolve_rank_files(specs: Sequence[str], label: str = "") -> list[RankFile]:
                 else "open them one by one"
             )
             raise NotRanksError(
-                f"{where}{len(specs)} traces that are not the ranks of one run: {_file_name(spec)} does not say which rank "
-                f"it is, neither in distributedInfo nor in its name; {hint}"
+                f"{prefix}{len(specs)} traces that are not the ranks of one run: {_file_name(spec)} does not say "
+                f"which rank it is, neither in distributedInfo nor in its name; {hint}"
             )
-        if rank in found:
+        if rank in by_rank:
             raise NotRanksError(
-                f"{where}{_file_name(found[rank])} and {_file_name(spec)} are both of rank {rank}: name one trace of each "
-                f"rank{_suggest_run_pattern(specs) if label else ''}"
+                f"{prefix}{_file_name(by_rank[rank])} and {_file_name(spec)} are both of rank {rank}: name one trace "
+                f"of each rank{_suggest_run_pattern(specs) if label else ''}"
             )
-        found[rank] = spec
-        if peeked.world_size is not None:
-            world.setdefault(peeked.world_size, spec)
-    if len(world) > 1:
-        (one, first), (other, second), *_ = world.items()
+        by_rank[rank] = spec
+        if head.world_size is not None:
+            by_world_size.setdefault(head.world_size, spec)
+    if len(by_world_size) > 1:
+        (one, first), (other, second), *_ = by_world_size.items()
         raise NotRanksError(
-            f"{where}ranks of different runs: {_file_name(first)} is of {one} ranks, {_file_name(second)} of {other}"
+            f"{prefix}ranks of different runs: {_file_name(first)} is of {one} ranks, {_file_name(second)} of {other}"
         )
-    later = []
-    for spec in specs:
-        if is_remote(spec):
-            rank = rank_of(None, spec)
-            if rank is None or rank in found:  # a name may mean something else by its number
-                later.append(RankFile(spec, None))
-            else:
-                found[rank] = spec
-    return [RankFile(found[rank], rank) for rank in sorted(found)] + later
+    return by_rank
 
 
 def _suggest_run_pattern(specs: Sequence[str]) -> str:
-    """The pattern that means the newest run among these, as a shell takes it."""
-    listed = [ListedTrace(spec, None, os.path.getmtime(spec) if os.path.exists(spec) else 0.0) for spec in specs]
-    pattern = next((run.pattern for run in group_runs(listed) if run.pattern), "")
+    """Return a hint with the shell-quoted pattern of the newest run among these files, "" if there is none."""
+    listing = [ListedTrace(spec, None, os.path.getmtime(spec) if os.path.exists(spec) else 0.0) for spec in specs]
+    pattern = next((run.pattern for run in group_runs(listing) if run.pattern), "")
     return f", or the ranks of a run: {shlex.quote(pattern)}" if pattern else ""
 
 
 def rank_of(recorded_rank: int | None, spec: str) -> int | None:
-    """The rank that the file says, else the one in its name (`rank3`, `worker3`)."""
+    """Return the rank recorded in the file, else the one in its name (`rank3`, `worker3`)."""
     if recorded_rank is not None:
         return recorded_rank
-    named = RANK_IN_NAME.search(_file_name(spec))
-    return int(named[1]) if named else None
+    match = RANK_IN_NAME.search(_file_name(spec))
+    return int(match[1]) if match else None
 
 
 def read_trace_head(path: str) -> TraceHead:
-    """Look at the beginning of a file. What cannot be read says nothing."""
+    """Read the beginning of a file. Of an unreadable file, all fields are empty."""
     try:
         with open(path, "rb") as file:
             start = file.read(HEAD_BYTES)
@@ -145,23 +152,25 @@ def read_trace_head(path: str) -> TraceHead:
         except zlib.error:
             return TraceHead(False, None, None)
     elif start[:4] == b"\x28\xb5\x2f\xfd" or start[:6] == b"\xfd7zXZ\x00":
-        return TraceHead(True, None, None)  # its name says JSON; unpacking these for a look is not worth an import
-    like_trace = start.lstrip()[:1] in (b"{", b"[") and _TRACE_MARKER.search(start) is not None
+        return TraceHead(
+            True, None, None
+        )  # zstd, xz: trust the suffix, as importing a decompressor takes too long here
+    looks_like_trace = start.lstrip()[:1] in (b"{", b"[") and _TRACE_MARKER.search(start) is not None
     info = _DISTRIBUTED_INFO.search(start)
     if info is None:
-        return TraceHead(like_trace, None, None)
-    # Further in, `pg_config` lists the ranks of each group; the keys looked for stand before it or behind.
+        return TraceHead(looks_like_trace, None, None)
+    # `pg_config`, whose groups list `ranks`, may come before or after the keys `rank` and `world_size`.
     inside = start[info.end() : info.end() + 4096]
-    return TraceHead(like_trace, _parse_number(inside, b"rank"), _parse_number(inside, b"world_size"))
+    return TraceHead(looks_like_trace, _parse_number(inside, b"rank"), _parse_number(inside, b"world_size"))
 
 
 def _parse_number(text: bytes, key: bytes) -> int | None:
-    found = re.search(rb'"' + key + rb'"\s*:\s*"?([0-9]{1,6})', text)
-    return int(found[1]) if found else None
+    match = re.search(rb'"' + key + rb'"\s*:\s*"?([0-9]{1,6})', text)
+    return int(match[1]) if match else None
 
 
 def _list_traces(folder: str) -> list[str]:
-    """By name; what merely ends like a trace (a manifest, a table) is left out."""
+    """List the traces in a folder by name. Excludes other files with a trace's suffix (manifests, tables)."""
     try:
         names = sorted(
             name for name in os.listdir(folder) if name.endswith(TRACE_SUFFIXES) and not name.startswith(".")

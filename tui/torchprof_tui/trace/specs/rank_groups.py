@@ -1,6 +1,6 @@
-"""Which traces of a listing are the ranks of one run, by their names alone: what lies elsewhere is not opened for it.
+"""Group the traces of a listing into the ranks of runs by name, without opening them.
 
-The names of a run's ranks are alike but for the rank, and for the times that writers put into them.
+The names of a run's ranks differ only in the rank and in timestamps.
 """
 
 from __future__ import annotations
@@ -13,83 +13,87 @@ from fnmatch import fnmatchcase
 from torchprof_tui.trace.specs.address import RANK_IN_NAME, ListedTrace
 
 _TIMESTAMP = re.compile(r"[0-9]{9,}")
-"""Seconds since 2001, or finer: tensorboard's handler puts such a number behind each worker's name."""
+"""Seconds (since 2001) or finer units: TensorBoard's trace handler appends such a number to each worker's name."""
 
 _GLOB_MAGIC = re.compile(r"[*?\[\]]")
 
 
 @dataclass(frozen=True, slots=True)
 class RankRun:
-    """Ranks of one run, by number. `pattern` names them and no other of the listing; "" where no pattern does."""
+    """Ranks of one run, by number. `pattern`: matches them and no other trace of the listing; "" if none does."""
 
     traces: tuple[ListedTrace, ...]
     pattern: str
 
     @property
     def size(self) -> int | None:
-        """Bytes of all together, None where one does not say."""
-        sizes = [each.size for each in self.traces if each.size is not None]
+        """Total bytes, None if the size of one is unknown."""
+        sizes = [trace.size for trace in self.traces if trace.size is not None]
         return sum(sizes) if len(sizes) == len(self.traces) else None
 
     @property
     def modified(self) -> float:
-        """When the last of them was written."""
-        return max(each.modified for each in self.traces)
+        """Modification time of the newest, in seconds since the epoch."""
+        return max(trace.modified for trace in self.traces)
 
     @property
     def ranks(self) -> list[int]:
-        return [each.rank for each in self.traces if each.rank is not None]
+        return [trace.rank for trace in self.traces if trace.rank is not None]
 
     @property
     def name(self) -> str:
-        """What opens it; where no pattern does the first one's, with a star for its rank, to be read."""
+        """Name to display: `pattern`, or the first trace's name with a star in place of its rank."""
         if self.pattern:
             return self.pattern
         first = self.traces[0].spec
         begin = len(first) - len(first.rpartition("/")[2])
-        named = RANK_IN_NAME.search(first, begin)
-        return first if named is None else f"{first[: named.start(1)]}*{first[named.end(1) :]}"
+        match = RANK_IN_NAME.search(first, begin)
+        return first if match is None else f"{first[: match.start(1)]}*{first[match.end(1) :]}"
 
     @property
     def specs(self) -> list[str]:
-        """What opens it."""
-        return [self.pattern] if self.pattern else [each.spec for each in self.traces]
+        """Names that open the run."""
+        return [self.pattern] if self.pattern else [trace.spec for trace in self.traces]
 
 
 def group_runs(listing: Sequence[ListedTrace]) -> list[RankRun]:
-    """Runs of two ranks and more, the newest first. A run that was recorded several times, into files that differ in
-    their times, is as many runs; where these cannot be told apart it is none."""
-    alike: dict[str, dict[int, list[ListedTrace]]] = {}
-    for each in listing:
-        if each.rank is not None:
-            alike.setdefault(_wildcard_spec(each.spec), {}).setdefault(each.rank, []).append(each)
-    found = []
-    for of_rank in alike.values():
-        times = {len(traces) for traces in of_rank.values()}
-        if len(of_rank) < 2 or len(times) > 1:
+    """Return the runs of at least two ranks, newest first.
+
+    A run recorded several times, to files with different timestamps, gives several runs. If its ranks have different
+    numbers of files, these cannot be assigned and give no run.
+    """
+    groups: dict[str, dict[int, list[ListedTrace]]] = {}
+    for trace in listing:
+        if trace.rank is not None:
+            groups.setdefault(_wildcard_spec(trace.spec), {}).setdefault(trace.rank, []).append(trace)
+    runs = []
+    for by_rank in groups.values():
+        recordings = {len(traces) for traces in by_rank.values()}
+        if len(by_rank) < 2 or len(recordings) > 1:
             continue
-        ordered = [sorted(of_rank[rank], key=_timestamp_sort_key) for rank in sorted(of_rank)]
-        found += [RankRun(traces, _find_exact_pattern(traces, listing)) for traces in zip(*ordered, strict=True)]
-    return sorted(found, key=lambda run: (-run.modified, run.traces[0].spec))
+        ordered = [sorted(by_rank[rank], key=_timestamp_sort_key) for rank in sorted(by_rank)]
+        runs += [RankRun(traces, _find_exact_pattern(traces, listing)) for traces in zip(*ordered, strict=True)]
+    return sorted(runs, key=lambda run: (-run.modified, run.traces[0].spec))
 
 
 def _wildcard_spec(spec: str) -> str:
-    """What the names of one run's ranks have in common; `*` where they differ."""
+    """Replace the rank and the timestamps of a name by `*`: equal for all ranks of a run."""
     folder, slash, name = spec.rpartition("/")
-    named = RANK_IN_NAME.search(name)
-    if named is None:
+    match = RANK_IN_NAME.search(name)
+    if match is None:
         return spec
-    return f"{folder}{slash}{_TIMESTAMP.sub('*', name[: named.start(1)])}*{_TIMESTAMP.sub('*', name[named.end(1) :])}"
+    return f"{folder}{slash}{_TIMESTAMP.sub('*', name[: match.start(1)])}*{_TIMESTAMP.sub('*', name[match.end(1) :])}"
 
 
-def _timestamp_sort_key(each: ListedTrace) -> tuple[list[int], str]:
-    return [int(digits) for digits in _TIMESTAMP.findall(each.spec.rpartition("/")[2])], each.spec
+def _timestamp_sort_key(trace: ListedTrace) -> tuple[list[int], str]:
+    return [int(digits) for digits in _TIMESTAMP.findall(trace.spec.rpartition("/")[2])], trace.spec
 
 
-def _find_exact_pattern(traces: Sequence[ListedTrace], listed: Sequence[ListedTrace]) -> str:
-    if any(_GLOB_MAGIC.search(each.spec) for each in traces):
+def _find_exact_pattern(traces: Sequence[ListedTrace], listing: Sequence[ListedTrace]) -> str:
+    """Return the pattern that matches these traces and no others of the listing, "" if there is none."""
+    if any(_GLOB_MAGIC.search(trace.spec) for trace in traces):
         return ""
     pattern = _wildcard_spec(traces[0].spec)
     depth = pattern.count("/")
-    meant = {each.spec for each in listed if fnmatchcase(each.spec, pattern) and each.spec.count("/") == depth}
-    return pattern if meant == {each.spec for each in traces} else ""
+    matched = {trace.spec for trace in listing if fnmatchcase(trace.spec, pattern) and trace.spec.count("/") == depth}
+    return pattern if matched == {trace.spec for trace in traces} else ""

@@ -1,10 +1,9 @@
-"""A trace on disk: one file of columns, one of everything else. Opening maps the first and reads the second.
+"""Store a trace in a folder as a file of columns and a file of everything else; open it by mapping the columns.
 
-    columns   every array, one after the other, each at a multiple of 64 bytes at least
-    meta.json where they lie (offset, dtype, shape), lanes, steps, counts, header, …
+    columns    every array, one after the other, each aligned to at least 64 bytes
+    meta.json  offset, dtype and shape of each array; lanes, steps, counts, header, …
 
-Written into a folder of its own, which may be moved as a whole: the text of the entries, where it lies in the same
-folder, is named relative to it.
+The folder may be moved as a whole: a text file in it is stored by its name only.
 """
 
 from __future__ import annotations
@@ -28,12 +27,14 @@ from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.trace import Counter, EntryCounts, Links, MemoryEvents, SparseColumn, Step, Trace
+from torchprof_tui.trace.text.block_text import BlockText
 from torchprof_tui.trace.text.gzip_text import GzipText
 from torchprof_tui.trace.text.large_values import LargeValues
-from torchprof_tui.trace.text.text_index import TextIndex
+from torchprof_tui.trace.text.plain_text import PlainText
+from torchprof_tui.trace.text.text_index import FileText, TextIndex
 
-FORMAT_VERSION = 5
-"""Of both files. Raise it whenever what is written, or what its numbers mean (`Kind`), changes."""
+FORMAT_VERSION = 6
+"""Version of both files. Increase it whenever the stored data or the meaning of its numbers (`Kind`) changes."""
 
 COLUMNS_FILE = "columns"
 META_FILE = "meta.json"
@@ -66,16 +67,20 @@ _MEMORY_COLUMNS = (
     "ordinal",
 )
 _INDEX_COLUMNS = ("starts", "sums", "masks", "best")
+_TEXT_COLUMNS = ("first", "offset", "length")
+
+_PLAIN, _BLOCKS, _GZIP = "plain", "blocks", "gzip"
+"""How `meta.json` names the class of the trace's text."""
 
 
 class StoreError(Exception):
-    """What lies in the folder is not a trace that this program wrote: of another version, or damaged."""
+    """The folder does not hold a stored trace of this version, or its files are damaged."""
 
 
 class TraceWriter:
-    """A trace on its way into an existing folder: long columns are worked out where they are to lie.
+    """Writes a trace into an existing folder; long columns are allocated in the mapped file and computed there.
 
-    All methods raise OSError where something could not be written.
+    All methods raise OSError if the data cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -91,32 +96,32 @@ class TraceWriter:
             self._file.close()
 
     def allocate(self, name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """As `column_file.Room` has it: the trace must have this column in the end."""
+        """Allocate a column; a `ColumnAllocator`. The trace passed to `finish` must contain this array."""
         assert name not in self._allocated, name
-        given = self._allocated[name] = self._file.allocate(name, shape, dtype)
-        return given
+        column = self._allocated[name] = self._file.allocate(name, shape, dtype)
+        return column
 
     def finish(self, trace: Trace) -> None:
-        """All else of the trace. `meta.json` comes last: without it there is no trace."""
+        """Write the rest of the trace, `meta.json` last: a folder without it holds no trace."""
         for name, array in iterate_arrays(trace):
             assert self._allocated.get(name, array) is array, name
             if name not in self._file.layout:
                 self._file.write(name, array)
         self._file.close()
         meta = _build_meta(trace, self._file, self._folder)
-        # The standard library's: headers hold NaN, and names may hold lone surrogates, which orjson refuses.
+        # Not orjson: headers may contain NaN, and names lone surrogates, which it refuses.
         (self._folder / META_FILE).write_text(json.dumps(meta), encoding="ascii")
 
 
 def save_trace(trace: Trace, folder: Path) -> None:
     """Write a trace into an existing folder. Raises OSError."""
-    with TraceWriter(folder) as storing:
-        storing.finish(trace)
+    with TraceWriter(folder) as writer:
+        writer.finish(trace)
 
 
 def iterate_arrays(trace: Trace) -> Iterator[tuple[str, Array]]:
-    """All arrays of a trace, each with its name in the file."""
-    assert isinstance(trace.text, TextIndex), "several ranks as one are kept rank by rank"
+    """Iterate over the arrays of a trace with their names in the file."""
+    assert isinstance(trace.text, FileText), "merged ranks are stored rank by rank"
     for name in _EVENT_COLUMNS:
         yield name, getattr(trace, name)
     for name in _LINK_COLUMNS:
@@ -132,7 +137,7 @@ def iterate_arrays(trace: Trace) -> Iterator[tuple[str, Array]]:
     if trace.memory is not None:
         for name in _MEMORY_COLUMNS:
             yield f"memory.{name}", getattr(trace.memory, name)
-    for name in ("first", "offset", "length"):
+    for name in _TEXT_COLUMNS:
         yield f"text.{name}", getattr(trace.text, name)
     blob, ends = _pack_texts(trace.names)
     yield "names.text", blob
@@ -140,8 +145,6 @@ def iterate_arrays(trace: Trace) -> Iterator[tuple[str, Array]]:
 
 
 def _build_meta(trace: Trace, file: ColumnFile, folder: Path) -> dict[str, Any]:
-    assert isinstance(trace.text, TextIndex)
-    whole = trace.text.gzip_text
     return {
         "version": FORMAT_VERSION,
         "arrays": file.layout,
@@ -164,16 +167,13 @@ def _build_meta(trace: Trace, file: ColumnFile, folder: Path) -> dict[str, Any]:
         "rank": trace.rank,
         "world_size": trace.world_size,
         "origin": trace.origin,
-        "large": None
-        if trace.large_keys is None
-        else [_relative_path(trace.large_keys.path, folder), *_large_values_fields(trace.large_keys)],
-        "text": [_relative_path(trace.text.path, folder), trace.text.compressed],
-        "whole": None if whole is None else [str(whole.path), *whole.fingerprint],
+        "large": None if trace.large_keys is None else _large_values_fields(trace.large_keys, folder),
+        "text": _text_fields(trace.text, folder),
     }
 
 
 def open_trace(folder: Path) -> Trace:
-    """Map the trace that `save` wrote there. Copies no column. Raises StoreError, OSError."""
+    """Map the stored trace of a folder, without copying a column. Raises StoreError, OSError."""
     try:
         meta = json.loads((folder / META_FILE).read_text(encoding="ascii"))
     except ValueError as error:
@@ -186,14 +186,11 @@ def open_trace(folder: Path) -> Trace:
     launches, gpu_events, linked_gpu_events = meta["links"]
     memory: dict[str, Any] = {name: columns[f"memory.{name}"] for name in _MEMORY_COLUMNS} if meta["memory"] else {}
     index: dict[str, Any] = {name: columns[f"index.{name}"] for name in _INDEX_COLUMNS}
-    text: dict[str, Any] = {name: columns[f"text.{name}"] for name in ("first", "offset", "length")}
-    path, compressed = meta["text"]
-    whole = None if meta["whole"] is None else GzipText(Path(meta["whole"][0]), tuple(meta["whole"][1:]))
     counters: list[Any] = [
-        [*described, columns[f"counter.{k}.times"], columns[f"counter.{k}.values"]]
-        for k, described in enumerate(meta["counters"])
+        [*fields, columns[f"counter.{k}.times"], columns[f"counter.{k}.values"]]
+        for k, fields in enumerate(meta["counters"])
     ]
-    sparse: dict[str, list[Any]] = {
+    arg_columns: dict[str, list[Any]] = {
         name: [columns[f"args.{name}.events"], columns[f"args.{name}.values"]] for name in meta["args"]
     }
     return Trace(
@@ -209,29 +206,29 @@ def open_trace(folder: Path) -> Trace:
         steps=[Step(*fields) for fields in meta["steps"]],
         span=(meta["span"][0], meta["span"][1]),
         links=Links(**links, launches=launches, gpu_events=gpu_events, linked_gpu_events=linked_gpu_events),
-        args={name: SparseColumn(*fields) for name, fields in sparse.items()},
+        args={name: SparseColumn(*fields) for name, fields in arg_columns.items()},
         counts=EntryCounts(**meta["counts"]),
-        text=TextIndex(path=folder / path, compressed=compressed, **text, gzip_text=whole),
+        text=_restore_text(folder, meta["text"], columns),
         memory=MemoryEvents(**memory) if memory else None,
         problems=[Problem(*fields) for fields in meta["problems"]],
         devices=meta["devices"],
         rank=meta["rank"],
         world_size=meta["world_size"],
         origin=meta["origin"],
-        large_keys=None if meta["large"] is None else _large_values(folder, *meta["large"]),
+        large_keys=None if meta["large"] is None else _restore_large_values(folder, meta["large"]),
         stored_index=RowIndex(order=event_columns["row_order"], first=event_columns["row_first"], **index),
     )
 
 
 class _MappedColumns:
-    """The arrays of a file, mapped: read-only views of it."""
+    """Read-only views of the arrays in a mapped column file."""
 
     def __init__(self, path: Path, arrays: dict[str, Any], size: int) -> None:
         self._arrays = arrays
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size != size:
                 raise StoreError(f"{path} is cut short")
-            # Only a trace without a single array element has no bytes, and a map cannot be empty.
+            # A trace without any array element has an empty file, which cannot be mapped.
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
 
     def __getitem__(self, name: str) -> Array:
@@ -246,26 +243,42 @@ class _MappedColumns:
         return column
 
 
-def _large_values_fields(large: LargeValues) -> tuple[Any, ...]:
-    return large.compressed, large.spans, large.oversized
+def _large_values_fields(values: LargeValues, folder: Path) -> list[Any]:
+    return [_relative_path(values.path, folder), values.compressed, values.spans, values.oversized]
 
 
-def _large_values(
-    folder: Path, path: str, compressed: bool, spans: dict[str, Any], left_out: dict[str, int]
-) -> LargeValues:
+def _restore_large_values(folder: Path, fields: list[Any]) -> LargeValues:
+    path, compressed, spans, oversized = fields
     return LargeValues(
-        folder / path, compressed, {key: (offset, size) for key, (offset, size) in spans.items()}, left_out
+        folder / path, compressed, {key: (offset, size) for key, (offset, size) in spans.items()}, oversized
     )
 
 
+def _text_fields(text: TextIndex, folder: Path) -> list[Any]:
+    """Return [class, path], for a gzip file followed by [path of its blocks, *fingerprint]."""
+    if isinstance(text, GzipText):
+        return [_GZIP, str(text.path), _relative_path(text.blocks_path, folder), *text.fingerprint]
+    assert isinstance(text, PlainText | BlockText)
+    return [_PLAIN if isinstance(text, PlainText) else _BLOCKS, _relative_path(text.path, folder)]
+
+
+def _restore_text(folder: Path, fields: list[Any], columns: _MappedColumns) -> FileText:
+    kind, path, *rest = fields
+    arrays: dict[str, Any] = {name: columns[f"text.{name}"] for name in _TEXT_COLUMNS}
+    if kind == _GZIP:
+        blocks_path, *fingerprint = rest
+        return GzipText(Path(path), **arrays, fingerprint=tuple(fingerprint), blocks_path=folder / blocks_path)
+    return (PlainText if kind == _PLAIN else BlockText)(folder / path, **arrays)
+
+
 def _lane_fields(lane: Lane) -> tuple[Any, ...]:
-    """In the order of the dataclass."""
-    where = (lane.role.value, lane.pid, lane.tid, lane.label, lane.group)
-    return (*where, lane.first, lane.last, lane.rows, lane.row_base, lane.device, lane.rank, lane.merged_lanes)
+    """Return the fields in the order of the dataclass."""
+    names = (lane.role.value, lane.pid, lane.tid, lane.label, lane.group)
+    return (*names, lane.first, lane.last, lane.rows, lane.row_base, lane.device, lane.rank, lane.merged_lanes)
 
 
 def _pack_texts(texts: list[str]) -> tuple[U8, Array]:
-    """All texts as one run of UTF-8, and where each ends in it."""
+    """Return all texts concatenated as UTF-8, and the end offset of each: int64[k]."""
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     ends = np.cumsum(np.fromiter((len(text) for text in encoded), np.int64, len(encoded)))
     return np.frombuffer(b"".join(encoded), np.uint8), ends
@@ -279,5 +292,5 @@ def _unpack_texts(blob: Array, ends: Array) -> list[str]:
 
 
 def _relative_path(path: Path, folder: Path) -> str:
-    """The text's path; within the folder only its name."""
+    """Return the name of a file in the folder, the absolute path of any other."""
     return path.name if path.parent == folder else str(path.absolute())

@@ -1,4 +1,4 @@
-"""Write the text of entries as compressed blocks, while it is decoded."""
+"""Write the text of entries as compressed blocks while it is decoded."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from typing import TypeAlias
 from torchprof_tui.trace.core.background import BackgroundWorker
 
 _MAX_PENDING_CHUNKS = 16
-"""Chunks that wait to be written, at most: 4 MB, and what they are views of. The writer is faster than the decoder, so
-they rarely wait."""
-
+"""Chunks queued for writing, at most: 4 MB, plus the buffers that they are views of. The writer is faster than the
+decoder, so the queue is mostly empty."""
 
 _COPY_BYTES = 1 << 20
 
-
 ChunkText: TypeAlias = bytes | memoryview
-"""A chunk. Of a view nothing is copied; what it is a view of lives until it is written."""
+"""A chunk. A view is not copied; its buffer stays alive until the block is written."""
 
 
 class BlockWriter:
-    """Writes chunks of text to `path`, each compressed by itself, in a thread: the compressor needs no interpreter.
+    """Compresses each chunk of text by itself and writes it to `path`, on a thread: the compressor releases the GIL.
 
-    `lengths`: stored bytes of each block, complete after `close`. All methods raise what went wrong with an earlier
-    block: OSError where it could not be written.
+    `lengths`: stored bytes of each block, complete after `close`. All methods raise the exception of an earlier block:
+    OSError if it could not be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,14 +34,15 @@ class BlockWriter:
         )
 
     def put(self, text: ChunkText) -> None:
+        """Queue a chunk."""
         self._worker.put(text)
 
     def append_blocks(self, path: Path, lengths: list[int]) -> None:
-        """Take over the blocks of another writer, and their file."""
+        """Append the blocks of another writer, and remove its file."""
         self._worker.put((path, lengths))
 
     def close(self) -> None:
-        """Wait until all is written. May be called again."""
+        """Wait until all blocks are written. May be called again."""
         try:
             self._worker.close()
         finally:
@@ -56,7 +55,7 @@ class BlockWriter:
             self._write_block(item)
 
     def _write_block(self, text: ChunkText) -> None:
-        from torchprof_tui.trace.sources import gzip_codec
+        from torchprof_tui.trace.sources import gzip_codec  # deferred: loads isal, needed by the first block
 
         block = gzip_codec.compress(text)
         self._file.write(block)

@@ -1,68 +1,140 @@
-"""The text of a gzip file that nobody has taken apart into blocks yet: what is asked of it is read from its beginning.
+"""Read the text of entries from a local gzip file whose split into blocks is deferred.
 
-That is for the first second of a trace on screen. To take the text apart costs a sixth of the time until then, so it
-is done behind the lanes (`TextIndex.take_apart`, in a process of its own).
+To write the blocks takes a sixth of the time to the first lanes, so a separate process does it once the lanes are on
+screen (`GzipText.split_into_blocks`). Until then each read decompresses the file from its beginning.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.source import Source
-
-CHANGED_MESSAGE = "the trace file has changed since it was opened"
+from torchprof_tui.trace.text.block_text import BlockText
+from torchprof_tui.trace.text.block_writer import BlockWriter
+from torchprof_tui.trace.text.text_index import CHANGED_MESSAGE, FileText, ParseChunk
 
 
 @dataclass(frozen=True, slots=True)
-class GzipText:
-    """A local gzip file as it was when it was read; `known` is what tells whether it is still that one."""
+class GzipFileVersion:
+    """A local gzip file at the time it was decoded: its real path and its stat fingerprint."""
 
     path: Path
     fingerprint: tuple[int, ...]
 
     @classmethod
-    def from_open_file(cls, path: Path, descriptor: int) -> GzipText:
-        """That file, which is open. By its own name: where a link leads may change, and its columns are still found."""
+    def from_open_file(cls, path: Path, descriptor: int) -> GzipFileVersion:
+        """Identify an open file. Symbolic links are resolved now, because their targets may change."""
         return cls(Path(os.path.realpath(path)), _stat_fingerprint(os.fstat(descriptor)))
 
-    def check_unchanged(self) -> None:
-        """Raises LookupError where it is another one by now, OSError where it is gone."""
-        if _stat_fingerprint(self.path.stat()) != self.fingerprint:
-            raise LookupError(CHANGED_MESSAGE)
 
-    def read_pieces(self, offset: I64, length: I64, indices: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        """(number, text) of these pieces, ascending: those at `offset[number]`, of `length[number]` bytes.
+@dataclass
+class GzipText(FileText):
+    """The text of a local gzip file; `offset` and `length` count bytes of its decompressed text.
 
-        Raises LookupError where the file has changed, OSError where it is gone.
+    `fingerprint`: identifies the version of the file that was decoded. `blocks_path`: where `split_into_blocks` writes
+    the blocks. `wait_for_blocks`: set while another process writes them, returns when it has ended.
+    """
+
+    fingerprint: tuple[int, ...]
+    blocks_path: Path
+    wait_for_blocks: Callable[[], None] | None = field(default=None, init=False, repr=False, compare=False)
+    _block_text: BlockText | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def block_text(self) -> BlockText | None:
+        """The same text by blocks, None until they have been written."""
+        if self._block_text is None and self._ends_path.exists():
+            ends = np.fromfile(self._ends_path, np.int64)
+            if len(ends) == len(self.first):
+                self._block_text = BlockText.from_lengths(self.blocks_path, self.first, np.diff(ends, prepend=0))
+        return self._block_text
+
+    def read_entry(self, ordinal: int, parse: ParseChunk) -> dict[str, Any]:
+        """Read one entry, from its block if there is one; see `TextIndex.read_entry`."""
+        blocks = self._wait_for_block_text()
+        return super().read_entry(ordinal, parse) if blocks is None else blocks.read_entry(ordinal, parse)
+
+    def read_texts(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield (chunk, text), from blocks if there are any; see `TextIndex.read_texts`."""
+        blocks = self._wait_for_block_text()
+        yield from super().read_texts(chunks) if blocks is None else blocks.read_texts(chunks)
+
+    def split_into_blocks(self) -> None:
+        """Write the text as blocks; every process that has this text open finds them. Raises OSError, LookupError."""
+        if self.block_text is not None:
+            return
+        # Other processes may write the same blocks: each writes to files of its own and renames them.
+        blocks_draft, ends_draft = (
+            path.with_name(f"{path.name}-{os.getpid()}") for path in (self.blocks_path, self._ends_path)
+        )
+        try:
+            writer = BlockWriter(blocks_draft)
+            try:
+                for _, text in self._read_stored(range(len(self.first))):
+                    writer.put(text)
+            finally:
+                writer.close()
+            np.cumsum(writer.lengths, dtype=np.int64).tofile(ends_draft)
+            self._check_unchanged()
+            blocks_draft.replace(self.blocks_path)
+            ends_draft.replace(self._ends_path)  # last, because blocks count only once this file exists
+        finally:
+            blocks_draft.unlink(missing_ok=True)
+            ends_draft.unlink(missing_ok=True)
+
+    def _wait_for_block_text(self) -> BlockText | None:
+        """Return the blocks, after waiting for a process that is writing them: many reads may follow."""
+        if self.block_text is None and (wait := self.wait_for_blocks) is not None:
+            wait()
+        return self.block_text
+
+    @property
+    def _ends_path(self) -> Path:
+        """File with the end offset of each block, int64[c]."""
+        return self.blocks_path.with_suffix(".ends")
+
+    def _read_stored(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield (chunk, text), decompressing the file from its beginning.
+
+        Raises LookupError if the file has changed, OSError if it is gone.
         """
-        self.check_unchanged()
+        self._check_unchanged()
         try:
             source = open_source(str(self.path))
-            source.unpack_all = True  # as it was when it was read
-            yield from _read_pieces(source, offset, length, indices)
+            source.unpack_all = True  # the size limit was passed, or lifted, when the file was decoded
+            yield from _read_text_spans(source, self.offset, self.length, chunks)
         except TraceError as error:
             raise LookupError(str(error)) from error
 
+    def _check_unchanged(self) -> None:
+        """Raise LookupError if the file is another version by now, OSError if it is gone."""
+        if _stat_fingerprint(self.path.stat()) != self.fingerprint:
+            raise LookupError(CHANGED_MESSAGE)
 
-def _read_pieces(source: Source, offset: I64, length: I64, numbers: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+
+def _read_text_spans(source: Source, offset: I64, length: I64, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    """Yield (chunk, text) of ascending spans of a source's text, holding no more of it than one span needs."""
     blocks = source.blocks()
-    held, at = b"", 0  # text, and where it begins
+    buffer, buffer_offset = b"", 0
     try:
-        for number in numbers:
-            begin, end = int(offset[number]), int(offset[number] + length[number])
-            while at + len(held) < end:
+        for chunk in chunks:
+            begin, end = int(offset[chunk]), int(offset[chunk] + length[chunk])
+            while buffer_offset + len(buffer) < end:
                 block = next(blocks, None)
                 if block is None:
                     raise LookupError(CHANGED_MESSAGE)
-                drop = min(max(begin - at, 0), len(held))
-                held, at = held[drop:] + block, at + drop
-            yield number, held[begin - at : end - at]
+                drop = min(max(begin - buffer_offset, 0), len(buffer))
+                buffer, buffer_offset = buffer[drop:] + block, buffer_offset + drop
+            yield chunk, buffer[begin - buffer_offset : end - buffer_offset]
     finally:
         close = getattr(blocks, "close", None)
         if close is not None:
@@ -70,6 +142,6 @@ def _read_pieces(source: Source, offset: I64, length: I64, numbers: Iterable[int
         source.close()
 
 
-def _stat_fingerprint(found: os.stat_result) -> tuple[int, ...]:
-    """The time of its change too: a copy may be as long and as old as what it replaces."""
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+def _stat_fingerprint(status: os.stat_result) -> tuple[int, ...]:
+    """Size, times and inode. Includes ctime, because a replacement may have the same size and mtime."""
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino

@@ -1,7 +1,7 @@
-"""Top-level keys too large to be held: where their text lies. Stack tables and samples of other profilers are such.
+"""Index the text of top-level values too large for memory, such as stack tables and samples of other profilers.
 
-The text of a plain file is found again in place; what was compressed or came through a pipe is kept in a file of our
-own beside the columns, one run of gzip members a value.
+Values of a plain file are read again in place. Values of compressed files, pipes and remote files are stored in a file
+beside the columns, each as a run of gzip members.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO
 
 MAX_VALUE_BYTES = 64 << 20
-"""Bytes of text of a value beyond which only its size is known: it can be proven to be JSON only as a whole, in memory,
-and no profiler writes as much beside its events."""
+"""Bytes of text beyond which only the size of a value is recorded: it can be validated as JSON only as a whole, in
+memory, and no profiler writes so much beside its events."""
 
 VALUES_FILE = "keys.gz"
 
@@ -22,9 +22,10 @@ _LEVEL = 1
 
 @dataclass(frozen=True, slots=True)
 class LargeValues:
-    """`spans`: key → where its text lies in `path` and how many bytes it takes there, gzip members where `compressed`.
+    """Positions of the large values of a trace.
 
-    `left_out`: bytes of text of values beyond LARGEST_KEY.
+    `spans`: key → (offset, stored bytes) in `path`; gzip members if `compressed`. `oversized`: key → bytes of text, for
+    values beyond MAX_VALUE_BYTES.
     """
 
     path: Path = field(repr=False, compare=False)
@@ -33,10 +34,7 @@ class LargeValues:
     oversized: dict[str, int] = field(default_factory=dict)
 
     def read_text(self, key: str) -> bytes:
-        """The value as it stands in the file; of a plain file that has changed, whatever stands there now.
-
-        Raises OSError.
-        """
+        """Read the text of a value. If a plain file has changed, this is its present content. Raises OSError."""
         offset, length = self.spans[key]
         with self.path.open("rb") as file:
             file.seek(offset)
@@ -45,7 +43,10 @@ class LargeValues:
 
 
 class LargeValueWriter:
-    """Notes where large values lie; of a text that cannot be read again (`plain` None) it keeps a copy in `folder`."""
+    """Records the positions of large values; copies their text to `folder` if the source is no plain file.
+
+    `plain_path`: the plain file, None for any other source.
+    """
 
     def __init__(self, plain_path: Path | None, folder: Path) -> None:
         self.values = LargeValues(plain_path or folder / VALUES_FILE, compressed=plain_path is None)
@@ -54,20 +55,20 @@ class LargeValueWriter:
         self._size = 0
 
     def begin_value(self) -> None:
-        """A large value begins: all of its text is `put`, then it is either kept or was none."""
+        """Begin a value: call `write` with all of its text, then `commit_value` or `discard_value`."""
         self._size = 0
         if self.values.compressed and self._file is None:
             self._file = self.values.path.open("wb")
         self._begin_offset = self._file.tell() if self._file is not None else 0
 
     def write(self, text: bytes) -> None:
-        """Raises OSError where it cannot be written."""
+        """Add text of the value. Raises OSError if it cannot be written."""
         self._size += len(text)
         if self._file is not None and self._size <= MAX_VALUE_BYTES:
             self._file.write(gzip.compress(text, _LEVEL, mtime=0))
 
     def commit_value(self, key: str, offset: int) -> None:
-        """It was whole; its text began there in the whole text. Of keys of one name the last counts."""
+        """Record the value under `key`, replacing an earlier one. `offset`: of its text in the whole text."""
         self.remove_key(key)
         if self._size > MAX_VALUE_BYTES:
             self.values.oversized[key] = self._size
@@ -78,16 +79,17 @@ class LargeValueWriter:
             self.values.spans[key] = offset, self._size
 
     def discard_value(self) -> None:
-        """It was no value after all, or is not kept."""
+        """Drop the text written since `begin_value`."""
         if self._file is not None:
             self._file.seek(self._begin_offset)
             self._file.truncate()
 
     def remove_key(self, key: str) -> None:
-        """Another value of that key came, which is the one that counts."""
+        """Forget the value of a key, because a later value of that key replaces it."""
         self.values.spans.pop(key, None)
         self.values.oversized.pop(key, None)
 
     def close(self) -> None:
+        """Close the file of values. May be called again."""
         if self._file is not None:
             self._file.close()
