@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.names import decode_kernel_name
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK

@@ -12,7 +12,8 @@ from math import prod
 from typing import Any
 
 from torchprof_tui.analysis.kernel.footprint_notes import build_notes
-from torchprof_tui.analysis.kernel.names import KernelName, decode_kernel_name
+from torchprof_tui.analysis.kernel.names.model import KernelName
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.kernel.occupancy import (
     LIMIT_NAMES,
     Device,

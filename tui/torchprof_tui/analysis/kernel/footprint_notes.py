@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from torchprof_tui.analysis.kernel.names import KernelClass
+from torchprof_tui.analysis.kernel.names.model import KernelClass
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.kernel.footprint import Footprint

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.names import KernelClass, decode_kernel_name
+from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchprof_tui.analysis.kernel.footprint import find_device
-from torchprof_tui.analysis.kernel.names import decode_kernel_name
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 

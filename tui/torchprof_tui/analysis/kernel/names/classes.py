@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.names import decode_kernel_name
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import U8
 
 
