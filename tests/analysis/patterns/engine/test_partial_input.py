@@ -15,7 +15,7 @@ from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import cpu, trace
 from tests.trace.ranks.test_collective_matching import merged
 from torchprof_samples import find
-from torchprof_tui.analysis.data_loss import find_data_loss
+from torchprof_tui.analysis.completeness.data_loss import find_data_loss
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.remark import Section
 from torchprof_tui.analysis.patterns import State

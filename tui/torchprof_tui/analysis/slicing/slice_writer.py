@@ -13,10 +13,10 @@ from typing import IO, Any
 import numpy as np
 import orjson
 
-from torchprof_tui.analysis.doctor.read_problems import list_losses
+from torchprof_tui.analysis.completeness.data_loss import list_losses
+from torchprof_tui.analysis.completeness.slice_metadata import SLICE_KEY, build_slice_metadata
 from torchprof_tui.analysis.slicing.entry_survey import ProgressCallback, get_text_index, read_chunks, survey_entries
 from torchprof_tui.analysis.slicing.event_selection import select_events
-from torchprof_tui.analysis.slicing.slice_metadata import SLICE_KEY, build_slice_metadata
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.json_text.repair import parse_values, repair_piece
 from torchprof_tui.trace.json_text.salvage import parse_chunk

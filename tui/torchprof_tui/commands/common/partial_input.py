@@ -42,6 +42,6 @@ def _describe_problems(trace: Trace) -> str:
 
 
 def _data_loss(trace: Trace) -> list[Problem]:
-    from torchprof_tui.analysis.doctor.read_problems import list_losses
+    from torchprof_tui.analysis.completeness.data_loss import list_losses
 
     return list_losses(trace)
