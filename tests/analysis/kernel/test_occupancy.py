@@ -178,10 +178,10 @@ def test_real_kernels_as_nsight_compute_sees_them() -> None:
 
 launches = st.builds(
     LaunchConfig,
-    threads=st.integers(1, 1024),
-    registers=st.integers(1, 255),
+    threads_per_block=st.integers(1, 1024),
+    registers_per_thread=st.integers(1, 255),
     shared_memory=st.one_of(st.just(0), st.integers(0, 100 * 1024)),
-    blocks=st.integers(1, 100_000),
+    grid_blocks=st.integers(1, 100_000),
 )
 devices = st.sampled_from(sorted(CAPABILITY_LIMITS)).map(lambda capability: of_capability(*capability))
 
