@@ -1,7 +1,7 @@
-"""What a GPU kernel's name says: class, library, architecture, data types, tile, stages, what was fused.
+"""Decode the name of a GPU kernel: class, library, architecture, data types, tile, stages, fused operations.
 
-By the grammar of the library that generated the name, one module per family; never by guessing. A name that none of
-them reads is returned as it is with `known=False`.
+Each family of names has a module with the grammar of the library that generates it; nothing is guessed. A name that no
+family decodes is returned with `known=False`.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _FAMILY_DECODERS = (
     pytorch.decode,
     libraries.decode,
 )
-"""Asked in turn; the narrow grammars before those that go by words."""
+"""Tried in order: strict grammars before those that search for words."""
 
 _MAX_DISPLAY_LENGTH = 40
-"""Characters of an undecoded name that a bar or a table's cell can use."""
+"""Characters of an undecoded name that fit into a bar or a table cell."""
 
 
 @lru_cache(maxsize=8192)  # distinct kernel names of a trace: rarely a thousand
 def decode_kernel_name(name: str) -> KernelName:
-    """What the name of a kernel, copy or fill says. Never raises; unknown names have `known=False`."""
+    """Decode the name of a kernel, copy or fill. Never raises; unknown names have `known=False`."""
     parsed = parse_function(name)
-    for family in _FAMILY_DECODERS:
-        found = family(name, parsed)
-        if found is not None:
-            return found
+    for decode in _FAMILY_DECODERS:
+        decoded = decode(name, parsed)
+        if decoded is not None:
+            return decoded
     base = parsed.base or name
     return KernelName(
         name,
