@@ -99,7 +99,7 @@ def test_chains_are_those_of_the_slow_way(opened: Opened) -> None:
     for kind in (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON, Kind.OP, Kind.RUNTIME):
         rows = np.flatnonzero(trace.kind == kind).tolist()
         few = rng.sample(rows, min(4, len(rows)))
-        picked += [row for row in few if len(slow.candidates(row)) <= _SLOW_LAUNCHES]
+        picked += [row for row in few if len(slow.list_candidates(row)) <= _SLOW_LAUNCHES]
     assert_chains_equal(trace, slow, picked)
 
 

@@ -14,6 +14,7 @@ import pytest
 from tests.helpers import trace_builder
 from tests.helpers.paths import ROOT, SAMPLES, SHARED_TRACES
 from tests.helpers.rank_traces import late_rank
+from tests.helpers.shared_ranks import load_ranks
 from tests.helpers.trace_builder import (
     annotation,
     cpu,
@@ -27,7 +28,6 @@ from tests.helpers.trace_builder import (
     sync,
     trace,
 )
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.analysis.completeness.data_loss import LOSS_KINDS
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.read_problems import (
@@ -230,7 +230,7 @@ def test_against_the_entries_of_real_traces(name: str) -> None:
 def test_an_example_names_its_rank(tmp_path: Path) -> None:
     run = late_rank(2)
     run.more[1] = [kernel("lost", 50, 5)]
-    remarks = diagnose_trace(merged(run.write(tmp_path))).remarks
+    remarks = diagnose_trace(load_ranks(run.write(tmp_path))).remarks
     found = next(remark for remark in remarks if remark.kind == "GPU work without launch")
     assert found.example.startswith("rank 1: lost at ")
 
