@@ -230,7 +230,7 @@ def test_help_helps(words: list[str], capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_it_works_beside_foreign_packages_of_its_folder_names(tmp_path: Path) -> None:
-    """A user's repository may have `tui/`, `sample_traces/` or `profiler_runs/` on the path: neither breaks the other."""
+    """The user's repository may have `tui/` or `sample_traces/` on the path: neither breaks the other."""
     for name in ("tui", "sample_traces", "profiler_runs"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(f"OWNER = 'user {name}'\n")

@@ -2,9 +2,9 @@
 
     python tools/harvest_kernel_names.py TRACES > tests/fixtures/kernel_names.tsv
 
-One line for each distinct name: its GPU time in µs over our own traces (those outside of `public/`) and over the
-public ones, how many there are, what the decoder says of it today, and the name. The decoder's words are there to be
-read by a person when they change (`git diff`), and for the test to notice that they did.
+Writes one line for each distinct name: its GPU time in µs in our own traces (those outside of `public/`) and in the
+public ones, its number of events, the current result of the decoder, and the name. The results are recorded so that
+changes fail the test and can be reviewed with `git diff`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.names import decode_kernel_name
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
@@ -25,14 +25,15 @@ COLUMNS = ("own_us", "public_us", "count", "kernel_class", "dtype", "tensor_core
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst")
 
 
-def traces(folder: Path) -> list[Path]:
+def list_traces(folder: Path) -> list[Path]:
+    """List the trace files below a folder, without recorded `key_averages` tables."""
     files = (path for path in folder.rglob("*") if path.name.endswith(TRACE_SUFFIXES))
     return sorted(path for path in files if ".key_averages." not in path.name)
 
 
-def harvest(paths: Iterable[Path], folder: Path) -> dict[str, list[float]]:
-    """By name: [own µs, public µs, count]."""
-    found: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
+def collect_names(paths: Iterable[Path], folder: Path) -> dict[str, list[float]]:
+    """Collect [own µs, public µs, count] of each name of GPU work."""
+    totals: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
     work = [int(kind) for kind in GPU_WORK]
     for path in paths:
         try:
@@ -46,30 +47,30 @@ def harvest(paths: Iterable[Path], folder: Path) -> dict[str, list[float]]:
         counts = np.bincount(inverse, minlength=len(names))
         public = int("public" in path.relative_to(folder).parts)
         for name, time, count in zip(names.tolist(), times.tolist(), counts.tolist(), strict=True):
-            entry = found[trace.names[name]]
+            entry = totals[trace.names[name]]
             entry[public] += time
             entry[2] += count
-    return found
+    return totals
 
 
-def said(name: str) -> tuple[str, str, str, str]:
-    """What the decoder says: class, first data type, whether on tensor cores, tile."""
-    found = decode_kernel_name(name)
+def format_decoded(name: str) -> tuple[str, str, str, str]:
+    """Format the decoder's result: class, first data type, whether on tensor cores, tile."""
+    decoded = decode_kernel_name(name)
     return (
-        found.kernel_class.label if found.known else "UNKNOWN",
-        found.dtypes[0] if found.dtypes else "",
-        {True: "yes", False: "no", None: ""}[found.tensor_core],
-        "x".join(map(str, found.tile or ())),
+        decoded.kernel_class.label if decoded.known else "UNKNOWN",
+        decoded.dtypes[0] if decoded.dtypes else "",
+        {True: "yes", False: "no", None: ""}[decoded.tensor_core],
+        "x".join(map(str, decoded.tile or ())),
     )
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    found = harvest(traces(folder), folder)
+    totals = collect_names(list_traces(folder), folder)
     print(*COLUMNS, sep="\t")
-    for name, (own, public, count) in sorted(found.items()):
+    for name, (own, public, count) in sorted(totals.items()):
         if "\t" not in name and "\n" not in name:
-            print(f"{own:.1f}", f"{public:.1f}", int(count), *said(name), name, sep="\t")
+            print(f"{own:.1f}", f"{public:.1f}", int(count), *format_decoded(name), name, sep="\t")
 
 
 if __name__ == "__main__":

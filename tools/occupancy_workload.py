@@ -2,8 +2,8 @@
 
     python tools/occupancy_workload.py [--trace FILE]
 
-With --trace the kernels are profiled with torch.profiler into FILE; without it they only run, for another profiler
-to watch. Launches are the same, in the same order, in both.
+With --trace the kernels are profiled with torch.profiler into FILE; without it they only run, so that another profiler
+can record them. Both modes launch the same kernels in the same order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch.nn.functional as F  # noqa: N812  (its usual name)
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
-def matmuls() -> None:
+def run_matmuls() -> None:
     for dtype in (torch.bfloat16, torch.float16, torch.float32):
         for m, n, k in ((64, 64, 64), (1024, 1024, 1024), (4096, 4096, 4096), (8, 4096, 4096), (333, 77, 1001)):
             a = torch.ones(m, k, device="cuda", dtype=dtype)
@@ -33,7 +33,7 @@ def matmuls() -> None:
     d @ d
 
 
-def attention() -> None:
+def run_attention() -> None:
     backends = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH)
     for width in (64, 128):
         for backend in backends:
@@ -42,7 +42,7 @@ def attention() -> None:
                 F.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
 
 
-def small_things() -> None:
+def run_small_kernels() -> None:
     x = torch.ones(1024, 1024, device="cuda", requires_grad=True)
     norm = torch.nn.LayerNorm(1024, device="cuda")
     F.gelu(norm(x)).softmax(-1).sum().backward()
@@ -65,7 +65,7 @@ def small_things() -> None:
     F.dropout(y, 0.5)
 
 
-def training() -> None:
+def run_training() -> None:
     images = torch.ones(8, 3, 64, 64, device="cuda")
     net = torch.nn.Sequential(
         torch.nn.Conv2d(3, 64, 7, 2, 3),
@@ -86,10 +86,11 @@ def training() -> None:
     recurrent(torch.ones(8, 4, 64, device="cuda"))[0].sum().backward()
 
 
-def everything() -> None:
+def run_all() -> None:
+    """Run all parts; one that this GPU does not support is skipped."""
     torch.manual_seed(0)
-    for part in (matmuls, attention, small_things, training):
-        with contextlib.suppress(RuntimeError):  # a backend that this GPU lacks
+    for part in (run_matmuls, run_attention, run_small_kernels, run_training):
+        with contextlib.suppress(RuntimeError):  # a backend that this GPU does not support
             part()
     torch.cuda.synchronize()
 
@@ -99,11 +100,11 @@ def main() -> None:
     parser.add_argument("--trace", type=Path)
     trace = parser.parse_args().trace
     if trace is None:
-        everything()
+        run_all()
         return
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as profile:
-        everything()
+        run_all()
     profile.export_chrome_trace(str(trace))
 
 

@@ -1,15 +1,15 @@
-"""Record what NVIDIA's own tools say about occupancy, as fixtures for tests/analysis/kernel/test_occupancy.py.
+"""Record occupancy as computed by NVIDIA's tools, as fixtures for tests/analysis/kernel/test_occupancy.py.
 
     python tools/record_occupancy.py gpu -o tests/fixtures/occupancy_h200.json
     python tools/record_occupancy.py calculator -o tests/fixtures/occupancy_calculator.json
 
-`gpu` needs a CUDA GPU, nvcc, and torch for the real kernels. It asks the CUDA runtime
-(`cudaOccupancyMaxActiveBlocksPerMultiprocessor`) about kernels that this script compiles, over a sweep of
-registers, block sizes and shared memory; and Nsight Compute (`ncu`, left out where it is missing) about the kernels
-that PyTorch launches in `occupancy_workload.py`, next to what torch.profiler writes for the same launches.
+`gpu` needs a CUDA GPU, nvcc, and torch for the real kernels. It queries the CUDA runtime
+(`cudaOccupancyMaxActiveBlocksPerMultiprocessor`) for kernels that this script compiles, over a sweep of registers,
+block sizes and shared memory. It also measures the PyTorch kernels of `occupancy_workload.py` with Nsight Compute
+(`ncu`, skipped if it is not installed), next to the values that torch.profiler writes for the same launches.
 
-`calculator` needs only the CUDA toolkit and a C++ compiler: it runs the toolkit's own `cuda_occupancy.h`, which
-takes device properties as numbers, for compute capabilities that we have no GPU of.
+`calculator` needs only the CUDA toolkit and a C++ compiler: it runs the toolkit's `cuda_occupancy.h`, which takes
+device properties as numbers, for compute capabilities for which we have no GPU.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def build(source: str, folder: Path, name: str, command: list[str]) -> Path:
     return program
 
 
-def sweep(folder: Path) -> dict[str, object]:
-    """The CUDA runtime's answers for our own kernels on GPU 0."""
+def sweep_launches(folder: Path) -> dict[str, object]:
+    """Query the CUDA runtime for compiled kernels on GPU 0."""
     calls = [f"  sweep<{r}, 0>(optin);" for r in REGISTERS]
     calls += [f"  sweep<{r}, {s}>(optin);" for r in (32, 64, 128) for s in STATIC[1:]]
     source = SWEEP.replace("{BLOCKS}", "{" + ", ".join(map(str, BLOCKS)) + "}")
@@ -182,11 +182,11 @@ def sweep(folder: Path) -> dict[str, object]:
     }
 
 
-def profiled(folder: Path) -> list[dict[str, object]]:
-    """What torch.profiler writes for the workload's kernels, in launch order."""
+def profile_workload(folder: Path) -> list[dict[str, object]]:
+    """Record the workload with torch.profiler and return its kernels in launch order."""
     trace = folder / "workload.json"
-    done = subprocess.run([sys.executable, str(WORKLOAD), "--trace", str(trace)], timeout=100)
-    if done.returncode:
+    process = subprocess.run([sys.executable, str(WORKLOAD), "--trace", str(trace)], timeout=100)
+    if process.returncode:
         return []
     kernels = [e for e in json.loads(trace.read_text())["traceEvents"] if e.get("cat") == "kernel"]
     kernels.sort(key=lambda e: e["args"]["correlation"])
@@ -194,26 +194,26 @@ def profiled(folder: Path) -> list[dict[str, object]]:
     return [{"name": e["name"], **{k: e["args"].get(k) for k in keep}} for e in kernels]
 
 
-def measured() -> list[dict[str, str]]:
-    """What Nsight Compute says about the same kernels, by its raw metric names, in launch order."""
+def measure_workload() -> list[dict[str, str]]:
+    """Measure the same kernels with Nsight Compute, by raw metric name, in launch order."""
     if not shutil.which("ncu"):
         return []
     command = ["ncu", "--clock-control", "none", "--section", "LaunchStats", "--section", "Occupancy"]
     command += ["--csv", "--page", "raw", "--print-units", "base", sys.executable, str(WORKLOAD)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=160)
-    except subprocess.TimeoutExpired as late:
-        print("ncu took too long:", str(late.stdout)[-2000:], file=sys.stderr)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=160)
+    except subprocess.TimeoutExpired as error:
+        print("ncu took too long:", str(error.stdout)[-2000:], file=sys.stderr)
         return []
-    start = done.stdout.find('"ID"')
+    start = process.stdout.find('"ID"')
     if start < 0:
-        print("ncu gave no table:", done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)
+        print("ncu gave no table:", process.stdout[-2000:], process.stderr[-2000:], file=sys.stderr)
         return []
-    return list(csv.DictReader(io.StringIO(done.stdout[start:])))[1:]  # the first row names the units
+    return list(csv.DictReader(io.StringIO(process.stdout[start:])))[1:]  # the first row names the units
 
 
 MEASURED = {
-    # our column               ncu's raw metric
+    # column                   raw metric of ncu
     "registers": "launch__registers_per_thread",
     "static": "launch__shared_mem_per_block_static",
     "dynamic": "launch__shared_mem_per_block_dynamic",
@@ -236,48 +236,48 @@ PROFILED = {
 }
 
 
-def kernels(profiled: list[dict[str, object]], measured: list[dict[str, str]]) -> dict[str, object]:
-    """Both views of each launch side by side, equal ones once. Empty where the launches do not match."""
+def join_kernels(profiled: list[dict[str, object]], measured: list[dict[str, str]]) -> dict[str, object]:
+    """Join both records of each launch, without duplicates; {} if the numbers of launches differ."""
     if len(profiled) != len(measured):
         print(f"{len(profiled)} kernels profiled, {len(measured)} measured: left out", file=sys.stderr)
         return {}
     rows: dict[str, list[object]] = {}
-    for ours, theirs in zip(profiled, measured, strict=True):
-        shape = [[int(x) for x in theirs[key].strip("()").split(",")] for key in ("Block Size", "Grid Size")]
-        if shape != [ours["block"], ours["grid"]]:
-            print(f"{ours['name']} and {theirs['Kernel Name']} differ in shape: left out", file=sys.stderr)
+    for kernel, metrics in zip(profiled, measured, strict=True):
+        shape = [[int(x) for x in metrics[key].strip("()").split(",")] for key in ("Block Size", "Grid Size")]
+        if shape != [kernel["block"], kernel["grid"]]:
+            print(f"{kernel['name']} and {metrics['Kernel Name']} differ in shape: left out", file=sys.stderr)
             continue
-        values = [float(theirs[metric].replace(",", "") or 0) for metric in MEASURED.values()]
-        row = [ours["name"], *shape, *(int(v) if v.is_integer() else v for v in values)]
-        row += [ours[key] for key in PROFILED.values()]
+        values = [float(metrics[metric].replace(",", "") or 0) for metric in MEASURED.values()]
+        row = [kernel["name"], *shape, *(int(v) if v.is_integer() else v for v in values)]
+        row += [kernel[key] for key in PROFILED.values()]
         rows.setdefault(json.dumps(row), row)
     return {"kernel_columns": ["name", "block", "grid", *MEASURED, *PROFILED], "kernels": list(rows.values())}
 
 
-def calculator(folder: Path) -> dict[str, object]:
-    """The CUDA toolkit's calculator for each capability of the table above."""
+def run_calculator(folder: Path) -> dict[str, object]:
+    """Run the CUDA toolkit's calculator for each capability of the table above."""
     program = build(CALCULATOR, folder, "calculator.cpp", ["nvcc"])
-    asked = []
-    for place, ((major, minor), device) in enumerate(CAPABILITIES.items()):
+    launches = []
+    for index, ((major, minor), device) in enumerate(CAPABILITIES.items()):
         for i, registers in enumerate((16, *REGISTERS)):
             for j, block in enumerate(BLOCKS):
                 for k, shared in enumerate((0, 100, 1024, 5000, 16384, 33000, 49152, 65536, 90000, 101376, 160000)):
-                    # Thinned: every register count and block size without shared memory, one mixture in eleven.
-                    if (shared and (place + i + 3 * j + 5 * k) % 11) or shared > device[3]:
+                    # Thinned out: all register counts and block sizes without shared memory, else one in eleven.
+                    if (shared and (index + i + 3 * j + 5 * k) % 11) or shared > device[3]:
                         continue
                     static = 1000 if shared > 1024 and k % 2 else 0
                     row = (major, minor, *device, registers, static, block, shared - static)
-                    asked.append(" ".join(map(str, row)))
-    done = subprocess.run([str(program)], input="\n".join(asked), check=True, capture_output=True, text=True)
-    rows = [[int(x) for x in line.split()] for line in done.stdout.splitlines()]
+                    launches.append(" ".join(map(str, row)))
+    process = subprocess.run([str(program)], input="\n".join(launches), check=True, capture_output=True, text=True)
+    rows = [[int(x) for x in line.split()] for line in process.stdout.splitlines()]
     columns = ["major", "minor", "registers", "static", "block", "dynamic", "blocks"]
     columns += ["warps_limit", "registers_limit", "shared_memory_limit", "blocks_limit"]
     capabilities = {f"{a}.{b}": list(device) for (a, b), device in CAPABILITIES.items()}
     return {"capabilities": capabilities, "columns": columns, "rows": rows}
 
 
-def compact(document: dict[str, object]) -> str:
-    """JSON with one line per row, so that a diff of a fixture can be read."""
+def format_compact(document: dict[str, object]) -> str:
+    """Format as JSON with one line per row, so that diffs of a fixture are readable."""
     parts = []
     for key, value in document.items():
         if isinstance(value, list) and value and isinstance(value[0], list | dict):
@@ -296,11 +296,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if options.what == "calculator":
-            document = calculator(folder)
+            document = run_calculator(folder)
         else:
-            document = sweep(folder)
-            document |= kernels(profiled(folder), measured())
-        options.out.write_text(compact(document))
+            document = sweep_launches(folder)
+            document |= join_kernels(profile_workload(folder), measure_workload())
+        options.out.write_text(format_compact(document))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import slow_reference
-from tests.helpers.chain_reference import SlowChains, check_against_the_slow_way
+from tests.helpers.chain_reference import ReferenceChains, assert_chains_equal
 from tests.helpers.column_equality import assert_deeply_equal
 from tests.helpers.paths import SHARED_TRACES, find_shared_traces
 from torchprof_tui.analysis.kernel.footprint import compute_footprint
@@ -93,14 +93,14 @@ def test_chains_are_those_of_the_slow_way(opened: Opened) -> None:
     if entries is None:
         pytest.skip("damaged: the reference cannot read it")
     trace = opened.trace
-    slow = SlowChains(trace, [entry for entry in entries if isinstance(entry, dict)])
+    slow = ReferenceChains(trace, [entry for entry in entries if isinstance(entry, dict)])
     rng = random.Random(5)
     picked = rng.sample(slow.work, min(4, len(slow.work)))
     for kind in (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON, Kind.OP, Kind.RUNTIME):
         rows = np.flatnonzero(trace.kind == kind).tolist()
         few = rng.sample(rows, min(4, len(rows)))
-        picked += [row for row in few if len(slow.candidates(row)) <= _SLOW_LAUNCHES]
-    check_against_the_slow_way(trace, slow, picked)
+        picked += [row for row in few if len(slow.list_candidates(row)) <= _SLOW_LAUNCHES]
+    assert_chains_equal(trace, slow, picked)
 
 
 def test_footprints_agree_with_the_profilers_own_words(opened: Opened) -> None:

@@ -1,4 +1,4 @@
-"""Who comes late: against the raw JSON of shared ranks, and on made ones whose delays are known."""
+"""Test late arrivals against the raw JSON of shared ranks, and on built ranks with known delays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.collective_reference import joined
 from tests.helpers.rank_traces import Collective, Run, late_rank
-from tests.trace.ranks.test_collective_matching import SETS, merged, shared
+from tests.helpers.shared_ranks import SHARED_RANK_SETS, load_ranks, load_shared_ranks
 from torchprof_samples import find
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
@@ -22,7 +22,7 @@ from torchprof_tui.analysis.time.host_stalls import find_host_stalls
 from torchprof_tui.trace.model.trace import Trace
 
 
-def of(trace: Trace) -> Arrivals:
+def arrivals_of(trace: Trace) -> Arrivals:
     assert trace.ranks is not None
     return compute_arrivals(trace.ranks)
 
@@ -32,10 +32,10 @@ def straggler(trace: Trace) -> Finding:
     return found
 
 
-@pytest.mark.parametrize("name", list(SETS))
-def test_shared_ranks_as_dictionaries_have_them(name: str) -> None:
-    """Last rank, lateness, the longest wait and all waits of every collective, from the JSON by hand."""
-    paths, trace = shared(name)
+@pytest.mark.parametrize("name", list(SHARED_RANK_SETS))
+def test_shared_ranks_against_the_json(name: str) -> None:
+    """Last rank, delay, longest wait and all waits of every collective, computed from the JSON."""
+    paths, trace = load_shared_ranks(name)
     expected = []
     for its in sorted(joined(paths).values(), key=lambda its: min(start for start, _ in its.values())):
         starts = {rank: start for rank, (start, _) in its.items()}
@@ -43,14 +43,14 @@ def test_shared_ranks_as_dictionaries_have_them(name: str) -> None:
         last = max(starts, key=lambda rank: starts[rank])
         waits = [ordered[-1] - start for start in ordered]
         expected.append((last, ordered[-1] - ordered[-2], ordered[-1] - ordered[0], sum(waits)))
-    sheet = build_arrivals_sheet(of(trace))
+    sheet = build_arrivals_sheet(arrivals_of(trace))
     keys = ("last_rank", "late_by", "longest_wait", "waited")
     assert list(zip(*(np.asarray(sheet.columns[key]).tolist() for key in keys), strict=True)) == expected
 
 
-def test_made_ranks(tmp_path: Path) -> None:
+def test_built_ranks(tmp_path: Path) -> None:
     steps = [[Collective([100, 400, 150], takes=50), Collective([500, 500, 650], takes=20, elements=4096)]]
-    found = of(merged(Run(3, steps).write(tmp_path)))
+    found = arrivals_of(load_ranks(Run(3, steps).write(tmp_path)))
     assert found.last_rank.tolist() == [1, 2]
     assert found.late_by.tolist() == [250_000, 150_000]
     assert found.spread.tolist() == [300_000, 150_000]
@@ -68,18 +68,18 @@ def test_made_ranks(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_is_late_is_named(tmp_path: Path) -> None:
-    trace = merged(late_rank(4, late=2, by=3000, steps=3).write(tmp_path))
+    trace = load_ranks(late_rank(4, late=2, by=3000, steps=3).write(tmp_path))
     found = straggler(trace)
     assert found.has_fired
     assert found.answer.seen.startswith("rank 2 comes last to 3 of 3 collectives, 3.00 ms after the others")
-    # The others wait 3 ms and some µs in each of three steps, rank 2 not at all: three quarters of that in the mean.
+    # Three of four ranks wait 3 ms and some µs in each of three steps: the mean is three quarters of that.
     others = [3 * (3000 + 6 - 3 * rank) for rank in (0, 1, 3)]
     assert found.answer.at_stake == sum(others) * 1000 // 4
     assert {trace.event(event).lane.rank for event in found.answer.events.tolist()} == {0, 1, 2, 3}
 
 
 def test_ranks_that_come_together_are_well(tmp_path: Path) -> None:
-    found = straggler(merged(late_rank(4, by=0).write(tmp_path)))
+    found = straggler(load_ranks(late_rank(4, by=0).write(tmp_path)))
     assert found.state is State.ABSENT
     assert "9.0" in found.answer.seen or "9 µs" in found.answer.seen or "at most" in found.answer.seen
 
@@ -89,23 +89,23 @@ def test_nobody_is_named_where_another_one_is_late_each_time(tmp_path: Path) -> 
     for number in range(4):
         begin = 1000.0 + number * 10_000
         steps.append([Collective([begin + (3000 if rank == number else 0) for rank in range(4)])])
-    found = straggler(merged(Run(4, steps).write(tmp_path)))
+    found = straggler(load_ranks(Run(4, steps).write(tmp_path)))
     assert found.has_fired
     assert found.answer.seen.startswith("no one rank: ")
 
 
 def test_nothing_joined_cannot_be_told(tmp_path: Path) -> None:
-    found = straggler(merged(Run(2, [[], []]).write(tmp_path)))
+    found = straggler(load_ranks(Run(2, [[], []]).write(tmp_path)))
     assert found.state is State.CANNOT_TELL
 
 
 def test_each_rank_answers_for_itself(tmp_path: Path) -> None:
-    """In a part of the time, with events numbered as in the rank's own trace."""
-    trace = merged(late_rank(3, late=1, by=3000, steps=3).write(tmp_path))
+    """In a part of the time; events are numbered as in the rank's own trace."""
+    trace = load_ranks(late_rank(3, late=1, by=3000, steps=3).write(tmp_path))
     assert trace.ranks is not None
-    met = of(trace)
+    arrivals = arrivals_of(trace)
     for place, rank in enumerate(trace.ranks.all):
-        checker = build_rank_checker(met, place)
+        checker = build_rank_checker(arrivals, place)
         step = rank.trace.steps[1]
         (found,) = checker.check(scopes.step_scope(step), ["straggler"])
         assert found.has_fired
@@ -119,32 +119,32 @@ def test_each_rank_answers_for_itself(tmp_path: Path) -> None:
 
 
 def test_exposed_communication_says_how_much_is_waiting(tmp_path: Path) -> None:
-    trace = merged(late_rank(3, late=1, by=3000).write(tmp_path))
-    met = of(trace)
-    (found,) = build_rank_checker(met, 0).check(None, ["exposed-comm"])
+    trace = load_ranks(late_rank(3, late=1, by=3000).write(tmp_path))
+    arrivals = arrivals_of(trace)
+    (found,) = build_rank_checker(arrivals, 0).check(None, ["exposed-comm"])
     assert found.has_fired
-    waited = met.wait_intervals(0).total
+    waited = arrivals.wait_intervals(0).total
     assert waited == 3 * (3003 + 2) * 1000
     assert "9.02 ms of it waiting for the last rank" in found.answer.seen
 
 
 def test_the_late_rank_comes_before_overlap(tmp_path: Path) -> None:
-    """All but 100 µs a step of exposed communication are waiting: no overlap would win that."""
-    trace = merged(late_rank(3, late=1, by=8000).write(tmp_path))
-    met = of(trace)
-    first = [build_rank_checker(met, place).decide_verdict().advice for place in range(3)]
+    """All but 100 µs per step of exposed communication is waiting, which overlap would not hide."""
+    trace = load_ranks(late_rank(3, late=1, by=8000).write(tmp_path))
+    arrivals = arrivals_of(trace)
+    first = [build_rank_checker(arrivals, place).decide_verdict().advice for place in range(3)]
     assert first[0] == first[2] == "first: rank 1 is late to 3 of 3 collectives: look at what it does before them"
     assert (
-        build_rank_checker(met, 0)
-        .decide_verdict(scopes.step_scope(met.ranks.all[0].trace.steps[1]))
+        build_rank_checker(arrivals, 0)
+        .decide_verdict(scopes.step_scope(arrivals.ranks.all[0].trace.steps[1]))
         .advice.startswith("first: rank 1 is late to 1 of 1 collective: ")
     )
 
 
 def test_overlap_comes_first_where_nobody_is_waited_for(tmp_path: Path) -> None:
     steps = [[Collective([1000.0 + number * 10_000 + rank for rank in range(3)], takes=5000.0)] for number in range(3)]
-    trace = merged(Run(3, steps).write(tmp_path))
-    said = build_rank_checker(of(trace), 0).decide_verdict()
+    trace = load_ranks(Run(3, steps).write(tmp_path))
+    said = build_rank_checker(arrivals_of(trace), 0).decide_verdict()
     assert said.line.startswith("communication-bound")
     assert said.advice == "first: overlap communication with compute (bucket sizes, prefetch)"
 
@@ -154,12 +154,12 @@ def test_advice_for_ranks_that_are_late_in_turn(tmp_path: Path) -> None:
     for number in range(4):
         begin = 1000.0 + number * 10_000
         steps.append([Collective([begin + (8000 if rank == number else 0) for rank in range(4)])])
-    said = build_rank_checker(of(merged(Run(4, steps).write(tmp_path))), 3).decide_verdict()
+    said = build_rank_checker(arrivals_of(load_ranks(Run(4, steps).write(tmp_path))), 3).decide_verdict()
     assert said.advice.startswith("first: ranks are late in turn, most often rank 0, to 1 of 4 collectives: ")
 
 
-def pausing(folder: Path, who: int, steps: tuple[int, ...], ranks: int = 4) -> Trace:
-    """In these steps one rank does nothing for 2 ms before aten::mm; on another a thread works in that time."""
+def build_ranks_with_stall(folder: Path, who: int, steps: tuple[int, ...], ranks: int = 4) -> Trace:
+    """Build ranks: one idles 2 ms before aten::mm in some steps; on another, a thread is busy in that time."""
     run = late_rank(ranks, by=0, steps=3)
     for rank in range(ranks):
         where = {"pid": 1000 + rank, "tid": 1000 + rank}
@@ -181,11 +181,11 @@ def pausing(folder: Path, who: int, steps: tuple[int, ...], ranks: int = 4) -> T
                 entries.append(other)
             collectives.clear()
     run.steps = []
-    return merged(run.write(folder))
+    return load_ranks(run.write(folder))
 
 
 def test_a_pause_of_one_rank_is_found(tmp_path: Path) -> None:
-    trace = pausing(tmp_path, 2, (0, 1, 2))
+    trace = build_ranks_with_stall(tmp_path, 2, (0, 1, 2))
     assert trace.ranks is not None
     (found,) = find_host_stalls(trace.ranks)
     assert (found.rank_index, found.operator, found.step_count, found.compared_steps) == (2, "aten::mm", 3, 3)
@@ -196,17 +196,17 @@ def test_a_pause_of_one_rank_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("steps", "ranks"), [((1,), 4), ((0, 1, 2), 2)], ids=["once", "two ranks"])
 def test_what_is_no_pause(steps: tuple[int, ...], ranks: int, tmp_path: Path) -> None:
-    trace = pausing(tmp_path, ranks - 1, steps, ranks)
+    trace = build_ranks_with_stall(tmp_path, ranks - 1, steps, ranks)
     assert trace.ranks is not None
     assert find_host_stalls(trace.ranks) == []
 
 
 def test_the_sleep_in_ddp_is_found() -> None:
-    """Rank 1 sleeps 3 ms before each backward, inside an annotation: found without it, to the length that it has.
+    """Rank 1 sleeps 3 ms before each backward pass, inside an annotation that the search does not use.
 
-    It is not the one that the others wait for: rank 2 dispatches so slowly that it comes last to every collective.
+    The others do not wait for it: rank 2 dispatches so slowly that it arrives last at every collective.
     """
-    trace = shared("ddp")[1]
+    trace = load_shared_ranks("ddp")[1]
     assert trace.ranks is not None
     (found,) = find_host_stalls(trace.ranks)
     own = trace.ranks.all[1].trace
@@ -225,38 +225,38 @@ def test_the_sleep_in_ddp_is_found() -> None:
 
 @pytest.mark.parametrize(("name", "rank"), [("fsdp", 1), ("dlrm", 7)])
 def test_the_straggler_of_shared_ranks(name: str, rank: int) -> None:
-    found = straggler(shared(name)[1])
+    found = straggler(load_shared_ranks(name)[1])
     assert found.has_fired
     assert found.answer.seen.startswith(f"rank {rank} comes last to {'60 of 60' if name == 'fsdp' else '5 of 8'} ")
 
 
 def test_the_late_rank_of_the_sample() -> None:
-    """`train_gpt --late-rank 1` on two H200: that rank sleeps before each backward."""
+    """`train_gpt --late-rank 1` on two H200: that rank sleeps before each backward pass."""
     folder = find("train_gpt_2ranks").path
-    trace = merged(sorted(folder.glob("*.json.gz")))
+    trace = load_ranks(sorted(folder.glob("*.json.gz")))
     found = straggler(trace)
     assert found.has_fired
     assert found.answer.seen.startswith("rank 1 comes last to 4 of 4 collectives")
     assert trace.ranks is not None
     assert [rank.clock.method.value for rank in trace.ranks.all] == ["shared base time"] * 2
-    met = of(trace)
-    assert met.wait_intervals(0).total > 100 * met.wait_intervals(1).total
+    arrivals = arrivals_of(trace)
+    assert arrivals.wait_intervals(0).total > 100 * arrivals.wait_intervals(1).total
     (exposed,), _ = MultiRankChecker(trace).check(scopes.whole_trace_scope(trace), ["exposed-comm"])
     assert exposed.answer.seen.startswith("rank 0")
     assert "of it waiting for the last rank" in exposed.answer.seen
 
 
-def test_ranks_that_did_not_take_part_are_told(tmp_path: Path) -> None:
-    """Rank 1 came to none, rank 2 not to the second: whose waits these are is said; a group of its own is whole."""
+def test_absent_ranks_are_reported(tmp_path: Path) -> None:
+    """Rank 1 attends no collective, rank 2 not the second: the sheet says so. A complete group needs no such column."""
     steps = [[Collective([100, None, 150]), Collective([500, None, None]), Collective([600, None, 650])]]
-    sheet = build_arrivals_sheet(of(merged(Run(3, steps).write(tmp_path))))
+    sheet = build_arrivals_sheet(arrivals_of(load_ranks(Run(3, steps).write(tmp_path))))
     assert "ranks" in [field.key for field in sheet.fields]
     assert sheet.columns["ranks"] == ["2 of 3", "2 of 3"]
     assert "rank 1: came to none of these collectives; waits are told without it" in sheet.totals
     assert sum("last 0 of 0" in line for line in sheet.totals) == 0
     (tmp_path / "all").mkdir()
-    whole = build_arrivals_sheet(of(merged(Run(2, [[Collective([100, 150])]]).write(tmp_path / "all"))))
+    whole = build_arrivals_sheet(arrivals_of(load_ranks(Run(2, [[Collective([100, 150])]]).write(tmp_path / "all"))))
     assert "ranks" not in [field.key for field in whole.fields]
     (tmp_path / "lost").mkdir()
     two = Run(3, [[Collective([100, 150, 120])]]).write(tmp_path / "lost")[:2]
-    assert build_arrivals_sheet(of(merged(two))).columns["ranks"] == ["2 of 3"]  # the third was not opened
+    assert build_arrivals_sheet(arrivals_of(load_ranks(two))).columns["ranks"] == ["2 of 3"]  # the third is not opened

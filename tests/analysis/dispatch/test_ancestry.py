@@ -1,4 +1,4 @@
-"""Questions about ancestors, however deep, against climbing from every place on its own."""
+"""Test ancestor queries at any depth against climbing from each node separately."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torchprof_tui.analysis.dispatch import ancestry
 
 @pytest.fixture(params=[1, 2, 64], autouse=True)
 def levels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """So many are climbed one by one; the rest is found by doubling."""
+    """Levels climbed one by one; the rest uses pointer doubling."""
     monkeypatch.setattr(ancestry, "POINTER_DOUBLING_DEPTH", request.param)
     return int(request.param)
 
 
 @st.composite
 def forests(draw: st.DrawFn) -> np.ndarray:
-    """Parents come first; deep ones are as likely as flat ones."""
+    """Forests in which parents precede children; deep and flat ones are equally likely."""
     size = draw(st.integers(1, 40))
     reach = draw(st.sampled_from([1, 3, 40]))
     return np.array(
@@ -28,12 +28,12 @@ def forests(draw: st.DrawFn) -> np.ndarray:
     )
 
 
-def above(parent: np.ndarray, place: int) -> list[int]:
-    """Innermost first, the place itself left out."""
-    found = []
-    while (place := int(parent[place])) >= 0:
-        found.append(place)
-    return found
+def list_ancestors(parent: np.ndarray, node: int) -> list[int]:
+    """List the proper ancestors of a node, innermost first."""
+    ancestors = []
+    while (node := int(parent[node])) >= 0:
+        ancestors.append(node)
+    return ancestors
 
 
 def flags(parent: np.ndarray, number: int) -> np.ndarray:
@@ -42,48 +42,50 @@ def flags(parent: np.ndarray, number: int) -> np.ndarray:
 
 @given(forests(), st.integers(0, 2**40 - 1))
 def test_nearest_and_outermost(parent: np.ndarray, number: int) -> None:
-    wanted = flags(parent, number)
-    places = np.arange(len(parent))
-    marked = [[k for k in above(parent, place) if wanted[k]] for place in places]
-    assert ancestry.find_nearest_ancestor(parent, places, wanted).tolist() == [ks[0] if ks else -1 for ks in marked]
-    assert ancestry.find_outermost_ancestor(parent, places, wanted).tolist() == [ks[-1] if ks else -1 for ks in marked]
-    own = [place if wanted[place] else ks[0] if ks else -1 for place, ks in enumerate(marked)]
-    assert ancestry.find_nearest_ancestor_or_self(parent, wanted).tolist() == own
+    mask = flags(parent, number)
+    nodes = np.arange(len(parent))
+    marked = [[k for k in list_ancestors(parent, node) if mask[k]] for node in nodes]
+    assert ancestry.find_nearest_ancestor(parent, nodes, mask).tolist() == [ks[0] if ks else -1 for ks in marked]
+    assert ancestry.find_outermost_ancestor(parent, nodes, mask).tolist() == [ks[-1] if ks else -1 for ks in marked]
+    nearest_or_self = [node if mask[node] else ks[0] if ks else -1 for node, ks in enumerate(marked)]
+    assert ancestry.find_nearest_ancestor_or_self(parent, mask).tolist() == nearest_or_self
 
 
 @given(forests(), st.integers(0, 2**40 - 1))
-def test_sums_depths_and_all_above(parent: np.ndarray, number: int) -> None:
-    chosen = flags(parent, number)
-    own = np.where(chosen, 3 ** (np.arange(len(parent)) % 9), 0).astype(np.int64)
-    total = own.copy()
-    for place in range(len(parent)):
-        for upper in above(parent, place):
-            total[upper] += own[place]
-    assert ancestry.sum_subtrees(parent, own).tolist() == total.tolist()
-    assert ancestry.include_ancestors(parent, chosen).tolist() == (total > 0).tolist()
-    assert ancestry.compute_depths(parent).tolist() == [len(above(parent, place)) for place in range(len(parent))]
+def test_sums_depths_and_ancestors(parent: np.ndarray, number: int) -> None:
+    mask = flags(parent, number)
+    values = np.where(mask, 3 ** (np.arange(len(parent)) % 9), 0).astype(np.int64)
+    total = values.copy()
+    for node in range(len(parent)):
+        for upper in list_ancestors(parent, node):
+            total[upper] += values[node]
+    assert ancestry.sum_subtrees(parent, values).tolist() == total.tolist()
+    assert ancestry.include_ancestors(parent, mask).tolist() == (total > 0).tolist()
+    assert ancestry.compute_depths(parent).tolist() == [
+        len(list_ancestors(parent, node)) for node in range(len(parent))
+    ]
 
 
 @given(forests())
-def test_is_above(parent: np.ndarray) -> None:
+def test_is_ancestor_or_self(parent: np.ndarray) -> None:
     size = len(parent)
     upper, lower = np.repeat(np.arange(-1, size), size), np.tile(np.arange(size), size + 1)
-    want = [u == k or u in above(parent, k) for u, k in zip(upper.tolist(), lower.tolist(), strict=True)]
-    assert ancestry.is_ancestor_or_self(parent, upper, lower.copy()).tolist() == want
+    expected = [u == k or u in list_ancestors(parent, k) for u, k in zip(upper.tolist(), lower.tolist(), strict=True)]
+    assert ancestry.is_ancestor_or_self(parent, upper, lower.copy()).tolist() == expected
 
 
 @given(forests(), st.data())
-def test_the_first_that_lasts(parent: np.ndarray, data: st.DataObject) -> None:
+def test_nearest_ancestor_ending_after_a_time(parent: np.ndarray, data: st.DataObject) -> None:
     end = np.array([data.draw(st.integers(0, 5)) for _ in parent], np.int64)
-    for place in range(len(parent) - 1, -1, -1):  # what is around ends no earlier
-        if parent[place] >= 0:
-            end[parent[place]] = max(end[parent[place]], end[place])
-    places = np.arange(len(parent))
+    for node in range(len(parent) - 1, -1, -1):  # a parent ends no earlier than its children
+        if parent[node] >= 0:
+            end[parent[node]] = max(end[parent[node]], end[node])
+    nodes = np.arange(len(parent))
     times = np.array([data.draw(st.integers(0, 6)) for _ in parent], np.int64)
-    want = [
-        next((k for k in [place, *above(parent, place)] if end[k] >= times[place]), -1) for place in places.tolist()
+    expected = [
+        next((k for k in [node, *list_ancestors(parent, node)] if end[k] >= times[node]), -1) for node in nodes.tolist()
     ]
-    assert ancestry.find_ancestor_ending_after(parent, end, places, times).tolist() == want
+    assert ancestry.find_ancestor_ending_after(parent, end, nodes, times).tolist() == expected
 
 
 def test_a_million_deep() -> None:

@@ -1,4 +1,4 @@
-"""The dispatch tree against dictionaries that walk every event's ancestors."""
+"""Test the call tree against dictionaries built from the ancestors of every event."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ NAMES = sorted(path.name for path in TRACES.glob("*.json.gz"))[::4]
 Path_ = tuple[str, ...]
 
 
-def slow(shown: Trace) -> dict[Path_, tuple[int, int, int, int]]:
-    """(calls, total, self, GPU) by path."""
+def compute_totals_slowly(shown: Trace) -> dict[Path_, tuple[int, int, int, int]]:
+    """Compute (calls, total, self time, GPU time) by path of names, event by event."""
     found: dict[Path_, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
 
     def path_of(event: int) -> Path_:
@@ -61,28 +61,28 @@ def slow(shown: Trace) -> dict[Path_, tuple[int, int, int, int]]:
     return {path: tuple(entry) for path, entry in found.items()}  # type: ignore[misc]
 
 
-def paths(shown: Trace, tree: DispatchTree) -> dict[Path_, tuple[int, int, int, int]]:
-    of: list[Path_] = []
+def totals_by_path(shown: Trace, tree: DispatchTree) -> dict[Path_, tuple[int, int, int, int]]:
+    node_paths: list[Path_] = []
     found: dict[Path_, tuple[int, int, int, int]] = {}
     for node in range(len(tree)):
         if node in tree.root_labels:
-            of.append((tree.root_labels[node],))
+            node_paths.append((tree.root_labels[node],))
         else:
             name = "step" if tree.kind[node] == Kind.STEP else shown.names[tree.name[node]]
-            of.append((*of[tree.parent[node]], name))
+            node_paths.append((*node_paths[tree.parent[node]], name))
         row = (int(tree.count[node]), int(tree.total[node]), int(tree.self_time[node]), int(tree.gpu_time[node]))
-        before = found.get(of[-1], (0, 0, 0, 0))  # two threads of one label are two roots
-        found[of[-1]] = tuple(a + b for a, b in zip(before, row, strict=True))  # type: ignore[assignment]
+        before = found.get(node_paths[-1], (0, 0, 0, 0))  # two threads with the same label are two roots
+        found[node_paths[-1]] = tuple(a + b for a, b in zip(before, row, strict=True))  # type: ignore[assignment]
     return found
 
 
-def check(shown: Trace) -> None:
+def assert_tree_matches(shown: Trace) -> None:
     tree = build_dispatch_tree(shown)
-    assert paths(shown, tree) == slow(shown)
+    assert totals_by_path(shown, tree) == compute_totals_slowly(shown)
     for node in range(len(tree)):
-        beneath = range(node + 1, node + int(tree.size[node]))
-        assert all(tree.parent[other] >= node for other in beneath)
-        children = [other for other in beneath if tree.parent[other] == node]
+        descendants = range(node + 1, node + int(tree.size[node]))
+        assert all(tree.parent[other] >= node for other in descendants)
+        children = [other for other in descendants if tree.parent[other] == node]
         weights = [max(int(tree.total[other]), int(tree.gpu_time[other])) for other in children]
         assert weights == sorted(weights, reverse=True)
 
@@ -102,16 +102,18 @@ def test_a_step_down_to_its_kernels() -> None:
         kernel("alone", 300, 7, corr=99),
     )
     tree = build_dispatch_tree(shown)
-    found = {path[1:]: row for path, row in paths(shown, tree).items() if path[0] != NO_LAUNCH_LABEL}
+    found = {path[1:]: row for path, row in totals_by_path(shown, tree).items() if path[0] != NO_LAUNCH_LABEL}
     assert found[("step",)] == (2, 180_000, 120_000, 41_000)
     assert found[("step", "aten::mm", "cudaLaunchKernel", "gemm")] == (2, 41_000, 41_000, 41_000)
-    assert paths(shown, tree)[(NO_LAUNCH_LABEL, "alone")] == (1, 7_000, 7_000, 7_000)
-    check(shown)
+    assert totals_by_path(shown, tree)[(NO_LAUNCH_LABEL, "alone")] == (1, 7_000, 7_000, 7_000)
+    assert_tree_matches(shown)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(1, 40), st.integers(0, 2)), max_size=30))
 def test_any_nesting(pieces: list[tuple[int, int, int, int]]) -> None:
-    check(trace(*(cpu(f"f{name}", start, length, thread=1 + lane) for name, start, length, lane in pieces)))
+    assert_tree_matches(
+        trace(*(cpu(f"f{name}", start, length, thread=1 + lane) for name, start, length, lane in pieces))
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -119,7 +121,7 @@ def test_shared_traces(name: str) -> None:
     shown = load_trace(str(TRACES / name), cache=False)
     if len(shown) > 20_000:
         pytest.skip("too large for the slow reference")
-    check(shown)
+    assert_tree_matches(shown)
 
 
 @given(st.data())

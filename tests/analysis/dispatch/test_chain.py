@@ -1,4 +1,4 @@
-"""The dispatch chain: literal cases one by one, and real traces against the slow way (see also test_all_traces)."""
+"""Test dispatch chains: literal cases, and random traces against a slow reference (see also test_all_traces)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.chain_reference import SlowChains, check_against_the_slow_way
+from tests.helpers.chain_reference import ReferenceChains, assert_chains_equal
 from tests.helpers.trace_builder import (
     Entry,
     annotation,
@@ -101,7 +101,7 @@ def test_a_driver_call_inside_a_runtime_call() -> None:
     assert names(made, "k") == ["aten::mm", "cudaLaunchKernelExC", "cuLaunchKernelEx", "k"]
 
 
-# The ends that are missing
+# Missing launches and missing work
 
 
 def test_work_that_was_launched_before_the_window() -> None:
@@ -120,7 +120,7 @@ def test_a_launch_without_work() -> None:
     assert "inside the window" in found.note
 
 
-def test_what_takes_no_part() -> None:
+def test_an_event_outside_of_dispatch() -> None:
     made = trace(overhead("Buffer Flush", 0, 5), gpu_annotation("forward", 1, 3), cpu("op", 7, 1))
     for name in ("Buffer Flush", "forward"):
         found = find_chain(made, row(made, name))
@@ -130,8 +130,8 @@ def test_what_takes_no_part() -> None:
         find_chain(made, len(made))
 
 
-def proven(external: int, *more: Entry) -> Trace:
-    """One kernel whose launch shows what its External id means, and one whose launch was not recorded."""
+def trace_with_external_ids(external: int, *more: Entry) -> Trace:
+    """One kernel with a launch, which shows the meaning of External ids, and one without a recorded launch."""
     return trace(
         cpu("aten::mm", 0, 20, **{"External id": 5}),
         runtime("cudaLaunchKernel", 5, 5, corr=1),
@@ -142,8 +142,8 @@ def proven(external: int, *more: Entry) -> Trace:
     )
 
 
-def test_an_external_id_joins_where_it_is_proven() -> None:
-    made = proven(5)
+def test_an_external_id_of_an_op_joins() -> None:
+    made = trace_with_external_ids(5)
     found = find_chain(made, row(made, "lost"))
     assert [hop.name for hop in found.hops] == ["aten::add", "lost"]
     assert (found.join_method, found.launch_latency) == (JoinMethod.EXTERNAL_ID, None)
@@ -152,12 +152,12 @@ def test_an_external_id_joins_where_it_is_proven() -> None:
 
 @pytest.mark.parametrize("external", [1, 6])
 def test_an_external_id_that_is_a_correlation_or_another_op_joins_nothing(external: int) -> None:
-    made = proven(external)
+    made = trace_with_external_ids(external)
     assert names(made, "lost") == ["lost"]
     assert names(made, "linked") == ["aten::mm", "cudaLaunchKernel", "linked"]
 
 
-# The queue
+# Queueing
 
 
 def test_earlier_work_that_holds_a_kernel_up() -> None:
@@ -182,7 +182,7 @@ def test_work_that_began_before_its_call_returned() -> None:
     assert (found.launch_latency, found.queue_delay, found.held_up) == (20_000, -30_000, 0)
 
 
-def test_the_step_of_another_thread_stands_on_top() -> None:
+def test_the_step_of_another_thread_is_prepended() -> None:
     made = trace(
         step(1, 0, 50),
         step(2, 50, 50),
@@ -197,7 +197,7 @@ def test_the_step_of_another_thread_stands_on_top() -> None:
 
 
 def both_ways(*flows: Entry, threads: bool = True, **second: int) -> Trace:
-    """linear (its node is made by the inner addmm), then the engine's call around the node on another thread."""
+    """linear, whose inner addmm creates the node; then the engine's call around the node on another thread."""
 
     def forward(number: int) -> dict[str, int]:
         return {"Sequence number": number, "Fwd thread id": 0}
@@ -234,7 +234,7 @@ def test_forward_and_backward_find_each_other(flows: tuple[Entry, ...]) -> None:
         assert found.forward_op == -1
 
 
-def test_numbers_that_two_threads_used_say_nothing() -> None:
+def test_sequence_numbers_of_two_threads_are_undecidable() -> None:
     other = cpu("aten::relu", 0, 5, thread=3, **{"Sequence number": 8, "Fwd thread id": 0})
     made = both_ways(other)
     assert find_chain(made, row(made, "AddmmBackward0")).forward_op == -1
@@ -247,7 +247,7 @@ def test_without_the_forward_thread_nothing_is_a_backward() -> None:
 
 
 @pytest.mark.parametrize("name", ["train_gpt_stack_memory"])
-def test_sequence_numbers_say_what_flows_say(name: str) -> None:
+def test_sequence_numbers_agree_with_flows(name: str) -> None:
     made = load_trace(str(sample(name).path), cache=False)
     links, nothing = made.links, np.empty(0, np.int32)
     without = ChainFinder(replace(made, links=replace(links, forward=nothing, backward=nothing)))
@@ -258,7 +258,7 @@ def test_sequence_numbers_say_what_flows_say(name: str) -> None:
     ]
 
 
-# Against the slow way
+# Against the slow reference
 
 spans = st.tuples(st.integers(0, 60), st.integers(0, 30))
 
@@ -280,11 +280,11 @@ def test_any_chain(
     if not entries:
         return
     made = trace(*entries)
-    check_against_the_slow_way(made, SlowChains(made, json.loads(json.dumps(entries))), range(len(made)))
+    assert_chains_equal(made, ReferenceChains(made, json.loads(json.dumps(entries))), range(len(made)))
 
 
-def test_launches_lie_in_one_run_of_rows() -> None:
-    """Those that merely cross the event, or follow it, are not beneath it."""
+def test_launches_are_in_one_range_of_rows() -> None:
+    """Launches that only overlap the event, or follow it, are no descendants."""
     made = trace(
         cpu("op", 0, 10),
         runtime("inside", 2, 2, corr=1),
@@ -295,7 +295,7 @@ def test_launches_lie_in_one_run_of_rows() -> None:
     assert [made.event(int(k)).name for k in find_launches(made, row(made, "op"))] == ["inside"]
 
 
-def test_of_a_chain_without_end_both_ends_are_told() -> None:
+def test_a_runaway_recursion_is_reduced_to_its_ends() -> None:
     deep = [cpu(f"f{depth}", depth, 5000 - 2 * depth) for depth in range(1600)]
     shown = trace(*deep, ns=True)
     found = find_chain(shown, 1500)

@@ -1,4 +1,4 @@
-"""Where an event stands, against counting on one's fingers."""
+"""Test the context of an event against direct counting."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def entries(draw: st.DrawFn) -> list[Entry]:
 @given(entries())
 def test_against_a_slow_count(given_entries: list[Entry]) -> None:
     shown = trace(*given_entries)
-    everything = [shown.event(number) for number in range(len(shown))]
-    for event in everything:
+    all_events = [shown.event(number) for number in range(len(shown))]
+    for event in all_events:
         parent = event.parent
         siblings = [
             other.index
-            for other in everything
+            for other in all_events
             if shown.lane[other.index] == shown.lane[event.index] and (other.parent == parent)
         ]
         found = find_sibling_position(shown, event.index)
@@ -48,15 +48,15 @@ def test_against_a_slow_count(given_entries: list[Entry]) -> None:
         else:
             assert found.share == event.duration / parent.duration
 
-        alike = sorted((other.start, other.index) for other in everything if other.name == event.name)
+        same_name = sorted((other.start, other.index) for other in all_events if other.name == event.name)
         same = compute_same_name_statistics(shown, event.index)
-        durations = [shown.event(index).duration for _, index in alike]
-        assert (same.nth, same.count) == (alike.index((event.start, event.index)) + 1, len(alike))
+        durations = [shown.event(index).duration for _, index in same_name]
+        assert (same.nth, same.count) == (same_name.index((event.start, event.index)) + 1, len(same_name))
         assert (same.shortest, same.longest, same.total) == (min(durations), max(durations), sum(durations))
         assert same.median == statistics.median(durations)
 
 
-def test_a_trace_whose_file_is_gone_says_so_in_one_line() -> None:
+def test_an_unreadable_file_is_reported_in_one_line() -> None:
     found = read_event_context(trace(cpu("a", 0, 1)), 0)
     assert found.args == {}
     assert found.args_error

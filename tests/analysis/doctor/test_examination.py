@@ -1,4 +1,4 @@
-"""The trace doctor: each remark on a trace that has it, none on a healthy one, counts as the file's own entries say."""
+"""Test the trace doctor: each remark on a trace built for it, none on a healthy trace, counts equal to the file's."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from tests.helpers import trace_builder
 from tests.helpers.paths import ROOT, SAMPLES, SHARED_TRACES
 from tests.helpers.rank_traces import late_rank
+from tests.helpers.shared_ranks import load_ranks
 from tests.helpers.trace_builder import (
     annotation,
     cpu,
@@ -27,7 +28,7 @@ from tests.helpers.trace_builder import (
     sync,
     trace,
 )
-from tests.trace.ranks.test_collective_matching import merged
+from torchprof_tui.analysis.completeness.data_loss import LOSS_KINDS
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.read_problems import (
     _LOSS_MEANINGS,
@@ -49,11 +50,12 @@ TRACES = SHARED_TRACES
 RECORDED = {"record_shapes": 1, "with_stack": 1, "profile_memory": 1, "deviceProperties": [{"id": 0, "name": "GPU"}]}
 
 
-def counted(shown: Trace, section: Section) -> dict[str, int]:
+def count_remarks(shown: Trace, section: Section) -> dict[str, int]:
     return {remark.kind: remark.count for remark in diagnose_trace(shown).remarks_in(section)}
 
 
-def opened(text: str, folder: Path) -> Trace:
+def load_text(text: str, folder: Path) -> Trace:
+    """Load a trace from its JSON text."""
     return build_trace(decode_trace(Source("made", io.BytesIO(text.encode())), folder), "made")
 
 
@@ -67,7 +69,7 @@ def healthy() -> list[Any]:
     ]
 
 
-def test_a_healthy_trace_is_left_in_peace() -> None:
+def test_a_healthy_trace_has_no_remarks() -> None:
     assert diagnose_trace(trace(*healthy(), header=RECORDED)).remarks == []
     assert diagnose_trace(trace(*healthy(), header=RECORDED)).summary == "0 lost · 0 repaired · 0 odd · 0 not recorded"
 
@@ -104,7 +106,7 @@ def test_what_is_odd(more: list[Any], kind: str, count: int, example: str) -> No
 
 
 def test_what_only_looks_odd() -> None:
-    """Calls that never launch, waits and annotations of streams, equal starts, ends that touch."""
+    """Calls that never launch, waits and annotations on streams, equal starts, touching ends: no remark."""
     more = [
         runtime("cudaDeviceSynchronize", 70, 5, corr=30),
         sync("Stream Sync", 40, 30, corr=30),
@@ -130,11 +132,11 @@ def test_what_only_looks_odd() -> None:
     ],
 )
 def test_what_was_not_recorded(entries: list[Any], header: dict[str, Any], kinds: set[str]) -> None:
-    assert set(counted(trace(*entries, header=header), Section.MISSING)) == kinds
+    assert set(count_remarks(trace(*entries, header=header), Section.MISSING)) == kinds
 
 
-def test_the_two_ways_to_have_no_gpu_are_told_apart() -> None:
-    """No runtime calls: it was not asked for, or is not there. Calls without work: it was not let."""
+def test_the_two_causes_of_missing_gpu_work_are_distinguished() -> None:
+    """Without runtime calls, GPU recording was off or there is no GPU. Calls without work: CUPTI was not permitted."""
     ops = [step(0, 0, 9), cpu("a", 1, 5)]
     (plain,) = diagnose_trace(trace(*ops, header=RECORDED)).remarks
     (calls,) = diagnose_trace(trace(*ops, runtime("cudaLaunchKernel", 2, 1, corr=1), header=RECORDED)).remarks
@@ -142,7 +144,7 @@ def test_the_two_ways_to_have_no_gpu_are_told_apart() -> None:
     assert "CUPTI" in calls.action
 
 
-def test_a_chrome_trace_lacks_nothing_that_torch_would_record() -> None:
+def test_a_chrome_trace_has_no_missing_recordings() -> None:
     assert diagnose_trace(trace(trace_builder.event("a", 0, 10, cat="x"), format="chrome")).remarks == []
 
 
@@ -152,33 +154,34 @@ def test_an_empty_trace() -> None:
 
 def test_shapes_are_seen_in_args_where_the_header_says_nothing(tmp_path: Path) -> None:
     shaped = [cpu(f"op{k}", 10 * k, 5, **{"Input Dims": [[2, 2]]}) for k in range(100)]
-    shown = opened(json.dumps({"schemaVersion": 1, "traceEvents": shaped}), tmp_path)
-    assert "shapes" not in counted(shown, Section.MISSING)
-    bare = opened(json.dumps({"schemaVersion": 1, "traceEvents": [cpu("op", 0, 5)]}), tmp_path)
-    assert "shapes" in counted(bare, Section.MISSING)
+    shown = load_text(json.dumps({"schemaVersion": 1, "traceEvents": shaped}), tmp_path)
+    assert "shapes" not in count_remarks(shown, Section.MISSING)
+    bare = load_text(json.dumps({"schemaVersion": 1, "traceEvents": [cpu("op", 0, 5)]}), tmp_path)
+    assert "shapes" in count_remarks(bare, Section.MISSING)
 
 
-def test_what_the_reader_met_is_sorted_by_what_it_cost(tmp_path: Path) -> None:
+def test_read_problems_are_sorted_by_severity(tmp_path: Path) -> None:
     text = (
         '{"traceEvents": [{"ph": "X", "name": "C:\\q", "pid": 1, "tid": 1, "ts": 1, "dur": 2}, null,'
         '{"ph": "X", "name": "b", "pid": 1, "tid": 1, "ts": 5, "dur": 2}, {"ph": "E", "name": "l", "pid": 1, "tid": 1,'
         ' "ts": 9}, {"ph": "X", "na'
     )
-    shown = opened(text, tmp_path)
-    assert counted(shown, Section.LOST) == {problems.CUT_SHORT: 1}
-    assert counted(shown, Section.REPAIRED) == {problems.REPAIRED_BACKSLASH: 1}
-    odd = counted(shown, Section.ODD)
+    shown = load_text(text, tmp_path)
+    assert count_remarks(shown, Section.LOST) == {problems.CUT_SHORT: 1}
+    assert count_remarks(shown, Section.REPAIRED) == {problems.REPAIRED_BACKSLASH: 1}
+    odd = count_remarks(shown, Section.ODD)
     assert (odd[problems.NOT_AN_OBJECT], odd["not drawn: end without begin"]) == (1, 1)
     assert summarize_losses(shown) == "not all of this file could be read: cut short · ! says more"
     assert summarize_losses(trace(*healthy())) == ""
 
 
-def test_every_problem_and_every_reason_has_words() -> None:
-    """Whoever adds one says what it means."""
+def test_every_problem_and_every_reason_is_explained() -> None:
+    """A new kind of problem or reason for not drawing an entry needs an explanation here."""
     source = ROOT / "tui/torchprof_tui/trace"
     constants = {value for name, value in vars(problems).items() if name.isupper() and isinstance(value, str)}
     assert constants == (_LOSS_MEANINGS.keys() | _REPAIR_MEANINGS.keys() | _ODDITY_MEANINGS.keys()) & constants
-    text = (source / "phases.py").read_text() + (source / "assemble.py").read_text()
+    assert _LOSS_MEANINGS.keys() == LOSS_KINDS
+    text = "".join(path.read_text() for path in (source / "build").glob("*.py"))
     assert all(f'"{reason}"' in text for reason in _NOT_DRAWN_MEANINGS)
 
 
@@ -211,12 +214,12 @@ def test_against_the_entries_of_real_traces(name: str) -> None:
     overheads = Counter(entry["cat"] for entry in complete)["overhead"]
 
     shown = load_trace(str(path), cache=False)
-    odd = counted(shown, Section.ODD)
+    odd = count_remarks(shown, Section.ODD)
     assert odd.get("kernel before its launch", 0) == early
     assert odd.get("GPU work without launch", 0) == orphans
     assert odd.get("launch without GPU work", 0) == idle
     assert odd.get("profiler overhead", 0) == overheads
-    missing = counted(shown, Section.MISSING)
+    missing = count_remarks(shown, Section.MISSING)
     ops = [entry for entry in complete if entry["cat"] == "cpu_op"]
     assert ("shapes" in missing) == (bool(ops) and not any("Input Dims" in entry["args"] for entry in ops))
     assert ("stack" in missing) == (bool(ops) and not any(entry["cat"] == "python_function" for entry in complete))
@@ -224,15 +227,15 @@ def test_against_the_entries_of_real_traces(name: str) -> None:
     assert ("steps" in missing) == (not any(entry["name"].startswith("ProfilerStep#") for entry in complete))
 
 
-def test_an_example_says_its_rank(tmp_path: Path) -> None:
+def test_an_example_names_its_rank(tmp_path: Path) -> None:
     run = late_rank(2)
     run.more[1] = [kernel("lost", 50, 5)]
-    remarks = diagnose_trace(merged(run.write(tmp_path))).remarks
-    found = next(each for each in remarks if each.kind == "GPU work without launch")
+    remarks = diagnose_trace(load_ranks(run.write(tmp_path))).remarks
+    found = next(remark for remark in remarks if remark.kind == "GPU work without launch")
     assert found.example.startswith("rank 1: lost at ")
 
 
-def test_a_connection_that_was_cut_says_how_much_came() -> None:
+def test_a_cut_connection_reports_the_bytes_that_arrived() -> None:
     shown = trace(*healthy())
     shown.problems.append(
         Problem(problems.CUT_CONNECTION, 1, "5 of 90 bytes arrived; the connection to box ended early")

@@ -1,4 +1,4 @@
-"""Footprints of kernels and copies, of literal launches and of every shared trace."""
+"""Test footprints of kernels and copies: literal launches, and all shared traces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.helpers.trace_builder import kernel, memcpy, memset, runtime, trace
 from torchprof_tui.analysis.kernel.duration_distribution import find_instances
 from torchprof_tui.analysis.kernel.footprint import compute_footprint, grid_in_blocks
 from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
-from torchprof_tui.analysis.kernel.names import KernelClass
+from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -63,7 +63,7 @@ def shape(grid: list[int], block: list[int], registers: int, shared: int, **more
 
 
 def written(folder: Path, device: dict[str, Any], *entries: dict[str, Any]) -> Trace:
-    """Through a file, so that args can be read from it."""
+    """Load the entries through a file, so that args can be read."""
     path = folder / "trace.json"
     path.write_text(json.dumps({"deviceProperties": [device], "traceEvents": list(entries)}))
     return load_trace(str(path), cache=False)
@@ -77,7 +77,7 @@ def find(made: Trace, name: str) -> int:
 
 
 def test_the_designs_own_example() -> None:
-    """The matrix product on the design's screen: one block an SM, 19 %, held by shared memory, 124 idle SMs."""
+    """The matrix product of the design: one block per SM, 19 %, limited by shared memory, 124 idle SMs."""
     made = on(H200, kernel(NVJET, 0, 2, **shape([4, 2, 1], [384, 1, 1], 168, 164308)))
     found = compute_footprint(made, 0)
     assert found is not None
@@ -154,7 +154,7 @@ def test_the_device_is_the_one_that_ran_it() -> None:
     assert (a.occupancy.idle_sms, b.occupancy.idle_sms) == (127, 5)
 
 
-# ROCm: what stands on the launch, and in which unit
+# ROCm: values on the launch, and their units
 
 
 def test_rocm_takes_the_shape_from_the_launch() -> None:
@@ -183,7 +183,7 @@ def test_hip_ext_launches_count_threads_not_blocks() -> None:
     assert grid_in_blocks((100, 3, 1), (64, 2, 1), "hipLaunchKernel") == (100, 3, 1)
 
 
-# What Kineto reported, and what it means
+# Values reported by Kineto
 
 
 def test_zero_percent_for_shared_memory_beyond_48_kb(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_kinetos_own_occupancy_block_is_cross_checked(tmp_path: Path, blocks: in
     assert any("Kineto's own calculation says 8" in note for note in found.notes) is not agrees
 
 
-# All instances
+# Instances
 
 
 def test_instances_in_time_order_with_the_same_shape_marked() -> None:
@@ -313,7 +313,7 @@ def test_what_is_not_known_of_a_copy() -> None:
     assert measure_transfer(on(H200, kernel("k", 0, 1)), 0) is None
 
 
-# Real ones
+# Real traces
 
 
 @needs_traces
@@ -345,7 +345,7 @@ def test_every_gpu_event_of_our_own_traces(name: str) -> None:
 
 @needs_traces
 def test_reported_zero_is_always_explained() -> None:
-    """Every kernel of these traces that reports 0 % uses more than 48 KB, or has a tiny grid."""
+    """Every kernel in these traces with a reported 0 % uses more than 48 KB, or has a tiny grid."""
     unexplained = []
     for name in ("matmul_add_4096_warm_eager", "attention_cudnn", "geglu_mlp_eager", "matmul_add_64_bmm8"):
         made = load_trace(str(TRACES / f"{name}.pt.trace.json.gz"), cache=False)

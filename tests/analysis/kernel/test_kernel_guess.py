@@ -1,4 +1,4 @@
-"""What people type, and what the answer says to it."""
+"""Test parsing of guesses and their comparison with the launched kernels."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-# ruff: noqa: E501, SIM905  (names stand here as they are, and so do their pieces)
-"""The decoder against every GPU kernel name of the shared traces, and names of each family judged in full by hand.
+# ruff: noqa: E501, SIM905  (names and their parts are literal)
+"""Test the name decoder on every GPU kernel name of the shared traces, and on names of each family with full results.
 
-`fixtures/kernel_names.tsv` is made by `tools/harvest_kernel_names.py`: distinct names with their GPU time (µs) in
-our own H200 traces and in the public ones, and what the decoder said of each when it was made: a change shows here and
-in the diff. What it says is judged by the names of each family further down, and by what must stand in a name for it.
+`fixtures/kernel_names.tsv` is written by `tools/harvest_kernel_names.py`: distinct names with their GPU time (µs) in
+our own H200 traces and in the public ones, and the result of the decoder at that time, so that a change shows here and
+in the diff. Correctness is tested by the names of each family below, and by the text that a result requires in a name.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers.paths import FIXTURES
-from torchprof_tui.analysis.kernel.names import KernelClass, decode_kernel_name
 from torchprof_tui.analysis.kernel.names.classes import classify_names
+from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.kernel.names.syntax import parse_dtype, parse_function, parse_integer, parse_qualified_name
 from torchprof_tui.analysis.kernel.names.triton import split_operations
 
 FIXTURE = FIXTURES / "kernel_names.tsv"
 
 
-class Judged(NamedTuple):
+class HarvestedName(NamedTuple):
     own_us: float
     public_us: float
     count: int
@@ -38,20 +39,20 @@ class Judged(NamedTuple):
 
 
 @cache
-def judged() -> list[Judged]:
+def load_harvested_names() -> list[HarvestedName]:
     with FIXTURE.open(encoding="utf-8", newline="") as file:
         rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        assert next(rows) == list(Judged._fields)
-        return [Judged(float(row[0]), float(row[1]), int(row[2]), *row[3:]) for row in rows]
+        assert next(rows) == list(HarvestedName._fields)
+        return [HarvestedName(float(row[0]), float(row[1]), int(row[2]), *row[3:]) for row in rows]
 
 
-# Every name there is
+# All harvested names
 
 
-def test_every_harvested_name_says_what_it_said() -> None:
+def test_every_harvested_name_decodes_as_recorded() -> None:
     words = {True: "yes", False: "no", None: ""}
     wrong = []
-    for row in judged():
+    for row in load_harvested_names():
         found = decode_kernel_name(row.name)
         ours = (
             found.kernel_class.label if found.known else "UNKNOWN",
@@ -62,11 +63,11 @@ def test_every_harvested_name_says_what_it_said() -> None:
         if ours != (row.kernel_class, row.dtype, row.tensor_core, row.tile):
             wrong.append((ours, row))
     assert wrong == []
-    assert len(judged()) > 1000
+    assert len(load_harvested_names()) > 1000
 
 
-def test_unread_names_are_few_and_belong_to_nobody_we_know() -> None:
-    unread = [row.name for row in judged() if row.kernel_class == "UNKNOWN"]
+def test_undecoded_names_are_few_and_of_unknown_libraries() -> None:
+    unread = [row.name for row in load_harvested_names() if row.kernel_class == "UNKNOWN"]
     assert len(unread) < 10
     libraries = (
         "at::native",
@@ -97,11 +98,11 @@ WRITTEN_AS = {
     "int8": r"int8|char",
     "uint8": r"unsigned char|uint8",
 }
-"""By data type: how generators of names spell it, one of which must stand in the name."""
+"""By data type: its spellings, one of which must be in the name."""
 
 
-def test_nothing_is_read_that_does_not_stand_in_the_name() -> None:
-    """Data types in one of their spellings, the numbers of tiles, the classes by a word of their own."""
+def test_results_are_supported_by_the_name() -> None:
+    """Data types need one of their spellings, tiles their numbers, some classes a word."""
     words = {
         "collective": "nccl|rccl|reduce_1stage|reduce_2stage|AllReduce|all_reduce|allreduce|multimem",
         "softmax": "(?i)softmax",
@@ -112,7 +113,7 @@ def test_nothing_is_read_that_does_not_stand_in_the_name() -> None:
         "pooling": "(?i)pool|upsample|interpol|resize|grid_sampl",
     }
     invented = []
-    for row in judged():
+    for row in load_harvested_names():
         found = decode_kernel_name(row.name)
         digits = set(re.findall(r"\d+", row.name))
         wrong = [size for size in found.tile or () if str(size) not in digits]
@@ -126,7 +127,7 @@ def test_nothing_is_read_that_does_not_stand_in_the_name() -> None:
 
 
 def test_the_share_of_gpu_time_that_is_decoded() -> None:
-    rows = judged()
+    rows = load_harvested_names()
     for column, least in (("own_us", 0.95), ("public_us", 0.90)):
         total = sum(getattr(row, column) for row in rows)
         decoded = sum(getattr(row, column) for row in rows if decode_kernel_name(row.name).known)
@@ -134,7 +135,7 @@ def test_the_share_of_gpu_time_that_is_decoded() -> None:
 
 
 def test_what_is_shown_of_every_name() -> None:
-    for row in judged():
+    for row in load_harvested_names():
         found = decode_kernel_name(row.name)
         assert found.name == row.name
         assert found.display
@@ -146,7 +147,7 @@ def test_what_is_shown_of_every_name() -> None:
             assert found.kernel_class is KernelClass.OTHER
 
 
-# Families, judged in full
+# Families, with full results
 
 FULL: list[tuple[str, dict[str, Any]]] = [
     (
@@ -295,7 +296,7 @@ FULL: list[tuple[str, dict[str, Any]]] = [
             "kernel_class": KernelClass.ATTENTION,
             "library": "cuDNN",
             "arch": "sm_90",
-            "dtypes": (),  # bf16 kernels say f16 as well
+            "dtypes": (),  # names of bf16 kernels contain f16 as well
             "tensor_core": True,
             "tile": (64, 64, 64),
             "direction": "backward",
@@ -562,12 +563,12 @@ def test_no_text_makes_it_stumble(name: str) -> None:
 
 @given(st.integers(0, 10_000), st.integers(1, 400))
 def test_names_cut_short_anywhere(pick: int, length: int) -> None:
-    """Profilers cut long names; what is left decodes or does not, and says nothing false about its class."""
-    row = judged()[pick % len(judged())]
+    """Profilers truncate long names; the rest may be undecodable, but must not give a wrong class."""
+    row = load_harvested_names()[pick % len(load_harvested_names())]
     decode_kernel_name(row.name[:length])
 
 
-# The parts
+# Parsing
 
 
 def test_qualified_names_and_their_arguments() -> None:
@@ -610,10 +611,10 @@ def test_operations_are_cut_where_names_meet() -> None:
     assert split_operations("") == ()
 
 
-def test_inductors_lists_are_sorted_as_it_writes_them() -> None:
-    """A cut in the wrong place would break the order in which Inductor joins the names."""
+def test_split_inductor_names_are_sorted() -> None:
+    """A wrong split would break the sort order in which Inductor joins the names."""
     checked = 0
-    for row in judged():
+    for row in load_harvested_names():
         if row.name.startswith("triton_"):
             fused = list(decode_kernel_name(row.name).fused)
             assert fused == sorted(fused), row.name

@@ -1,4 +1,4 @@
-"""The occupancy calculator against NVIDIA's: the CUDA runtime and Nsight Compute on an H200, the toolkit's header."""
+"""Test occupancy against NVIDIA: the CUDA runtime and Nsight Compute on an H200, and the CUDA toolkit's header."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ needs_h200 = pytest.mark.skipif(
 
 
 def of_capability(major: int, minor: int, optin: int | None = None) -> Device:
-    """A device that says no more than its compute capability: everything else comes from the table."""
+    """Build a device with only a compute capability: all other values come from the table."""
     properties = {"computeMajor": major, "computeMinor": minor, "warpSize": 32, "numSms": 100}
     return parse_device(properties | ({"sharedMemPerBlockOptin": optin} if optin else {}))
 
 
-# What is known
+# Literal cases
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_known_answers_on_an_a100(
 
 
 def test_shared_memory_counts_the_kilobyte_that_the_system_takes() -> None:
-    """40 KB and 1 KB, four times, are 164 KB: all that an SM of 8.0 has. One byte more, and only three fit."""
+    """Four times 40 KB and 1 KB are 164 KB, the size on an SM of 8.0. With one byte more, only three fit."""
     assert compute_occupancy(A100, LaunchConfig(128, 32, 40 * 1024)).limits["shared_memory"] == 4
     assert compute_occupancy(A100, LaunchConfig(128, 32, 40 * 1024 + 1)).limits["shared_memory"] == 3
 
@@ -111,7 +111,7 @@ def test_a_volta_reserves_nothing() -> None:
     assert compute_occupancy(volta, LaunchConfig(128, 32, 24 * 1024 + 1)).limits["shared_memory"] == 3
 
 
-# Against NVIDIA's own answers
+# Against NVIDIA's results
 
 
 @needs_h200
@@ -151,7 +151,7 @@ def test_every_answer_of_the_toolkits_calculator() -> None:
 
 @needs_h200
 def test_real_kernels_as_nsight_compute_sees_them() -> None:
-    """Theoretical occupancy and waves of what PyTorch launches, from the very args that torch.profiler wrote."""
+    """Theoretical occupancy and waves of PyTorch's kernels, from the args that torch.profiler wrote."""
     recorded = fixture("occupancy_h200.json")
     h200 = parse_device(recorded["device"])
     columns = recorded["kernel_columns"]
@@ -174,21 +174,21 @@ def test_real_kernels_as_nsight_compute_sees_them() -> None:
     assert len(recorded["kernels"]) > 150
 
 
-# By simulation and by trying everything
+# Against simulation and exhaustive search
 
 launches = st.builds(
     LaunchConfig,
-    threads=st.integers(1, 1024),
-    registers=st.integers(1, 255),
+    threads_per_block=st.integers(1, 1024),
+    registers_per_thread=st.integers(1, 255),
     shared_memory=st.one_of(st.just(0), st.integers(0, 100 * 1024)),
-    blocks=st.integers(1, 100_000),
+    grid_blocks=st.integers(1, 100_000),
 )
 devices = st.sampled_from(sorted(CAPABILITY_LIMITS)).map(lambda capability: of_capability(*capability))
 
 
 @given(devices, launches)
 def test_against_filling_an_sm_block_by_block(device: Device, launch: LaunchConfig) -> None:
-    """Registers come out of each sub-partition's own share, warp by warp; all else out of the SM's."""
+    """Registers are taken from each sub-partition's share, warp by warp; everything else from the SM."""
     table = device.capability_limits
     assert table is not None
     assert launch.registers_per_thread is not None
@@ -287,7 +287,7 @@ def test_limits_tell_what_limits(device: Device, launch: LaunchConfig) -> None:
     assert found.idle_sms == max(0, 100 - (launch.grid_blocks or 0))
 
 
-# What is not known is said, not made up
+# Unknown values stay None
 
 
 def test_amd_has_no_registers_in_its_traces() -> None:

@@ -1,4 +1,4 @@
-"""A slice holds the file's own entries, all that overlap its range, whole links, and says the same about them."""
+"""Test slices: they keep the file's entries that overlap the range, with complete links, and give the same results."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.helpers.paths import find_shared_traces
+from torchprof_tui.analysis.completeness.slice_metadata import SLICE_KEY as MARK
+from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
 from torchprof_tui.analysis.dispatch.chain import ChainFinder
-from torchprof_tui.analysis.slicing.slice_metadata import SLICE_KEY as MARK
-from torchprof_tui.analysis.slicing.slice_metadata import read_slice_metadata
 from torchprof_tui.analysis.slicing.slice_writer import SliceError, SliceResult, write_slice
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.range_statistics import compute_range_statistics
@@ -30,7 +30,7 @@ Entry = dict[str, Any]
 
 
 def document(path: Path) -> Any:
-    """The file by the standard library, every digit kept."""
+    """Parse the file with the standard library, keeping every digit."""
     packed = path.read_bytes()
     return json.loads(gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed, parse_float=Decimal)
 
@@ -48,17 +48,17 @@ def frozen(entry: Entry) -> str:
     return json.dumps(entry, sort_keys=True, default=str)
 
 
-def places_in(kept: list[Entry], every: list[Entry]) -> list[int]:
-    """Which entries of the file these are: the same ones, in the same order."""
-    found: list[int] = []
-    at = 0
+def find_positions(kept: list[Entry], every: list[Entry]) -> list[int]:
+    """Find the positions of the kept entries in the file; they must be unchanged and in order."""
+    positions: list[int] = []
+    position = 0
     for entry in kept:
         wanted = frozen(entry)
-        while frozen(every[at]) != wanted:
-            at += 1
-        found.append(at)
-        at += 1
-    return found
+        while frozen(every[position]) != wanted:
+            position += 1
+        positions.append(position)
+        position += 1
+    return positions
 
 
 def correlation(entry: Entry) -> Any:
@@ -91,15 +91,15 @@ def test_against_the_files_own_entries(path: Path, tmp_path: Path) -> None:
         assert not [entry for entry in every if touches(entry, origin, t0, t1)]
         return
     kept = entries_of(out)
-    places = set(places_in(kept, every))
+    places = set(find_positions(kept, every))
     assert (len(kept), written.total_entries) == (written.entries, len(every))
 
     inside = {k for k, entry in enumerate(every) if touches(entry, origin, t0, t1)}
     assert inside <= places
     assert {k for k, entry in enumerate(every) if entry.get("ph") == "M"} <= places
     assert_links_are_whole(every, places, inside)
-    assert_nothing_came_without_a_reason(every, places, inside)
-    assert_it_says_the_same(trace, load_trace(str(out), cache=False), t0, t1)
+    assert_every_entry_has_a_reason(every, places, inside)
+    assert_results_are_equal(trace, load_trace(str(out), cache=False), t0, t1)
 
 
 def touches(entry: Entry, origin: int, t0: int, t1: int) -> bool:
@@ -125,10 +125,10 @@ def assert_links_are_whole(every: list[Entry], places: set[int], inside: set[int
             assert set(calls[number]) & places
 
 
-def assert_nothing_came_without_a_reason(every: list[Entry], places: set[int], inside: set[int]) -> None:
+def assert_every_entry_has_a_reason(every: list[Entry], places: set[int], inside: set[int]) -> None:
     linked = {correlation(every[k]) for k in places} - {None}
     numbers = {sequence(every[k]) for k in places} - {None}
-    joined: set[Any] = set()  # where flows stand that have the id of one that was kept
+    joined: set[Any] = set()  # (pid, tid, ns) of flows with the id of a kept one
     ids = {(every[k].get("cat"), str(every[k].get("id"))) for k in places if every[k].get("ph") in ("s", "t", "f")}
     for entry in every:
         if entry.get("ph") in ("s", "t", "f") and (entry.get("cat"), str(entry.get("id"))) in ids:
@@ -156,7 +156,7 @@ def assert_nothing_came_without_a_reason(every: list[Entry], places: set[int], i
         )
 
 
-def assert_it_says_the_same(trace: Trace, sliced: Trace, t0: int, t1: int) -> None:
+def assert_results_are_equal(trace: Trace, sliced: Trace, t0: int, t1: int) -> None:
     shift = int(trace.start[_first_common(trace, sliced)[0]]) - int(sliced.start[_first_common(trace, sliced)[1]])
     ours, theirs = (
         compute_range_statistics(sliced, t0 - shift, t1 - shift, max_names=50),
@@ -171,7 +171,7 @@ def assert_it_says_the_same(trace: Trace, sliced: Trace, t0: int, t1: int) -> No
 
 
 def _first_common(trace: Trace, sliced: Trace) -> tuple[int, int]:
-    """An event of the whole trace and the same one of the slice, told by the text of their entries."""
+    """Find an event of the slice in the whole trace, by the text of its entry: (in the trace, in the slice)."""
     event = len(sliced) // 2
     mine = sliced.event(event)
     wanted = frozen(sliced.read_entry(int(sliced.ordinal[event])))
@@ -183,7 +183,7 @@ def _first_common(trace: Trace, sliced: Trace) -> tuple[int, int]:
 
 
 def assert_chains_are_the_same(trace: Trace, sliced: Trace, t0: int, t1: int, shift: int) -> None:
-    """Of each piece of GPU work in the range: the hops to it, its launch, what it is the backward of."""
+    """Compare, for all GPU work in the range, the hops to it, its launch, and its forward op."""
 
     def chains(of: Trace, begin: int, end: int, shift: int) -> list[Any]:
         dispatch = ChainFinder(of)
@@ -199,7 +199,7 @@ def assert_chains_are_the_same(trace: Trace, sliced: Trace, t0: int, t1: int, sh
     assert chains(sliced, t0 - shift, t1 - shift, shift) == chains(trace, t0, t1, 0)
 
 
-# --- by hand --------------------------------------------------------------------------------------------------------
+# --- literal --------------------------------------------------------------------------------------------------------
 
 
 def x(name: str, ts: float, dur: float, cat: str = "cpu_op", tid: Any = 1, pid: Any = 1, **args: Any) -> Entry:
@@ -339,7 +339,7 @@ def test_where_it_cannot_be_written_is_named_once(tmp_path: Path, capsys: pytest
     path = training(tmp_path)
     assert main(["slice", str(path), "--range", "0:1ms", "-o", str(path), "--no-cache"]) == 2
     assert capsys.readouterr().err == f"torchprof-tui: -o: {path}: that is the trace itself; nothing was overwritten\n"
-    beneath = path / "x.json"  # the trace is no folder
+    beneath = path / "x.json"  # a file is no folder
     with pytest.raises(SliceError) as caught:
         write_slice(load_trace(str(path), cache=False), 0, 10**6, beneath)
     assert str(caught.value) == f"{path}: no such folder"
@@ -445,7 +445,7 @@ def test_where_a_slice_begins(starts: int, says: str, tmp_path: Path) -> None:
 
 
 def test_a_slice_of_a_slice_knows_its_range(tmp_path: Path) -> None:
-    """Ranges of three clocks, of which each begins at its own first event, told in the file's own times."""
+    """A slice of a slice: ranges on three clocks with different origins refer to the same time of the file."""
     path = written(tmp_path, [x(f"e{k}", 1000 + 100 * k, 90) for k in range(9)])
     first, second = tmp_path / "first.json", tmp_path / "second.json"
     write_slice(load_trace(str(path), cache=False), 310_000, 650_000, first)

@@ -22,7 +22,7 @@ from tests.helpers.trace_builder import (
     trace,
 )
 from torchprof_samples import find
-from torchprof_tui.analysis.name_search import BadPattern
+from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.event_scope import lane_mask, range_mask, step_mask
 from torchprof_tui.analysis.table.groups import NotRecordedError
 from torchprof_tui.analysis.table.profiler_table import Profile

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.trace_builder import cpu, kernel, memcpy, memory, memset, trace
 from torchprof_samples import find
-from torchprof_tui.analysis.name_search import BadPattern
+from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.event_scope import range_mask
 from torchprof_tui.analysis.table.export import to_csv, to_json, to_markdown, to_records
 from torchprof_tui.analysis.table.gpu_sheets import build_collectives_sheet, build_copies_sheet, build_kernels_sheet

@@ -1,4 +1,4 @@
-"""Interval algebra against plain sets of nanoseconds, and GPU time against a union made one nanosecond at a time."""
+"""Test interval algebra and GPU busy time against plain sets of nanoseconds."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers.paths import SHARED_TRACES
+from tests.helpers.shared_ranks import load_ranks
 from tests.helpers.trace_builder import cpu, gpu_annotation, kernel, memcpy, memset, sync, trace
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.analysis.time.gpu_time import (
     compute_busy_by_device,
     compute_busy_fraction,
@@ -29,7 +29,7 @@ PIECES = st.lists(st.tuples(st.integers(-20, 60), st.integers(0, 15)), max_size=
 TIMES = st.integers(-30, 90)
 
 
-def made(pieces: list[tuple[int, int]]) -> Intervals:
+def make_intervals(pieces: list[tuple[int, int]]) -> Intervals:
     starts = np.array([start for start, _ in pieces], dtype=np.int64)
     return union(starts, starts + np.array([length for _, length in pieces], dtype=np.int64))
 
@@ -38,8 +38,8 @@ def covered(pieces: list[tuple[int, int]]) -> set[int]:
     return {ns for start, length in pieces for ns in range(start, start + length)}
 
 
-def members(found: Intervals) -> set[int]:
-    """And checks that the set is in its one proper form."""
+def expand(found: Intervals) -> set[int]:
+    """Expand to nanoseconds; also checks that the intervals are sorted and disjoint."""
     assert (found.starts < found.ends).all()
     assert (found.ends[:-1] < found.starts[1:]).all()
     assert found.starts.dtype == found.ends.dtype == np.int64
@@ -48,12 +48,12 @@ def members(found: Intervals) -> set[int]:
 
 @given(PIECES, PIECES)
 def test_algebra_is_that_of_sets(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
-    a, b = made(one), made(other)
-    assert members(a) == covered(one)
+    a, b = make_intervals(one), make_intervals(other)
+    assert expand(a) == covered(one)
     assert a.total == len(covered(one))
-    assert members(a | b) == covered(one) | covered(other)
-    assert members(a & b) == covered(one) & covered(other)
-    assert members(a - b) == covered(one) - covered(other)
+    assert expand(a | b) == covered(one) | covered(other)
+    assert expand(a & b) == covered(one) & covered(other)
+    assert expand(a - b) == covered(one) - covered(other)
 
 
 @example(pieces=[(0, 2)], t0=1, length=0)
@@ -61,9 +61,9 @@ def test_algebra_is_that_of_sets(one: list[tuple[int, int]], other: list[tuple[i
 def test_parts_of_a_set(pieces: list[tuple[int, int]], t0: int, length: int) -> None:
     t1 = t0 + length
     inside = covered(pieces) & set(range(t0, t1))
-    assert members(made(pieces).clip(t0, t1)) == inside
-    assert made(pieces).measure_between(t0, t1) == len(inside)
-    before = made(pieces).measure_before(np.array([t0, t1], dtype=np.int64)).tolist()
+    assert expand(make_intervals(pieces).clip(t0, t1)) == inside
+    assert make_intervals(pieces).measure_between(t0, t1) == len(inside)
+    before = make_intervals(pieces).measure_before(np.array([t0, t1], dtype=np.int64)).tolist()
     assert before == [sum(ns < time for ns in covered(pieces)) for time in (t0, t1)]
 
 
@@ -92,18 +92,18 @@ WORK = st.tuples(
 
 
 @given(st.lists(WORK, min_size=1, max_size=10), st.integers(-5, 50), st.integers(1, 60), st.integers(1, 9))
-def test_a_gpu_is_busy_while_any_of_its_streams_works(work: list, t0: int, span: int, width: int) -> None:
-    """Overlaps count once, devices apart; waits, annotations and the CPU count nothing."""
+def test_a_gpu_is_busy_while_one_of_its_streams_works(work: list, t0: int, span: int, width: int) -> None:
+    """Overlaps count once per device; waits, annotations and CPU events do not count."""
     entries = [
         make(f"k{n}", *when, stream=stream, device=device) for n, (make, *when, stream, device) in enumerate(work)
     ]
     others = [sync("Stream Sync", 0, 90, stream=7), gpu_annotation("forward", 0, 90, stream=7), cpu("aten::mm", 0, 90)]
     made_trace = trace(*entries, *others, ns=True)
-    # Times count from the first event: the CPU's, at 0.
+    # Times are relative to the first event: the CPU event at 0.
     expected = {device: covered([(when[0], when[1]) for _, *when, _, on in work if on == device]) for device in (0, 3)}
     assert set(list_devices(made_trace)) >= {on for *_, on in work}
     for device, worked in compute_busy_by_device(made_trace).items():
-        assert members(worked) == expected[device]
+        assert expand(worked) == expected[device]
         shares = compute_busy_fraction(worked, t0, t0 + span, width)
         for cell, share in enumerate(shares):
             left = t0 + span * cell // width
@@ -127,7 +127,7 @@ def test_the_total_of_each_device() -> None:
     assert compute_busy_ns_by_device(made_trace) == {0: 16_000, 1: 4_000}
 
 
-def test_how_busy_each_rank_was_is_of_its_own_time(tmp_path: Path) -> None:
+def test_busy_share_is_relative_to_the_time_of_each_rank(tmp_path: Path) -> None:
     def rank(number: int, *kernels: tuple[float, float]) -> Path:
         path = tmp_path / f"rank{number}.json"
         work = [kernel(f"k{at}", at, taken) for at, taken in kernels]
@@ -136,10 +136,10 @@ def test_how_busy_each_rank_was_is_of_its_own_time(tmp_path: Path) -> None:
         path.write_text(json.dumps({**header, "traceEvents": entries}))
         return path
 
-    whole = merged([rank(0, (0, 25), (50, 25)), rank(1, (150, 30))])
+    whole = load_ranks([rank(0, (0, 25), (50, 25)), rank(1, (150, 30))])
     assert whole.ranks is not None
     shares = compute_busy_shares(whole, compute_busy_by_device(whole))
-    assert [shares[each.header_lane] for each in whole.ranks.all] == [pytest.approx(0.5), pytest.approx(0.3)]
+    assert [shares[member.header_lane] for member in whole.ranks.all] == [pytest.approx(0.5), pytest.approx(0.3)]
     alone = trace(cpu("a", 0, 5), kernel("k", 0, 5))
     assert compute_busy_shares(alone, compute_busy_by_device(alone)) == {}
 

@@ -1,4 +1,4 @@
-"""What happened in a range, against counting every nanosecond of every event."""
+"""Test range statistics against counting every nanosecond of every event."""
 
 from __future__ import annotations
 
@@ -106,19 +106,19 @@ def test_the_whole_trace_gives_the_whole_events() -> None:
     assert got.gpu_busy == {0: 30_000}
 
 
-def test_only_so_many_names() -> None:
+def test_the_number_of_names_is_limited() -> None:
     made = trace(*(cpu(f"op{number}", 10 * number, number) for number in range(9)))
     assert [each.name for each in compute_range_statistics(made, 0, 10**6, max_names=2).cpu_names] == ["op8", "op7"]
 
 
-def test_gpu_time_that_is_known_already_is_not_worked_out_again() -> None:
+def test_given_gpu_time_is_not_computed_again() -> None:
     made = trace(kernel("k", 0, 10), kernel("k", 20, 10))
     known = compute_busy_by_device(made)
     assert compute_range_statistics(made, 5_000, 25_000, known).gpu_busy == {0: 10_000}
     assert compute_range_statistics(made, 5_000, 25_000, {}).gpu_busy == {}
 
 
-def test_nothing_happened() -> None:
+def test_a_range_without_events() -> None:
     made = trace(cpu("a", 0, 1), cpu("b", 100, 1))
     got = compute_range_statistics(made, 50_000, 60_000)
     assert (got.events, got.lanes, got.cpu_names, got.gpu_names, got.steps) == (0, [], [], [], [])

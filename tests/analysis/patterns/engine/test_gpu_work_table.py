@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.helpers.trace_builder import cpu, kernel, memcpy, memset, runtime, trace
-from torchprof_tui.analysis.kernel.names import KernelClass
+from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import (
     build_gpu_work_table,
     factorize_launches,

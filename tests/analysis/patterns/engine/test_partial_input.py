@@ -15,7 +15,7 @@ from tests.helpers.pattern_traces import healthy, waiting
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import cpu, trace
 from torchprof_samples import find
-from torchprof_tui.analysis.data_loss import find_data_loss
+from torchprof_tui.analysis.completeness.data_loss import find_data_loss
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.remark import Section
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope

@@ -1,7 +1,7 @@
-"""Who came late to which collective, by how much, and how long the others waited.
+"""Find the rank that arrives last at each collective, its delay, and the waiting time of the other ranks.
 
-A rank arrives when its kernel of the collective starts: it spins on the GPU until the last rank has come. So the
-latest start is the rank that all wait for, and what it does before is where to look.
+A rank arrives when its kernel of the collective starts; the kernel spins on the GPU until the last rank has arrived.
+The rank with the latest start therefore delays all others, and the cause is what it does before.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Arrivals:
-    """m collectives of r ranks, on the common clock. `present` bool[m, r]: who took part; `start`, `end` int64[m, r],
-    0 for who did not. Only collectives in which all wait for all: of a broadcast only the root is waited for.
+    """Arrivals of r ranks at m collectives, on the common clock.
 
-    `meeting` int64[m]: which of `Ranks.meetings`.
+    `present` bool[m, r]: the ranks that took part. `start`, `end` int64[m, r], ns, 0 for ranks that did not. Only
+    synchronizing collectives are included, not a broadcast, where ranks wait for the root only.
+    `collective_index` int64[m]: index into `Ranks.matched_collectives`.
     """
 
     ranks: Ranks
@@ -38,29 +39,30 @@ class Arrivals:
 
     @cached_property
     def first_start(self) -> I64:
-        """int64[m]: when the first rank arrived."""
-        found: I64 = np.where(self.present, self.start, _NEVER).min(axis=1, initial=_NEVER)
-        return found
+        """int64[m]: ns, arrival of the first rank."""
+        first: I64 = np.where(self.present, self.start, _NEVER).min(axis=1, initial=_NEVER)
+        return first
 
     @cached_property
     def last_start(self) -> I64:
-        found: I64 = np.where(self.present, self.start, -_NEVER).max(axis=1, initial=-_NEVER)
-        return found
+        """int64[m]: ns, arrival of the last rank."""
+        last: I64 = np.where(self.present, self.start, -_NEVER).max(axis=1, initial=-_NEVER)
+        return last
 
     @cached_property
     def last_rank(self) -> I64:
-        """int64[m]: the place of the rank that came last; of several the first."""
-        found: I64 = np.where(self.present, self.start, -_NEVER).argmax(axis=1)
-        return found
+        """int64[m]: index of the rank that arrived last; the lowest if several tie."""
+        rank_index: I64 = np.where(self.present, self.start, -_NEVER).argmax(axis=1)
+        return rank_index
 
     @cached_property
     def late_by(self) -> I64:
-        """int64[m]: ns between the last arrival and the one before it: what all others wait for this one rank."""
+        """int64[m]: ns between the last arrival and the one before it: the delay caused by the last rank alone."""
         if not len(self):
             return np.zeros(0, np.int64)
         ordered = np.sort(np.where(self.present, self.start, -_NEVER), axis=1)
-        found: I64 = ordered[:, -1] - ordered[:, -2]
-        return found
+        delay: I64 = ordered[:, -1] - ordered[:, -2]
+        return delay
 
     @property
     def spread(self) -> I64:
@@ -69,39 +71,39 @@ class Arrivals:
 
     @cached_property
     def wait_times(self) -> I64:
-        """int64[m, r]: ns that each rank waited for the last one."""
+        """int64[m, r]: ns that each rank waited for the last one; 0 for ranks that did not take part."""
         return np.where(self.present, self.last_start[:, None] - self.start, 0)
 
     @cached_property
     def host_stalls(self) -> list[HostStall]:
-        """Where one rank stands still and the others do not."""
+        """Places where one rank idles and the others do not."""
         return find_host_stalls(self.ranks)
 
     def wait_intervals(self, rank_index: int, selected: Bool | None = None) -> Intervals:
-        """When a rank (a place) waited in these collectives (all); each moment once."""
-        mine = self.present[:, rank_index] if selected is None else self.present[:, rank_index] & selected
-        return union(self.start[mine, rank_index], self.last_start[mine])
+        """Compute when a rank waited in the selected collectives (bool[m]; all by default)."""
+        attended = self.present[:, rank_index] if selected is None else self.present[:, rank_index] & selected
+        return union(self.start[attended, rank_index], self.last_start[attended])
 
     def select_events(self, selected: Bool, rank_index: int) -> I64:
-        """The events of one rank in these, numbered as in its own trace."""
-        found: I64 = self.ranks.matched_collectives.events[
+        """Select the events of one rank in the selected collectives (bool[m]), numbered as in the rank's own trace."""
+        events: I64 = self.ranks.matched_collectives.events[
             self.collective_index[selected & self.present[:, rank_index]], rank_index
         ].astype(np.int64)
-        return found
+        return events
 
 
 def compute_arrivals(ranks: Ranks) -> Arrivals:
-    """Of all collectives that at least two ranks came to."""
-    meetings = ranks.matched_collectives
-    meeting = np.flatnonzero(meetings.is_synchronizing).astype(np.int64)
-    events: I32 = meetings.events[meeting]
+    """Compute the arrivals at all matched, synchronizing collectives, ordered by the first arrival."""
+    collectives = ranks.matched_collectives
+    index = np.flatnonzero(collectives.is_synchronizing).astype(np.int64)
+    events: I32 = collectives.events[index]
     present = events >= 0
     start = np.zeros(events.shape, np.int64)
     end = np.zeros(events.shape, np.int64)
-    for place, rank in enumerate(ranks.all):
-        mine = present[:, place]
-        rows = events[mine, place]
-        start[mine, place] = rank.trace.start[rows]
-        end[mine, place] = start[mine, place] + rank.trace.duration[rows]
+    for rank_index, rank in enumerate(ranks.all):
+        attended = present[:, rank_index]
+        rows = events[attended, rank_index]
+        start[attended, rank_index] = rank.trace.start[rows]
+        end[attended, rank_index] = start[attended, rank_index] + rank.trace.duration[rows]
     order = np.argsort(np.where(present, start, _NEVER).min(axis=1, initial=_NEVER), kind="stable")
-    return Arrivals(ranks, meeting[order], present[order], start[order], end[order])
+    return Arrivals(ranks, index[order], present[order], start[order], end[order])

@@ -1,8 +1,9 @@
-"""What stands above an event, and how much beneath it, for many at once, however deep they are nested.
+"""Ancestors and subtree sums of many nodes at once, for nesting of any depth.
 
-A forest is its column of parents: int32[n], -1 at the top. Real stacks are some dozens deep, and climbing a level at
-a time is the fastest way up. A file may nest a million calls, though, and then as many levels cost their square; so
-beyond LEVELS every place learns who is twice as far above it, again and again, until all have arrived.
+A forest is its column of parents: int32[n], -1 at the top. Real stacks are a few dozen levels deep, and climbing one
+level at a time is fastest. A file may nest a million calls, however, where climbing costs the square of the depth.
+Beyond POINTER_DOUBLING_DEPTH levels the functions switch to pointer doubling: each round replaces the ancestor k
+levels up by the one 2k levels up.
 """
 
 from __future__ import annotations
@@ -12,167 +13,170 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, sorted_unique
 
 POINTER_DOUBLING_DEPTH = 64
-"""Climbed one by one. Deeper than most Python stacks; twenty rounds of doubling cost about as much."""
+"""Levels climbed one by one. Deeper than most Python stacks; twenty rounds of doubling cost about as much."""
 
 
 def follow_to_fixpoint(next_index: I32) -> I32:
-    """int32[n]: where following `step` from each place ends; every path must end in a place that steps to itself."""
+    """Follow `next_index` from each node to its end: int32[n]. Every path must end in a node that points to itself."""
     while True:
-        further = next_index[next_index]
-        if (further == next_index).all():
+        doubled = next_index[next_index]
+        if (doubled == next_index).all():
             return next_index
-        next_index = further
+        next_index = doubled
 
 
 def find_nearest_ancestor_or_self(parent: I32, mask: Bool) -> I32:
-    """int32[n]: of each place itself and those above it, the innermost that is wanted; -1 where none is."""
+    """Find the innermost node with `mask` among each node and its ancestors: int32[n], -1 for none."""
     size = len(parent)
-    end = np.int32(size)  # a place of its own that stands for "none"
-    step = np.where(mask, np.arange(size, dtype=np.int32), np.where(parent >= 0, parent, end))
-    found = follow_to_fixpoint(np.append(step, end).astype(np.int32))[:size]
-    return np.where(found == end, np.int32(-1), found).astype(np.int32)
+    end = np.int32(size)  # an extra node that stands for "none"
+    next_index = np.where(mask, np.arange(size, dtype=np.int32), np.where(parent >= 0, parent, end))
+    nearest = follow_to_fixpoint(np.append(next_index, end).astype(np.int32))[:size]
+    return np.where(nearest == end, np.int32(-1), nearest).astype(np.int32)
 
 
 def find_nearest_ancestor(parent: I32, nodes: Array, mask: Bool) -> I64:
-    """int64[k]: of those above each place, itself left out, the innermost that is wanted; -1 where none is."""
-    found, alive, at = _climb_levels(parent, nodes, mask, stop_at_first=True)
-    if len(alive):
-        found[alive] = find_nearest_ancestor_or_self(parent, mask)[at]
-    return found
+    """Find the innermost proper ancestor with `mask` of each node: int64[k], -1 for none."""
+    nearest, active, reached = _climb_levels(parent, nodes, mask, stop_at_first=True)
+    if len(active):
+        nearest[active] = find_nearest_ancestor_or_self(parent, mask)[reached]
+    return nearest
 
 
 def find_outermost_ancestor(parent: I32, nodes: Array, mask: Bool) -> I64:
-    """int64[k]: of those above each place, itself left out, the outermost that counts; -1 where none does."""
-    found, alive, at = _climb_levels(parent, nodes, mask, stop_at_first=False)
-    if not len(alive):
-        return found
-    inner = find_nearest_ancestor_or_self(parent, mask)
-    above = np.where(parent >= 0, inner[np.maximum(parent, 0)], np.int32(-1))
+    """Find the outermost proper ancestor with `mask` of each node: int64[k], -1 for none."""
+    outermost, active, reached = _climb_levels(parent, nodes, mask, stop_at_first=False)
+    if not len(active):
+        return outermost
+    nearest = find_nearest_ancestor_or_self(parent, mask)
+    above = np.where(parent >= 0, nearest[np.maximum(parent, 0)], np.int32(-1))
     top = follow_to_fixpoint(np.where(above >= 0, above, np.arange(len(parent), dtype=np.int32)).astype(np.int32))
-    outer = np.where(inner[at] >= 0, top[np.maximum(inner[at], 0)], -1)
-    found[alive] = np.where(outer >= 0, outer, found[alive])
-    return found
+    remaining = np.where(nearest[reached] >= 0, top[np.maximum(nearest[reached], 0)], -1)
+    outermost[active] = np.where(remaining >= 0, remaining, outermost[active])
+    return outermost
 
 
 def _climb_levels(parent: I32, nodes: Array, mask: Bool, stop_at_first: bool) -> tuple[I64, I64, I64]:
-    """LEVELS up from each place: the last wanted one met, int64[k], -1 for none; the places that have not arrived, and
-    where they stand. `to_first`: the first wanted one is where to arrive, else the top."""
-    found = np.full(len(nodes), -1, dtype=np.int64)
-    alive = np.arange(len(nodes))
-    at = np.asarray(nodes, dtype=np.int64)
+    """Climb up to POINTER_DOUBLING_DEPTH levels from each node.
+
+    Returns the last ancestor with `mask` (int64[k], -1 for none), the indices of the nodes that are not finished, and
+    the ancestor that each of those reached. A node is finished at its first match if `stop_at_first`, else at the top.
+    """
+    last_match = np.full(len(nodes), -1, dtype=np.int64)
+    active = np.arange(len(nodes))
+    reached = np.asarray(nodes, dtype=np.int64)
     for _ in range(POINTER_DOUBLING_DEPTH):
-        at = parent[at].astype(np.int64)
-        alive, at = alive[at >= 0], at[at >= 0]
-        hit = mask[at]
-        found[alive[hit]] = at[hit]
+        reached = parent[reached].astype(np.int64)
+        active, reached = active[reached >= 0], reached[reached >= 0]
+        hit = mask[reached]
+        last_match[active[hit]] = reached[hit]
         if stop_at_first:
-            alive, at = alive[~hit], at[~hit]
-        if not len(alive):
+            active, reached = active[~hit], reached[~hit]
+        if not len(active):
             break
-    return found, alive, at
+    return last_match, active, reached
 
 
 def sum_subtrees(parent: I32, values: I64) -> I64:
-    """int64[n]: the sum of `own` over each place and all beneath it."""
+    """Sum `values` over the subtree of each node, including the node: int64[n]."""
     total: I64 = values.copy()
-    below: I64 = np.flatnonzero(values)
-    amount = values[below]
+    node: I64 = np.flatnonzero(values)
+    amount = values[node]
     for _ in range(POINTER_DOUBLING_DEPTH):
-        above = parent[below].astype(np.int64)
+        above = parent[node].astype(np.int64)
         inside = above >= 0
-        below, amount = above[inside], amount[inside]
-        if not len(below):
+        node, amount = above[inside], amount[inside]
+        if not len(node):
             return total
-        np.add.at(total, below, amount)
+        np.add.at(total, node, amount)
     total = values.copy()
-    far = np.asarray(parent)
-    while (inside := far >= 0).any():  # `total` is over what is less far beneath than `far` is above
+    ancestor = np.asarray(parent)
+    while (inside := ancestor >= 0).any():  # with the ancestor k levels up, `total` covers descendants of depth < k
         amount = total[inside]
-        np.add.at(total, far[inside], amount)
-        far = np.where(inside, far[np.maximum(far, 0)], -1)
+        np.add.at(total, ancestor[inside], amount)
+        ancestor = np.where(inside, ancestor[np.maximum(ancestor, 0)], -1)
     return total
 
 
 def include_ancestors(parent: I32, mask: Bool) -> Bool:
-    """bool[n]: the chosen places, and all above them."""
-    found: Bool = mask.copy()
-    fresh: Array = np.flatnonzero(mask)
+    """Select the nodes with `mask` and all their ancestors: bool[n]."""
+    included: Bool = mask.copy()
+    added: Array = np.flatnonzero(mask)
     for _ in range(POINTER_DOUBLING_DEPTH):
-        above = parent[fresh]
+        above = parent[added]
         above = above[above >= 0]
-        fresh = sorted_unique(above[~found[above]])
-        if not len(fresh):
-            return found
-        found[fresh] = True
-    found[sum_subtrees(parent, mask.astype(np.int64)) > 0] = True
-    return found
+        added = sorted_unique(above[~included[above]])
+        if not len(added):
+            return included
+        included[added] = True
+    included[sum_subtrees(parent, mask.astype(np.int64)) > 0] = True
+    return included
 
 
 def is_ancestor_or_self(parent: I32, candidates: I32 | I64, nodes: I32 | I64) -> Bool:
-    """bool[k]: whether `above[i]` is `places[i]` itself or stands above it. Numbers ascend from parent to child."""
-    found: Bool = nodes == candidates
-    climbing = nodes.copy()
-    alive = np.flatnonzero(~found & (candidates >= 0))
+    """Test whether `candidates[i]` is `nodes[i]` or an ancestor of it: bool[k]. Children have higher numbers."""
+    result: Bool = nodes == candidates
+    reached = nodes.copy()
+    active = np.flatnonzero(~result & (candidates >= 0))
     for _ in range(POINTER_DOUBLING_DEPTH):
-        climbing[alive] = parent[climbing[alive]]
-        found[alive] = climbing[alive] == candidates[alive]
-        # What has climbed past `above` cannot meet it any more.
-        alive = alive[climbing[alive] > candidates[alive]]
-        if not len(alive):
-            return found
+        reached[active] = parent[reached[active]]
+        result[active] = reached[active] == candidates[active]
+        # Ancestors have lower numbers: beyond the candidate there is no match.
+        active = active[reached[active] > candidates[active]]
+        if not len(active):
+            return result
     first, size = _number_preorder(np.asarray(parent))
-    upper, lower = candidates[alive], climbing[alive]
-    found[alive] = (first[upper] <= first[lower]) & (first[lower] < first[upper] + size[upper])
-    return found
+    upper, lower = candidates[active], reached[active]
+    result[active] = (first[upper] <= first[lower]) & (first[lower] < first[upper] + size[upper])
+    return result
 
 
 def find_ancestor_ending_after(parent: I32, end: I64, nodes: Array, times: I64) -> I64:
-    """int64[k]: each place itself or the innermost above it that ends at its time or later; -1 for none.
+    """Find the innermost among each node and its ancestors that ends at `times` or later: int64[k], -1 for none.
 
-    Ends must not fall from child to parent.
+    A parent must not end before its child.
     """
-    at: I64 = np.asarray(nodes, dtype=np.int64).copy()
-    alive = np.flatnonzero(end[at] < times)
+    reached: I64 = np.asarray(nodes, dtype=np.int64).copy()
+    active = np.flatnonzero(end[reached] < times)
     for _ in range(POINTER_DOUBLING_DEPTH):
-        at[alive] = parent[at[alive]]
-        alive = alive[at[alive] >= 0]
-        alive = alive[end[at[alive]] < times[alive]]
-        if not len(alive):
-            return at
-    leaps = [np.asarray(parent)]  # who stands 1, 2, 4, … above
-    while (leaps[-1] >= 0).any():
-        far = leaps[-1]
-        leaps.append(np.where(far >= 0, far[np.maximum(far, 0)], -1))
-    for leap in reversed(leaps):  # to the last that ends before
-        there = leap[at[alive]]
-        short = (there >= 0) & (end[np.maximum(there, 0)] < times[alive])
-        at[alive[short]] = there[short]
-    at[alive] = parent[at[alive]]
-    return at
+        reached[active] = parent[reached[active]]
+        active = active[reached[active] >= 0]
+        active = active[end[reached[active]] < times[active]]
+        if not len(active):
+            return reached
+    ancestors = [np.asarray(parent)]  # the ancestor 1, 2, 4, … levels up
+    while (ancestors[-1] >= 0).any():
+        last = ancestors[-1]
+        ancestors.append(np.where(last >= 0, last[np.maximum(last, 0)], -1))
+    for ancestor in reversed(ancestors):  # climb to the outermost that ends too early
+        above = ancestor[reached[active]]
+        too_early = (above >= 0) & (end[np.maximum(above, 0)] < times[active])
+        reached[active[too_early]] = above[too_early]
+    reached[active] = parent[reached[active]]
+    return reached
 
 
 def compute_depths(parent: I32) -> I32:
-    """int32[n]: how many places stand above each."""
+    """Count the ancestors of each node: int32[n]."""
     return (_sum_to_root(np.asarray(parent), np.ones(len(parent), np.int64)) - 1).astype(np.int32)
 
 
 def _sum_to_root(parent: I32, values: I64) -> I64:
-    """int64[n]: the sum of `own` over each place and all above it."""
+    """Sum `values` over each node and all its ancestors: int64[n]."""
     total: I64 = values.copy()
-    far = parent
-    while (inside := far >= 0).any():
-        total[inside] += total[far[inside]]
-        far = np.where(inside, far[np.maximum(far, 0)], -1)
+    ancestor = parent
+    while (inside := ancestor >= 0).any():
+        total[inside] += total[ancestor[inside]]
+        ancestor = np.where(inside, ancestor[np.maximum(ancestor, 0)], -1)
     return total
 
 
 def _number_preorder(parent: I32) -> tuple[I64, I64]:
-    """(a number for each place, how many are beneath it and itself): those have the numbers from its own on."""
+    """Number the nodes so that a subtree is the range of its size from its root on: (numbers, subtree sizes)."""
     size = sum_subtrees(parent, np.ones(len(parent), np.int64))
     order = np.argsort(parent, kind="stable")  # siblings together
     before = np.cumsum(size[order]) - size[order]
-    fresh = np.concatenate([[True], parent[order][1:] != parent[order][:-1]])
-    run = np.maximum.accumulate(np.where(fresh, np.arange(len(order)), 0))
-    step = np.empty(len(parent), np.int64)
-    step[order] = before - before[run] + (parent[order] >= 0)
-    return _sum_to_root(parent, step), size
+    is_first = np.concatenate([[True], parent[order][1:] != parent[order][:-1]])
+    group = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
+    offset = np.empty(len(parent), np.int64)
+    offset[order] = before - before[group] + (parent[order] >= 0)
+    return _sum_to_root(parent, offset), size

@@ -1,4 +1,4 @@
-"""Forward op ⇢ backward node and back: by `fwdbwd` flows, and where a trace has none, by sequence numbers."""
+"""Match forward ops and backward nodes by `fwdbwd` flows, or by sequence numbers in traces without such flows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torchprof_tui.trace.model.trace import SparseColumn, Trace
 
 
 def find_autograd_partners(trace: Trace, path: list[int]) -> tuple[int, int]:
-    """(the forward op whose backward this path runs in or -1, the backward node of an op of the path or -1).
+    """Find (the forward op whose backward pass contains this path or -1, the backward node of an op of the path or -1).
 
-    `path` are rows, outermost first. The innermost op that has a partner decides; flows are believed first. Costs a
-    look at each flow and, for each op, at each sequence number: a few ms on a million events, and no memory.
+    `path`: events, outermost first. The innermost op with a partner decides; flows take precedence over sequence
+    numbers. Scans each flow once and, for each op, all sequence numbers: a few ms for a million events.
     """
     links = trace.links
     rows = np.array(path, dtype=np.int32)
@@ -25,21 +25,21 @@ def find_autograd_partners(trace: Trace, path: list[int]) -> tuple[int, int]:
     return -1, backward if backward >= 0 else _find_partner_by_sequence(trace, path, backward=False)
 
 
-def _find_partner_by_flow(ours: I32, theirs: I32, rows: I32) -> int:
-    """The other end of a pair of the innermost row that has one: the first where it has several; else -1."""
-    found = np.flatnonzero(np.isin(ours, rows))
-    if not len(found):
+def _find_partner_by_flow(near_ends: I32, far_ends: I32, rows: I32) -> int:
+    """Find the far end of the innermost row's flow; the first if it has several, -1 if no row has one."""
+    flows = np.flatnonzero(np.isin(near_ends, rows))
+    if not len(flows):
         return -1
     depth = {int(row): k for k, row in enumerate(rows)}
-    return int(theirs[max(found.tolist(), key=lambda k: (depth[int(ours[k])], -k))])
+    return int(far_ends[max(flows.tolist(), key=lambda k: (depth[int(near_ends[k])], -k))])
 
 
 def _find_partner_by_sequence(trace: Trace, path: list[int], backward: bool) -> int:
-    """The partner by sequence number of the innermost op that has one; of backward nodes where `backward`.
+    """Find the partner by sequence number of the innermost op that has one; of backward nodes if `backward`.
 
-    An op notes the number that the next node of the graph will get, so the ops around it note the same: the one that
-    made the node is the last to begin. Around a backward node stands the engine's own call, which has its number too:
-    the node is the last to begin there as well. What runs backward knows the thread of its forward op (> 0).
+    An op records the number of the next node in the graph, so its enclosing ops record the same number: the op that
+    created the node is the last to start. A backward node is enclosed by the engine's own call with the same number:
+    the node is again the last to start. Backward events record the thread of their forward op (> 0).
     """
     numbers, threads = trace.args.get("sequence"), trace.args.get("forward_thread")
     if numbers is None or threads is None:
@@ -48,10 +48,10 @@ def _find_partner_by_sequence(trace: Trace, path: list[int], backward: bool) -> 
         number = numbers.get(row)
         if number is None or number < 0 or _runs_backward(threads, row) != backward:
             continue
-        same = numbers.events[numbers.values == number].tolist()
-        forwards = [event for event in same if not _runs_backward(threads, event)]
-        backwards = [event for event in same if _runs_backward(threads, event)]
-        # Numbers are a thread's own: where several threads used one, nobody can tell whose it is.
+        candidates = numbers.events[numbers.values == number].tolist()
+        forwards = [event for event in candidates if not _runs_backward(threads, event)]
+        backwards = [event for event in candidates if _runs_backward(threads, event)]
+        # Sequence numbers are per thread: if forward ops of several threads share one, the partner is undecidable.
         if not backwards or len({int(trace.lane[event]) for event in forwards}) != 1:
             continue
         forward, node = _find_last_started(trace, forwards), _find_last_started(trace, backwards)

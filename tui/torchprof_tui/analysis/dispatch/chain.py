@@ -1,8 +1,8 @@
 """The dispatch chain through one event: step → annotations → Python frames → ops → launch ⇢ GPU work.
 
-Everything is decided by structure (the format's "Links"): GPU work joins its launch by correlation; what
-stands above a launch is what contains it on its thread. `External id` is asked only where the launch was
-not recorded, and only in traces whose ids are shown to be ops' ids by the events that do have a launch.
+Only structure decides (the format's "Links"): GPU work joins its launch by correlation, and the ancestors of a launch
+are the events that contain it on its thread. `External id` is used only where the launch was not recorded, and only
+in traces whose linked events show that these ids belong to ops.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 
 MIN_EXTERNAL_ID_AGREEMENT = 0.99
-"""Share of linked GPU events whose External id must name an op above their launch before ids are believed."""
+"""Minimum share of linked GPU events whose External id names an ancestor op of their launch, for ids to be used."""
 
 MAX_HOPS = 1000
-"""Of a chain that is deeper, as only broken recursion is, both ends are told."""
+"""A deeper chain, which only runaway recursion produces, is reduced to its two ends."""
 
 
 class HopRole(str, Enum):
-    """What a hop is, in the words of the command line's contract."""
+    """Role of a hop; the values are part of the command line's JSON."""
 
     STEP = "step"
     ANNOTATION = "annotation"
@@ -56,8 +56,8 @@ class JoinMethod(str, Enum):
     CORRELATION = "correlation"
     EXTERNAL_ID = "external id"
     NO_LAUNCH = "none"  # launched before the window, or its runtime call was not recorded
-    NO_WORK = "no work"  # a CPU event beneath which nothing was launched
-    NOT_DISPATCHED = "outside"  # an event that takes no part in dispatch: overhead, marks, other programs' events
+    NO_WORK = "no work"  # a CPU event that launched nothing, nor did its descendants
+    NOT_DISPATCHED = "outside"  # no part of dispatch: overhead, marks, events of other programs
 
 
 _NOTES = {
@@ -70,7 +70,7 @@ _NOTES = {
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One event on the way down. `offset` is ns after the start of the hop above it (0 for the first)."""
+    """One event of a chain. `offset`: ns after the start of the previous hop, 0 for the first."""
 
     role: HopRole
     event: int
@@ -83,19 +83,19 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class GpuWork:
-    """One piece of GPU work beneath an event. `share` is of all GPU time beneath it, 0..1."""
+    """One GPU event launched by an event. `share`: of all GPU time launched by that event, 0..1."""
 
     event: int
-    launch: int  # -1 where only the external id joins them
+    launch: int  # -1 if joined by External id only
     duration: int
     share: float
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchedWork(Sequence[GpuWork]):
-    """All GPU work beneath an event, heaviest first; `Work` objects are made when asked for. k pieces.
+    """All GPU work launched by an event and its descendants, longest first: k events. `GpuWork` is created on access.
 
-    A graph launch alone may have thousands, a step a million: whoever needs many takes the columns.
+    A graph launch may have thousands of events and a step a million: use the columns to process many.
     """
 
     events: I32
@@ -106,19 +106,19 @@ class LaunchedWork(Sequence[GpuWork]):
         return len(self.events)
 
     @overload
-    def __getitem__(self, place: int) -> GpuWork: ...
+    def __getitem__(self, index: int) -> GpuWork: ...
     @overload
-    def __getitem__(self, place: slice) -> list[GpuWork]: ...
-    def __getitem__(self, place: int | slice) -> GpuWork | list[GpuWork]:
-        if isinstance(place, slice):
-            return [self[k] for k in range(*place.indices(len(self)))]
-        duration = int(self.durations[place])
+    def __getitem__(self, index: slice) -> list[GpuWork]: ...
+    def __getitem__(self, index: int | slice) -> GpuWork | list[GpuWork]:
+        if isinstance(index, slice):
+            return [self[k] for k in range(*index.indices(len(self)))]
+        duration = int(self.durations[index])
         share = duration / self.total if self.total else 1 / len(self)
-        return GpuWork(int(self.events[place]), int(self.launches[place]), duration, share)
+        return GpuWork(int(self.events[index]), int(self.launches[index]), duration, share)
 
     @property
     def total(self) -> int:
-        """ns, overlaps counted twice."""
+        """Sum of the durations, ns; overlapping work counts twice."""
         return int(self.durations.sum())
 
 
@@ -129,11 +129,11 @@ NO_LAUNCHED_WORK = LaunchedWork(np.empty(0, np.int32), np.empty(0, np.int32), np
 class Chain:
     """The chain through `event`, outermost hop first; times in ns.
 
-    `work` is all GPU work beneath the selected event, heaviest first; the chain descends to the heaviest
-    (for a selected piece of GPU work: to that piece).
-    `launch_latency` is call start → GPU start; `queue_delay` GPU start − call end (negative where the GPU
-    began before the call had returned); `held_up` is how much of the queue delay earlier work on the stream was
-    running, and `held_up_by` the piece of it that ended last (-1 for none).
+    `work`: all GPU work launched by the selected event, longest first; the chain descends to the longest (for selected
+    GPU work, to that event itself).
+    `launch_latency`: GPU start − call start. `queue_delay`: GPU start − call end, negative if the GPU started before
+    the call returned. `held_up`: the part of the queue delay in which earlier work on the stream was running;
+    `held_up_by`: the event of that work which ended last, -1 for none.
     """
 
     event: int
@@ -150,20 +150,20 @@ class Chain:
 
     @property
     def events(self) -> I32:
-        """All events that belong to it, to be lit on the lanes."""
+        """int32[k]: all events of the chain, ascending, to highlight on the lanes."""
         hops = np.array([hop.event for hop in self.hops], dtype=np.int32)
         launches = self.work.launches[self.work.launches >= 0]
         return np.unique(np.concatenate([hops, self.work.events, launches]))
 
 
 class ChainFinder:
-    """Answers chains over one trace; what it must look up over all events is computed once, when first asked."""
+    """Find chains in one trace. The index of External ids over all events is computed once, on first use."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
 
     def find_chain(self, event: int) -> Chain:
-        """The chain through one event (a row of the trace); raises IndexError outside it."""
+        """Find the chain through one event (a row of the trace). Raises IndexError outside the trace."""
         trace = self.trace
         if not 0 <= event < len(trace):
             raise IndexError(event)
@@ -173,25 +173,35 @@ class ChainFinder:
             work = LaunchedWork(rows, trace.links.launch_of[rows], trace.duration[rows])
         else:
             work = find_launched_work(trace, event)
-        origin, inner = self._find_cpu_end(event, kind, work)
-        path = [] if inner < 0 else _prepend_step(trace, [*reversed(list_ancestors(trace, inner)), inner])
+        join_method, innermost = self._find_cpu_end(event, kind, work)
+        path = [] if innermost < 0 else _prepend_step(trace, [*reversed(list_ancestors(trace, innermost)), innermost])
         if work:
             path.append(work[0].event)
-        elif inner < 0:
+        elif innermost < 0:
             path.append(event)
         latency, delay, held_up, held_up_by = _measure_queueing(trace, work[0]) if work else (None, None, 0, -1)
-        note = _NOTES.get(origin, "")
+        note = _NOTES.get(join_method, "")
         if len(path) > MAX_HOPS:
             half = MAX_HOPS // 2
             note = f"{len(path) - 2 * half:,} calls in the middle are left out. {note}".rstrip()
             path = path[:half] + path[-half:]
         forward, backward = find_autograd_partners(trace, path)
         return Chain(
-            event, _build_hops(trace, path), origin, work, latency, delay, held_up, held_up_by, forward, backward, note
+            event=event,
+            hops=_build_hops(trace, path),
+            join_method=join_method,
+            work=work,
+            launch_latency=latency,
+            queue_delay=delay,
+            held_up=held_up,
+            held_up_by=held_up_by,
+            forward_op=forward,
+            backward_node=backward,
+            note=note,
         )
 
     def _find_cpu_end(self, event: int, kind: Kind, work: LaunchedWork) -> tuple[JoinMethod, int]:
-        """(how the two ends join, the innermost CPU event of the chain or -1)."""
+        """Find (how the CPU and GPU ends join, the innermost CPU event of the chain or -1)."""
         if kind in GPU_WORK:
             launch = work[0].launch
             if launch >= 0:
@@ -203,82 +213,82 @@ class ChainFinder:
         return (JoinMethod.NO_WORK if kind in _ROLE_OF_KIND else JoinMethod.NOT_DISPATCHED), event
 
     def find_op_by_external_id(self, event: int) -> int:
-        """The op whose External id a piece of GPU work carries, where this trace's ids are proven; else -1."""
+        """Find the op with the External id of a GPU event; -1 if there is none or this trace's ids are not ops' ids."""
         ids = self.trace.args.get("external_id")
-        wanted = ids.get(event) if ids is not None else None
-        if wanted is None or self._ops_by_external_id is None:
+        external_id = ids.get(event) if ids is not None else None
+        if external_id is None or self._ops_by_external_id is None:
             return -1
-        known, ops = self._ops_by_external_id
-        place = int(np.searchsorted(known, wanted))
-        return int(ops[place]) if place < len(known) and known[place] == wanted else -1
+        op_ids, ops = self._ops_by_external_id
+        index = int(np.searchsorted(op_ids, external_id))
+        return int(ops[index]) if index < len(op_ids) and op_ids[index] == external_id else -1
 
     @cached_property
     def _ops_by_external_id(self) -> tuple[I64, I32] | None:
-        """(External ids ascending, the op that has each), None where the ids are not proven to be ops' ids.
+        """(External ids ascending, the op of each); None unless the ids are shown to be ops' ids.
 
-        In traces of torch 1.1x to 2.3 a launch's External id is its correlation. So the ids are believed only
-        where the GPU events that do have a launch carry the id of an op above that launch.
+        In traces of torch 1.1x to 2.3 the External id of a launch is its correlation. Ids are therefore used only if
+        the GPU events that have a launch carry the id of an ancestor op of that launch.
         """
         trace = self.trace
         ids = trace.args.get("external_id")
         if ids is None:
             return None
         kinds = trace.kind[ids.events]
-        of_op = kinds == Kind.OP
-        order = np.argsort(ids.values[of_op], kind="stable")
-        known: I64 = ids.values[of_op][order].astype(np.int64)
-        ops: I32 = ids.events[of_op][order]
-        if not len(known):
+        on_op = kinds == Kind.OP
+        order = np.argsort(ids.values[on_op], kind="stable")
+        op_ids: I64 = ids.values[on_op][order].astype(np.int64)
+        ops: I32 = ids.events[on_op][order]
+        if not len(op_ids):
             return None
-        of_work = np.isin(kinds, [int(kind) for kind in GPU_WORK])
-        launches = trace.links.launch_of[ids.events[of_work]]
+        on_work = np.isin(kinds, [int(kind) for kind in GPU_WORK])
+        launches = trace.links.launch_of[ids.events[on_work]]
         linked = launches >= 0
-        wanted = ids.values[of_work][linked]
-        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        named = np.where(known[place] == wanted, ops[place], -1)
-        agree = is_ancestor_or_self(trace.parent, named, launches[linked])
-        return (known, ops) if len(agree) and agree.mean() >= MIN_EXTERNAL_ID_AGREEMENT else None
+        work_ids = ids.values[on_work][linked]
+        index = np.minimum(np.searchsorted(op_ids, work_ids), len(op_ids) - 1)
+        matching_ops = np.where(op_ids[index] == work_ids, ops[index], -1)
+        agrees = is_ancestor_or_self(trace.parent, matching_ops, launches[linked])
+        return (op_ids, ops) if len(agrees) and agrees.mean() >= MIN_EXTERNAL_ID_AGREEMENT else None
 
 
 def find_chain(trace: Trace, event: int) -> Chain:
-    """`Dispatch(trace).chain(event)`, for those who ask once."""
+    """Find one chain. For several chains of a trace use one `ChainFinder`, which caches the index of External ids."""
     return ChainFinder(trace).find_chain(event)
 
 
 def list_ancestors(trace: Trace, event: int) -> list[int]:
-    """Parents of an event on its lane, innermost first."""
-    found = []
+    """List the ancestors of an event on its lane, innermost first."""
+    ancestors = []
     parent = int(trace.parent[event])
     while parent >= 0:
-        found.append(parent)
+        ancestors.append(parent)
         parent = int(trace.parent[parent])
-    return found
+    return ancestors
 
 
 def find_launched_work(trace: Trace, event: int) -> LaunchedWork:
-    """All GPU work launched by an event or anything it contains, heaviest first, earlier first among equals."""
+    """Find all GPU work launched by an event and its descendants, longest first, then by start."""
     links = trace.links
     launches = find_launches(trace, event)
     if not len(launches):
         return NO_LAUNCHED_WORK
     first, last = links.work_first[launches], links.work_first[launches + 1]
     count = last - first
-    # The places in `work_order` of each launch's run, one behind the other.
-    places = np.repeat(first - np.concatenate([[0], np.cumsum(count)[:-1]]), count) + np.arange(count.sum())
-    events = links.work_order[places]
+    # Indices into `work_order`: the range of each launch, concatenated.
+    indices = np.repeat(first - np.concatenate([[0], np.cumsum(count)[:-1]]), count) + np.arange(count.sum())
+    events = links.work_order[indices]
     durations = trace.duration[events]
     order = np.lexsort((events, trace.start[events], -durations))
     return LaunchedWork(events[order], np.repeat(launches, count)[order], durations[order])
 
 
 def find_launches(trace: Trace, event: int) -> I32:
-    """Launches among `event` and its descendants, in time order.
+    """Find the launches among `event` and its descendants, in time order.
 
-    A lane is sorted by start, longest first, so descendants lie in one run of rows behind their ancestor;
-    those in the run that merely cross it are left out by asking for their ancestors.
+    A lane is sorted by start, longest first, so descendants lie in one range of rows after their ancestor. Events in
+    that range which only overlap the ancestor are excluded by their own ancestors.
     """
     lane = trace.lanes[int(trace.lane[event])]
-    end = int(trace.start[event]) + max(int(trace.duration[event]), 1)  # as nesting has it: nothing is empty
+    end = int(trace.start[event]) + max(int(trace.duration[event]), 1)  # as in nesting, an event takes at least 1 ns
     last = lane.first + int(np.searchsorted(trace.start[lane.first : lane.last], end, side="left"))
     first_of = trace.links.work_first[event : max(last, event + 1) + 1]
     rows: I32 = (event + np.flatnonzero(np.diff(first_of))).astype(np.int32)
@@ -286,7 +296,7 @@ def find_launches(trace: Trace, event: int) -> I32:
 
 
 def _prepend_step(trace: Trace, path: list[int]) -> list[int]:
-    """`path` with its ProfilerStep on top where the thread itself has none (autograd's threads never do)."""
+    """Prepend the ProfilerStep to a path on a thread without steps, such as autograd's threads."""
     if any(trace.kind[event] == Kind.STEP for event in path):
         return path
     start = int(trace.start[path[0]])
@@ -297,7 +307,7 @@ def _prepend_step(trace: Trace, path: list[int]) -> list[int]:
 
 
 def _measure_queueing(trace: Trace, work: GpuWork) -> tuple[int | None, int | None, int, int]:
-    """(launch latency, queue delay, ns of the delay that earlier work on the stream was running, its last piece)."""
+    """Measure (launch latency, queue delay, ns of it in which earlier work ran on the stream, the last such event)."""
     if work.launch < 0:
         return None, None, 0, -1
     call_start = int(trace.start[work.launch])
@@ -308,17 +318,17 @@ def _measure_queueing(trace: Trace, work: GpuWork) -> tuple[int | None, int | No
 
 
 def _find_blocking_work(trace: Trace, event: int, since: int, until: int) -> tuple[int, int]:
-    """(ns between the two times in which earlier work ran on the event's stream, the piece that ended last or -1)."""
+    """Find (ns between the two times in which earlier work ran on the event's stream, the last event to end or -1)."""
     lane = trace.lanes[int(trace.lane[event])]
     if until <= since:
         return 0, -1
     starts = trace.start[lane.first : event]
     ends = starts + trace.duration[lane.first : event]
-    late = np.flatnonzero((ends > since) & (starts < until))
-    if not len(late):
+    blocking = np.flatnonzero((ends > since) & (starts < until))
+    if not len(blocking):
         return 0, -1
-    held_up = union(starts[late], ends[late]).measure_between(since, until)
-    last = int(late[np.argmax(np.minimum(ends[late], until))])
+    held_up = union(starts[blocking], ends[blocking]).measure_between(since, until)
+    last = int(blocking[np.argmax(np.minimum(ends[blocking], until))])
     return held_up, lane.first + last if held_up else -1
 
 

@@ -1,4 +1,4 @@
-"""Where one event stands: inside its parent, and among all events of the same name."""
+"""Context of one event: its position inside its parent, and among all events of the same name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchprof_tui.trace.model.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class SiblingPosition:
-    """The event among its parent's children (at the top of a lane: among the lane's outermost events)."""
+    """Position of an event among its parent's children, or among the outermost events of its lane."""
 
     nth: int  # from 1
     sibling_count: int
@@ -22,7 +22,7 @@ class SiblingPosition:
 
 @dataclass(frozen=True, slots=True)
 class SameNameStatistics:
-    """The event among those of the same name and category, in time order; durations in ns."""
+    """Position of an event among those of the same name and category, in time order; durations in ns."""
 
     nth: int  # from 1
     count: int
@@ -33,7 +33,7 @@ class SameNameStatistics:
 
 
 def find_sibling_position(trace: Trace, event: int) -> SiblingPosition:
-    """Costs one pass over the parent's descendants (at the top: over the lane)."""
+    """Find the position of an event among its siblings. Costs one pass over the parent's descendants, or the lane."""
     lane = trace.lanes[trace.lane[event]]
     parent = int(trace.parent[event])
     first, last = lane.first, lane.last
@@ -46,13 +46,13 @@ def find_sibling_position(trace: Trace, event: int) -> SiblingPosition:
     start = int(trace.start[event])
     if parent < 0:
         return SiblingPosition(nth, len(siblings), start, None)
-    whole = int(trace.duration[parent])
-    share = int(trace.duration[event]) / whole if whole else None
+    parent_duration = int(trace.duration[parent])
+    share = int(trace.duration[event]) / parent_duration if parent_duration else None
     return SiblingPosition(nth, len(siblings), start - int(trace.start[parent]), share)
 
 
 def compute_same_name_statistics(trace: Trace, event: int) -> SameNameStatistics:
-    """Costs one pass over all events."""
+    """Compute duration statistics over events of the same name and category. Costs one pass over all events."""
     same = np.flatnonzero((trace.name == trace.name[event]) & (trace.category == trace.category[event]))
     durations = trace.duration[same]
     starts = trace.start[same]
@@ -70,7 +70,7 @@ def compute_same_name_statistics(trace: Trace, event: int) -> SameNameStatistics
 
 @dataclass(frozen=True, slots=True)
 class EventContext:
-    """All that is known of one event beyond its columns. `args` as the file has them, or `missing` says why not."""
+    """Position, statistics and args of an event. `args`: as in the file, {} if `args_error` gives a reason."""
 
     position: SiblingPosition
     same_name: SameNameStatistics
@@ -79,13 +79,15 @@ class EventContext:
 
 
 def read_event_context(trace: Trace, event: int) -> EventContext:
-    """Looks into the file for the args; what goes wrong there is said in `missing`, in one line."""
+    """Read the context of an event. Reads args from the file; a failure is reported in `args_error`, in one line."""
     args: dict[str, Any] = {}
-    missing = ""
+    args_error = ""
     try:
         args = trace.event(event).read_args()
     except OSError as error:
-        missing = f"the trace file cannot be read any more: {error.strerror or error}"
+        args_error = f"the trace file cannot be read any more: {error.strerror or error}"
     except LookupError as error:
-        missing = str(error.args[0]) if error.args else "not in the trace file any more"
-    return EventContext(find_sibling_position(trace, event), compute_same_name_statistics(trace, event), args, missing)
+        args_error = str(error.args[0]) if error.args else "not in the trace file any more"
+    return EventContext(
+        find_sibling_position(trace, event), compute_same_name_statistics(trace, event), args, args_error
+    )

@@ -1,1 +1,0 @@
-"""The trace doctor: what a file lost, what was mended, what is odd though valid, what was not recorded."""

@@ -1,4 +1,4 @@
-"""All that the doctor says, worst first."""
+"""The trace doctor: report what a file lost, what was repaired, what is odd though valid, what was not recorded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 def diagnose_trace(trace: Trace) -> Diagnosis:
-    """Look through a trace: a few passes over its columns (50 ms for a million events), and one chunk of its text."""
+    """Collect all remarks on a trace, most severe first.
+
+    Costs a few passes over the columns (50 ms for a million events) and reads one chunk of the text.
+    """
     remarks = [*find_read_problems(trace), *find_oddities(trace), *find_missing_recordings(trace)]
     order = list(Section)
     return Diagnosis(sorted(remarks, key=lambda remark: (order.index(remark.section), -remark.count)))

@@ -1,4 +1,4 @@
-"""What a torch.profiler trace could hold and does not, and the option that would have recorded it."""
+"""Find data that a torch.profiler trace could contain but does not, and the option that records it."""
 
 from __future__ import annotations
 
@@ -7,39 +7,43 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.analysis.data_loss import find_data_loss
+from torchprof_tui.analysis.completeness.data_loss import find_data_loss
+from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
 from torchprof_tui.analysis.doctor.remark import Remark, Section
-from torchprof_tui.analysis.slicing.slice_metadata import read_slice_metadata
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
 SAMPLED_OPS = 48
-"""Operators whose args are read: options are for all of them, but single ones may have no inputs."""
+"""Number of operators whose args are read. Options apply to all operators, but some operators have no inputs."""
 
 _SHAPE_KEYS = ("Input Dims", "Input dims", "Input Shapes")
 _STACK_KEYS = ("Call stack", "Call Stack")
 
 _KNOWN_WITHOUT_EVENTS = ("shapes", "device")
-"""Told by the header, or by ops that are there. All else is missing because no event shows it."""
+"""Kinds decided by the header or by existing ops. All others are inferred from the absence of events."""
 
 
 def find_missing_recordings(trace: Trace) -> Iterator[Remark]:
-    """Nothing for what is no torch.profiler trace. Of a slice, or a file that lost entries, what shows in events
-    cannot be told."""
-    lost = find_data_loss(trace)
-    why = lost.reason if lost else "this is a slice of a longer trace" if read_slice_metadata(trace) is not None else ""
-    none = "none in what could be read" if lost else "none in this slice"
+    """Find what was not recorded; nothing for other formats than torch.profiler's.
+
+    In a slice, or a file that lost entries, the absence of events is undecidable, and reported as such.
+    """
+    loss = find_data_loss(trace)
+    cause = (
+        loss.reason if loss else "this is a slice of a longer trace" if read_slice_metadata(trace) is not None else ""
+    )
+    meaning = "none in what could be read" if loss else "none in this slice"
     for remark in _find_missing(trace):
-        if why and remark.kind not in _KNOWN_WITHOUT_EVENTS:
-            yield _build_remark(remark.kind, none, f"cannot be told: {why}")
+        if cause and remark.kind not in _KNOWN_WITHOUT_EVENTS:
+            yield _build_remark(remark.kind, meaning, f"cannot be told: {cause}")
         else:
             yield remark
 
 
 def _find_missing(trace: Trace) -> Iterator[Remark]:
-    """Reads the args of a few ops, where the header says nothing."""
+    """Find what is missing from a whole trace. Reads the args of a few ops where the header does not decide."""
     if trace.format != "kineto" or not len(trace):
         return
     ops = np.flatnonzero(trace.kind == Kind.OP)
@@ -68,7 +72,8 @@ def _find_missing(trace: Trace) -> Iterator[Remark]:
 
 
 def _find_missing_gpu(trace: Trace, ops: I64) -> Iterator[Remark]:
-    calls = bool((trace.kind == Kind.RUNTIME).any())
+    """Find missing GPU work, and missing CPU ops or runtime calls of existing GPU work."""
+    has_calls = bool((trace.kind == Kind.RUNTIME).any())
     if not len(ops) and trace.links.gpu_events:
         yield _build_remark(
             "CPU ops",
@@ -76,12 +81,12 @@ def _find_missing_gpu(trace: Trace, ops: I64) -> Iterator[Remark]:
             "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
         )
     if trace.links.gpu_events:
-        if not calls:
+        if not has_calls:
             yield _build_remark(
                 "runtime calls", "no launches: GPU work cannot be joined to its ops", "ProfilerActivity.CPU"
             )
         return
-    if calls:
+    if has_calls:
         yield _build_remark(
             "GPU work",
             "runtime calls are here, and nothing that the GPU did",
@@ -105,14 +110,14 @@ def _is_flag_set(trace: Trace, name: str) -> bool:
 
 
 def _sample_args(trace: Trace, ops: I64) -> list[dict[str, Any]]:
-    """Of neighbouring ops in the middle, which cost a chunk or two; none where the text is gone."""
+    """Read the args of SAMPLED_OPS adjacent ops, which lie in one or two chunks; [] if the text cannot be read."""
     middle = max(len(ops) // 2 - SAMPLED_OPS // 2, 0)
     try:
-        found = [entry.get("args") for _, entry in read_entries(trace, ops[middle : middle + SAMPLED_OPS])]
+        sampled = [entry.get("args") for _, entry in read_entries(trace, ops[middle : middle + SAMPLED_OPS])]
     except (OSError, LookupError):
         return []
-    return [args for args in found if isinstance(args, dict)]
+    return [args for args in sampled if isinstance(args, dict)]
 
 
 def _has_any_key(args: list[dict[str, Any]], keys: tuple[str, ...]) -> bool:
-    return any(key in each for each in args for key in keys)
+    return any(key in entry for entry in args for key in keys)

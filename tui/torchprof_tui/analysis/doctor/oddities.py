@@ -1,4 +1,4 @@
-"""What is valid and still not as one expects: each counted, with an event that shows it."""
+"""Find valid but unexpected data: each oddity is counted and shown by one event."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 
 MIN_EMPTY_SHARE = 0.5
-"""A stretch without any event that takes more than this of the trace: most of the screen would be empty."""
+"""Share of the trace above which a stretch without events is reported: it leaves most of the screen empty."""
 
 
 _NESTED, _SERIAL = 1, 2
 _OVERLAP_RULES = {Role.THREAD: _NESTED, Role.GPU_ANNOTATIONS: _NESTED, Role.STREAM: _SERIAL}
-"""Lanes on which an overlap is odd: what is asynchronous, or waits, overlaps by its nature."""
+"""Lanes on which an overlap is odd. Asynchronous events and waits may overlap."""
 
 
 def find_oddities(trace: Trace) -> Iterator[Remark]:
+    """Find all oddities of a trace; see the functions below for each."""
     if not len(trace):
         return
     yield from _find_overlaps(trace)
@@ -38,57 +39,58 @@ def find_oddities(trace: Trace) -> Iterator[Remark]:
 
 
 def _build_remarks(
-    kind: str, trace: Trace, events: Array, meaning: str, action: str = "", more: str = ""
+    kind: str, trace: Trace, events: Array, meaning: str, action: str = "", suffix: str = ""
 ) -> Iterator[Remark]:
+    """Yield one remark on `events`, with the first as example followed by `suffix`; nothing if there are none."""
     if len(events):
         event = int(events[0])
-        whose = f"{trace.ranks.rank_of_event(event).label}: " if trace.ranks is not None else ""
-        example = f"{whose}{excerpt(trace.event(event).name)} at {format_time(int(trace.start[event]))}{more}"
+        owner = f"{trace.ranks.rank_of_event(event).label}: " if trace.ranks is not None else ""
+        example = f"{owner}{excerpt(trace.event(event).name)} at {format_time(int(trace.start[event]))}{suffix}"
         yield Remark(Section.ODD, kind, len(events), meaning, example, action, event)
 
 
 def _find_overlaps(trace: Trace) -> Iterator[Remark]:
-    """An event that is not in the row below its parent found that row taken by one that overlaps it."""
+    """Find overlaps: events that are not in the row below their parent, because an overlapping event occupies it."""
     parent = trace.parent
     inside = parent >= 0
     expected = np.where(inside, trace.row[np.maximum(parent, 0)] + 1, 0)
     spilled = np.flatnonzero(trace.row != expected)
-    odd = [
-        0 if lane.merged_lanes else _OVERLAP_RULES.get(lane.role, 0) for lane in trace.lanes
-    ]  # 0 also: we overlapped them
-    role = np.array(odd, np.int8)[trace.lane[spilled]]
+    # Lanes merged by this program overlap by construction and have no rule.
+    rules = [0 if lane.merged_lanes else _OVERLAP_RULES.get(lane.role, 0) for lane in trace.lanes]
+    rule = np.array(rules, np.int8)[trace.lane[spilled]]
     yield from _build_remarks(
         "overlap",
         trace,
-        spilled[role == _NESTED],
+        spilled[rule == _NESTED],
         "events that overlap a neighbour without lying inside it, drawn in a further row",
         "usual for steps that cross Python frames, and in traces whose times are rounded",
     )
     yield from _build_remarks(
         "kernels at once",
         trace,
-        spilled[role == _SERIAL],
+        spilled[rule == _SERIAL],
         "GPU work of one stream that overlaps other work of it, drawn in a further row",
         "usual in CUDA graphs and for programmatic dependent launches",
     )
 
 
 def _find_early_kernels(trace: Trace) -> Iterator[Remark]:
+    """Find GPU work that starts before its launch, the earliest relative to its launch first."""
     launch_of: I32 = trace.links.launch_of
     work = np.flatnonzero(launch_of >= 0)
     ahead = trace.start[launch_of[work]] - trace.start[work]
     early = work[ahead > 0]
-    more = ""
+    suffix = ""
     if len(early):
         early = early[np.argsort(-ahead[ahead > 0], kind="stable")]
-        more = f", {format_duration(int(ahead.max()))} before its launch"
+        suffix = f", {format_duration(int(ahead.max()))} before its launch"
     yield from _build_remarks(
         "kernel before its launch",
         trace,
         early,
         "GPU work that begins before the call that launched it does: the two clocks are not quite aligned",
         "do not read queue delays as short as this",
-        more,
+        suffix,
     )
 
 
@@ -104,7 +106,7 @@ def _find_work_without_launch(trace: Trace) -> Iterator[Remark]:
 
 
 def _find_launches_without_work(trace: Trace) -> Iterator[Remark]:
-    """Which calls launch is not told by a list of names, but by what calls of that name did elsewhere in the trace."""
+    """Find runtime calls without GPU work, among the names that launch GPU work elsewhere in the trace."""
     links = trace.links
     has_work = np.diff(links.work_first) > 0
     launching = np.unique(trace.name[has_work])
@@ -120,24 +122,24 @@ def _find_launches_without_work(trace: Trace) -> Iterator[Remark]:
 
 
 def _find_work_without_duration(trace: Trace) -> Iterator[Remark]:
-    none = np.flatnonzero(work_mask(trace.kind) & (trace.duration == 0))
+    instant = np.flatnonzero(work_mask(trace.kind) & (trace.duration == 0))
     yield from _build_remarks(
         "GPU work of 0 ns",
         trace,
-        none,
+        instant,
         "kernels or copies that took no time at all: their end was not recorded, or clamped by the writer",
     )
 
 
 def _find_profiler_overhead(trace: Trace) -> Iterator[Remark]:
-    own = np.flatnonzero(trace.kind == Kind.OVERHEAD)
-    own = own[np.argsort(-trace.duration[own], kind="stable")]
-    covered = union(trace.start[own], trace.start[own] + trace.duration[own]).total
-    longest = f", {format_duration(int(trace.duration[own[0]]))}" if len(own) else ""
+    overhead = np.flatnonzero(trace.kind == Kind.OVERHEAD)
+    overhead = overhead[np.argsort(-trace.duration[overhead], kind="stable")]
+    covered = union(trace.start[overhead], trace.start[overhead] + trace.duration[overhead]).total
+    longest = f", {format_duration(int(trace.duration[overhead[0]]))}" if len(overhead) else ""
     yield from _build_remarks(
         "profiler overhead",
         trace,
-        own,
+        overhead,
         f"{format_duration(covered)} in all that the profiler itself took: your program alone does not take it",
         "leave it out when you compare; warm-up steps take most of it before the window",
         longest,
@@ -145,7 +147,7 @@ def _find_profiler_overhead(trace: Trace) -> Iterator[Remark]:
 
 
 def _find_empty_stretch(trace: Trace) -> Iterator[Remark]:
-    """The longest time in which nothing at all is recorded."""
+    """Find the longest stretch without events, if it takes more than MIN_EMPTY_SHARE of the trace."""
     low, high = trace.span
     order = np.argsort(trace.start, kind="stable")
     start = trace.start[order]

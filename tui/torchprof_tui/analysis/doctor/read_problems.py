@@ -1,11 +1,12 @@
-"""What the reader found wrong with the file, and what it did not draw, in words."""
+"""Explain the problems that the reader found in a file, and the entries that it did not draw."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torchprof_tui.analysis.completeness.data_loss import list_losses
+from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
 from torchprof_tui.analysis.doctor.remark import Remark, Section
-from torchprof_tui.analysis.slicing.slice_metadata import read_slice_metadata
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.core.time_format import format_time
@@ -79,10 +80,11 @@ _NOT_DRAWN_MEANINGS = {
     "clock sync": "clock synchronisation marks (c)",
     "context": "context marks",
 }
-"""Reasons of `phases.py`. "unreadable" and "not an object" are problems with an example of their own."""
+"""Reasons given by `trace/build`. "unreadable" and "not an object" are reported as problems, with an example."""
 
 
 def find_read_problems(trace: Trace) -> Iterator[Remark]:
+    """Turn problems and undrawn entries into remarks; for a slice, also the losses of its source."""
     yield from _find_source_problems(trace)
     for problem in trace.problems:
         if problem.kind in _LOSS_MEANINGS:
@@ -101,52 +103,46 @@ def find_read_problems(trace: Trace) -> Iterator[Remark]:
 
 
 def _find_source_problems(trace: Trace) -> Iterator[Remark]:
-    """What a slice says of the trace that it was cut from."""
-    mark = read_slice_metadata(trace)
-    if mark is None:
+    """Report that a trace is a slice, and what its source had lost."""
+    metadata = read_slice_metadata(trace)
+    if metadata is None:
         return
-    for problem in mark.source_losses:
+    for problem in metadata.source_losses:
         if problem.kind in _LOSS_MEANINGS:
             meaning = f"before this slice was cut: {_LOSS_MEANINGS[problem.kind][0]}"
             yield Remark(Section.LOST, problem.kind, problem.count, meaning, problem.example)
-    t0, t1 = mark.source_range
+    t0, t1 = metadata.source_range
     yield Remark(
         Section.ODD,
         "slice",
         1,
-        f"a slice of {mark.source_name or 'another trace'}: {_format_instant(t0)} to {_format_instant(t1)} of the whole",
+        f"a slice of {metadata.source_name or 'another trace'}: "
+        f"{_format_instant(t0)} to {_format_instant(t1)} of the whole",
         action="around that lies only what it is linked to: read shares and idle time of the range alone",
     )
 
 
 def _format_instant(ns: int) -> str:
-    """ "14.4 ms": an instant without the zeros at its end."""
+    """ "14.4 ms": an an instant without trailing zeros."""
     number, _, unit = format_time(ns).partition(" ")
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
 
-def list_losses(trace: Trace) -> list[Problem]:
-    """What of the file is lost, not merely mended or odd; of a slice also what its whole had lost."""
-    mark = read_slice_metadata(trace)
-    before = mark.source_losses if mark is not None else ()
-    return [problem for problem in (*trace.problems, *before) if problem.kind in _LOSS_MEANINGS]
-
-
 def summarize_losses(trace: Trace) -> str:
-    """What the file lost, for a status line, or that the ranks may be of different runs; "" where all is well."""
-    lost = list_losses(trace)
-    if not lost:
+    """Summarize losses for a status line, or warn that ranks may be of different runs; "" for a healthy trace."""
+    losses = list_losses(trace)
+    if not losses:
         unrelated = [problem for problem in trace.problems if problem.kind == problems.UNRELATED_RANKS]
         return f"{unrelated[0].kind} {unrelated[0].example} · ! says more" if unrelated else ""
-    words = ", ".join(map(summarize_problem, lost[:2]))
-    if lost[0].kind == problems.CUT_CONNECTION:  # with its bytes, a longer beginning would leave 80 columns no room
-        return f"partial: {words}{', …' if len(lost) > 2 else ''} · ! says more"
-    what = "file" if trace.ranks is None else "run"
-    return f"not all of this {what} could be read: {words}{', …' if len(lost) > 2 else ''} · ! says more"
+    words = ", ".join(map(summarize_problem, losses[:2]))
+    if losses[0].kind == problems.CUT_CONNECTION:  # with its byte counts, the long form exceeds 80 columns
+        return f"partial: {words}{', …' if len(losses) > 2 else ''} · ! says more"
+    subject = "file" if trace.ranks is None else "run"
+    return f"not all of this {subject} could be read: {words}{', …' if len(losses) > 2 else ''} · ! says more"
 
 
 def summarize_problem(problem: Problem) -> str:
-    """What was lost, in a few words; of a stream that ended early, how often that was noticed says nothing."""
+    """Summarize one loss in a few words; the count is left out for truncated streams, where it means nothing."""
     match problem.kind:
         case problems.UNREADABLE_ENTRY:
             return f"{problem.count:,} {'entry' if problem.count == 1 else 'entries'} unreadable"

@@ -1,4 +1,4 @@
-"""What the doctor says of a trace."""
+"""Remarks of the trace doctor and the diagnosis that collects them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Section(str, Enum):
-    """How much a remark matters, worst first. The values are those of `info --json`."""
+    """Category of a remark, most severe first. The values appear in `info --json`."""
 
     LOST = "lost"
     REPAIRED = "repaired"
@@ -17,9 +17,11 @@ class Section(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """`kind`: a short stable word. `count`: how many entries or events. `meaning`: what that is, for somebody who
-    meets it here. `example`: one of them, text of the file escaped. `action`: what helps, "" where nothing does.
-    `event`: an event that shows it, -1 for none.
+    """One finding about a trace.
+
+    `kind`: a short stable identifier. `count`: the number of entries or events concerned. `meaning`: an explanation
+    for a first-time reader. `example`: one of them, with text of the file escaped. `action`: a remedy, "" for none.
+    `event`: an event that shows the problem, -1 for none.
     """
 
     section: Section
@@ -33,7 +35,7 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`remarks` by section, the most frequent first in each."""
+    """All remarks on a trace: by section, most frequent first within each."""
 
     remarks: list[Remark]
 
@@ -42,5 +44,5 @@ class Diagnosis:
 
     @property
     def summary(self) -> str:
-        """ "2 lost · 3 repaired · 5 odd · 1 not recorded": kinds, not events."""
+        """ "2 lost · 3 repaired · 5 odd · 1 not recorded": counts kinds, not events."""
         return " · ".join(f"{len(self.remarks_in(section))} {section.value}" for section in Section)

@@ -1,4 +1,4 @@
-"""All runs of one kernel: how their durations spread, and where the looked-at one stands, so that no mean misleads."""
+"""Distribution of the durations of all instances of a kernel, and the position of the selected one in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchprof_tui.trace.model.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class DurationStatistics:
-    """Of k durations in ns. Percentiles interpolate linearly, as numpy does."""
+    """Statistics of `count` durations in ns. Percentiles interpolate linearly, as in numpy."""
 
     count: int
     mean: float
@@ -28,9 +28,10 @@ class DurationStatistics:
 
 @dataclass(frozen=True, slots=True)
 class KernelInstances:
-    """All GPU work of one name, in time order. k rows; `selected` is the row of the event asked about.
+    """All k GPU events of one name, in time order. `selected_index`: index of the selected event.
 
-    `same_shape` marks those with the same grid and block: runs of one kernel on other sizes are no variation of it.
+    `same_shape` bool[k]: the instances with the same grid and block. Other shapes do other work, so their durations are
+    no variation of this one's.
     """
 
     events: I32
@@ -43,20 +44,20 @@ class KernelInstances:
 
 
 def find_instances(trace: Trace, event: int) -> KernelInstances:
-    """Every GPU event named like this one, on any stream and device. Costs one pass over the GPU's lanes.
+    """Find all GPU events with the name of this one, on any stream and device. Costs one pass over the GPU lanes.
 
-    Raises ValueError for an event that is no GPU work.
+    Raises ValueError if the event is no GPU work.
     """
     if trace.event(event).kind not in GPU_WORK:
         raise ValueError("not GPU work")
     kinds = np.array(sorted(GPU_WORK), dtype=trace.kind.dtype)
-    found = []
+    parts = []
     for lane in trace.lanes:
         if lane.role is Role.STREAM:
             rows = slice(lane.first, lane.last)
             same = np.flatnonzero(trace.name[rows] == trace.name[event])
-            found.append((same[np.isin(trace.kind[rows][same], kinds)] + lane.first).astype(np.int32))
-    events = np.concatenate(found) if found else np.array([event], np.int32)
+            parts.append((same[np.isin(trace.kind[rows][same], kinds)] + lane.first).astype(np.int32))
+    events = np.concatenate(parts) if parts else np.array([event], np.int32)
     events = events[np.argsort(trace.start[events], kind="stable")]
     shapes = np.hstack([_read_shapes(trace, "grid", events), _read_shapes(trace, "block", events)])
     selected = int(np.flatnonzero(events == event)[0])
@@ -74,7 +75,7 @@ def find_instances(trace: Trace, event: int) -> KernelInstances:
 
 
 def compute_duration_statistics(durations: I64) -> DurationStatistics:
-    """Statistics of at least one duration."""
+    """Compute statistics of at least one duration (ns)."""
     low, middle, high = np.percentile(durations, (5, 50, 95))
     return DurationStatistics(
         count=len(durations),
@@ -89,13 +90,13 @@ def compute_duration_statistics(durations: I64) -> DurationStatistics:
 
 
 def _read_shapes(trace: Trace, column: str, events: I32) -> Array:
-    """int64[k, 3]: the column's value of each event, else of the call that launched it, else -1."""
-    out = np.full((len(events), 3), -1, np.int64)
+    """Read the column's value of each event, else of the call that launched it, else -1: int64[k, 3]."""
+    shapes = np.full((len(events), 3), -1, np.int64)
     sparse = trace.args.get(column)
     if sparse is None or not len(sparse.events):
-        return out
-    for owners in (trace.links.launch_of[events], events):  # the kernel's own wins
-        place = np.minimum(np.searchsorted(sparse.events, owners), len(sparse.events) - 1)
-        hit = sparse.events[place] == owners
-        out[hit] = sparse.values[place[hit]]
-    return out
+        return shapes
+    for owners in (trace.links.launch_of[events], events):  # the kernel's own value wins
+        index = np.minimum(np.searchsorted(sparse.events, owners), len(sparse.events) - 1)
+        hit = sparse.events[index] == owners
+        shapes[hit] = sparse.values[index[hit]]
+    return shapes

@@ -1,18 +1,19 @@
-"""What a kernel takes of the GPU, and how well it fills it: everything the footprint panel and `chain --json` show.
+"""Footprint of a kernel: the GPU resources it uses and its occupancy, for the footprint panel and `chain --json`.
 
-The launch's shape comes from the sparse columns, what only one looked-at event needs from its args in the file. On
-ROCm, kernels carry at most grid and block; the rest stands on the launching call.
+The launch shape comes from the sparse columns; data needed for a single event is read from its args in the file. On
+ROCm, kernels have at most grid and block; the other values are on the launching call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 from torchprof_tui.analysis.kernel.footprint_notes import build_notes
-from torchprof_tui.analysis.kernel.names import KernelName, decode_kernel_name
+from torchprof_tui.analysis.kernel.names.model import KernelName
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.kernel.occupancy import (
     LIMIT_NAMES,
     Device,
@@ -33,18 +34,18 @@ Dim3 = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ReportedOccupancy:
-    """What Kineto itself wrote about a kernel. None where it wrote nothing."""
+    """Occupancy values that Kineto wrote for a kernel; None if absent."""
 
     occupancy: float | None = None  # `est. achieved occupancy %`, 0..100
     blocks_per_sm: float | None = None  # grid / SMs; inf in traces of devices that report no SMs
-    active_blocks: int | None = None  # of the `occupancy` block, since 2026
+    active_blocks: int | None = None  # from the `occupancy` object, since 2026
     limits: Mapping[str, int] | None = None
     limited_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """One kernel's. `occupancy` is None where not even the block's size is known."""
+    """Footprint of one kernel. `occupancy` is None if the block size is unknown."""
 
     event: int
     kernel: KernelName
@@ -52,9 +53,9 @@ class Footprint:
     device: Device | None
     grid: Dim3 | None  # in blocks, also on ROCm
     block: Dim3 | None
-    registers: int | None  # of a thread
-    shared_memory: int | None  # bytes of a block, static and dynamic
-    dynamic_shared_memory: int | None  # where the trace has only this part (ROCm)
+    registers: int | None  # per thread
+    shared_memory: int | None  # bytes per block, static and dynamic
+    dynamic_shared_memory: int | None  # set if the trace has only this part (ROCm)
     occupancy: Occupancy | None
     reported: ReportedOccupancy
     changes: tuple[OccupancyChange, ...]
@@ -71,7 +72,7 @@ class Footprint:
 
     @property
     def blocks_per_sm(self) -> float | None:
-        """Of the grid, on average over all SMs."""
+        """Blocks of the grid per SM, on average."""
         sms = self.device.sms if self.device else None
         return self.block_count / sms if self.block_count is not None and sms else None
 
@@ -83,15 +84,15 @@ class Footprint:
 
     @property
     def agrees_with_kineto(self) -> bool | None:
-        """Whether Kineto's own `occupancy` block says the same active blocks; None without one."""
+        """Whether Kineto's `occupancy` object has the same active blocks; None without one."""
         if self.reported.active_blocks is None or self.occupancy is None or self.occupancy.active_blocks is None:
             return None
         return self.reported.active_blocks == self.occupancy.active_blocks
 
     def as_dict(self) -> dict[str, Any]:
-        """`footprint` of `chain --json`. Occupancies in percent, as traces write them."""
-        found = self.occupancy
-        percent = None if found is None or found.fraction is None else round(100 * found.fraction, 3)
+        """Convert to `footprint` of `chain --json`. Occupancies in percent, as in traces."""
+        occupancy = self.occupancy
+        percent = None if occupancy is None or occupancy.fraction is None else round(100 * occupancy.fraction, 3)
         return {
             "grid": list(self.grid) if self.grid else None,
             "block": list(self.block) if self.block else None,
@@ -99,16 +100,16 @@ class Footprint:
             "registers_per_thread": self.registers,
             "shared_memory_bytes": self.shared_memory,
             "dynamic_shared_memory_bytes": self.dynamic_shared_memory,
-            "blocks_per_sm_limit": dict(found.limits) if found else dict.fromkeys(LIMIT_NAMES),
-            "active_blocks_per_sm": found.active_blocks if found else None,
-            "active_warps_per_sm": found.active_warps if found else None,
+            "blocks_per_sm_limit": dict(occupancy.limits) if occupancy else dict.fromkeys(LIMIT_NAMES),
+            "active_blocks_per_sm": occupancy.active_blocks if occupancy else None,
+            "active_warps_per_sm": occupancy.active_warps if occupancy else None,
             "theoretical_occupancy": percent,
-            "limited_by": list(found.limited_by) if found else [],
+            "limited_by": list(occupancy.limited_by) if occupancy else [],
             "reported_occupancy": self.reported.occupancy,
             "reported_active_blocks_per_sm": self.reported.active_blocks,
-            "waves": found.waves if found else None,
-            "tail_waste": found.tail_waste if found else None,
-            "idle_sms": found.idle_sms if found else None,
+            "waves": occupancy.waves if occupancy else None,
+            "tail_waste": occupancy.tail_waste if occupancy else None,
+            "idle_sms": occupancy.idle_sms if occupancy else None,
             "what_if": [
                 {
                     "change": change.parameter,
@@ -126,10 +127,10 @@ class Footprint:
 
 
 def compute_footprint(trace: Trace, event: int) -> Footprint | None:
-    """The footprint of a kernel (collectives too); None for any other event.
+    """Compute the footprint of a kernel or collective; None for any other event.
 
-    Reads the event's args from the file for what Kineto reported; without the file, that part is missing and the
-    rest is there. Raises IndexError outside the trace.
+    Reads the values that Kineto reported from the file; if it cannot be read, only these are missing. Raises
+    IndexError outside the trace.
     """
     view = trace.event(event)
     if view.kind not in KERNEL_KINDS:
@@ -144,13 +145,13 @@ def compute_footprint(trace: Trace, event: int) -> Footprint | None:
     shared = _read_column(trace, "shared_memory", event)
     dynamic = _read_column(trace, "shared_memory", call) if shared is None and call >= 0 else None
     reported = parse_reported_occupancy(_read_args(trace, event))
-    found: Occupancy | None = None
+    occupancy: Occupancy | None = None
     changes: tuple[OccupancyChange, ...] = ()
     if block is not None and device is not None and prod(block) > 0:
         launch = LaunchConfig(prod(block), registers, shared, prod(grid) if grid else None, dynamic)
-        found = compute_occupancy(device, launch)
+        occupancy = compute_occupancy(device, launch)
         changes = find_occupancy_changes(device, launch)
-    result = Footprint(
+    footprint = Footprint(
         event=event,
         kernel=kernel,
         duration=view.duration,
@@ -160,32 +161,32 @@ def compute_footprint(trace: Trace, event: int) -> Footprint | None:
         registers=registers,
         shared_memory=shared,
         dynamic_shared_memory=dynamic,
-        occupancy=found,
+        occupancy=occupancy,
         reported=reported,
         changes=changes,
         launched_by=launched_by,
     )
-    return _add_notes(result)
+    return replace(footprint, notes=build_notes(footprint))
 
 
 def find_device(trace: Trace, event: int) -> Device | None:
-    """The GPU that an event ran on, from `deviceProperties`; None where the trace does not describe it."""
+    """Find the GPU that an event ran on in `deviceProperties`; None if the trace does not describe it."""
     number = _read_column(trace, "device", event)
     if number is None:
         number = trace.event(event).lane.device
     devices = trace.devices_of_event(event)
-    for place, properties in enumerate(devices):
-        if properties.get("id", place) == number:
+    for index, properties in enumerate(devices):
+        if properties.get("id", index) == number:
             return parse_device(properties)
-    # One kind of GPU in a node is the rule: one description serves where an id is missing.
+    # Nodes usually have one kind of GPU: if the event has no device number, any description applies.
     names = {str(properties.get("name")) for properties in devices}
     return parse_device(devices[0]) if len(names) == 1 and number is None else None
 
 
 def grid_in_blocks(grid: Dim3 | None, block: Dim3 | None, launched_by: str | None) -> Dim3 | None:
-    """The grid in blocks. `hipExtModuleLaunchKernel` takes the grid in threads, and ROCm's traces write it so.
+    """Convert a grid to blocks. `hipExtModuleLaunchKernel` takes the grid in threads, and ROCm traces record it so.
 
-    HIP API: "globalWorkSizeX: X grid dimension specified in work-items". MIOpen and Tensile kernels go that way.
+    HIP API: "globalWorkSizeX: X grid dimension specified in work-items". MIOpen and Tensile kernels use that call.
     """
     if grid is None or launched_by is None or "ExtModuleLaunch" not in launched_by:
         return grid
@@ -196,30 +197,34 @@ def grid_in_blocks(grid: Dim3 | None, block: Dim3 | None, launched_by: str | Non
 
 
 def parse_reported_occupancy(args: Mapping[str, Any]) -> ReportedOccupancy:
-    """Kineto's own words in a kernel's args."""
-    block = args.get("occupancy")
-    block = block if isinstance(block, Mapping) else {}
-    words = {"WARPS": "warps", "REGS": "registers", "SMEM": "shared_memory", "BLOCKS": "blocks", "BARRIERS": "barriers"}
-    keys = {
+    """Parse the occupancy values that Kineto wrote into a kernel's args."""
+    computed = args.get("occupancy")
+    computed = computed if isinstance(computed, Mapping) else {}
+    factor_names = {
+        "WARPS": "warps",
+        "REGS": "registers",
+        "SMEM": "shared_memory",
+        "BLOCKS": "blocks",
+        "BARRIERS": "barriers",
+    }
+    limit_keys = {
         "warps": "blockLimitWarps",
         "registers": "blockLimitRegs",
         "shared_memory": "blockLimitSharedMem",
         "blocks": "blockLimitBlocks",
         "barriers": "blockLimitBarriers",
     }
-    limits = {ours: value for ours, key in keys.items() if (value := _parse_integer(block.get(key))) is not None}
-    factors = str(block.get("limitingFactors") or "").split("|")
+    limits = {
+        name: value for name, key in limit_keys.items() if (value := _parse_integer(computed.get(key))) is not None
+    }
+    factors = str(computed.get("limitingFactors") or "").split("|")
     return ReportedOccupancy(
         occupancy=_parse_float(args.get("est. achieved occupancy %")),
         blocks_per_sm=_parse_float(args.get("blocks per SM")),
-        active_blocks=_parse_integer(block.get("activeBlocksPerMultiprocessor")),
+        active_blocks=_parse_integer(computed.get("activeBlocksPerMultiprocessor")),
         limits=limits or None,
-        limited_by=tuple(words[factor] for factor in factors if factor in words),
+        limited_by=tuple(factor_names[factor] for factor in factors if factor in factor_names),
     )
-
-
-def _add_notes(found: Footprint) -> Footprint:
-    return replace(found, notes=build_notes(found))
 
 
 def _read_args(trace: Trace, event: int) -> dict[str, Any]:
@@ -230,12 +235,12 @@ def _read_args(trace: Trace, event: int) -> dict[str, Any]:
 
 
 def _read_dim3(trace: Trace, column: str, event: int, call: int) -> Dim3 | None:
-    """Grid or block of the kernel itself, else of the call that launched it."""
+    """Read grid or block of the kernel, else of the call that launched it."""
     sparse = trace.args.get(column)
     if sparse is None:
         return None
-    for place in (event, call):
-        values = sparse.get(place) if place >= 0 else None
+    for row in (event, call):
+        values = sparse.get(row) if row >= 0 else None
         if values is not None and len(values) == 3:
             x, y, z = (int(value) for value in values)
             return x, y, z
@@ -249,7 +254,7 @@ def _read_column(trace: Trace, column: str, event: int) -> int | None:
 
 
 def _parse_float(value: Any) -> float | None:
-    """Numbers, and the "inf" and "NaN" that Kineto writes as text."""
+    """Parse numbers, and the "inf" and "NaN" that Kineto writes as text."""
     if isinstance(value, bool) or value is None:
         return None
     try:
@@ -259,5 +264,5 @@ def _parse_float(value: Any) -> float | None:
 
 
 def _parse_integer(value: Any) -> int | None:
-    found = _parse_float(value)
-    return None if found is None or found != found or abs(found) == float("inf") else int(found)
+    number = _parse_float(value)
+    return None if number is None or not isfinite(number) else int(number)

@@ -1,4 +1,4 @@
-"""All that the kernel panel says about one piece of GPU work: its footprint or its transfer, and its other runs."""
+"""Summary of one GPU event for the kernel panel: its footprint or transfer, and all instances of its name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torchprof_tui.trace.model.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class KernelSummary:
-    """`footprint` of a kernel or collective, `transfer` of a copy or fill: one of them is there."""
+    """`footprint` for a kernel or collective, `transfer` for a copy or fill; the other is None."""
 
     event: int
     footprint: Footprint | None
@@ -22,7 +22,7 @@ class KernelSummary:
 
 
 def summarize_kernel(trace: Trace, event: int) -> KernelSummary | None:
-    """Of GPU work; None for any other event. Reads the event's args from the file."""
+    """Summarize a GPU event; None for any other event. Reads the event's args from the file."""
     if event < 0 or trace.event(event).kind not in GPU_WORK:
         return None
     return KernelSummary(

@@ -1,4 +1,4 @@
-"""Memory copies and fills: what was moved, how fast, and how fast it could have been where that is known."""
+"""Measure memory copies and fills: size, bandwidth, and share of the peak bandwidth where it is known."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchprof_tui.analysis.kernel.footprint import find_device
-from torchprof_tui.analysis.kernel.names import decode_kernel_name
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -43,26 +43,26 @@ _MEMORY_BANDWIDTHS = (
     (r"RTX 5080", 960),
     (r"RTX 5090", 1792),
     (r"MI210", 1638),
-    (r"MI250", 1638),  # of one of its two dies, which is what a trace calls a device
+    (r"MI250", 1638),  # of one of its two dies: traces describe each as a device
     (r"MI300X", 5300),
     (r"MI325X", 6000),
 )
-"""Device memory bandwidth in GB/s (10^9 bytes), by device name: the vendors' data sheets. First hit wins."""
+"""Device memory bandwidth in GB/s (10^9 bytes), by device name, from the vendors' data sheets. First match wins."""
 
 _PCIE_GENERATIONS = (
     (r"V100|P100|\bT4\b|RTX 20", 3),
     (r"A100|\bA10G?\b|\bA[34]0\b|A6000|\bL4\b|L40|RTX (6000 Ada|30|40)|MI2[15]0", 4),
     (r"H100|H200|RTX 50|MI3\d\d", 5),
 )
-"""PCI Express generation of the card's x16 interface: the same data sheets. The slot may offer less."""
+"""PCI Express generation of the card's x16 interface, from the same data sheets. The slot may be slower."""
 
 _PCIE_BANDWIDTHS = {3: 15.75, 4: 31.5, 5: 63.0}
-"""GB/s a direction over 16 lanes, after line coding: 8, 16, 32 GT/s x 16 x 128/130 / 8 (PCI-SIG)."""
+"""GB/s per direction over 16 lanes, after line coding: 8, 16, 32 GT/s x 16 x 128/130 / 8 (PCI-SIG)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A copy or fill. Bandwidths in GB/s (10^9 bytes a second); None for what is not known."""
+    """A copy or fill. Bandwidths in GB/s (10^9 bytes per second); None if unknown."""
 
     event: int
     source: str | None  # "host", "device", "peer device"; None for a fill
@@ -71,13 +71,14 @@ class Transfer:
     duration: int  # ns
     bandwidth: float | None  # bytes / duration
     reported_bandwidth: float | None
-    pinned: bool | None  # the host's side; None where no host memory is involved, or it is not said
+    pinned: bool | None  # the host memory; None if none is involved or the name does not say
     peak_bandwidth: float | None
-    peak_source: str | None  # what the peak is of
-    share_of_peak: float | None  # of the peak, counting a copy inside the device twice: it is read and written
+    peak_source: str | None  # what limits it
+    share_of_peak: float | None  # a copy inside the device counts twice: read and write
     peer_devices: tuple[int, int] | None = None  # devices of a peer copy
 
     def as_dict(self) -> dict[str, Any]:
+        """Convert to the object of `chain --json`."""
         return {
             "source": self.source,
             "target": self.target,
@@ -92,7 +93,7 @@ class Transfer:
 
 
 def measure_transfer(trace: Trace, event: int) -> Transfer | None:
-    """A copy's or fill's figures; None for any other event. Raises IndexError outside the trace."""
+    """Measure a copy or fill; None for any other event. Raises IndexError outside the trace."""
     view = trace.event(event)
     if view.kind not in (Kind.COPY, Kind.MEMSET):
         return None
@@ -107,9 +108,9 @@ def measure_transfer(trace: Trace, event: int) -> Transfer | None:
     size = None if size is None or size < 0 else int(size)
     bandwidth = size / view.duration if size is not None and view.duration > 0 else None
     device = find_device(trace, event)
-    peak, peak_of = _find_peak_bandwidth(device.name if device else "", source, target)
+    peak, peak_source = _find_peak_bandwidth(device.name if device else "", source, target)
     traffic = 2 if source == target == "device" else 1
-    host = dict(name.details).get("host memory")
+    host_memory = dict(name.details).get("host memory")
     return Transfer(
         event=event,
         source=source or None,
@@ -118,16 +119,16 @@ def measure_transfer(trace: Trace, event: int) -> Transfer | None:
         duration=view.duration,
         bandwidth=bandwidth,
         reported_bandwidth=_parse_float(args.get("memory bandwidth (GB/s)")),
-        pinned=None if host is None else host == "pinned",
+        pinned=None if host_memory is None else host_memory == "pinned",
         peak_bandwidth=peak,
-        peak_source=peak_of,
+        peak_source=peak_source,
         share_of_peak=traffic * bandwidth / peak if bandwidth is not None and peak else None,
         peer_devices=_read_peer_devices(args),
     )
 
 
 def _find_peak_bandwidth(device: str, source: str, target: str) -> tuple[float | None, str | None]:
-    """GB/s that this copy cannot exceed, and what limits it. A peer copy's link is not in the trace."""
+    """Find (the peak GB/s of a copy, what limits it). The link of a peer copy is not in the trace: (None, None)."""
     if "peer" in source or "peer" in target:
         return None, None
     if "host" in (source, target):

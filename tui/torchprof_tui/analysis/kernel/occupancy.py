@@ -1,18 +1,18 @@
-"""How many blocks of a kernel fit on one multiprocessor, what stops more, and what would let one more in.
+"""Compute theoretical occupancy: how many blocks of a kernel fit on an SM, the limiting resource, and improvements.
 
 Theoretical occupancy as the CUDA occupancy calculator defines it: the blocks that an SM can hold at once, times their
-warps, over the warps that it could hold. Four limits, the smallest one counts (CUDA C++ Programming Guide, "Compute
+warps, over the warps that it could hold. Four limits, the smallest one decides (CUDA C++ Programming Guide, "Compute
 Capabilities", table "Technical Specifications per Compute Capability", and the CUDA toolkit's `cuda_occupancy.h`):
 
     warps           floor(warps per SM / warps of the block)
-    registers       registers are given to warps, `threads x registers` rounded up to 256, out of one quarter of the
+    registers       registers are allocated per warp, `threads x registers` rounded up to 256, from one quarter of the
                     SM's registers (each of the four sub-partitions has its own)
-    shared memory   the block's bytes and 1 KB that the system reserves (since 8.0), rounded up to 128 bytes (256
-                    before 8.0), out of the SM's largest carve-out
+    shared memory   the block's bytes plus 1 KB reserved by the system (since 8.0), rounded up to 128 bytes (256
+                    before 8.0), from the SM's largest carve-out
     blocks          a fixed number for the capability
 
-What depends on the run is read from the trace's `deviceProperties`; what no trace carries comes from the table here.
-On AMD, traces have neither registers nor static shared memory, so those limits are None: unknown, not unlimited.
+Values of the GPU are read from the trace's `deviceProperties`; values that no trace has come from the table here.
+AMD traces have neither registers nor static shared memory, so those limits are None: unknown, not unlimited.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CapabilityLimits:
     max_threads: int
     shared_memory: int
     shared_memory_granularity: int = 128
-    reserved_shared_memory: int = KIB  # per block; not in `shared memory` of a trace
+    reserved_shared_memory: int = KIB  # per block; not included in `shared memory` of a trace
     sub_partitions: int = 4
 
 
@@ -59,20 +59,20 @@ CAPABILITY_LIMITS: dict[tuple[int, int], CapabilityLimits] = {
 }
 
 REGISTER_GRANULARITY = 256
-"""Registers are handed to a warp in units of 256 on every capability in the table."""
+"""Registers are allocated to a warp in units of 256 on every capability in the table."""
 
 ASSUMED_SUB_PARTITIONS = 4
-"""Sub-partitions that the check at launch reckons with, whatever the SM has (`cuda_occupancy.h`)."""
+"""Sub-partitions that the check at launch assumes, regardless of the SM (`cuda_occupancy.h`)."""
 
 MAX_REGISTERS_PER_THREAD = 255
-"""A thread cannot use more."""
+"""Hardware limit of registers per thread."""
 
 LIMIT_NAMES = ("warps", "registers", "shared_memory", "blocks")
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU as `deviceProperties` describes it; None for what neither the trace nor the table says."""
+    """A GPU as described by `deviceProperties`; None for values that are neither in the trace nor in the table."""
 
     name: str
     vendor: str  # "NVIDIA", "AMD"
@@ -93,9 +93,9 @@ class Device:
 
 
 def parse_device(properties: Mapping[str, Any]) -> Device:
-    """One entry of `deviceProperties`. Missing fields (old torch, other vendors) fall back to the table, else None.
+    """Parse one entry of `deviceProperties`. Missing fields (old torch, other vendors) come from the table, else None.
 
-    AMD is told by its own key or a wavefront of 64: its compute capability (9.4 for an MI300X) is no CUDA one.
+    AMD is recognized by its own key or a wavefront of 64: its compute capability (9.4 for an MI300X) is no CUDA one.
     """
 
     def number(*keys: str) -> int | None:
@@ -129,21 +129,23 @@ def parse_device(properties: Mapping[str, Any]) -> Device:
 
 @dataclass(frozen=True, slots=True)
 class LaunchConfig:
-    """What a kernel asks of each SM. None for what the trace does not say."""
+    """Resources that a kernel needs on each SM; None for values that the trace does not have."""
 
-    threads_per_block: int  # of a block
-    registers_per_thread: int | None  # of a thread
-    shared_memory: int | None  # bytes of a block, static and dynamic, as traces record them
-    grid_blocks: int | None = None  # of the grid
-    min_shared_memory: int | None = None  # of which `shared_memory` is not known, but this much is
+    threads_per_block: int
+    registers_per_thread: int | None
+    shared_memory: int | None  # bytes per block, static and dynamic, as in traces
+    grid_blocks: int | None = None
+    min_shared_memory: int | None = None  # lower bound in bytes if `shared_memory` is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """`limits` has an entry for each of LIMITS, None where it cannot be known, which leaves the rest None as well.
+    """Theoretical occupancy of a launch.
 
-    `at_most` is the bound by what is known. `waves` = grid / (SMs x blocks per SM). `tail_waste` is the share of
-    block slots over all started waves that stay empty; `idle_sms` those that no block of the grid ever reaches.
+    `limits`: blocks per SM for each of LIMIT_NAMES; None if unknown, and then the values derived from all of them are
+    None as well. `active_blocks_bound`: upper bound by the known limits. `waves` = grid / (SMs x blocks per SM).
+    `tail_waste`: share of block slots over all started waves that stay empty. `idle_sms`: SMs that get no block of the
+    grid.
     """
 
     warps_per_block: int
@@ -152,7 +154,7 @@ class Occupancy:
     active_warps: int | None
     max_warps: int | None
     fraction: float | None  # 0..1
-    limited_by: tuple[str, ...]  # all that tie
+    limited_by: tuple[str, ...]  # all limits that tie
     active_blocks_bound: int | None
     waves: float | None = None
     tail_waste: float | None = None
@@ -160,40 +162,49 @@ class Occupancy:
 
 
 def compute_occupancy(device: Device, launch: LaunchConfig) -> Occupancy:
-    """The calculator. A launch that cannot run on the device has 0 active blocks."""
+    """Compute the theoretical occupancy of a launch. A launch that cannot run on the device has 0 active blocks."""
     warps = ceil(launch.threads_per_block / device.warp_size)
     limits = {
-        "warps": None if device.max_warps is None else device.max_warps // warps,
+        "warps": _compute_warp_limit(device, launch, warps),
         "registers": _compute_register_limit(device, launch, warps),
         "shared_memory": _compute_shared_memory_limit(device, launch),
         "blocks": device.capability_limits.max_blocks if device.capability_limits else None,
     }
-    if launch.threads_per_block > device.max_threads_per_block:
-        limits["warps"] = 0
     known = [limit for limit in limits.values() if limit is not None]
-    complete = len(known) == len(limits)
-    if not complete and launch.min_shared_memory and device.shared_memory:
+    all_known = len(known) == len(limits)
+    if not all_known and launch.min_shared_memory and device.shared_memory:
         known.append(device.shared_memory // launch.min_shared_memory)
-    at_most = min(known) if known else None
-    active = at_most if complete else None
+    bound = min(known) if known else None
+    active_blocks = bound if all_known else None
+    active_warps = None if active_blocks is None else active_blocks * warps
     max_warps = device.max_warps
-    waves = tail = None
-    if active and launch.grid_blocks and device.sms:
-        waves = launch.grid_blocks / (device.sms * active)
-        tail = 1 - waves / ceil(waves)
+    waves = _compute_waves(device, launch, active_blocks)
     return Occupancy(
         warps_per_block=warps,
         limits=limits,
-        active_blocks=active,
-        active_warps=None if active is None else active * warps,
+        active_blocks=active_blocks,
+        active_warps=active_warps,
         max_warps=max_warps,
-        fraction=None if active is None or not max_warps else active * warps / max_warps,
-        limited_by=tuple(name for name in LIMIT_NAMES if limits[name] == active) if complete else (),
-        active_blocks_bound=at_most,
+        fraction=None if active_warps is None or not max_warps else active_warps / max_warps,
+        limited_by=tuple(name for name in LIMIT_NAMES if limits[name] == active_blocks) if all_known else (),
+        active_blocks_bound=bound,
         waves=waves,
-        tail_waste=tail,
+        tail_waste=None if waves is None else 1 - waves / ceil(waves),
         idle_sms=None if not launch.grid_blocks or device.sms is None else max(0, device.sms - launch.grid_blocks),
     )
+
+
+def _compute_waves(device: Device, launch: LaunchConfig, active_blocks: int | None) -> float | None:
+    """Compute how often the grid fills all SMs; None if a value is unknown or the launch cannot run."""
+    if not active_blocks or not launch.grid_blocks or not device.sms:
+        return None
+    return launch.grid_blocks / (device.sms * active_blocks)
+
+
+def _compute_warp_limit(device: Device, launch: LaunchConfig, warps: int) -> int | None:
+    if launch.threads_per_block > device.max_threads_per_block:
+        return 0
+    return None if device.max_warps is None else device.max_warps // warps
 
 
 def _compute_register_limit(device: Device, launch: LaunchConfig, warps: int) -> int | None:
@@ -203,8 +214,8 @@ def _compute_register_limit(device: Device, launch: LaunchConfig, warps: int) ->
     if launch.registers_per_thread > MAX_REGISTERS_PER_THREAD + 1:  # 256 is what tools report for a full allocation
         return 0
     per_warp = _round_up(launch.registers_per_thread * device.warp_size, REGISTER_GRANULARITY)
-    # The check at launch assumes that a block takes the same from every sub-partition, and four of them also on 6.0,
-    # so that what runs there runs on the rest of its family.
+    # The check at launch assumes that a block takes the same from every sub-partition, and assumes four of them also
+    # on 6.0, so that a kernel that runs there runs on the whole family.
     assumed = per_warp * _round_up(warps, ASSUMED_SUB_PARTITIONS)
     if device.registers_per_block is not None and assumed > device.registers_per_block:
         return 0
@@ -217,12 +228,12 @@ def _compute_shared_memory_limit(device: Device, launch: LaunchConfig) -> int | 
     table = device.capability_limits
     if table is None or launch.shared_memory is None or device.shared_memory is None:
         return None
-    used = launch.shared_memory + table.reserved_shared_memory
-    allocated = _round_up(used, table.shared_memory_granularity)
-    most = device.shared_memory_per_block
-    if most is not None and allocated > most + table.reserved_shared_memory:
+    requested = launch.shared_memory + table.reserved_shared_memory
+    allocated = _round_up(requested, table.shared_memory_granularity)
+    max_per_block = device.shared_memory_per_block
+    if max_per_block is not None and allocated > max_per_block + table.reserved_shared_memory:
         return 0
-    # A block that uses none, where none is reserved, is not limited: no more than the blocks limit is worth showing.
+    # A block without shared memory, used or reserved, is not limited by it: report the limit of blocks.
     return device.shared_memory // allocated if allocated else table.max_blocks
 
 
@@ -232,7 +243,7 @@ def _round_up(value: int, unit: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OccupancyChange:
-    """One thing changed, nothing else, and what the calculator says then."""
+    """A change of one launch parameter and the resulting occupancy."""
 
     parameter: str  # "registers", "shared_memory", "block"
     before: int
@@ -242,11 +253,11 @@ class OccupancyChange:
 
 
 def find_occupancy_changes(device: Device, launch: LaunchConfig) -> tuple[OccupancyChange, ...]:
-    """The nearest change of each kind that raises occupancy, the smallest relative change first.
+    """Find the nearest change of each parameter that raises occupancy, smallest relative change first.
 
-    Fewer registers a thread and less shared memory a block must fit one more block; another block size (a multiple
-    of the warp size, registers a thread and shared memory a block as they are) must hold more warps. Each is the
-    calculator's own answer to the changed launch. Empty where nothing helps, or limits are unknown.
+    Fewer registers per thread or less shared memory per block must fit one more block; another block size (a multiple
+    of the warp size, registers per thread and shared memory per block unchanged) must hold more warps. Each change is
+    computed with `compute_occupancy`. Empty if nothing helps, or limits are unknown.
     """
     now = compute_occupancy(device, launch)
     if (
@@ -257,7 +268,7 @@ def find_occupancy_changes(device: Device, launch: LaunchConfig) -> tuple[Occupa
     ):
         return ()
     registers, shared = launch.registers_per_thread, launch.shared_memory
-    found = [
+    candidates = [
         _find_first_improvement(
             device,
             now,
@@ -283,7 +294,7 @@ def find_occupancy_changes(device: Device, launch: LaunchConfig) -> tuple[Occupa
             lambda n: LaunchConfig(n, registers, shared, None),
         ),
     ]
-    changes = [change for change in found if change is not None]
+    changes = [change for change in candidates if change is not None]
     return tuple(sorted(changes, key=lambda change: abs(change.after - change.before) / change.before))
 
 
@@ -295,28 +306,30 @@ def _find_first_improvement(
     candidates: Iterable[int],
     launch: Callable[[int], LaunchConfig],
 ) -> OccupancyChange | None:
-    """The first candidate that the calculator says is better."""
+    """Find the first candidate with higher occupancy."""
     for candidate in candidates:
-        then = compute_occupancy(device, launch(candidate))
-        if not then.active_blocks or then.fraction is None or now.fraction is None:
+        changed = compute_occupancy(device, launch(candidate))
+        if not changed.active_blocks or changed.fraction is None or now.fraction is None:
             continue
-        if then.fraction > now.fraction and (parameter == "block" or then.active_blocks > (now.active_blocks or 0)):
-            return OccupancyChange(parameter, before, candidate, then.active_blocks, then.fraction)
+        if changed.fraction > now.fraction and (
+            parameter == "block" or changed.active_blocks > (now.active_blocks or 0)
+        ):
+            return OccupancyChange(parameter, before, candidate, changed.active_blocks, changed.fraction)
     return None
 
 
 def _list_shared_memory_candidates(device: Device, now: Occupancy, shared: int) -> tuple[int, ...]:
-    """The most that a block may use for one more of them to fit, where it uses more."""
+    """List the largest size with which one more block fits, if it is below the current one; else ()."""
     table = device.capability_limits
     if table is None or device.shared_memory is None or now.active_blocks is None:
         return ()
     share = device.shared_memory // (now.active_blocks + 1)
-    most = share // table.shared_memory_granularity * table.shared_memory_granularity - table.reserved_shared_memory
-    return (most,) if 0 <= most < shared else ()
+    largest = share // table.shared_memory_granularity * table.shared_memory_granularity - table.reserved_shared_memory
+    return (largest,) if 0 <= largest < shared else ()
 
 
 def _list_block_size_candidates(device: Device, threads: int) -> list[int]:
-    """Block sizes of whole warps, nearest first, the smaller of two equally near ones first."""
+    """List block sizes of whole warps, nearest first, the smaller of two equally near ones first."""
     step = device.warp_size
     sizes = [size for size in range(step, device.max_threads_per_block + 1, step) if size != threads]
     return sorted(sizes, key=lambda size: (abs(size - threads), size))

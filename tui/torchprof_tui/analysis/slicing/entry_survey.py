@@ -1,4 +1,4 @@
-"""One pass over a trace's text for what its columns do not hold: names and labels, counter points, flow entries."""
+"""Survey a trace's text in one pass for entries that have no columns: metadata, counter points and flow entries."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.text.text_index import FileText
 
 ProgressCallback = Callable[[int, int], None]
-"""Is told how many of how many chunks are done; may raise to stop."""
+"""Called with (chunks done, all chunks); may raise to cancel."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntrySurvey:
-    """`event_of` int32[entries]: the event that an entry is (both ends of a pair), -1 for all others. `metadata`:
-    ordinals. `points`, `point_time`: ordinals and ns of counters' entries and of `[memory]` instants.
+    """`event_of` int32[entries]: the event of each entry (for both ends of a pair), -1 for all others.
+    `metadata_ordinals`: of `M` entries. `point_ordinals`, `point_times` (ns): of counters and `[memory]` instants.
     """
 
     event_of: I32
@@ -35,93 +35,100 @@ class EntrySurvey:
     flows: FlowEntries
 
 
-def read_chunks(text: FileText, wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, int, bytes]]:
-    """(number, ordinal of its first entry, text) of each chunk, or of those `wanted`. Raises OSError, LookupError."""
-    numbers = (number for number in range(len(text.first)) if wanted is None or wanted[number])
-    for number, piece in text.read_texts(numbers):
-        yield number, int(text.first[number]), piece
+def read_chunks(text: FileText, selected: Sequence[bool] | None = None) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (number, ordinal of its first entry, text) of each selected chunk; all by default.
+
+    Raises OSError, LookupError.
+    """
+    numbers = (number for number in range(len(text.first)) if selected is None or selected[number])
+    for number, chunk in text.read_texts(numbers):
+        yield number, int(text.first[number]), chunk
 
 
 def get_text_index(trace: Trace) -> FileText:
-    """The text of a trace of one file. Raises LookupError for several ranks, each of which has its own."""
+    """Return the text index of a trace of one file. Raises LookupError for several ranks, which have one each."""
     if not isinstance(trace.text, FileText):
         raise LookupError("a slice is of one rank")
     return trace.text
 
 
 def survey_entries(trace: Trace, report: ProgressCallback | None = None) -> EntrySurvey:
-    """Raises OSError where the text is gone, LookupError where it has changed."""
+    """Survey all entries. Raises OSError if the text cannot be read, LookupError if it has changed."""
     event_of = map_entries_to_events(trace)
     origin = _find_origin(trace, event_of)
     metadata: list[int] = []
-    points: list[int] = []
-    point_time: list[int] = []
+    point_ordinals: list[int] = []
+    point_times: list[int] = []
     if trace.memory is not None:
-        points += trace.memory.ordinal.tolist()
-        point_time += trace.memory.time.tolist()
+        point_ordinals += trace.memory.ordinal.tolist()
+        point_times += trace.memory.time.tolist()
     known = event_of >= 0
-    known[np.array(points, np.int64)] = True
+    known[np.array(point_ordinals, np.int64)] = True
     flows: list[FlowEntry] = []
-    before = -1
+    previous_event = -1  # of the last chunk
     for number, first, text in read_chunks(get_text_index(trace)):
         entries = parse_chunk(text)
         if first + len(entries) > len(event_of):
             raise LookupError("the trace file has changed since it was opened")
-        when: list[int] | None = None
-        for place in np.flatnonzero(~known[first : first + len(entries)]).tolist():
-            entry = entries[place]
+        times: list[int] | None = None
+        for index in np.flatnonzero(~known[first : first + len(entries)]).tolist():
+            entry = entries[index]
             phase = entry.get("ph")
             if phase == "M":
-                metadata.append(first + place)
+                metadata.append(first + index)
                 continue
             if phase != "C" and phase not in FLOW_PHASES:
                 continue
-            if when is None:
-                when = _parse_times(entries, text).tolist()
-            time = when[place]
+            if times is None:
+                times = _parse_times(entries, text).tolist()
+            time = times[index]
             if time == NO_TIME:
                 continue
             if phase == "C":
-                points.append(first + place)
-                point_time.append(time - origin)
+                point_ordinals.append(first + index)
+                point_times.append(time - origin)
             else:
-                ahead = _find_previous_event_entry(entries, place)
-                event = int(event_of[first + ahead]) if ahead >= 0 else before
-                flows.append(_parse_flow(entry, first + place, time - origin, event))
+                previous = _find_previous_event_entry(entries, index)
+                event = int(event_of[first + previous]) if previous >= 0 else previous_event
+                flows.append(_parse_flow(entry, first + index, time - origin, event))
         last = _find_previous_event_entry(entries, len(entries))
-        before = int(event_of[first + last]) if last >= 0 else before
+        previous_event = int(event_of[first + last]) if last >= 0 else previous_event
         if report is not None:
             report(number + 1, len(trace.text.first))
     return EntrySurvey(
-        event_of, np.array(metadata, np.int64), np.array(points, np.int64), np.array(point_time, np.int64),
-        bind_flows(trace, flows),
-    )  # fmt: skip
+        event_of=event_of,
+        metadata_ordinals=np.array(metadata, np.int64),
+        point_ordinals=np.array(point_ordinals, np.int64),
+        point_times=np.array(point_times, np.int64),
+        flows=bind_flows(trace, flows),
+    )
 
 
 def map_entries_to_events(trace: Trace) -> I32:
-    """int32[entries that can be read]: the event that each is, or -1; a pair's end is the event of its begin."""
+    """Map each readable entry to its event: int32[entries], -1 for none; both ends of a pair map to one event."""
     counts = trace.counts
-    lost = counts.not_drawn.get("unreadable", 0) + counts.not_drawn.get("not an object", 0)
-    found = np.full(counts.events - lost, -1, np.int32)
-    found[trace.ordinal] = np.arange(len(trace), dtype=np.int32)
+    unreadable = counts.not_drawn.get("unreadable", 0) + counts.not_drawn.get("not an object", 0)
+    event_of = np.full(counts.events - unreadable, -1, np.int32)
+    event_of[trace.ordinal] = np.arange(len(trace), dtype=np.int32)
     ends = trace.args.get("end_ordinal")
     if ends is not None:
-        found[ends.values] = ends.events
-    return found
+        event_of[ends.values] = ends.events
+    return event_of
 
 
-def _parse_flow(entry: dict[str, Any], ordinal: int, time: int, before: int) -> FlowEntry:
-    number = entry.get("id", entry.get("id2"))
-    key = text_of(entry.get("cat")), text_of(number)
-    return FlowEntry(ordinal, key, entry.get("ph") == "s", time, track_of(entry.get("pid"), entry.get("tid")), before)
+def _parse_flow(entry: dict[str, Any], ordinal: int, time: int, previous_event: int) -> FlowEntry:
+    flow_id = entry.get("id", entry.get("id2"))
+    key = text_of(entry.get("cat")), text_of(flow_id)
+    track = track_of(entry.get("pid"), entry.get("tid"))
+    return FlowEntry(ordinal, key, entry.get("ph") == "s", time, track, previous_event)
 
 
-def _find_previous_event_entry(entries: list[dict[str, Any]], place: int) -> int:
-    """The last entry before `place` that is no flow; -1 where the chunk has none."""
-    place -= 1
-    while place >= 0 and _is_flow(entries[place]):
-        place -= 1
-    return place
+def _find_previous_event_entry(entries: list[dict[str, Any]], index: int) -> int:
+    """Find the last entry before `index` that is no flow; -1 if the chunk has none."""
+    index -= 1
+    while index >= 0 and _is_flow(entries[index]):
+        index -= 1
+    return index
 
 
 def _is_flow(entry: dict[str, Any]) -> bool:
@@ -134,7 +141,7 @@ def _parse_times(entries: list[dict[str, Any]], text: bytes) -> I64:
 
 
 def _find_origin(trace: Trace, event_of: I32) -> int:
-    """What the trace's times count from, on the file's own clock: read off one chunk, where most events have it so."""
+    """Find the origin of the trace's times on the file's clock, ns: the most frequent offset in one chunk."""
     if not len(trace):
         raise LookupError("there is no event on any lane")
     index = get_text_index(trace)
@@ -146,5 +153,5 @@ def _find_origin(trace: Trace, event_of: I32) -> int:
         raise LookupError("the trace file has changed since it was opened")
     events = event_of[first : first + len(entries)]
     begins = np.flatnonzero((events >= 0) & (trace.ordinal[np.maximum(events, 0)] == first + np.arange(len(entries))))
-    away, count = np.unique(_parse_times(entries, text)[begins] - trace.start[events[begins]], return_counts=True)
-    return int(away[count.argmax()])
+    origins, counts = np.unique(_parse_times(entries, text)[begins] - trace.start[events[begins]], return_counts=True)
+    return int(origins[counts.argmax()])

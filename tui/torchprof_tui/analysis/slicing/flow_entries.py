@@ -1,4 +1,4 @@
-"""The flow entries of a file, and which event each belongs to: a trace keeps only what they join."""
+"""Flow entries of a file, bound to events. A loaded trace keeps only the links between events."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ FLOW_PHASES = frozenset("stf")
 
 @dataclass(frozen=True, slots=True)
 class FlowEntries:
-    """k flow entries, in file order. `ordinal`: which entry; `owner`: the event it is bound to, -1 for none known;
-    `group`: the same number for those with the same category and id; `begins`: whether it is an `s`; `time`: ns.
+    """k flow entries, in file order.
+
+    `ordinal`: number of the entry in the file. `owner`: the event it is bound to, -1 if unknown. `group`: equal for
+    entries with the same category and id. `is_start`: whether the phase is `s`. `time`: ns.
     """
 
     ordinal: I64
@@ -27,26 +29,26 @@ class FlowEntries:
     time: I64
 
     def add_other_ends(self, selected: Bool, kept: Bool) -> None:
-        """Keep the events that flows join with one `of` these. Ids used for several flows tell nothing: left alone."""
+        """Keep the events that a flow joins with a selected one. Ids of several flows are ambiguous and ignored."""
         owned = np.flatnonzero(self.owner >= 0)
         size = int(self.group.max(initial=-1)) + 1
-        once = np.bincount(self.group[self.is_start], minlength=size) == 1
-        wanted = np.zeros(size, np.bool_)
-        wanted[self.group[owned[selected[self.owner[owned]]]]] = True
-        ends = owned[(wanted & once)[self.group[owned]]]
+        is_unique = np.bincount(self.group[self.is_start], minlength=size) == 1
+        is_selected = np.zeros(size, np.bool_)
+        is_selected[self.group[owned[selected[self.owner[owned]]]]] = True
+        ends = owned[(is_selected & is_unique)[self.group[owned]]]
         kept[self.owner[ends]] = True
 
     def select_ordinals(self, events: Bool, t0: int, t1: int) -> I64:
-        """The ordinals of those that belong to kept events, or to none that is known and lie in the range."""
-        inside = (self.owner < 0) & (self.time >= t0) & (self.time < t1)
-        mine = (self.owner >= 0) & events[np.maximum(self.owner, 0)] if len(events) else inside
-        found: I64 = self.ordinal[inside | mine]
-        return found
+        """Select the ordinals of entries owned by kept `events` (bool[n]), or without owner and inside the range."""
+        unowned = (self.owner < 0) & (self.time >= t0) & (self.time < t1)
+        owned = (self.owner >= 0) & events[np.maximum(self.owner, 0)] if len(events) else unowned
+        ordinals: I64 = self.ordinal[unowned | owned]
+        return ordinals
 
 
 @dataclass(frozen=True, slots=True)
 class FlowEntry:
-    """One flow entry as it was met. `before`: the event that the entry before it became (flows left out), or -1."""
+    """One flow entry as read. `previous_event`: the event of the last entry before it that is no flow, or -1."""
 
     ordinal: int
     key: tuple[str, str]
@@ -57,7 +59,7 @@ class FlowEntry:
 
 
 def bind_flows(trace: Trace, entries: Iterable[FlowEntry]) -> FlowEntries:
-    """Each to its event: the one it directly follows in the file, as Kineto writes, else the innermost around it."""
+    """Bind each flow to its event: the one before it in the file, as Kineto writes it, else the innermost around it."""
     flows = list(entries)
     groups: dict[tuple[str, str], int] = {}
     lanes = {

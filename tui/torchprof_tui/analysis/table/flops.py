@@ -13,7 +13,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, include_ancestors
 from torchprof_tui.analysis.kernel.footprint import find_device
-from torchprof_tui.analysis.kernel.names import decode_kernel_name
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.table.calls import Calls
 from torchprof_tui.analysis.table.flop_formulas import count_flops, has_formula
 from torchprof_tui.analysis.table.op_args import Inputs, OpArgs

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.analysis.kernel.duration_distribution import compute_duration_statistics
-from torchprof_tui.analysis.kernel.names import decode_kernel_name
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.table.sheets import (
     CALLS_FIELD,
     NAME_FIELD,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.names import KernelClass
 from torchprof_tui.analysis.kernel.names.classes import classify_names
+from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.table.groups import NotRecordedError, step_index_at
 from torchprof_tui.analysis.table.profiler_table import Profile
 from torchprof_tui.analysis.table.table_rows import GroupBy, TableColumn

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.names import KernelClass
 from torchprof_tui.analysis.kernel.names.classes import classify_names
+from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.table.call_sites import CallSites
 from torchprof_tui.analysis.table.calls import Calls
 from torchprof_tui.analysis.table.op_args import OpArgs

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.name_search import BadPattern
+from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.calls import Calls
 from torchprof_tui.analysis.table.text_columns import TextColumn, match_rows
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool

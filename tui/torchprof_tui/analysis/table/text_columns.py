@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.name_search import BadPattern, compile_matcher
+from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.arrays import I64, Bool
 
 

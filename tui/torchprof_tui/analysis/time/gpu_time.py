@@ -1,7 +1,7 @@
-"""When each GPU worked: the union of kernels, copies and memsets over all its streams.
+"""Busy time of each GPU: the union of kernels, copies and memsets over all its streams.
 
-Waits (`cuda_sync`) and the spans of annotations are no work: they hold idle time. A device is known by its
-number in the trace; -1 stands for streams whose device the trace does not tell.
+Waits (`cuda_sync`) and annotation spans are no work: they contain idle time. A device is identified by its number in
+the trace; UNKNOWN_DEVICE stands for streams without a recorded device.
 """
 
 from __future__ import annotations
@@ -18,83 +18,94 @@ from torchprof_tui.trace.query.level_of_detail import cell_edges
 UNKNOWN_DEVICE = -1
 
 _DEVICE_BITS = 20
-"""More than any process has devices."""
+"""Bits of a device number: far more devices than a process has."""
 
 _IS_WORK = np.zeros(256, dtype=np.bool_)
 _IS_WORK[[int(kind) for kind in GPU_WORK]] = True
 
 
 def work_mask(kinds: U8) -> Bool:
-    """bool[n]: which events are GPU work."""
+    """Select the events that are GPU work: bool[n]."""
     return _IS_WORK[kinds]
 
 
 def list_devices(trace: Trace) -> list[int]:
-    """The devices that have streams, ascending."""
+    """List the devices that have streams, ascending."""
     return sorted({_get_device(lane) for lane in _list_streams(trace)})
 
 
 def compute_device_busy(trace: Trace, device: int) -> Intervals:
-    """When the device worked. One pass over the events of its streams: keep the answer."""
+    """Compute the busy intervals of a device. Costs one pass over the events of its streams; cache the result."""
     return _compute_busy(trace, [lane for lane in _list_streams(trace) if _get_device(lane) == device])
 
 
 def compute_busy_by_device(trace: Trace) -> dict[int, Intervals]:
-    """`busy` of every device that has streams. Of several ranks, which may all call theirs 0, by `of_rank`."""
+    """Compute the busy intervals of every device that has streams.
+
+    For several ranks, whose device numbers may coincide, the keys are those of `encode_rank_device`.
+    """
     if trace.ranks is None:
         streams: dict[int, list[Lane]] = {device: [] for device in list_devices(trace)}
         for lane in _list_streams(trace):
             streams[_get_device(lane)].append(lane)
         return {device: _compute_busy(trace, lanes) for device, lanes in streams.items()}
-    each = [(place, compute_busy_by_device(rank.trace)) for place, rank in enumerate(trace.ranks.all)]
-    return {encode_rank_device(place, device): worked for place, its in each for device, worked in its.items()}
+    return {
+        encode_rank_device(rank_index, device): busy
+        for rank_index, rank in enumerate(trace.ranks.all)
+        for device, busy in compute_busy_by_device(rank.trace).items()
+    }
 
 
 def encode_rank_device(rank_index: int, device: int) -> int:
-    """One number for a device of one of several ranks."""
+    """Encode a device of one of several ranks as one number."""
     return (rank_index + 1) << _DEVICE_BITS | (device - UNKNOWN_DEVICE)
 
 
 def decode_rank_index(device: int) -> int:
-    """Which rank a device of `busy_by_device` belongs to, -1 where there is one trace alone."""
+    """Return the index of the rank that a device key belongs to, -1 for a single trace."""
     return (device >> _DEVICE_BITS) - 1 if device > 0 else -1
 
 
 def format_device_label(device: int, trace: Trace) -> str:
-    """What a device of `busy_by_device` is called: `GPU 0`, of several ranks `rank 1`, with its GPU where one rank has
-    several."""
-    place, own = decode_rank_index(device), device
-    if place >= 0 and trace.ranks is not None:
-        own = (device & (1 << _DEVICE_BITS) - 1) + UNKNOWN_DEVICE
-        rank = trace.ranks.all[place]
+    """Format a device key: `GPU 0`; of several ranks `rank 1`, or `rank 1 GPU 0` if the rank has several devices."""
+    rank_index, number = decode_rank_index(device), device
+    if rank_index >= 0 and trace.ranks is not None:
+        number = (device & (1 << _DEVICE_BITS) - 1) + UNKNOWN_DEVICE
+        rank = trace.ranks.all[rank_index]
         if len(list_devices(rank.trace)) == 1:
             return rank.label
-        return f"{rank.label} GPU {own if own >= 0 else ''}".rstrip()
-    return f"GPU {own if own >= 0 else ''}".rstrip()
+        return f"{rank.label} GPU {number if number >= 0 else ''}".rstrip()
+    return f"GPU {number if number >= 0 else ''}".rstrip()
 
 
 def compute_busy_shares(trace: Trace, busy: dict[int, Intervals]) -> dict[int, float]:
-    """By the line of each rank that has GPUs: the share in which they worked, 0..1, of the time from its first event to
-    its last. `busy`: of `busy_by_device`."""
+    """Compute the busy share (0..1) of each rank's GPUs between its first event and its last, by header lane.
+
+    `busy`: from `compute_busy_by_device`.
+    """
     shares = {}
-    for place, rank in enumerate(trace.ranks.all if trace.ranks is not None else ()):
+    for rank_index, rank in enumerate(trace.ranks.all if trace.ranks is not None else ()):
         t0, t1 = rank.trace.span
-        its = [worked.measure_between(t0, t1) for device, worked in busy.items() if decode_rank_index(device) == place]
-        if its and t1 > t0:
-            shares[rank.header_lane] = sum(its) / (len(its) * (t1 - t0))
+        busy_ns = [
+            intervals.measure_between(t0, t1)
+            for device, intervals in busy.items()
+            if decode_rank_index(device) == rank_index
+        ]
+        if busy_ns and t1 > t0:
+            shares[rank.header_lane] = sum(busy_ns) / (len(busy_ns) * (t1 - t0))
     return shares
 
 
 def compute_busy_ns_by_device(trace: Trace) -> dict[int, int]:
-    """`gpu_busy_ns` of `info`: device -> ns."""
-    return {device: worked.total for device, worked in compute_busy_by_device(trace).items()}
+    """Compute `gpu_busy_ns` of `info`: device -> ns."""
+    return {device: busy.total for device, busy in compute_busy_by_device(trace).items()}
 
 
 def compute_busy_fraction(worked: Intervals, t0: int, t1: int, width: int) -> F64:
-    """float64[width]: the share of each cell between t0 and t1 that is covered, 0..1.
+    """Compute the covered share (0..1) of each of `width` cells between t0 and t1: float64[width].
 
-    A few binary searches a cell, whatever the zoom. Cells narrower than 1 ns show the nanosecond they lie in, as
-    `torchprof_tui.trace.query.level_of_detail` has it. Raises ValueError for an empty range or no cells.
+    Costs a few binary searches per cell at any zoom. Cells narrower than 1 ns show the nanosecond that contains them,
+    as in `torchprof_tui.trace.query.level_of_detail`. Raises ValueError for an empty range or no cells.
     """
     edges = cell_edges(t0, t1, width)
     lower, upper = edges[:-1], np.maximum(edges[1:], edges[:-1] + 1)

@@ -1,9 +1,9 @@
-"""Where one rank's program stands still and the others' do not: a sleep, a read from a slow disk, a log line.
+"""Find host stalls: places where the program of one rank idles and the others do not (a sleep, slow disk, logging).
 
-A late rank says that it is late, not why. All ranks run the same program, so the operators of a step come in the same
-order on the thread that runs it; before each of them some time passes in which no thread of the process does anything
-that was recorded. Where that time is longer on one rank, at the same operator, step after step, the program does
-something there that the trace has no name for.
+A late arrival does not show its cause. All ranks run the same program, so the operators of a step have the same order
+on the thread that runs it. Before each operator there is some idle time, in which no thread of the process has a
+recorded event. If that time is longer on one rank, at the same operator in step after step, the program does something
+there that the trace does not record.
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ from torchprof_tui.trace.model.ranks import Rank, Ranks
 from torchprof_tui.trace.model.trace import Step
 
 MIN_STALL_NS = 500_000
-"""ns. Python between two operators takes some tens of µs, a busy machine's scheduler some hundreds."""
+"""Minimum stall, ns. Python takes tens of µs between two operators, the scheduler of a busy machine hundreds."""
 
 MIN_STALL_STEPS = 2
-"""What happened in one step only is an accident."""
+"""A delay in a single step may be an accident."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostStall:
-    """`rank` (a place) stands still before the operator of this name, `longer` ns (the median) than the others do, in
-    `times` steps of `of`. `event`: the first such operator, numbered as in the rank's own trace."""
+    """Idle time of one rank before an operator, compared with the other ranks.
+
+    `excess`: ns above the median of all ranks, median over `step_count` of `compared_steps` steps. `event`: the first
+    such operator, numbered as in the rank's own trace.
+    """
 
     rank_index: int
     operator: str
@@ -41,7 +44,7 @@ class HostStall:
 
 @dataclass(frozen=True, slots=True)
 class _StepOperators:
-    """One rank's step: the outermost operators on its thread, and how long the process stood still before each."""
+    """One step of a rank: its k outermost operators, and the idle time (ns) of the process before each."""
 
     names: tuple[str, ...]
     events: I64
@@ -49,46 +52,56 @@ class _StepOperators:
 
 
 def find_host_stalls(ranks: Ranks) -> list[HostStall]:
-    """Those in at least half of the steps that can be compared, longest first. Needs steps, on three ranks or more: of
-    two nobody can say which one is as it should be."""
+    """Find the stalls that occur in at least half of the comparable steps, largest total first.
+
+    Needs steps on at least three ranks: with two it is undecidable which of them is normal.
+    """
     if len(ranks) < 3:
         return []
-    walked: dict[int, dict[int, _StepOperators]] = defaultdict(dict)
-    for place, rank in enumerate(ranks.all):
-        for number, one in _read_steps(rank).items():
-            walked[number][place] = one
-    found: dict[tuple[int, int, str], list[tuple[int, int]]] = defaultdict(list)
+    steps: dict[int, dict[int, _StepOperators]] = defaultdict(dict)  # by step number, then rank index
+    for rank_index, rank in enumerate(ranks.all):
+        for number, operators in _read_steps(rank).items():
+            steps[number][rank_index] = operators
+    delays: dict[tuple[int, int, str], list[tuple[int, int]]] = defaultdict(list)  # of a rank's operator: (ns, event)
     compared = 0
-    for step in walked.values():
-        usual, count = Counter(one.names for one in step.values()).most_common(1)[0]
+    for step in steps.values():
+        common_names, count = Counter(operators.names for operators in step.values()).most_common(1)[0]
         if count < 3:
             continue
         compared += 1
-        places = [place for place, one in step.items() if one.names == usual]
-        still = np.stack([step[place].idle_before for place in places])
-        longer = still - np.median(still, axis=0).astype(np.int64)
-        for row, column in zip(*np.nonzero(longer >= MIN_STALL_NS), strict=True):
-            place = places[int(row)]
-            at = (place, int(column), usual[int(column)])
-            found[at].append((int(longer[row, column]), int(step[place].events[column])))
-    told = [
-        HostStall(place, name, int(np.median([ns for ns, _ in times])), len(times), compared, min(e for _, e in times))
-        for (place, _, name), times in found.items()
-        if len(times) >= max(MIN_STALL_STEPS, compared / 2)
+        rank_indices = [rank_index for rank_index, operators in step.items() if operators.names == common_names]
+        idle = np.stack([step[rank_index].idle_before for rank_index in rank_indices])
+        excess = idle - np.median(idle, axis=0).astype(np.int64)
+        for row, column in zip(*np.nonzero(excess >= MIN_STALL_NS), strict=True):
+            rank_index = rank_indices[int(row)]
+            key = (rank_index, int(column), common_names[int(column)])
+            delays[key].append((int(excess[row, column]), int(step[rank_index].events[column])))
+    stalls = [
+        HostStall(
+            rank_index=rank_index,
+            operator=name,
+            excess=int(np.median([ns for ns, _ in operator_delays])),
+            step_count=len(operator_delays),
+            compared_steps=compared,
+            event=min(event for _, event in operator_delays),
+        )
+        for (rank_index, _, name), operator_delays in delays.items()
+        if len(operator_delays) >= max(MIN_STALL_STEPS, compared / 2)
     ]
-    return sorted(told, key=lambda each: -each.excess * each.step_count)
+    return sorted(stalls, key=lambda stall: -stall.excess * stall.step_count)
 
 
 def _read_steps(rank: Rank) -> dict[int, _StepOperators]:
-    """By the steps' numbers."""
+    """Read the outermost operators of each step of a rank, by step number."""
     trace = rank.trace
     kind = np.asarray(trace.kind)
     rows = np.flatnonzero((kind == Kind.OP) | (kind == Kind.RUNTIME))
-    worked = union(trace.start[rows], trace.start[rows] + trace.duration[rows])
-    return {step.number: _read_step(rank, step, worked) for step in trace.steps}
+    busy = union(trace.start[rows], trace.start[rows] + trace.duration[rows])
+    return {step.number: _read_step(rank, step, busy) for step in trace.steps}
 
 
-def _read_step(rank: Rank, step: Step, worked: Intervals) -> _StepOperators:
+def _read_step(rank: Rank, step: Step, busy: Intervals) -> _StepOperators:
+    """Read one step. `busy`: when any thread of the process ran an operator or runtime call."""
     trace = rank.trace
     lane = trace.lanes[int(trace.lane[step.event])]
     first = lane.first + int(trace.start[lane.first : lane.last].searchsorted(step.start))
@@ -97,12 +110,10 @@ def _read_step(rank: Rank, step: Step, worked: Intervals) -> _StepOperators:
     rows = rows[np.asarray(trace.kind[first:last]) == Kind.OP]
     start = np.asarray(trace.start[rows])
     end = start + trace.duration[rows]
-    # Sorted by start, longest first: what lies in an operator before it ends before that one does.
+    # Sorted by start, longest first: a nested operator ends no later than an operator before it.
     reach = np.maximum.accumulate(np.concatenate([[step.start], end]))
     outermost = end > reach[:-1] if len(rows) else np.zeros(0, np.bool_)
     rows, start, reach = rows[outermost], start[outermost], reach[:-1][outermost]
-    still = np.maximum(start - reach, 0) - (
-        worked.measure_before(np.maximum(start, reach)) - worked.measure_before(reach)
-    )
+    idle = np.maximum(start - reach, 0) - (busy.measure_before(np.maximum(start, reach)) - busy.measure_before(reach))
     names = tuple(trace.names[code] for code in trace.name[rows].tolist())
-    return _StepOperators(names, rows.astype(np.int64), still)
+    return _StepOperators(names, rows.astype(np.int64), idle)

@@ -1,4 +1,4 @@
-"""Sets of time as sorted intervals that neither overlap nor touch, and their algebra. Vectorised; all times ns."""
+"""Algebra of time sets, stored as sorted intervals that neither overlap nor touch. Vectorised; all times ns."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torchprof_tui.trace.core.arrays import I64, Bool
 
 @dataclass(frozen=True)
 class Intervals:
-    """k intervals `starts[i]` up to, not with, `ends[i]`: int64[k] each, ascending; none empty, no two touch.
+    """k half-open intervals [`starts[i]`, `ends[i]`): int64[k] each, ascending; none empty, no two touch.
 
-    Make one with `union`; the other operations return such sets again.
+    Create one with `union`; the other operations keep these properties.
     """
 
     starts: I64
@@ -26,31 +26,32 @@ class Intervals:
 
     @cached_property
     def _cumulative(self) -> I64:
-        """int64[k + 1]: the length of all intervals before each."""
+        """int64[k + 1]: total length of the intervals before each."""
         sums = np.zeros(len(self) + 1, dtype=np.int64)
         np.cumsum(self.ends - self.starts, out=sums[1:])
         return sums
 
     @property
     def total(self) -> int:
+        """Total length, ns."""
         return int(self._cumulative[-1])
 
     def measure_before(self, times: I64) -> I64:
-        """int64[...]: how much of the set lies before each time. One binary search each."""
+        """Measure how much of the set lies before each time: int64[...]. One binary search per time."""
         if not len(self):
             return np.zeros(np.shape(times), dtype=np.int64)
-        place = self.starts.searchsorted(times)
-        beyond = np.maximum(self.ends[np.maximum(place - 1, 0)] - times, 0)
-        covered: I64 = self._cumulative[place] - np.where(place > 0, beyond, 0)
+        index = self.starts.searchsorted(times)
+        beyond = np.maximum(self.ends[np.maximum(index - 1, 0)] - times, 0)
+        covered: I64 = self._cumulative[index] - np.where(index > 0, beyond, 0)
         return covered
 
     def measure_between(self, t0: int, t1: int) -> int:
-        """How much of the set lies between two times."""
+        """Measure how much of the set lies between two times."""
         first, last = self.measure_before(np.array([t0, max(t0, t1)], dtype=np.int64)).tolist()
         return int(last - first)
 
     def clip(self, t0: int, t1: int) -> Intervals:
-        """The part of the set between two times; nothing where they leave no time."""
+        """Restrict the set to the time between t0 and t1; empty if t1 is not after t0."""
         if t1 <= t0:
             return NO_INTERVALS
         first = int(self.ends.searchsorted(t0, side="right"))
@@ -61,19 +62,19 @@ class Intervals:
         return union(np.concatenate([self.starts, other.starts]), np.concatenate([self.ends, other.ends]))
 
     def __and__(self, other: Intervals) -> Intervals:
-        return self._combine(other, lambda mine, theirs: mine & theirs)
+        return self._combine(other, lambda left, right: left & right)
 
     def __sub__(self, other: Intervals) -> Intervals:
-        return self._combine(other, lambda mine, theirs: mine & ~theirs)
+        return self._combine(other, lambda left, right: left & ~right)
 
     def _contains(self, times: I64) -> Bool:
-        """bool[...]: is each time in the set?"""
+        """Test whether each time is in the set: bool[...]."""
         inside: Bool = self.starts.searchsorted(times, side="right") > self.ends.searchsorted(times, side="right")
         return inside
 
     def _combine(self, other: Intervals, keep: Callable[[Bool, Bool], Bool]) -> Intervals:
-        """Between two neighbouring bounds of either set nothing changes: decide each such piece by its start."""
-        # Four sorted runs, which a stable sort merges; `np.unique` would hash them first, at ten times the price.
+        """Combine two sets. Nothing changes between adjacent bounds of either, so the start of each piece decides."""
+        # Four sorted runs, which a stable sort merges; `np.unique` hashes first and takes ten times as long.
         bounds = np.sort(np.concatenate([self.starts, self.ends, other.starts, other.ends]), kind="stable")
         if not len(bounds):
             return NO_INTERVALS
@@ -87,14 +88,14 @@ NO_INTERVALS = Intervals(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64
 
 
 def union(starts: I64, ends: I64) -> Intervals:
-    """The set that any intervals cover: int64[n] each, in any order, overlapping or not; empty ones count nothing."""
-    some = ends > starts
-    if not some.all():
-        starts, ends = starts[some], ends[some]
+    """Build the set covered by any intervals: int64[n] each, in any order, may overlap; empty ones are ignored."""
+    nonempty = ends > starts
+    if not nonempty.all():
+        starts, ends = starts[nonempty], ends[nonempty]
     if not len(starts):
         return NO_INTERVALS
     if (starts[1:] < starts[:-1]).any():
-        order = np.argsort(starts, kind="stable")  # a few sorted runs, one a stream: merging them is fast
+        order = np.argsort(starts, kind="stable")  # one sorted run per stream, which a stable sort merges quickly
         starts, ends = starts[order], ends[order]
     reach = np.maximum.accumulate(ends)
     opens = np.flatnonzero(starts[1:] > reach[:-1]) + 1

@@ -1,6 +1,6 @@
-"""What happened in a marked range of time: how busy each lane and GPU was, and which names took the time.
+"""Statistics of a selected time range: busy time of each lane and GPU, and the names with the most time.
 
-An event that is only partly inside counts with its part. All times ns.
+An event that is partly inside the range counts with that part. All times ns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TOP_NAMES = 10
 
 @dataclass(frozen=True, slots=True)
 class LaneTime:
-    """One lane in the range: `busy` ns that its outermost events cover, `events` that touch it (nested ones too)."""
+    """One lane in the range. `events`: all that touch it, nested ones too; `busy`: ns covered by outermost events."""
 
     lane: int
     events: int
@@ -31,7 +31,7 @@ class LaneTime:
 
 @dataclass(frozen=True, slots=True)
 class NameTime:
-    """All events of one name in the range. `self_time` leaves out what their children took."""
+    """All events of one name in the range. `self_time` excludes the time of their children."""
 
     name: str
     count: int
@@ -47,7 +47,7 @@ class NameTime:
 class RangeStatistics:
     """`gpu_busy`: device -> ns. `gpu_names` by total time, `cpu_names` by self time, longest first.
 
-    `steps`: those that touch the range; `whole_steps` of them lie in it entirely.
+    `steps`: those that touch the range; `whole_steps`: how many of them lie entirely in it.
     """
 
     t0: int
@@ -73,11 +73,12 @@ def compute_range_statistics(
     max_names: int = TOP_NAMES,
     candidate_steps: Sequence[Step] | None = None,
 ) -> RangeStatistics:
-    """Statistics of t0 up to, not with, t1. `busy` is `busy_by_device(trace)`, where somebody has it already;
-    `of_steps` are the steps to count: of several ranks, those of one.
+    """Compute statistics of the range from t0 to t1 (exclusive).
 
-    Events without a duration touch the range they start in. Lanes without an event in it are left out. One pass
-    over the events that start before t1. Raises ValueError for an empty range.
+    `busy`: the result of `compute_busy_by_device(trace)`, if it is available. `candidate_steps`: the steps to count,
+    for several ranks those of one. Events without a duration touch the range in which they start. Lanes without an
+    event in the range are left out. Costs one pass over the events that start before t1. Raises ValueError for an
+    empty range.
     """
     if t1 <= t0:
         raise ValueError(f"no time between {t0} and {t1} ns")
@@ -93,55 +94,56 @@ def compute_range_statistics(
     events = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
     starts, ends = _clip_events(trace, events, t0, t1)
     total = ends - starts
-    own = total - _sum_children(trace, events, total)
+    self_time = total - _sum_children(trace, events, total)
     on_gpu = work_mask(trace.kind[events])
     on_cpu = np.array([lane.role is Role.THREAD for lane in trace.lanes], dtype=np.bool_)[trace.lane[events]]
     all_steps = trace.steps if candidate_steps is None else candidate_steps
     steps = [step for step in all_steps if step.start < t1 and step.start + max(step.duration, 1) > t0]
+    busy = compute_busy_by_device(trace) if busy is None else busy
+    gpu_total, gpu_self, cpu_total, cpu_self = total[on_gpu], self_time[on_gpu], total[on_cpu], self_time[on_cpu]
     return RangeStatistics(
-        t0,
-        t1,
-        len(events),
-        lanes,
-        {
-            device: worked.measure_between(t0, t1)
-            for device, worked in (compute_busy_by_device(trace) if busy is None else busy).items()
-        },
-        _list_top_names(trace, events[on_gpu], total[on_gpu], own[on_gpu], total[on_gpu], max_names),
-        _list_top_names(trace, events[on_cpu], total[on_cpu], own[on_cpu], own[on_cpu], max_names),
-        steps,
-        sum(t0 <= step.start and step.start + step.duration <= t1 for step in steps),
+        t0=t0,
+        t1=t1,
+        events=len(events),
+        lanes=lanes,
+        gpu_busy={device: intervals.measure_between(t0, t1) for device, intervals in busy.items()},
+        gpu_names=_list_top_names(trace, events[on_gpu], gpu_total, gpu_self, gpu_total, max_names),
+        cpu_names=_list_top_names(trace, events[on_cpu], cpu_total, cpu_self, cpu_self, max_names),
+        steps=steps,
+        whole_steps=sum(t0 <= step.start and step.start + step.duration <= t1 for step in steps),
     )
 
 
 def _find_touching(trace: Trace, first: int, last: int, t0: int, t1: int) -> I64:
-    """Those of the events first..last, one lane's, that have a part in the range."""
+    """Find the events between rows `first` and `last` of a lane that touch the range."""
     last = first + int(trace.start[first:last].searchsorted(t1))
     end = trace.start[first:last] + np.maximum(trace.duration[first:last], 1)
     return np.flatnonzero(end > t0) + first
 
 
 def _clip_events(trace: Trace, events: I64, t0: int, t1: int) -> tuple[I64, I64]:
-    """Starts and ends inside the range; an event without a duration has none inside either."""
+    """Clip starts and ends of events to the range; an event without a duration stays without one."""
     start = trace.start[events]
     return np.maximum(start, t0), np.minimum(start + trace.duration[events], t1)
 
 
 def _sum_children(trace: Trace, events: I64, total: I64) -> I64:
-    """int64[k]: what the children of each event take of the range. Who has a part in it, has its parents there too."""
+    """Sum the time of each event's children in the range: int64[k]. The parents of a touching event touch it too."""
     parent = trace.parent[events]
     has_parent = parent >= 0
     # float64 sums are exact up to 2**53 ns: a hundred days.
-    taken = np.bincount(parent[has_parent], weights=total[has_parent], minlength=len(trace))
-    return taken[events].astype(np.int64)
+    child_time = np.bincount(parent[has_parent], weights=total[has_parent], minlength=len(trace))
+    return child_time[events].astype(np.int64)
 
 
-def _list_top_names(trace: Trace, events: I64, total: I64, own: I64, key: I64, top: int) -> list[NameTime]:
-    """The names with the greatest sum of `key`."""
+def _list_top_names(trace: Trace, events: I64, total: I64, self_time: I64, sort_key: I64, top: int) -> list[NameTime]:
+    """List the `top` names with the largest sum of `sort_key`."""
     name = trace.name[events]
     size = len(trace.names)
     counts = np.bincount(name, minlength=size)
-    totals, owns, keys = (np.bincount(name, weights=times, minlength=size) for times in (total, own, key))
+    totals, self_times, keys = (
+        np.bincount(name, weights=times, minlength=size) for times in (total, self_time, sort_key)
+    )
     present = np.flatnonzero(counts)
     order = present[np.argsort(-keys[present], kind="stable")][:top].tolist()
-    return [NameTime(trace.names[place], int(counts[place]), int(totals[place]), int(owns[place])) for place in order]
+    return [NameTime(trace.names[code], int(counts[code]), int(totals[code]), int(self_times[code])) for code in order]

@@ -11,7 +11,7 @@ from rich.text import Text
 from torchprof_tui.analysis.dispatch.chain import Chain, Hop, HopRole
 from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import Transfer, measure_transfer
-from torchprof_tui.analysis.kernel.names import decode_kernel_name
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.kernel.occupancy import LIMIT_NAMES, OccupancyChange
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from torchprof_tui.analysis.doctor.read_problems import list_losses, summarize_problem
+from torchprof_tui.analysis.completeness.data_loss import list_losses
+from torchprof_tui.analysis.doctor.read_problems import summarize_problem
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.model.trace import Trace

@@ -6,7 +6,8 @@ import re
 
 from rich.cells import cell_len
 
-from torchprof_tui.analysis.kernel.names import KernelClass, decode_kernel_name
+from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.printable import clean as clean
 from torchprof_tui.ui.common.cell_text import truncate as truncate
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchprof_tui.analysis.name_search import BadPattern, SearchResult, search_names
+from torchprof_tui.analysis.search.name_search import BadPattern, SearchResult, search_names
 from torchprof_tui.trace.model.trace import Trace
 
 

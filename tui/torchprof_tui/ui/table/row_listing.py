@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.analysis.name_search import BadPattern
+from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.trace.core.arrays import I64
 

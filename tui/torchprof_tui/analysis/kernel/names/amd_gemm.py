@@ -1,8 +1,8 @@
-"""Matrix products of AMD's libraries: Tensile's (rocBLAS, hipBLASLt), and MIOpen's and Composable Kernel's.
+"""Decode matrix products of AMD's Tensile, the generator of rocBLAS and hipBLASLt kernels.
 
-`Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x224x64_MI16x16x1_SN_…_ISA942_…_WG64_4_1`: the indices say which
-operand is transposed (`Alik`: summed index first, so A is), the first letters the data types, MT the macro tile,
-MI the matrix instruction (MFMA), ISA the gfx number, WG the threads of a workgroup.
+`Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x224x64_MI16x16x1_SN_…_ISA942_…_WG64_4_1`: the indices give the
+transposed operand (`Alik`: summed index first, so A is transposed), the first letters the data types, MT the macro
+tile, MI the matrix instruction (MFMA), ISA the gfx number, WG the threads of a workgroup.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _LETTERS = {
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
-    """A Tensile GEMM, or None."""
+    """Decode a Tensile GEMM; None for any other name."""
     del parsed
-    found = _TENSILE.match(name)
-    if not found:
+    match = _TENSILE.match(name)
+    if not match:
         return None
-    layout = ("t" if found["a"] == "Alik" else "n") + ("n" if found["b"] == "Bljk" else "t")
-    types = found["types"]
+    layout = ("t" if match["a"] == "Alik" else "n") + ("n" if match["b"] == "Bljk" else "t")
+    types = match["types"]
     letter = next((letter for letter in _LETTERS if types.startswith(letter)), None)
     dtypes = (_LETTERS[letter],) if letter else ()
     tile = re.search(r"_MT(\d+)x(\d+)x(\d+)", name)
@@ -42,7 +42,7 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     instruction = re.search(r"_MI(\d+(?:x\d+)+)_", name)
     isa = re.search(r"_ISA([0-9a-f]+)_", name)
     arch = f"gfx{isa[1]}" if isa else None
-    matrix = instruction is not None
+    uses_matrix_cores = instruction is not None
     details = [("types", types)]
     if instruction:
         details.append(("instruction", f"MFMA {instruction[1].replace('x', '×')}"))
@@ -54,13 +54,13 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
         library="rocBLAS / hipBLASLt",
         arch=arch,
         dtypes=dtypes,
-        tensor_core=matrix or None,
+        tensor_core=uses_matrix_cores or None,
         tile=sizes,
         layout=layout,
         display=" ".join(("gemm", *dtypes, *([format_tile(sizes[:2])] if sizes else ()))),
         summary=join_parts(
             f"rocBLAS or hipBLASLt matrix product{f' for {arch}' if arch else ''}"
-            + (" on matrix cores" if matrix else ""),
+            + (" on matrix cores" if uses_matrix_cores else ""),
             *dtypes,
             f"tile {format_tile(sizes)}" if sizes else None,
             f"layout {layout}",

@@ -1,4 +1,4 @@
-"""Names of ATen and primitive operations that contain underscores, to cut Inductor's joined names apart."""
+"""Names of ATen and primitive operations with underscores, needed to split Inductor's joined names."""
 
 from __future__ import annotations
 

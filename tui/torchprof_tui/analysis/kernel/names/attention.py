@@ -1,4 +1,4 @@
-"""Attention kernels: flash attention 2 and 3, memory-efficient (xFormers), cuDNN, AOTriton, and serving engines'.
+"""Decode attention kernels: flash attention 2 and 3, memory-efficient (xFormers), cuDNN, AOTriton, serving engines.
 
 void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, …, cutlass::bfloat16_t, …>, …>
 fmha_cutlassF_bf16_aligned_64x64_rf_sm80
@@ -58,47 +58,47 @@ _LABELS = {
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
-    """An attention kernel, or None."""
-    for reader in (_decode_memory_efficient, _decode_cudnn, _decode_flash, _decode_paged, _decode_triton):
-        found = reader(name, parsed)
-        if found:
-            return found
+    """Decode an attention kernel; None for any other name."""
+    for decode_family in (_decode_memory_efficient, _decode_cudnn, _decode_flash, _decode_paged, _decode_triton):
+        decoded = decode_family(name, parsed)
+        if decoded:
+            return decoded
     return None
 
 
 def _decode_memory_efficient(name: str, parsed: QualifiedName) -> KernelName | None:
-    found = _EFFICIENT.match(parsed.base)
-    if not found:
+    match = _EFFICIENT.match(parsed.base)
+    if not match:
         return None
     return _build_attention(
         name,
         "memory-efficient attention",
         "PyTorch (xFormers, CUTLASS)",
-        direction=FORWARD if found["way"] == "F" else BACKWARD,
-        dtypes=(ELEMENT_TYPES[found["type"]],),
-        tile=(int(found["m"]), int(found["n"])),
-        arch=parse_sm_arch(found["arch"]),
-        # Before Ampere, fp32 attention runs on CUDA cores: tensor cores take fp32 as TF32 only since then.
-        tensor_core=found["type"] != "f32" or int(found["arch"][2:]) >= 80,
-        fused=("dropout",) if "dropout" in found["rest"] else (),
+        direction=FORWARD if match["way"] == "F" else BACKWARD,
+        dtypes=(ELEMENT_TYPES[match["type"]],),
+        tile=(int(match["m"]), int(match["n"])),
+        arch=parse_sm_arch(match["arch"]),
+        # Tensor cores take fp32 as TF32 only since Ampere; before, fp32 attention runs on CUDA cores.
+        tensor_core=match["type"] != "f32" or int(match["arch"][2:]) >= 80,
+        fused=("dropout",) if "dropout" in match["rest"] else (),
     )
 
 
 def _decode_cudnn(name: str, parsed: QualifiedName) -> KernelName | None:
-    found = _CUDNN.match(parsed.base)
-    if found:
-        # "f16" stands in the names of bf16 kernels as well: it is 16 bits that the name tells, not which.
-        details = [("knob", found["knob"])]
-        if found["mma"]:
-            details.insert(0, ("instruction", f"{found['mma']} {found['type'] or ''}".strip()))
+    match = _CUDNN.match(parsed.base)
+    if match:
+        # "f16" is also in the names of bf16 kernels: it only means 16 bits, so no dtype is claimed.
+        details = [("knob", match["knob"])]
+        if match["mma"]:
+            details.insert(0, ("instruction", f"{match['mma']} {match['type'] or ''}".strip()))
         return _build_attention(
             name,
             "cuDNN attention",
             "cuDNN",
-            direction=FORWARD if found["way"] == "fprop" else BACKWARD,
-            tile=tuple(map(int, found["tile"].split("x"))),
-            arch=parse_sm_arch(found["arch"]),
-            tensor_core=True if found["mma"] else None,
+            direction=FORWARD if match["way"] == "fprop" else BACKWARD,
+            tile=tuple(map(int, match["tile"].split("x"))),
+            arch=parse_sm_arch(match["arch"]),
+            tensor_core=True if match["mma"] else None,
             details=tuple(details),
         )
     step = _CUDNN_STEPS.get(parsed.base) if parsed.root == "cudnn" else None
@@ -117,7 +117,7 @@ def _decode_cudnn(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _decode_flash(name: str, parsed: QualifiedName) -> KernelName | None:
-    """Flash attention 2's traits are <head size, block M, block N, warps, …, element type, …>."""
+    """Decode flash attention 2, whose traits are <head size, block M, block N, warps, …, element type, …>."""
     base = parsed.base
     if base == "device_kernel" and "FlashAttn" in name:
         return _decode_flash3(name, parsed)
@@ -161,7 +161,7 @@ def _decode_flash3(name: str, parsed: QualifiedName) -> KernelName:
 
 
 def _decode_paged(name: str, parsed: QualifiedName) -> KernelName | None:
-    """Attention over a paged key-value cache, as serving engines do when they decode."""
+    """Decode attention over a paged key-value cache, used by serving engines for decoding."""
     base = parsed.base
     flashinfer = re.match(r"(Batch|Single)(Prefill|Decode)With", base)
     if not re.match(r"paged_attention_", base) and not flashinfer:
@@ -218,7 +218,7 @@ def _build_attention(
             + (f"its {step} step" if step else "the whole softmax(Q·Kᵀ)·V in one kernel"),
             *dtypes[:1],
             f"tile {format_tile(tile)}" if tile else None,
-            *(f"with {one}" for one in fused),
+            *(f"with {operation}" for operation in fused),
         ),
         details=details,
     )

@@ -1,4 +1,4 @@
-"""Kernels of communication libraries: NCCL, RCCL, and the one-shot reductions of serving engines."""
+"""Decode kernel names of communication libraries: NCCL, RCCL, and the one-shot reductions of serving engines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OPERATIONS = {
 }
 _ALGORITHMS = {"RING": "ring", "TREE": "tree", "NVLS": "NVLink SHARP", "PAT": "PAT", "COLLNET": "CollNet"}
 _PROTOCOLS = {"LL": "LL (low latency)", "LL128": "LL128", "SIMPLE": "Simple"}
-_TYPES = {
+_DTYPES = {
     "float": "fp32",
     "half": "fp16",
     "double": "fp64",
@@ -38,6 +38,7 @@ _TYPES = {
     "i32": "int32",
     "i64": "int64",
     "u32": "uint32",
+    **ELEMENT_TYPES,
 }
 _CROSS_DEVICE = re.compile(
     r"(cross_device_reduce_(\d)stage|one_shot_all_reduce|two_shot_all_reduce|multimem_all_reduce)"
@@ -45,13 +46,13 @@ _CROSS_DEVICE = re.compile(
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
-    """A collective, or None."""
+    """Decode a collective; None for any other name."""
     base = parsed.base
     if re.match(r"(nccl|rccl)\w*(Kernel|kernel|Symk)", base) or base == "rccl_main_kernel":
         return _decode_nccl(name, base)
-    found = _CROSS_DEVICE.search(base)
-    if found:
-        stage = f", {found[2]} stage" if found[2] else ""
+    match = _CROSS_DEVICE.search(base)
+    if match:
+        stage = f", {match[2]} stage" if match[2] else ""
         return KernelName(
             name,
             KernelClass.COLLECTIVE,
@@ -67,18 +68,13 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
 
 def _decode_nccl(name: str, base: str) -> KernelName:
     words = base.split("_")
-    known = {word: table[word] for word in words for table in (_COLLECTIVES, _OPERATIONS) if word in table}
-    collective = next((known[word] for word in words if word in _COLLECTIVES), None)
-    operation = next((known[word] for word in words if word in _OPERATIONS), None)
-    algorithm = next((_ALGORITHMS[word] for word in words if word in _ALGORITHMS), None)
-    protocol = next((_PROTOCOLS[word] for word in words if word in _PROTOCOLS), None)
-    dtype = next(
-        (ELEMENT_TYPES.get(word) or _TYPES.get(word) for word in words if word in ELEMENT_TYPES or word in _TYPES), None
-    )
-    if "int8_t" in base:
-        dtype = "int8"
+    collective = _find_word(words, _COLLECTIVES)
+    operation = _find_word(words, _OPERATIONS)
+    algorithm = _find_word(words, _ALGORITHMS)
+    protocol = _find_word(words, _PROTOCOLS)
+    dtype = "int8" if "int8_t" in base else _find_word(words, _DTYPES)
     library = "RCCL" if base.startswith("rccl") else "NCCL"
-    # A sum is named in every NCCL 2.x send and gather up to 2.18, where nothing is summed.
+    # NCCL 2.x up to 2.18 names a sum in every send and gather, although nothing is summed.
     reduces = collective is not None and "reduce" in collective
     details = [(label, value) for label, value in (("algorithm", algorithm), ("protocol", protocol)) if value]
     return KernelName(
@@ -88,7 +84,6 @@ def _decode_nccl(name: str, base: str) -> KernelName:
         family=library,
         library=library,
         dtypes=(dtype,) if dtype else (),
-        fused=(),
         display=" ".join(word for word in (library, collective or "collective", dtype) if word),
         summary=join_parts(
             f"{library} {collective or 'collective that the name leaves open'}",
@@ -99,3 +94,8 @@ def _decode_nccl(name: str, base: str) -> KernelName:
         ),
         details=tuple(details),
     )
+
+
+def _find_word(words: list[str], meanings: dict[str, str]) -> str | None:
+    """Find the meaning of the first word that has one."""
+    return next((meanings[word] for word in words if word in meanings), None)

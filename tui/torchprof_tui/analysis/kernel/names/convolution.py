@@ -1,4 +1,4 @@
-"""Convolutions of cuDNN, MIOpen and Composable Kernel, with the small kernels that prepare and finish them."""
+"""Decode convolutions of cuDNN, MIOpen and Composable Kernel, and the small kernels that prepare and finish them."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _HELPERS = {
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
-    """A convolution or a part of one, or None."""
+    """Decode a convolution or a step of one; None for any other name."""
     if "_xmma_" in name and "implicit_gemm" in name and parsed.scope == "":
         return _decode_xmma(name)
-    for reader in (
+    for decode_family in (
         _decode_cutlass,
         _decode_scudnn,
         _decode_igemm,
@@ -53,14 +53,14 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
         _decode_composable_kernel,
         _decode_helper,
     ):
-        found = reader(name, parsed)
-        if found:
-            return found
+        decoded = decode_family(name, parsed)
+        if decoded:
+            return decoded
     return None
 
 
 def _decode_xmma(name: str) -> KernelName:
-    found = xmma.parse_xmma(name)
+    fields = xmma.parse_xmma(name)
     word = re.search(r"_(fprop|dgrad|wgrad)_", name)
     layout = re.search(r"_(nhwc|nchw)(?:krsc|kcrs)_", name)
     return _build_convolution(
@@ -68,34 +68,34 @@ def _decode_xmma(name: str) -> KernelName:
         "xmma",
         "cuDNN" if "cudnn" in name else None,
         direction=_DIRECTIONS[word[1]] if word else None,
-        dtypes=found.dtypes,
-        tile=found.tile,
-        stages=found.stages,
+        dtypes=fields.dtypes,
+        tile=fields.tile,
+        stages=fields.stages,
         layout=layout[1] if layout else None,
-        arch=found.arch,
-        tensor_core=found.tensor_core,
+        arch=fields.arch,
+        tensor_core=fields.tensor_core,
         algorithm="implicit GEMM",
-        details=found.details,
+        details=fields.details,
     )
 
 
 def _decode_cutlass(name: str, parsed: QualifiedName) -> KernelName | None:
-    """CUTLASS inside cuDNN, by its short name or as a mangled or demangled type."""
+    """Decode CUTLASS inside cuDNN, by its short name or as a mangled or demangled type."""
     if not parsed.scope.startswith("cutlass") and not parsed.base.startswith("cutlass_tensorop"):
         return None
-    found = _CUTLASS.search(name)
-    if found:
-        # fp32 operands reach tensor cores as TF32; the name leaves their type out then.
-        types = [xmma.ELEMENT_TYPES[word] for word in (found["input"], found["output"]) if word] or ["tf32"]
+    match = _CUTLASS.search(name)
+    if match:
+        # fp32 operands are converted to TF32 for tensor cores; the name then has no type.
+        types = [xmma.ELEMENT_TYPES[word] for word in (match["input"], match["output"]) if word] or ["tf32"]
         return _build_convolution(
             name,
             "cutlass",
             "cuDNN" if "cudnn" in name else "CUTLASS",
-            direction=_DIRECTIONS[found["direction"]],
+            direction=_DIRECTIONS[match["direction"]],
             dtypes=tuple(dict.fromkeys(types)),
-            tile=(int(found["m"]), int(found["n"]), int(found["k"])),
-            stages=int(found["stages"]),
-            layout=found["layout"],
+            tile=(int(match["m"]), int(match["n"]), int(match["k"])),
+            stages=int(match["stages"]),
+            layout=match["layout"],
             tensor_core=True,
             algorithm="implicit GEMM",
         )
@@ -120,23 +120,23 @@ def _decode_cutlass(name: str, parsed: QualifiedName) -> KernelName | None:
 
 def _decode_scudnn(name: str, parsed: QualifiedName) -> KernelName | None:
     """`cudnn_volta_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1`: fp32 on CUDA cores."""
-    found = _SCUDNN.fullmatch(parsed.base)
-    if not found or found["arch"] not in ARCHITECTURES:
+    match = _SCUDNN.fullmatch(parsed.base)
+    if not match or match["arch"] not in ARCHITECTURES:
         return None
-    words = found["rest"].split("_")
+    words = match["rest"].split("_")
     sizes = [word for word in words if re.fullmatch(r"\d+x\d+", word)]
     letters = next((word for word in words if re.fullmatch(r"[nt]{2}", word)), None)
     details = [("layout", letters)] if letters else []
     if "splitK" in words:
         details.append(("split-K", "yes"))
-    # The word relu is in every name of this family that can do it, whether it is used or not: no claim is made.
+    # Names of this family contain relu if the kernel supports it, used or not: no ReLU is claimed.
     return _build_convolution(
         name,
         "scudnn",
         "cuDNN",
-        dtypes=("fp32" if found["letters"] == "s" else "fp16",),
+        dtypes=("fp32" if match["letters"] == "s" else "fp16",),
         tile=tuple(map(int, sizes[0].split("x"))) if sizes else None,
-        arch=ARCHITECTURES[found["arch"]],
+        arch=ARCHITECTURES[match["arch"]],
         layout="nhwc" if "nhwc" in words else None,
         tensor_core=False,
         algorithm="Winograd" if "winograd" in words else "implicit GEMM",
@@ -145,26 +145,26 @@ def _decode_scudnn(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _decode_igemm(name: str, parsed: QualifiedName) -> KernelName | None:
-    """`igemm_fwd_gtcx2_nhwc_bf16_…_bt128x128x32_…`: MIOpen's assembly implicit GEMM; x: with matrix instructions."""
+    """`igemm_fwd_gtcx2_nhwc_bf16_…_bt128x128x32_…`: MIOpen's assembly implicit GEMM; x: matrix instructions."""
     del parsed
-    found = _IGEMM.match(name)
-    if not found:
+    match = _IGEMM.match(name)
+    if not match:
         return None
     return _build_convolution(
         name,
         "igemm",
         "MIOpen",
-        direction=_DIRECTIONS[found["direction"]],
-        dtypes=(xmma.ELEMENT_TYPES.get(found["type"], found["type"]),),
-        tile=(int(found["m"]), int(found["n"]), int(found["k"])),
-        layout=found["layout"],
-        tensor_core=True if found["x"] else None,
+        direction=_DIRECTIONS[match["direction"]],
+        dtypes=(xmma.ELEMENT_TYPES.get(match["type"], match["type"]),),
+        tile=(int(match["m"]), int(match["n"]), int(match["k"])),
+        layout=match["layout"],
+        tensor_core=True if match["x"] else None,
         algorithm="implicit GEMM",
     )
 
 
 def _decode_engine(name: str, parsed: QualifiedName) -> KernelName | None:
-    """cuDNN's templates: dgrad_engine, wgrad_alg0_engine, implicit_convolve_sgemm, the winograd_nonfused steps."""
+    """Decode cuDNN's templates: dgrad_engine, wgrad_alg0_engine, implicit_convolve_sgemm, winograd_nonfused steps."""
     base = parsed.base
     dtypes = parse_dtypes(parsed.arguments[:2])[:1]
     if "winograd_nonfused" in parsed.path:
@@ -181,10 +181,10 @@ def _decode_engine(name: str, parsed: QualifiedName) -> KernelName | None:
 
 def _decode_composable_kernel(name: str, parsed: QualifiedName) -> KernelName | None:
     """Composable Kernel: `ck::…::kernel_grouped_conv_fwd_xdl_cshuffle_v3`; xdl: with matrix instructions."""
-    found = re.search(r"_conv_(fwd|bwd_data|bwd_weight)_", parsed.base)
-    if not found or parsed.root not in ("ck", "ck_tile"):
+    match = re.search(r"_conv_(fwd|bwd_data|bwd_weight)_", parsed.base)
+    if not match or parsed.root not in ("ck", "ck_tile"):
         return None
-    way = {"fwd": FORWARD, "bwd_data": BACKWARD_DATA, "bwd_weight": BACKWARD_WEIGHTS}[found[1]]
+    way = {"fwd": FORWARD, "bwd_data": BACKWARD_DATA, "bwd_weight": BACKWARD_WEIGHTS}[match[1]]
     matrix = True if "_xdl_" in parsed.base else None
     return _build_convolution(name, "Composable Kernel", "Composable Kernel", way, (), tensor_core=matrix)
 

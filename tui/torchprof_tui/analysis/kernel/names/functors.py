@@ -1,10 +1,10 @@
-"""What an elementwise or reduction functor of PyTorch computes, from its C++ type.
+"""Parse the operation of a PyTorch elementwise or reduction functor from its C++ type.
 
 A functor is a struct (`at::native::CUDAFunctor_add<float>`), a struct around another (`BinaryFunctor<float, float,
 float, MulFunctor<float>>`), or a lambda inside the function that launches it
 (`at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#2}::operator()() const::
-{lambda()#4}::operator()() const::{lambda(c10::BFloat16)#1}`). The operation is the identifier without the words that
-only say "kernel"; the data type is the template argument or the innermost lambda's parameter.
+{lambda()#4}::operator()() const::{lambda(c10::BFloat16)#1}`). The operation is the identifier without
+affixes such as "kernel"; the data type is the template argument or the innermost lambda's parameter.
 """
 
 from __future__ import annotations
@@ -50,35 +50,44 @@ _TRAILING_BACKWARD = re.compile(r"_(backward|grad)$")
 
 @dataclass(frozen=True, slots=True)
 class Functor:
-    operation: str  # "gelu", "mul scalar", "" where it cannot be told
+    """Operation and data types of a functor."""
+
+    operation: str  # "gelu", "mul scalar", "" if unknown
     dtypes: tuple[str, ...]
     is_backward: bool
 
 
 def parse_functor(text: str) -> Functor:
-    """The operation of a functor's type."""
+    """Parse the C++ type of a functor."""
     name = parse_qualified_name(text)
-    place = next((i for i, part in enumerate(name.path) if part.startswith("{lambda")), None)
-    if place is not None:
-        # A lambda: named by the function around it; operator() is named by its struct.
-        place = next((i for i in range(place - 1, -1, -1) if not name.path[i].startswith(("operator", "{"))), 0)
-        dtypes = parse_lambda_dtypes(text) or parse_dtypes(_parse_component_arguments(name.components[place]))
-        return _build_functor(name.path[place], "", dtypes)
+    index = next((i for i, part in enumerate(name.path) if part.startswith("{lambda")), None)
+    if index is not None:
+        # A lambda is named by the function that contains it, operator() by its struct.
+        index = next((i for i in range(index - 1, -1, -1) if not name.path[i].startswith(("operator", "{"))), 0)
+        dtypes = parse_lambda_dtypes(text) or parse_dtypes(_parse_component_arguments(name.components[index]))
+        return _build_functor(name.path[index], "", dtypes)
     base = name.base
     if base in _WRAPPERS and name.arguments:
-        inner = next((one for one in reversed(name.arguments) if parse_dtype(one) is None and not one.isdigit()), "")
-        found = parse_functor(inner) if inner else Functor("", (), False)
+        inner_type = next(
+            (
+                argument
+                for argument in reversed(name.arguments)
+                if parse_dtype(argument) is None and not argument.isdigit()
+            ),
+            "",
+        )
+        inner = parse_functor(inner_type) if inner_type else Functor("", (), False)
         return Functor(
-            found.operation + _WRAPPERS[base] if found.operation else "",
-            parse_dtypes(name.arguments) or found.dtypes,
-            found.is_backward,
+            inner.operation + _WRAPPERS[base] if inner.operation else "",
+            parse_dtypes(name.arguments) or inner.dtypes,
+            inner.is_backward,
         )
     suffix = " scalar" if base.startswith(("CUDAFunctorOnSelf", "CUDAFunctorOnOther")) else ""
     return _build_functor(base, suffix, parse_dtypes(name.arguments))
 
 
 def extract_operation(identifier: str) -> str:
-    """`pow_tensor_scalar_kernel_impl` → "pow_tensor_scalar", `GeluCUDAKernelImpl` → "gelu", "" for nothing left."""
+    """Extract the operation: `pow_tensor_scalar_kernel_impl` → "pow_tensor_scalar", `GeluCUDAKernelImpl` → "gelu"."""
     text = _PREFIX.sub("", identifier.strip("_"))
     while (shorter := _KERNEL_SUFFIX.sub("", text)) != text and shorter:
         text = shorter
@@ -87,8 +96,8 @@ def extract_operation(identifier: str) -> str:
 
 
 def _build_functor(identifier: str, suffix: str, dtypes: tuple[str, ...]) -> Functor:
-    word = extract_operation(identifier)
-    return Functor(word + suffix if word else "", dtypes, bool(_TRAILING_BACKWARD.search(word)))
+    operation = extract_operation(identifier)
+    return Functor(operation + suffix if operation else "", dtypes, bool(_TRAILING_BACKWARD.search(operation)))
 
 
 def _parse_component_arguments(component: str) -> tuple[str, ...]:

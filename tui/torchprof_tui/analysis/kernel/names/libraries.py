@@ -1,7 +1,7 @@
-"""Other libraries' kernels that their own words name: CUB, rocPRIM, FBGEMM, cuDNN's norms, serving engines.
+"""Decode kernels of other libraries by the words in their names: CUB, rocPRIM, FBGEMM, cuDNN's norms, serving engines.
 
-A rule is a pattern over the function with its namespaces, and what those words say. Nothing is read into a name here
-that does not stand in it.
+A rule is a pattern over the function with its namespaces, and the meaning of its words. A result contains nothing that
+is not in the name.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _RULES = _compile_rules(
     (r"(?i)cross_?entropy\w*?_?(bwd|backward)", _K.REDUCTION, "", "cross entropy", _BWD),
     (r"(?i)cross_?entropy", _K.REDUCTION, "", "cross entropy", None),
 )
-"""First hit wins."""
+"""First match wins."""
 
 _ROCPRIM_ALGORITHMS = (
     ("radix_sort", _K.SORT, "radix sort"),
@@ -98,12 +98,14 @@ _LIBRARY_OF_SCOPE = {
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
-    """A kernel that a rule names, or None."""
+    """Decode a kernel that matches a rule; None for any other name."""
     text = "::".join(part for part in parsed.path if part)
     if parsed.path[:1] == ("rocprim",) and parsed.base == "trampoline_kernel":
         return _decode_rocprim(name, parsed)
     if parsed.path[:1] == ("ck_tile",):
-        text = "::".join(parsed.components[:3])  # ck_tile::kentry<…, Rmsnorm2dFwd<…>>: the class behind the entry
+        text = "::".join(
+            parsed.components[:3]
+        )  # ck_tile::kentry<…, Rmsnorm2dFwd<…>>: includes the class in the template argument
     for pattern, kind, library, word, way in _RULES:
         if pattern.search(text):
             return _build_kernel_name(name, parsed, kind, library or _find_library(parsed), word, way)

@@ -1,4 +1,4 @@
-"""Copies and fills: `Memcpy HtoD (Pinned -> Device)`, `Memset (Device)`, ROCm's `CopyDeviceToHost`."""
+"""Decode copies and fills: `Memcpy HtoD (Pinned -> Device)`, `Memset (Device)`, ROCm's `CopyDeviceToHost`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _COPY_END_LETTERS = {"host": "H", "device": "D"}
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
-    """A copy or fill, or None."""
+    """Decode a copy or fill; None for any other name."""
     del parsed
-    found = _MEMCPY.match(name)
-    if found:
-        source, target = _COPY_ENDS[found["way"][0]], _COPY_ENDS[found["way"][-1]]
-        kinds = [word for word in (found["source"], found["target"]) if word and word != "Device"]
-        details = tuple(("host memory", word.lower()) for word in kinds[:1] if word in ("Pinned", "Pageable"))
-        return _build_copy(name, source, target, found["way"], details)
-    found = _ROCM_COPY.match(name)
-    if found:
-        source, target = found["source"].lower(), found["target"].lower()
+    match = _MEMCPY.match(name)
+    if match:
+        source, target = _COPY_ENDS[match["way"][0]], _COPY_ENDS[match["way"][-1]]
+        host_kinds = [word for word in (match["source"], match["target"]) if word and word != "Device"]
+        details = tuple(("host memory", word.lower()) for word in host_kinds[:1] if word in ("Pinned", "Pageable"))
+        return _build_copy(name, source, target, match["way"], details)
+    match = _ROCM_COPY.match(name)
+    if match:
+        source, target = match["source"].lower(), match["target"].lower()
         return _build_copy(name, source, target, f"{_COPY_END_LETTERS[source]}to{_COPY_END_LETTERS[target]}", ())
     if name.startswith(("Memset", "FillBuffer")):
         return KernelName(
@@ -34,7 +34,7 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _build_copy(name: str, source: str, target: str, way: str, details: tuple[tuple[str, str], ...]) -> KernelName:
-    kind = f", {details[0][1]}" if details else ""
+    host_memory = f", {details[0][1]}" if details else ""
     return KernelName(
         name,
         KernelClass.MEMORY,
@@ -42,6 +42,6 @@ def _build_copy(name: str, source: str, target: str, way: str, details: tuple[tu
         family="memcpy",
         direction=f"{source} to {target}",
         display=f"memcpy {way}",
-        summary=f"copies from {source} to {target}{kind}",
+        summary=f"copies from {source} to {target}{host_memory}",
         details=details,
     )

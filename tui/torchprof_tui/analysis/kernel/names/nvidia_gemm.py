@@ -1,21 +1,23 @@
-"""Matrix products of cuBLAS, cuBLASLt and CUTLASS.
+"""Decode matrix products of cuBLAS, cuBLASLt and CUTLASS.
 
-Four generations of names, each read by its own grammar:
+Four generations of names, each with its own grammar:
 
     volta_sgemm_128x64_nt, ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn      hand-scheduled
     cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8                       CUTLASS 2
     sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma_…        xmma
     nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT                                           Hopper and later
 
-What the parts of an nvjet name mean is not documented. The readings used here were measured on an H200: launches
-record clusters of as many blocks as "1x2" multiplies to; shared memory is (256 + 128) x 64 x 2 bytes x 4 plus a
-constant, so "64x4" is the K step and the stages; "tst" comes with bf16 operands and "hsh" with fp16; "badd" comes
-where the product is added to a matrix and "bz" where it is not. Other parts are shown as they stand.
+The parts of an nvjet name are not documented. The meanings used here were measured on an H200: launches record
+clusters of 1 x 2 blocks for "1x2"; shared memory is (256 + 128) x 64 x 2 bytes x 4 plus a constant, so "64x4" is the K
+step and the stages; "tst" occurs with bf16 operands and "hsh" with fp16; "badd" occurs if the product is added to a
+matrix and "bz" if it is not. Other parts are shown unchanged.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from torchprof_tui.analysis.kernel.names import xmma
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
@@ -36,6 +38,7 @@ ARCHITECTURES = {
 _CUDA_CORE_LETTERS = {"s": "fp32", "d": "fp64", "h": "fp16", "c": "complex64", "z": "complex128", "gc": "complex64"}
 _ACCUMULATORS = {"s": "fp32", "h": "fp16", "d": "fp64", "i": "int32", "c": "complex64", "z": "complex128"}
 _NVJET_ELEMENTS = {"t": "bf16", "h": "fp16", "s": "fp32"}
+_NVJET_EPILOGUES = {"bias": "bias", "badd": "adds a matrix (beta)"}
 _EPILOGUES = {"relu": "ReLU", "bias": "bias", "gelu": "GELU", "sigmoid": "sigmoid", "silu": "SiLU"}
 
 _NVJET = re.compile(
@@ -47,13 +50,14 @@ _COLLECTIVE_TILE = re.compile(
     r"CollectiveMma<.*?cute::tuple<(?:cute::)?C<(\d+)>, ?(?:cute::)?C<(\d+)>, ?(?:cute::)?C<(\d+)> ?>"
     r"(?=, (?:cutlass::(?:bfloat16|half|tfloat32|float_e\w+)_t|float|double|signed|unsigned|int|__))"
 )
-"""The tile is the shape that an element type follows; the cluster's shape, of the same form, stands before it."""
+"""The tile is the shape before an element type; the cluster shape, of the same form, precedes it."""
+_SPLIT_K = ("split-K", "yes")
 _SIZE = re.compile(r"^\d+x\d+$")
 _LAYOUT = re.compile(r"^[nt]{2}$")
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
-    """A GEMM of NVIDIA's libraries, or None."""
+    """Decode a GEMM of NVIDIA's libraries; None for any other name."""
     if name.startswith("nvjet"):
         return _decode_nvjet(name)
     if "xmma_gemm" in name and "cudnn" not in parsed.scope:
@@ -70,35 +74,14 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _decode_nvjet(name: str) -> KernelName | None:
-    found = _NVJET.match(name)
-    if not found:
+    match = _NVJET.match(name)
+    if not match:
         return None
-    m, n = map(int, found["tile"].split("x"))
-    letters = found["types"]
-    read = [_NVJET_ELEMENTS.get(letter) for letter in letters] if len(letters) == 3 else [None]
-    dtypes = tuple(dict.fromkeys(t for t in (read[0], read[-1]) if t)) if all(read) else ()
-    words = found["rest"].split("_")
-    details = [("types", letters)]
-    layout = epilogue = None
-    left = []
-    for word in words:
-        if _SIZE.match(word):
-            details.append(("cluster", word.replace("x", "×")))
-        elif re.fullmatch(r"[NT]{3}", word):
-            layout = word[:2].lower()
-            details.append(("layout letters", word))
-        elif word == "splitK":
-            details.append(("split-K", "yes"))
-        elif word == "bias":
-            epilogue = "bias"
-        elif word == "badd":
-            epilogue = "adds a matrix (beta)"
-        elif word != "bz":
-            left.append(word)
-    if left:
-        details.append(("not decoded", "_".join(left)))
-    arch = xmma.parse_sm_arch(found["arch"])
-    step, stages = int(found["step"]), int(found["stages"])
+    m, n = map(int, match["tile"].split("x"))
+    step, stages = int(match["step"]), int(match["stages"])
+    arch = xmma.parse_sm_arch(match["arch"])
+    dtypes, accumulator = _parse_nvjet_types(match["types"])
+    layout, epilogue, details = _parse_nvjet_suffix(match["rest"])
     return KernelName(
         name,
         KernelClass.GEMM,
@@ -116,124 +99,206 @@ def _decode_nvjet(name: str) -> KernelName | None:
         display=_format_display(dtypes, (m, n), epilogue),
         summary=join_parts(
             f"cuBLAS matrix product for {arch or 'Hopper and later'} on tensor cores",
-            _format_operands(dtypes, "fp32" if len(read) == 3 and read[1] == "fp32" else None),
+            _format_operands(dtypes, accumulator),
             f"tile {m}×{n}, K step {step}, {stages} stages",
-            "split along K" if ("split-K", "yes") in details else None,
+            "split along K" if _SPLIT_K in details else None,
             f"epilogue: {epilogue}" if epilogue else None,
         ),
-        details=tuple(details),
+        details=(("types", match["types"]), *details),
     )
 
 
-def _decode_classic(name: str, text: str) -> KernelName | None:
-    """The hand-scheduled and CUTLASS 2 grammars: the same words, in another order."""
-    words = text.split("_")
-    arch: str | None = None
-    dtypes: list[str] = []
-    sizes: list[str] = []
+def _parse_nvjet_types(letters: str) -> tuple[tuple[str, ...], str | None]:
+    """`tst` → (("bf16",), "fp32"): (element types of input and output, accumulator if it is fp32)."""
+    elements = [_NVJET_ELEMENTS[letter] for letter in letters if letter in _NVJET_ELEMENTS]
+    if len(letters) != 3 or len(elements) != 3:
+        return (), None
+    operand, accumulator, output = elements
+    return tuple(dict.fromkeys((operand, output))), accumulator if accumulator == "fp32" else None
+
+
+def _parse_nvjet_suffix(suffix: str) -> tuple[str | None, str | None, list[tuple[str, str]]]:
+    """`1x2_h_bz_coopA_NNT` → (layout, epilogue, details); words without a known meaning are a detail."""
+    layout = epilogue = None
     details: list[tuple[str, str]] = []
-    fused: list[str] = []
-    tensor_core: bool | None = None
-    layout = accumulator = None
-    stages = step = None
-    found = False
-    for place, word in enumerate(words):
-        tensor, scalar = _TENSOR_OP.match(word), _CUDA_CORE.match(word)
-        if tensor:
-            found = tensor_core = True
-            accumulator = _ACCUMULATORS[tensor["acc"]]
-            details.append(("instruction", _format_mma_shape(tensor["shape"])))
-            if tensor["math"]:
-                dtypes.append(ELEMENT_TYPES[tensor["math"]])
-        elif scalar:
-            found = True
-            tensor_core = False
-            dtypes.append(_CUDA_CORE_LETTERS[scalar["type"]])
-        elif word in ARCHITECTURES:
-            arch = ARCHITECTURES[word]
-        elif place == 1 and words[0] == "cutlass" and word.isdigit():
-            arch = f"sm_{word}"
-        elif word in ELEMENT_TYPES:
-            dtypes.append(ELEMENT_TYPES[word])
-        elif _SIZE.match(word):
-            sizes.append(word)
-        elif _LAYOUT.match(word):
-            layout = word
-        elif word in _EPILOGUES:
-            fused.append(_EPILOGUES[word])
-        elif word.startswith("align") and word[5:].isdigit():
-            details.append(("alignment", f"{word[5:]} elements"))
-        elif word.startswith("sliced"):
-            details.append(("sliced", word[6:].replace("x", "×")))
-        elif word in ("splitK", "splitk"):
-            details.append(("split-K", "yes"))
-    if not found:
+    unknown = []
+    for word in suffix.split("_"):
+        if _SIZE.match(word):
+            details.append(("cluster", word.replace("x", "×")))
+        elif re.fullmatch(r"[NT]{3}", word):
+            layout = word[:2].lower()
+            details.append(("layout letters", word))
+        elif word == "splitK":
+            details.append(_SPLIT_K)
+        elif word in _NVJET_EPILOGUES:
+            epilogue = _NVJET_EPILOGUES[word]
+        elif word != "bz":
+            unknown.append(word)
+    if unknown:
+        details.append(("not decoded", "_".join(unknown)))
+    return layout, epilogue, details
+
+
+@dataclass(slots=True)
+class _ClassicFields:
+    """Fields of a classic name, filled word by word. `sizes`: the tile, then K step and stages."""
+
+    arch: str | None = None
+    tensor_core: bool | None = None  # None: no word names a matrix product
+    accumulator: str | None = None
+    layout: str | None = None
+    dtypes: list[str] = field(default_factory=list)
+    sizes: list[tuple[int, ...]] = field(default_factory=list)
+    fused: list[str] = field(default_factory=list)
+    details: list[tuple[str, str]] = field(default_factory=list)
+
+    def read_word(self, word: str) -> None:
+        """Add what a word says; words that no rule matches are ignored."""
+        for pattern, read in _CLASSIC_RULES:
+            match = pattern.match(word)
+            if match:
+                read(self, match)
+                return
+
+    def read_tensor_op(self, match: re.Match[str]) -> None:
+        self.tensor_core = True
+        self.accumulator = _ACCUMULATORS[match["acc"]]
+        self.details.append(("instruction", _format_mma_shape(match["shape"])))
+        if match["math"]:
+            self.dtypes.append(ELEMENT_TYPES[match["math"]])
+
+    def read_cuda_core(self, match: re.Match[str]) -> None:
+        self.tensor_core = False
+        self.dtypes.append(_CUDA_CORE_LETTERS[match["type"]])
+
+    def read_architecture(self, match: re.Match[str]) -> None:
+        self.arch = ARCHITECTURES[match[0]]
+
+    def read_dtype(self, match: re.Match[str]) -> None:
+        self.dtypes.append(ELEMENT_TYPES[match[0]])
+
+    def read_size(self, match: re.Match[str]) -> None:
+        self.sizes.append(tuple(map(int, match[0].split("x"))))
+
+    def read_layout(self, match: re.Match[str]) -> None:
+        self.layout = match[0]
+
+    def read_epilogue(self, match: re.Match[str]) -> None:
+        self.fused.append(_EPILOGUES[match[0]])
+
+    def read_alignment(self, match: re.Match[str]) -> None:
+        self.details.append(("alignment", f"{match[1]} elements"))
+
+    def read_slices(self, match: re.Match[str]) -> None:
+        self.details.append(("sliced", match[1].replace("x", "×")))
+
+    def read_split_k(self, match: re.Match[str]) -> None:
+        del match
+        self.details.append(_SPLIT_K)
+
+
+def _compile_words(words: Iterable[str]) -> re.Pattern[str]:
+    return re.compile(rf"(?:{'|'.join(words)})$")
+
+
+_CLASSIC_RULES: tuple[tuple[re.Pattern[str], Callable[[_ClassicFields, re.Match[str]], None]], ...] = (
+    (_TENSOR_OP, _ClassicFields.read_tensor_op),
+    (_CUDA_CORE, _ClassicFields.read_cuda_core),
+    (_compile_words(ARCHITECTURES), _ClassicFields.read_architecture),
+    (_compile_words(ELEMENT_TYPES), _ClassicFields.read_dtype),
+    (_SIZE, _ClassicFields.read_size),
+    (_LAYOUT, _ClassicFields.read_layout),
+    (_compile_words(_EPILOGUES), _ClassicFields.read_epilogue),
+    (re.compile(r"align(\d+)$"), _ClassicFields.read_alignment),
+    (re.compile(r"sliced(.*)"), _ClassicFields.read_slices),
+    (_compile_words(("splitK", "splitk")), _ClassicFields.read_split_k),
+)
+"""What a word of a classic name says. The patterns exclude each other."""
+
+
+def _decode_classic(name: str, text: str) -> KernelName | None:
+    """Decode the hand-scheduled and CUTLASS 2 grammars: the same words in a different order."""
+    words = text.split("_")
+    is_cutlass = words[0] == "cutlass"
+    fields = _ClassicFields()
+    if is_cutlass and len(words) > 1 and words[1].isdigit():
+        fields.arch = f"sm_{words[1]}"
+    for word in words:
+        fields.read_word(word)
+    if fields.tensor_core is None:
         return None
-    if tensor_core and not dtypes:
-        dtypes = ["tf32"]  # fp32 operands reach tensor cores as TF32; CUTLASS names no type then
-    tile = tuple(map(int, sizes[0].split("x"))) if sizes else None
-    if len(sizes) > 1 and (tensor_core or words[0] == "cutlass"):
-        step, stages = map(int, sizes[1].split("x"))
-        tile = (*tile, step) if tile else None
-    types = tuple(dict.fromkeys(dtypes))
-    library = "CUTLASS" if words[0] == "cutlass" else "cuBLAS"
+    # fp32 operands are converted to TF32 for tensor cores; CUTLASS then names no type.
+    dtypes = tuple(dict.fromkeys(fields.dtypes)) or (("tf32",) if fields.tensor_core else ())
+    tile, stages = _split_classic_sizes(fields.sizes, has_stages=fields.tensor_core or is_cutlass)
+    library = "CUTLASS" if is_cutlass else "cuBLAS"
+    epilogue = ", ".join(fields.fused) or None
     return KernelName(
         name,
         KernelClass.GEMM,
         known=True,
-        family="cutlass" if library == "CUTLASS" else "classic cuBLAS",
+        family="cutlass" if is_cutlass else "classic cuBLAS",
         library=library,
-        arch=arch,
-        dtypes=types,
-        tensor_core=tensor_core,
+        arch=fields.arch,
+        dtypes=dtypes,
+        tensor_core=fields.tensor_core,
         tile=tile,
         stages=stages,
-        layout=layout,
-        fused=tuple(fused),
-        epilogue=", ".join(fused) or None,
-        display=_format_display(types, tile, fused[0] if fused else None),
+        layout=fields.layout,
+        fused=tuple(fields.fused),
+        epilogue=epilogue,
+        display=_format_display(dtypes, tile, fields.fused[0] if fields.fused else None),
         summary=join_parts(
-            f"{library} matrix product for {arch or 'an architecture that the name leaves out'} on "
-            + ("tensor cores" if tensor_core else "CUDA cores"),
-            _format_operands(types, accumulator),
+            f"{library} matrix product for {fields.arch or 'an architecture that the name leaves out'}"
+            + xmma.format_compute_unit(fields.tensor_core),
+            _format_operands(dtypes, fields.accumulator),
             f"tile {format_tile(tile)}" if tile else None,
             f"{stages} stages" if stages else None,
-            f"epilogue: {', '.join(fused)}" if fused else None,
+            f"epilogue: {epilogue}" if epilogue else None,
         ),
-        details=tuple(details),
+        details=tuple(fields.details),
     )
 
 
+def _split_classic_sizes(sizes: list[tuple[int, ...]], has_stages: bool) -> tuple[tuple[int, ...] | None, int | None]:
+    """Split the sizes of a classic name into (tile, stages): the second size is K step x stages."""
+    if not sizes:
+        return None, None
+    if len(sizes) == 1 or not has_stages:
+        return sizes[0], None
+    step, stages = sizes[1]
+    return (*sizes[0], step), stages
+
+
 def _decode_xmma(name: str) -> KernelName:
-    found = xmma.parse_xmma(name)
+    fields = xmma.parse_xmma(name)
     layout = re.search(r"_([nt]{2})_[nt]_", name)
-    tile = found.tile
+    tile = fields.tile
     return KernelName(
         name,
         KernelClass.GEMM,
         known=True,
         family="xmma",
         library="cuBLAS" if "cublas" in name else None,
-        arch=found.arch,
-        dtypes=found.dtypes,
-        tensor_core=found.tensor_core,
+        arch=fields.arch,
+        dtypes=fields.dtypes,
+        tensor_core=fields.tensor_core,
         tile=tile,
-        stages=found.stages,
+        stages=fields.stages,
         layout=layout[1] if layout else None,
-        display=_format_display(found.dtypes, tile, None),
+        display=_format_display(fields.dtypes, tile, None),
         summary=join_parts(
-            f"matrix product for {found.arch}{xmma.format_compute_unit(found.tensor_core)}",
-            _format_operands(found.dtypes, None),
+            f"matrix product for {fields.arch}{xmma.format_compute_unit(fields.tensor_core)}",
+            _format_operands(fields.dtypes, None),
             f"tile {format_tile(tile)}" if tile else None,
-            f"{found.stages} stages" if found.stages else None,
+            f"{fields.stages} stages" if fields.stages else None,
             "split along K" if "_split_k" in name else None,
         ),
-        details=found.details,
+        details=fields.details,
     )
 
 
 def _decode_cutlass3(name: str, inner: str) -> KernelName:
-    """CUTLASS 3: `GemmUniversal<…, CollectiveMma<MainloopSm90TmaGmma…<7, …>, tuple<C<128>, …>, …>, …>`."""
+    """Decode CUTLASS 3: `GemmUniversal<…, CollectiveMma<MainloopSm90TmaGmma…<7, …>, tuple<C<128>, …>, …>, …>`."""
     arch = re.search(r"(?:Mainloop|arch::)Sm(\d+)", inner)
     mainloop = re.search(r"Mainloop\w+<\s*(\d+)", inner)
     collective = _COLLECTIVE_TILE.search(inner)
@@ -269,13 +334,13 @@ _HELPERS = {
 
 
 def _decode_helper(name: str, parsed: QualifiedName) -> KernelName | None:
-    """Small kernels of cuBLAS: matrix x vector, tiny products, and what follows a split-K product."""
+    """Decode small kernels of cuBLAS: matrix x vector, small products, and the steps after a split-K product."""
     base = parsed.base
     text = f"{parsed.scope}::{base}"
     dtypes = parse_float_dtypes(parsed.arguments)[:2]
     if base in _HELPERS and (base != "globalKernel" or "epilogue" in parsed.scope):
         kind = KernelClass.ELEMENTWISE if base == "scal_kernel" else KernelClass.GEMM
-        word = {"splitKreduce_kernel": "split-K sum", "globalKernel": "gemm epilogue"}.get(
+        label = {"splitKreduce_kernel": "split-K sum", "globalKernel": "gemm epilogue"}.get(
             base, base.removesuffix("_kernel")
         )
         return KernelName(
@@ -285,7 +350,7 @@ def _decode_helper(name: str, parsed: QualifiedName) -> KernelName | None:
             family="cuBLAS helper",
             library="cuBLAS",
             dtypes=dtypes,
-            display=" ".join((word, *dtypes[:1])),
+            display=" ".join((label, *dtypes[:1])),
             summary=join_parts(_HELPERS[base], *dtypes[:1]),
         )
     if _GEMV.search(text):
@@ -320,7 +385,7 @@ def _decode_helper(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _format_mma_shape(digits: str) -> str:
-    """The MMA shape written without separators: 884, 1688, 16816, 161616, 16832."""
+    """Format an MMA shape that is written without separators: 884, 1688, 16816, 161616, 16832."""
     shapes = {"884": "8×8×4", "1688": "16×8×8", "16816": "16×8×16", "16832": "16×8×32", "161616": "16×16×16"}
     return shapes.get(digits, digits)
 

@@ -1,6 +1,6 @@
-"""PyTorch's own kernels: templates of `at::native`, demangled down to the operation in them.
+"""Decode PyTorch's own kernels: templates of `at::native`, down to the operation in them.
 
-Also what was taken over from, or written beside them: apex's multi-tensor kernels, the THC-era `cunn_…`.
+Also related kernels outside of it: apex's multi-tensor kernels, and `cunn_…` from THC.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ELEMENTWISE = {
     "legacy_elementwise_kernel": ("strided elementwise", 2),
     "elementwise_kernel_with_index": ("elementwise by index", 1),
 }
-"""Template → how it walks over its elements, and which template argument is the functor."""
+"""Template → (how it iterates over its elements, index of the template argument with the functor)."""
 
 _COPIES = ("copy", "direct_copy", "copy_device_to_device", "bfloat16_copy", "bfloat16tofloat32_copy", "float16_copy")
 _CAST_DTYPES = {
@@ -106,11 +106,11 @@ _RULES: tuple[tuple[re.Pattern[str], KernelClass, str, str | None], ...] = tuple
         (r"(bincount|histogram)", _K.REDUCTION, "histogram", None),
     )
 )  # fmt: skip
-"""Named kernels: what their own words say. First hit wins; "" keeps the kernel's own word."""
+"""Kernels with descriptive names. First match wins; "" means the operation is taken from the name."""
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
-    """A kernel of PyTorch itself, or None."""
+    """Decode a kernel of PyTorch; None for any other name."""
     base = parsed.base
     if base in _ELEMENTWISE:
         return _decode_elementwise(name, parsed)
@@ -132,48 +132,50 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _decode_elementwise(name: str, parsed: QualifiedName) -> KernelName | None:
-    walk, place = _ELEMENTWISE[parsed.base]
-    functor = parse_functor(_find_inner_functor(parsed.argument(place)))
+    iteration, functor_index = _ELEMENTWISE[parsed.base]
+    functor = parse_functor(_find_inner_functor(parsed.argument(functor_index)))
     if not functor.operation:
         return None
     width = parse_integer(parsed.argument(0)) if parsed.base.startswith("vectorized") else None
     details = (("elements per load", str(width)),) if width else ()
     dtypes = functor.dtypes
     if parsed.base == "vectorized_templated_elementwise_kernel":
-        dtypes = parse_dtypes(parsed.arguments[-3:]) or dtypes  # result first, then the operands as stored
+        dtypes = parse_dtypes(parsed.arguments[-3:]) or dtypes  # result first, then the stored operands
     if functor.operation in _COPIES:
-        return _build_copy(name, functor, walk, cast="WithCast" in name, details=details)
+        return _build_copy(name, functor, iteration, cast="WithCast" in name, details=details)
     way = _BACKWARD if functor.is_backward else None
     word = functor.operation.removesuffix("_backward") if way else functor.operation
-    # Masks come along with where() and dropout: the type worth a bar's few characters is the data's.
-    shown = [one for one in dtypes if one != "bool"] or list(dtypes)
+    # where() and dropout have bool masks; the short label shows the type of the data.
+    label_dtypes = [dtype for dtype in dtypes if dtype != "bool"] or list(dtypes)
     kind = KernelClass.NORM if re.search(r"(batch|group|layer)_norm", functor.operation) else KernelClass.ELEMENTWISE
     return KernelName(
         name,
         kind,
         known=True,
-        family=f"PyTorch {walk}",
+        family=f"PyTorch {iteration}",
         library="PyTorch",
         dtypes=dtypes,
         fused=(functor.operation,),
         direction=way,
-        display=" ".join((word, *(["bwd"] if way else []), *shown[:1])),
+        display=" ".join((word, *(["bwd"] if way else []), *label_dtypes[:1])),
         summary=join_parts(
-            f"PyTorch {walk}: {functor.operation}", *dtypes[:2], *([f"{width} elements per load"] if width else [])
+            f"PyTorch {iteration}: {functor.operation}", *dtypes[:2], *([f"{width} elements per load"] if width else [])
         ),
         details=details,
     )
 
 
 def _find_inner_functor(text: str) -> str:
-    """The functor inside `gpu_kernel_impl<F>(…)::{lambda(int)#1}` and its relatives; other functors as they are."""
+    """Find the functor inside `gpu_kernel_impl<F>(…)::{lambda(int)#1}` and similar types; others are unchanged."""
     for component in parse_qualified_name(text).components:
         if component.startswith(("gpu_kernel_impl", "gpu_kernel_with", "apply<", "opmath_")) and "<" in component:
             return parse_template_arguments(component)[0]
     return text
 
 
-def _build_copy(name: str, functor: Functor, walk: str, cast: bool, details: tuple[tuple[str, str], ...]) -> KernelName:
+def _build_copy(
+    name: str, functor: Functor, iteration: str, cast: bool, details: tuple[tuple[str, str], ...]
+) -> KernelName:
     dtypes = _CAST_DTYPES.get(functor.operation, functor.dtypes)
     if len(dtypes) == 2:
         what, display = f"converts {dtypes[0]} to {dtypes[1]}", f"cast {dtypes[0]}→{dtypes[1]}"
@@ -185,18 +187,18 @@ def _build_copy(name: str, functor: Functor, walk: str, cast: bool, details: tup
         name,
         KernelClass.COPY,
         known=True,
-        family=f"PyTorch {walk}",
+        family=f"PyTorch {iteration}",
         library="PyTorch",
         dtypes=dtypes,
         fused=(functor.operation,),
         display=display,
-        summary=join_parts(f"PyTorch {walk}: {what}", *(dtypes if len(dtypes) == 1 else ())),
+        summary=join_parts(f"PyTorch {iteration}: {what}", *(dtypes if len(dtypes) == 1 else ())),
         details=details,
     )
 
 
 def _decode_reduction(name: str, parsed: QualifiedName) -> KernelName | None:
-    """reduce_kernel<512, 1, ReduceOp<float, func_wrapper_t<float, sum_functor<…>::operator()…>, …>>"""
+    """Decode `reduce_kernel<512, 1, ReduceOp<float, func_wrapper_t<float, sum_functor<…>::operator()…>, …>>`."""
     outer = parse_qualified_name(parsed.argument(2))
     if outer.base != "ReduceOp" or len(outer.arguments) < 2:
         return None
@@ -210,10 +212,10 @@ def _decode_reduction(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _decode_multi_tensor(name: str, parsed: QualifiedName) -> KernelName | None:
-    """One launch over a list of tensors: `torch._foreach_…`, and fused and multi-tensor optimizers."""
+    """Decode a launch over a list of tensors: `torch._foreach_…`, fused and multi-tensor optimizers."""
     functor = parse_qualified_name(parsed.argument(1))
     dtypes = parse_dtypes(functor.arguments)
-    # The arithmetic stands behind the functor (std::plus<float>, Sqrt<float>, LerpFunctor<float>) where it is generic.
+    # A later argument has the operation of a generic functor (std::plus<float>, Sqrt<float>, LerpFunctor<float>).
     inner = [
         parse_qualified_name(argument)
         for argument in parsed.arguments[2:]
@@ -271,7 +273,7 @@ def _decode_indexing(name: str, parsed: QualifiedName) -> KernelName:
     size = re.search(r"OpaqueType<(\d+)>", name)
     dtypes = (f"{size[1]}-byte",) if size else ()
     if word == "scatter_gather":
-        # The first template argument of the internal kernel says which: is_scatter_like.
+        # The first template argument of the internal kernel is is_scatter_like.
         inner = re.search(r"_cuda_scatter_gather_internal_kernel<(true|false)", name)
         word = {"true": "scatter", "false": "gather"}[inner[1]] if inner else "scatter / gather"
         if "ReduceAdd" in name:
@@ -280,8 +282,8 @@ def _decode_indexing(name: str, parsed: QualifiedName) -> KernelName:
 
 
 def _decode_random(name: str, parsed: QualifiedName) -> KernelName:
-    found = re.search(r"cuda::(\w+?)(?:_and_transform|_kernel)\b", name)
-    word = found[1].replace("_", " ") if found else "random numbers"
+    match = re.search(r"cuda::(\w+?)(?:_and_transform|_kernel)\b", name)
+    word = match[1].replace("_", " ") if match else "random numbers"
     return _build_kernel_name(
         name, KernelClass.RANDOM, "PyTorch random", word, parse_float_dtypes(parsed.arguments[:1]), fused=(word,)
     )

@@ -1,7 +1,7 @@
-"""Taking C++ names apart: brackets, qualified names, template arguments, data types.
+"""Parse C++ names: brackets, qualified names, template arguments, data types.
 
-Demangled names are read by counting brackets, which is enough for what compilers print. Names that a profiler left
-mangled (`_ZN…`) are not demangled: their identifiers are taken out in order, which says what the kernel is.
+Demangled names are parsed by counting brackets, which is sufficient for the output of compilers. Mangled names (`_ZN…`)
+are not demangled: only their identifiers are extracted in order, which is sufficient to identify the kernel.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ DTYPES = {
 @dataclass(frozen=True, slots=True)
 class QualifiedName:
     """`at::native::(anonymous namespace)::f<float, 4>(int)`: path ("at", "native", "{anonymous}", "f"), arguments
-    ("float", "4"), the last component's own."""
+    ("float", "4") of the last component.
+    """
 
     path: tuple[str, ...]
     arguments: tuple[str, ...]
@@ -68,24 +69,26 @@ class QualifiedName:
 
     @property
     def base(self) -> str:
+        """The last component, without brackets."""
         return self.path[-1] if self.path else ""
 
     @property
     def root(self) -> str:
+        """The first component, without brackets."""
         return self.path[0] if self.path else ""
 
     @property
     def scope(self) -> str:
-        """Everything before the last component, template arguments left out."""
+        """Everything before the last component, without template arguments."""
         return "::".join(self.path[:-1])
 
     def argument(self, index: int) -> str:
-        """A template argument, "" where there are fewer."""
+        """Return a template argument, "" if there are fewer."""
         return self.arguments[index] if index < len(self.arguments) else ""
 
 
 def parse_function(name: str) -> QualifiedName:
-    """The function that a demangled signature names, its return type and parameters left out."""
+    """Parse the function of a demangled signature, without return type and parameters."""
     text = _KERNEL_DESCRIPTOR.sub("", name.strip())
     text = text.replace("(anonymous namespace)", "{anonymous}").replace("operator()", "operator{}")
     if text.startswith(("_ZN", "_Z")):
@@ -96,21 +99,21 @@ def parse_function(name: str) -> QualifiedName:
 
 
 def parse_qualified_name(text: str) -> QualifiedName:
-    """A type or function without parameters of its own: `a::b<c>::d<e>`."""
+    """Parse a type, or a function without parameters: `a::b<c>::d<e>`."""
     components = _split_outside_brackets(text.strip(), "::")
     path = tuple(
-        one if one.startswith("{") else _OPENING_BRACKET.split(one, maxsplit=1)[0] or one for one in components
+        part if part.startswith("{") else _OPENING_BRACKET.split(part, maxsplit=1)[0] or part for part in components
     )
     return QualifiedName(path, parse_template_arguments(components[-1]) if components else (), tuple(components))
 
 
 def parse_template_arguments(component: str) -> tuple[str, ...]:
-    """`f<a, b<c> >` → ("a", "b<c>"): the arguments of one component."""
+    """Parse the arguments of one component: `f<a, b<c> >` → ("a", "b<c>")."""
     start = component.find("<")
     if start < 0 or component.startswith("{"):
         return ()
     depth = 0
-    end = len(component)  # without a closing bracket, the profiler cut the name short
+    end = len(component)  # without a closing bracket, the profiler truncated the name
     for mark in _BRACKET.finditer(component, start):
         depth += _DEPTH_CHANGE[mark.group()]
         if depth == 0:
@@ -120,16 +123,16 @@ def parse_template_arguments(component: str) -> tuple[str, ...]:
 
 
 def parse_integer(text: str) -> int | None:
-    """`128`, `2ul`, `(at::native::ADAM_MODE)1` as an integer; None for anything else."""
-    found = _LITERAL.match(text.strip())
-    return int(found.group(1)) if found else None
+    """Parse an integer such as `128`, `2ul`, `(at::native::ADAM_MODE)1`; None for anything else."""
+    match = _LITERAL.match(text.strip())
+    return int(match.group(1)) if match else None
 
 
 def parse_dtype(text: str) -> str | None:
-    """Our short name for a C++ type; None for what is no element type."""
+    """Parse a C++ type into a short name such as "bf16"; None if it is no element type."""
     plain = text.strip()
-    for noise in ("const", "volatile", "&", "*"):
-        plain = plain.replace(noise, "")
+    for qualifier in ("const", "volatile", "&", "*"):
+        plain = plain.replace(qualifier, "")
     plain = " ".join(plain.split())
     known = DTYPES.get(plain)
     if known:
@@ -141,18 +144,18 @@ def parse_dtype(text: str) -> str | None:
 
 
 def parse_dtypes(texts: tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    """The element types among template arguments, each once, in order."""
-    found = (parse_dtype(text) for text in texts)
-    return tuple(dict.fromkeys(one for one in found if one))
+    """Parse the element types among template arguments, each once, in order."""
+    dtypes = (parse_dtype(text) for text in texts)
+    return tuple(dict.fromkeys(dtype for dtype in dtypes if dtype))
 
 
 def parse_float_dtypes(texts: tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    """The floating types among template arguments; cuBLAS and its like put index types in front of them."""
-    return tuple(one for one in parse_dtypes(texts) if one.startswith(("fp", "bf", "tf", "complex")))
+    """Parse the floating types among template arguments; in libraries like cuBLAS, index types precede them."""
+    return tuple(dtype for dtype in parse_dtypes(texts) if dtype.startswith(("fp", "bf", "tf", "complex")))
 
 
 def parse_lambda_dtypes(text: str) -> tuple[str, ...]:
-    """Parameter types of the last lambda in `f(…)::{lambda()#2}::operator{}() const::{lambda(float, bool)#1}`."""
+    """Parse parameter types of the last lambda in `f(…)::{lambda()#2}::operator{}() const::{lambda(float, bool)#1}`."""
     start = text.rfind("{lambda(")
     if start < 0:
         return ()
@@ -162,43 +165,43 @@ def parse_lambda_dtypes(text: str) -> tuple[str, ...]:
 
 
 _SOURCE_NAME = re.compile(r"(?<![\dSTF])(?<!L[bhijlmstxy])(\d+)(?=[A-Za-z_])")
-"""The length in front of an identifier; not the digits of a literal (`Li64E`), a substitution or a parameter."""
+"""The length before an identifier; not the digits of a literal (`Li64E`), a substitution or a parameter."""
 
 
 _DIGITS = re.compile(r"\d+")
 _MAX_LENGTH_DIGITS = 9
-"""Digits: no name is so long, and of thousands of them Python makes no integer."""
+"""Digits of a length: names are shorter, and Python refuses to convert thousands of digits to an integer."""
 
 
 def parse_mangled_name(text: str) -> QualifiedName:
-    """An Itanium-mangled name: the path is that of the function, the components all identifiers in order."""
-    found = extract_identifiers(text)
+    """Parse an Itanium-mangled name: the path is that of the function, the components all identifiers in order."""
+    identifiers = extract_identifiers(text)
     path = []
-    place = 3 if text.startswith("_ZN") else 2
-    while match := _DIGITS.match(text, place):
+    position = 3 if text.startswith("_ZN") else 2
+    while match := _DIGITS.match(text, position):
         end = _find_identifier_end(text, match.end(), match.group())
         path.append(text[match.end() : end].replace("_GLOBAL__N_1", "{anonymous}"))
-        place = end
-    return QualifiedName(tuple(path or found[:1]), (), tuple(found))
+        position = end
+    return QualifiedName(tuple(path or identifiers[:1]), (), tuple(identifiers))
 
 
 def extract_identifiers(text: str) -> list[str]:
-    """Every identifier of a mangled name, in order."""
-    found = []
-    place = 2
-    while match := _SOURCE_NAME.search(text, place):
-        place = _find_identifier_end(text, match.end(), match.group(1))
-        found.append(text[match.end() : place])
-    return found
+    """Extract all identifiers of a mangled name, in order."""
+    identifiers = []
+    position = 2
+    while match := _SOURCE_NAME.search(text, position):
+        position = _find_identifier_end(text, match.end(), match.group(1))
+        identifiers.append(text[match.end() : position])
+    return identifiers
 
 
 def _find_identifier_end(text: str, begin: int, length: str) -> int:
-    """Where an identifier of so many characters ends: with the text, if that is all digits and no length."""
+    """Find the end of an identifier of `length` characters; at most the end of the text, if `length` is no length."""
     return min(begin + int(length[:_MAX_LENGTH_DIGITS]), len(text))
 
 
 def _find_parameter_list(text: str) -> int:
-    """Where the parameter list of a signature opens; the end of the text where there is none."""
+    """Find the start of a signature's parameter list; the end of the text if there is none."""
     depth = 0
     for mark in _BRACKET.finditer(text):
         letter = mark.group()
@@ -209,7 +212,7 @@ def _find_parameter_list(text: str) -> int:
 
 
 def _split_outside_brackets(text: str, separator: str) -> list[str]:
-    """`text` cut at each separator that lies outside brackets; empty pieces dropped."""
+    """Split `text` at each separator outside brackets, without empty parts."""
     if separator not in text:
         return [text] if text.strip() else []
     parts = []

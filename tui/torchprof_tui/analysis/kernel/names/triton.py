@@ -1,8 +1,8 @@
-"""Triton kernels: Inductor's generated names, and hand-written kernels whose names carry their configuration.
+"""Decode Triton kernels: Inductor's generated names, and hand-written kernels with their configuration in the name.
 
 `triton_poi_fused_add_gelu_native_layer_norm_3`: the kind of loop (pointwise, reduction, persistent reduction,
-template), the operations that were merged, a number. The operations are joined by underscores that operations contain
-too; the list is cut by longest match against the operations' names. Inductor sorts the names, which is the check.
+template), the fused operations, a number. The operations are joined by underscores, which operations also contain; the
+list is split by longest match against the known operations. Inductor sorts the names, which tests use as a check.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MATMUL_OGS = re.compile(
 )
 _MAX_OP_WORDS = max(name.count("_") for name in COMPOUND_OPS) + 1
 _MAX_LABEL_LENGTH = 40
-"""Characters of a label's list of operations."""
+"""Characters of the list of operations in a label."""
 _SHAPE_ONLY_OPS = {
     "view",
     "t",
@@ -46,45 +46,46 @@ _SHAPE_ONLY_OPS = {
     "split",
     "unsafe_view",
 }
-"""Operations that only change a tensor's shape: in the list, but not what a bar's few characters should name."""
+"""Operations that only change a tensor's shape: part of `fused`, but left out of the short label."""
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
-    """A Triton kernel whose name has a known form, or None."""
-    found = _INDUCTOR.fullmatch(parsed.base)
-    if found and found["kind"] in _LOOP_KINDS:
-        return _decode_inductor(name, found["kind"], split_operations(found["ops"] or ""))
+    """Decode a Triton kernel whose name has a known form; None for any other name."""
+    match = _INDUCTOR.fullmatch(parsed.base)
+    if match and match["kind"] in _LOOP_KINDS:
+        return _decode_inductor(name, match["kind"], split_operations(match["ops"] or ""))
     if parsed.base.startswith(("triton_mm", "triton_bmm", "triton_flex_attention")):
         return _decode_template(name, parsed.base)
-    found = _MATMUL_OGS.match(parsed.base)
-    return _decode_matmul_ogs(name, found) if found else None
+    match = _MATMUL_OGS.match(parsed.base)
+    return _decode_matmul_ogs(name, match) if match else None
 
 
 def split_operations(joined: str) -> tuple[str, ...]:
-    """`_to_copy_add_native_layer_norm_view` → ("_to_copy", "add", "native_layer_norm", "view")."""
+    """Split joined names: `_to_copy_add_native_layer_norm_view` → ("_to_copy", "add", "native_layer_norm", "view")."""
     words = joined.split("_")
-    found: list[str] = []
-    place = 0
-    while place < len(words):
-        for length in range(min(_MAX_OP_WORDS, len(words) - place), 0, -1):
-            candidate = "_".join(words[place : place + length])
+    operations: list[str] = []
+    index = 0
+    while index < len(words):
+        for length in range(min(_MAX_OP_WORDS, len(words) - index), 0, -1):
+            candidate = "_".join(words[index : index + length])
             if candidate in COMPOUND_OPS:
-                found.append(candidate)
-                place += length
+                operations.append(candidate)
+                index += length
                 break
         else:
-            if words[place]:
-                found.append(words[place])
-            place += 1
-    return tuple(found)
+            if words[index]:
+                operations.append(words[index])
+            index += 1
+    return tuple(operations)
 
 
 def _decode_inductor(name: str, kind: str, operations: tuple[str, ...]) -> KernelName:
     kernel_class = KernelClass.TRITON
     if kind == "tem" and operations:
         kernel_class = KernelClass.ATTENTION if "attention" in operations[0] else KernelClass.GEMM
-    telling = [one.strip("_") for one in operations if one.strip("_") not in _SHAPE_ONLY_OPS] or list(operations)
-    shown = _join_operations(telling)
+    stripped = [operation.strip("_") for operation in operations]
+    label_operations = [operation for operation in stripped if operation not in _SHAPE_ONLY_OPS] or list(operations)
+    label = _join_operations(label_operations)
     listed = ", ".join(operations)
     return KernelName(
         name,
@@ -93,8 +94,8 @@ def _decode_inductor(name: str, kind: str, operations: tuple[str, ...]) -> Kerne
         family=f"Inductor {_LOOP_KINDS[kind]}",
         library="torch.compile (Triton)",
         fused=operations,
-        direction="backward" if any(one.endswith("_backward") for one in operations) else None,
-        display=f"triton {shown}" if shown else f"triton {_LOOP_KINDS[kind]}",
+        direction="backward" if any(operation.endswith("_backward") for operation in operations) else None,
+        display=f"triton {label}" if label else f"triton {_LOOP_KINDS[kind]}",
         summary=f"Inductor's {_LOOP_KINDS[kind]} kernel in Triton"
         + (f", {len(operations)} ops in one: {listed}" if listed else ""),
         details=(("kind", _LOOP_KINDS[kind]),),
@@ -102,17 +103,17 @@ def _decode_inductor(name: str, kind: str, operations: tuple[str, ...]) -> Kerne
 
 
 def _join_operations(operations: list[str]) -> str:
-    """The first operations that fit a bar's label, at least one."""
+    """Join the first operations that fit into a bar's label, at least one."""
     shown = operations[:1]
-    for one in operations[1:]:
-        if len("+".join((*shown, one))) > _MAX_LABEL_LENGTH:
+    for operation in operations[1:]:
+        if len("+".join((*shown, operation))) > _MAX_LABEL_LENGTH:
             return "+".join((*shown, "…"))
-        shown.append(one)
+        shown.append(operation)
     return "+".join(shown)
 
 
 def _decode_template(name: str, base: str) -> KernelName:
-    """A matrix product or attention that autotuning chose from Inductor's Triton templates."""
+    """Decode a matrix product or attention from one of Inductor's Triton templates, selected by autotuning."""
     attention = "attention" in base
     return KernelName(
         name,
@@ -125,11 +126,11 @@ def _decode_template(name: str, base: str) -> KernelName:
     )
 
 
-def _decode_matmul_ogs(name: str, found: re.Match[str]) -> KernelName:
-    """triton_kernels' mixture-of-experts product: output, activation and weight types, block M x N x K, split K."""
-    dtypes = tuple(dict.fromkeys((found["b"], found["w"], found["a"])))
-    tile = (int(found["m"]), int(found["n"]), int(found["k"]))
-    epilogue = found["epilogue"]
+def _decode_matmul_ogs(name: str, match: re.Match[str]) -> KernelName:
+    """Decode triton_kernels' mixture-of-experts product: output, activation, weight types, block M x N x K, split K."""
+    dtypes = tuple(dict.fromkeys((match["b"], match["w"], match["a"])))
+    tile = (int(match["m"]), int(match["n"]), int(match["k"]))
+    epilogue = match["epilogue"]
     return KernelName(
         name,
         KernelClass.GEMM,
@@ -154,5 +155,5 @@ def _decode_matmul_ogs(name: str, found: re.Match[str]) -> KernelName:
             f"tile {format_tile(tile)}",
             f"epilogue: {epilogue}" if epilogue else None,
         ),
-        details=(("layout letters", found["layout"]), ("split-K", found["split"])),
+        details=(("layout letters", match["layout"]), ("split-K", match["split"])),
     )

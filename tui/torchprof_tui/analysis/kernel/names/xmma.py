@@ -1,4 +1,4 @@
-"""The words that xmma names of matrix products and convolutions share.
+"""Parse the fields that xmma names of matrix products and convolutions share.
 
 `sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x64x32_stage5_warpsize2x2x1_g1_tensor16x8x8_…`
 """
@@ -33,6 +33,8 @@ _INSTRUCTION = re.compile(r"_tensor(\d+x\d+x\d+)")
 
 @dataclass(frozen=True, slots=True)
 class XmmaFields:
+    """Fields of an xmma name; `details` as in `KernelName`."""
+
     arch: str | None
     dtypes: tuple[str, ...]
     tensor_core: bool | None
@@ -42,12 +44,12 @@ class XmmaFields:
 
 
 def parse_xmma(name: str) -> XmmaFields:
-    """What the name says; absent words are None."""
+    """Parse the fields of an xmma name; absent ones are None."""
     types = _TYPES.search(name)
     words: tuple[str, ...] = ()
     if types:
         a, b, result, _ = types.groups()
-        # A tf32 anywhere: fp32 data, rounded on the way into the tensor cores.
+        # Any tf32 means fp32 data that is rounded for the tensor cores.
         words = ("tf32",) if "tf32" in types.groups() else (a, b, result)
     tile, stages, instruction = _TILE.search(name), _STAGES.search(name), _INSTRUCTION.search(name)
     details = []
@@ -73,11 +75,11 @@ def parse_xmma(name: str) -> XmmaFields:
 
 
 def parse_sm_arch(text: str | None) -> str | None:
-    """`sm90` as `sm_90`; None for anything else."""
-    found = re.fullmatch(r"sm_?(\d+[a-z]?)", text or "")
-    return f"sm_{found[1]}" if found else None
+    """Parse `sm90` as "sm_90"; None for anything else."""
+    match = re.fullmatch(r"sm_?(\d+[a-z]?)", text or "")
+    return f"sm_{match[1]}" if match else None
 
 
 def format_compute_unit(tensor_core: bool | None) -> str:
-    """Where the arithmetic runs, as the end of a phrase."""
+    """Format the unit that does the arithmetic as the end of a phrase; "" if unknown."""
     return {True: " on tensor cores", False: " on CUDA cores", None: ""}[tensor_core]

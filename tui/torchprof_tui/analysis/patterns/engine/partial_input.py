@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchprof_tui.analysis.data_loss import DataLoss
+from torchprof_tui.analysis.completeness.data_loss import DataLoss
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, State, cannot_tell_answer
 from torchprof_tui.analysis.patterns.engine.scope_view import (

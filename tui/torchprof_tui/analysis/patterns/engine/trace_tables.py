@@ -14,8 +14,9 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
-from torchprof_tui.analysis.data_loss import DataLoss, find_data_loss
-from torchprof_tui.analysis.kernel.names import decode_kernel_name
+from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss
+from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, StepTable, build_event_table
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import (
     build_gpu_work_table,
@@ -28,7 +29,6 @@ from torchprof_tui.analysis.patterns.engine.nearest_ancestors import (
     nearest_ancestor,
     outermost_ancestor,
 )
-from torchprof_tui.analysis.slicing.slice_metadata import read_slice_metadata
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique

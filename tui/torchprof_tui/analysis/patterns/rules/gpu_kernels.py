@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.kernel.footprint import find_device
-from torchprof_tui.analysis.kernel.names import KernelClass, decode_kernel_name
+from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (

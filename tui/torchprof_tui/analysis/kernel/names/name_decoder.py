@@ -1,0 +1,55 @@
+"""Decode the name of a GPU kernel: class, library, architecture, data types, tile, stages, fused operations.
+
+Each family of names has a module with the grammar of the library that generates it; nothing is guessed. A name that no
+family decodes is returned with `known=False`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from torchprof_tui.analysis.kernel.names import (
+    amd_gemm,
+    attention,
+    collectives,
+    convolution,
+    libraries,
+    memory,
+    nvidia_gemm,
+    pytorch,
+    triton,
+)
+from torchprof_tui.analysis.kernel.names.model import KernelName
+from torchprof_tui.analysis.kernel.names.syntax import parse_function
+
+_FAMILY_DECODERS = (
+    memory.decode,
+    collectives.decode,
+    amd_gemm.decode,
+    triton.decode,
+    attention.decode,
+    convolution.decode,
+    nvidia_gemm.decode,
+    pytorch.decode,
+    libraries.decode,
+)
+"""Tried in order: strict grammars before those that search for words."""
+
+_MAX_DISPLAY_LENGTH = 40
+"""Characters of an undecoded name that fit into a bar or a table cell."""
+
+
+@lru_cache(maxsize=8192)  # distinct kernel names of a trace: rarely a thousand
+def decode_kernel_name(name: str) -> KernelName:
+    """Decode the name of a kernel, copy or fill. Never raises; unknown names have `known=False`."""
+    parsed = parse_function(name)
+    for decode in _FAMILY_DECODERS:
+        decoded = decode(name, parsed)
+        if decoded is not None:
+            return decoded
+    base = parsed.base or name
+    return KernelName(
+        name,
+        display=base if len(base) <= _MAX_DISPLAY_LENGTH else base[: _MAX_DISPLAY_LENGTH - 1] + "…",
+        summary="name not decoded",
+    )

@@ -1,0 +1,105 @@
+"""Search over event names by plain text or regular expression, with next and previous match in time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class BadPattern:
+    """An invalid regular expression. `message`: the reason in one line; it may contain the user's text."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The k matching events. `name_mask` bool[distinct names]: the names that match. `events` int32[k] by start, then
+    lane, then row; `starts` int64[k] ns.
+
+    Methods return an index into `events`, or -1 for none.
+    """
+
+    name_mask: Bool
+    events: I32
+    starts: I64
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def find_next(self, time: int, event: int = -1) -> int:
+        """Find the first match after `event`, which starts at `time`; without an event, the first at `time` or later.
+
+        Wraps around from the last match to the first.
+        """
+        index = self._find_lower_bound(time, event + 1)
+        return (index if index < len(self) else 0) if len(self) else -1
+
+    def find_previous(self, time: int, event: int = -1) -> int:
+        """Find the last match before `event`, which starts at `time`; without an event, the last before `time`.
+
+        Wraps around from the first match to the last.
+        """
+        index = self._find_lower_bound(time, max(event, 0)) - 1
+        return index if index >= 0 else len(self) - 1
+
+    def find_index(self, time: int, event: int) -> int:
+        """Find the index of an event, which starts at `time`; -1 if it is no match."""
+        index = self._find_lower_bound(time, event)
+        return index if index < len(self) and self.events[index] == event else -1
+
+    def _find_lower_bound(self, time: int, event: int) -> int:
+        """Find the first index whose (start, event) is not below (`time`, `event`)."""
+        first = int(self.starts.searchsorted(time))
+        last = int(self.starts.searchsorted(time, side="right"))
+        return first + int(self.events[first:last].searchsorted(event))
+
+
+def search_names(trace: Trace, text: str) -> SearchResult | BadPattern:
+    """Find all events whose name contains `text`; `/text/` is a regular expression.
+
+    Case-sensitive if `text` contains a capital. An empty text matches nothing. Each distinct name is matched once;
+    events are then selected by name index.
+    """
+    matches = compile_matcher(text)
+    if isinstance(matches, BadPattern):
+        return matches
+    name_mask = np.fromiter((matches(name) for name in trace.names), dtype=np.bool_, count=len(trace.names))
+    # Columns are ordered by lane, then start: few sorted runs, which a stable sort merges quickly.
+    events = np.flatnonzero(name_mask[trace.name]) if name_mask.any() else np.empty(0, dtype=np.int64)
+    starts = trace.start[events]
+    order = np.argsort(starts, kind="stable")
+    return SearchResult(name_mask, events[order].astype(np.int32), starts[order])
+
+
+def compile_matcher(text: str) -> Callable[[str], bool] | BadPattern:
+    """Compile a search text into a predicate on names, by the rules of `search_names`."""
+    if not text:
+        return lambda _: False
+    if len(text) > 2 and text.startswith("/") and text.endswith("/"):
+        return _compile_expression(text[1:-1])
+    if _has_capital(text):
+        return lambda name: text in name
+    folded = text.casefold()
+    return lambda name: folded in name.casefold()
+
+
+def _compile_expression(pattern: str) -> Callable[[str], bool] | BadPattern:
+    # The capital of an escape such as \S or \W does not make the search case-sensitive.
+    ignore_case = not _has_capital(re.sub(r"\\.", "", pattern))
+    try:
+        expression = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
+    except (re.error, OverflowError, RecursionError) as error:
+        return BadPattern(f"not a regular expression: {error}")
+    return lambda name: expression.search(name) is not None
+
+
+def _has_capital(text: str) -> bool:
+    return text != text.lower()
