@@ -67,25 +67,25 @@ def decode_trace(
     """
     use_templates = _should_use_templates(source) if use_templates is None else use_templates
     process_count = (choose_process_count(source) if use_templates else 1) if process_count is None else process_count
-    gzip_text = GzipText.from_open_file(*source.local_gzip) if defer_blocks and source.local_gzip is not None else None
+    gzip_file = GzipText.from_open_file(*source.local_gzip) if defer_blocks and source.local_gzip is not None else None
     has_threads = source.plain_path is None  # they decompress and compress beside this one
     interval = use_switch_interval(_SWITCH_INTERVAL_SECONDS) if has_threads else contextlib.nullcontext()
     with pause_garbage_collection(), interval:
         parallel = None
         with contextlib.suppress(OSError):  # no process could be started: decode in this one alone
             parallel = (
-                ParallelDecoder(source, text_dir, process_count, chunk_size, gzip_text is None)
+                ParallelDecoder(source, text_dir, process_count, chunk_size, gzip_file is None)
                 if process_count > 1
                 else None
             )
-        decoder = _TraceDecoder(source, text_dir, progress, chunk_size, use_templates, gzip_text, parallel)
+        decoder = _TraceDecoder(source, text_dir, progress, chunk_size, use_templates, gzip_file, parallel)
         try:
             return decoder.run()
         except SplitNotVerifiedError:
             source = source.reopen()
         finally:
             decoder.close()
-        decoder = _TraceDecoder(source, text_dir, progress, chunk_size, use_templates, gzip_text)
+        decoder = _TraceDecoder(source, text_dir, progress, chunk_size, use_templates, gzip_file)
         try:
             return decoder.run()
         finally:
@@ -102,7 +102,7 @@ class _TraceDecoder:
         progress: ProgressCallback | None,
         chunk_size: int,
         use_templates: bool,
-        gzip_text: GzipText | None,
+        gzip_file: GzipText | None,
         parallel: ParallelDecoder | None = None,
     ) -> None:
         self._source = source
@@ -116,8 +116,8 @@ class _TraceDecoder:
         )
         self._path = source.plain_path or text_dir / TEXT_FILE
         self._large_keys = LargeValueWriter(source.plain_path, text_dir)
-        self._gzip_text = gzip_text
-        self._block_writer = None if source.plain_path or gzip_text else BlockWriter(self._path)
+        self._gzip_file = gzip_file
+        self._block_writer = None if source.plain_path or gzip_file else BlockWriter(self._path)
         self._document = JsonDocument(self._window, source.name, self._tally, self._large_keys)
         self._entry_decoder = EntryDecoder(
             self._window, self._tally, chunk_size, use_templates, self._block_writer, self._report_progress
@@ -179,7 +179,7 @@ class _TraceDecoder:
         return DecodedTrace(
             events=events,
             header=document.header,
-            text=self._entry_decoder.text_index(self._path, self._gzip_text),
+            text=self._entry_decoder.text_index(self._path, self._gzip_file),
             format=_detect_format(document.header, events),
             size=self._window.offset,
             unreadable=self._entry_decoder.unreadable,

@@ -147,7 +147,7 @@ class EntryDecoder:
         self.entry_count = len(self.columns)
 
     def text_index(self, path: Path, gzip_text: GzipText | None) -> TextIndex:
-        """Build the index of the stored text: in `path`, or in `gzip_text` until that is split into blocks."""
+        """Where the text lies: in `path`, or in `whole` as long as that is not taken apart."""
         length, offset = self._lengths, self._offsets
         if self._block_writer is not None:
             self._block_writer.close()
