@@ -59,7 +59,7 @@ def covered(intervals: Sequence[Interval]) -> int:
 
 
 class Token(NamedTuple):
-    """A begin or an end. `name` is "" for one without a name."""
+    """A begin or an end. `name`: "" if it has none."""
 
     stack: int
     time: int

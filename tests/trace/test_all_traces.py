@@ -37,10 +37,10 @@ BIG_TRACE = SHARED_TRACES / "big_llama_train_stack.pt.trace.json.xz"
 FILES = find_shared_traces()
 
 _MAX_GPU_EVENTS = 50
-"""The reference finds the chains only of events that launched at most so many GPU events."""
+"""Most GPU events of an event whose chain the reference finds."""
 
 _MAX_NESTED_EVENTS = 20_000
-"""The reference nests so many events of a lane; of longer lanes the beginning is compared."""
+"""Most events of a lane that the reference nests; only the beginning of longer lanes is compared."""
 
 _MAX_STANDARD_LIBRARY_BYTES = 16 << 20
 """Larger texts are parsed by orjson, in a quarter of the time: eleven of the 125 files, with 70 % of all text. The

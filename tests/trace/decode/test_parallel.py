@@ -1,4 +1,4 @@
-"""Decoding in several processes yields the same as in one, whatever the text at the split points."""
+"""Decoding in several processes yields the same as in one, for any text at the split points."""
 
 from __future__ import annotations
 

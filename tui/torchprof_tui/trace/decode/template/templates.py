@@ -1,6 +1,6 @@
 """Templates of entries: parse the text of an entry once, for all entries that differ from it only in digits.
 
-The *template* of an entry is its text with every *run* of digits, whatever its length, replaced by one RUN_MARK; a
+The *template* of an entry is its text with every *run* of digits, of any length, replaced by one RUN_MARK; a
 trace of a million entries has some hundred. To parse one, its marks are filled with numbers that identify the mark, the
 text is parsed as JSON, and the number found under `ts` is where every entry of the template has its `ts`. The parse is
 also the proof: digits cannot change how the rest of a text is parsed, except in three cases: an integer with a leading
