@@ -30,7 +30,7 @@ from tests.fuzz.oracle import FindingError, check
 CORPUS = Path(__file__).parent / "corpus"
 
 SECONDS = 20
-"""Processor time for one file of at most some 60 KB: dozens of times that of the slowest one, with coverage."""
+"""Processor time for a file of at most 60 KB: dozens of times that of the slowest one, coverage included."""
 
 MEMORY = 4 << 30
 """Address space of a worker in bytes; the libraries alone take half a GB."""

@@ -68,7 +68,7 @@ def is_kineto(text: bytes) -> bool:
 
 
 def choose_chunk_size(text: bytes) -> int:
-    """So many bytes that small files have several chunks, too."""
+    """Choose a size with which small files have several chunks, too."""
     return 1 << 18 if len(text) > 4 << 20 else 1 << 14
 
 

@@ -1,4 +1,4 @@
-"""Times and durations are exact nanoseconds, whatever the size and spelling of `ts` and `dur`."""
+"""Times and durations are exact nanoseconds, for any size and spelling of `ts` and `dur`."""
 
 from __future__ import annotations
 
