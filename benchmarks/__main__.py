@@ -22,47 +22,47 @@ from pathlib import Path
 
 from benchmarks import drawing, generate, opening, perfetto, stages
 from benchmarks.measure import median
-from benchmarks.responsiveness import longest_pause
-from benchmarks.table import table_times
+from benchmarks.responsiveness import measure_longest_pause
+from benchmarks.table import measure_table
 
 MB = 1e6
 
-MOST_PARSED = 1e9
-"""Bytes of text beyond which the parser that peers stand on is left out: of 1.6 GB it makes 11 GB of objects."""
+MAX_PARSED_BYTES = 1e9
+"""Larger texts are not parsed by orjson, the parser of other tools: from 1.6 GB it creates 11 GB of objects."""
 
-LARGE_SHARE = 0.75
-"""Of 1.6 GB of text, so much may be in memory at once, all processes together."""
+LARGE_MEMORY_SHARE = 0.75
+"""Most memory of all processes together for 1.6 GB of text, as a share of the text."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the design asks for, beside what was measured."""
+    """A limit of the design, and the measured value."""
 
     name: str
     measured: float
-    most: float
+    limit: float
 
 
-def _repeated(trace: Path) -> Path:
+def _generate_large(trace: Path) -> Path:
     large = trace.with_name(trace.stem + "-5M.json")
     if not large.exists():
-        generate.repeat(trace, large, 5_000_000)
+        generate.repeat_trace(trace, large, 5_000_000)
     return large
 
 
-def _packed(trace: Path) -> Path:
-    packed = trace.with_name(trace.name + ".gz")
-    if not packed.exists():
-        with trace.open("rb") as text, gzip.open(packed, "wb", compresslevel=6) as out:
+def _compress(trace: Path) -> Path:
+    compressed = trace.with_name(trace.name + ".gz")
+    if not compressed.exists():
+        with trace.open("rb") as text, gzip.open(compressed, "wb", compresslevel=6) as out:
             shutil.copyfileobj(text, out, 1 << 20)
-    return packed
+    return compressed
 
 
-def _orjson(trace: Path) -> float:
-    """In a process of its own: what it leaves behind in the heap would slow whatever comes next."""
+def _time_orjson(trace: Path) -> float:
+    """Time orjson in a process of its own: its fragmented heap would slow down the following measurements."""
     code = (
-        "import sys; from pathlib import Path; from benchmarks.opening import orjson_loads; "
-        "print(orjson_loads(Path(sys.argv[1])))"
+        "import sys; from pathlib import Path; from benchmarks.opening import time_orjson; "
+        "print(time_orjson(Path(sys.argv[1])))"
     )
     return float(
         subprocess.run([sys.executable, "-c", code, str(trace)], check=True, capture_output=True, text=True).stdout
@@ -71,27 +71,27 @@ def _orjson(trace: Path) -> float:
 
 @dataclass(frozen=True)
 class Budget:
-    """What opening one trace may take: memory, time as a share of Perfetto's."""
+    """Limits of opening one trace: peak memory, and time as a share of Perfetto's."""
 
-    most_bytes: float
-    most_share: float
+    max_bytes: float
+    max_time_share: float
 
 
 def _opening_rows(trace: Path, runs: int, targets: list[Target], budget: Budget) -> list[str]:
-    missing = perfetto.available()
-    ours, theirs, parser = [], [], []
-    for _ in range(runs):  # in turn, so that the machine's moods hit all of them
-        ours.append(opening.open_trace(trace))
-        if trace.stat().st_size < MOST_PARSED:
-            parser.append(_orjson(trace))
+    missing = perfetto.find_missing()
+    openings, perfetto_openings, orjson_seconds = [], [], []
+    for _ in range(runs):  # in turn, so that busy moments of the machine affect all of them
+        openings.append(opening.open_trace(trace))
+        if trace.stat().st_size < MAX_PARSED_BYTES:
+            orjson_seconds.append(_time_orjson(trace))
         if missing is None:
-            theirs.append(perfetto.open_trace(trace))
+            perfetto_openings.append(perfetto.open_trace(trace))
     opening.open_trace(trace, cached=True)
     cached = [opening.open_trace(trace, cached=True) for _ in range(max(runs, 3))]
-    seconds = median([one.seconds for one in ours])
-    memory = median([one.peak_bytes for one in ours])
-    again = median([one.seconds for one in cached])
-    memory_again = median([one.peak_bytes for one in cached]) / MB
+    seconds = median([run.seconds for run in openings])
+    memory = median([run.peak_bytes for run in openings])
+    cached_seconds = median([run.seconds for run in cached])
+    cached_memory = median([run.peak_bytes for run in cached]) / MB
     title = _title(trace)
     rows = [
         f"### {title}",
@@ -99,23 +99,23 @@ def _opening_rows(trace: Path, runs: int, targets: list[Target], budget: Budget)
         "| | median s | ours / it | peak memory MB |",
         "|---|---|---|---|",
         f"| torchprof-tui, start of the process → lanes | {seconds:.2f} | 1 | {memory / MB:.0f} |",
-        f"| the same from the cache | {again:.2f} | {seconds / again:.2f} | {memory_again:.0f} |",
+        f"| the same from the cache | {cached_seconds:.2f} | {seconds / cached_seconds:.2f} | {cached_memory:.0f} |",
     ]
-    if parser:
-        whole = median(parser)
-        rows.append(f"| `orjson.loads` of the same bytes | {whole:.2f} | {seconds / whole:.2f} | |")
-    targets.append(Target(f"{title}: peak memory, MB", memory / MB, budget.most_bytes / MB))
+    if orjson_seconds:
+        parsing = median(orjson_seconds)
+        rows.append(f"| `orjson.loads` of the same bytes | {parsing:.2f} | {seconds / parsing:.2f} | |")
+    targets.append(Target(f"{title}: peak memory, MB", memory / MB, budget.max_bytes / MB))
     if missing is None:
-        browser = median([one.seconds for one in theirs])
-        page = median([one.peak_bytes for one in theirs]) / MB
+        browser = median([run.seconds for run in perfetto_openings])
+        page = median([run.peak_bytes for run in perfetto_openings]) / MB
         rows.append(f"| Perfetto's UI, file chosen → tracks | {browser:.2f} | {seconds / browser:.2f} | {page:.0f} |")
         targets.append(
-            Target(f"{title}: time to lanes, as a share of Perfetto's", seconds / browser, budget.most_share)
+            Target(f"{title}: time to lanes, as a share of Perfetto's", seconds / browser, budget.max_time_share)
         )
     else:
         rows.append(f"| Perfetto's UI | not measured: {missing} | | |")
-    targets.append(Target(f"{title}: reopened, s", again, 0.8))
-    first = median([one.first_frame_seconds for one in ours])
+    targets.append(Target(f"{title}: reopened, s", cached_seconds, 0.8))
+    first = median([run.first_frame_seconds for run in openings])
     targets.append(Target(f"{title}: first frame of the program, s", first, 0.3))
     return [*rows, "", f"First frame of the program: {first:.2f} s after the start of its process.", ""]
 
@@ -125,8 +125,8 @@ def _title(trace: Path) -> str:
 
 
 def _stage_rows(traces: list[Path], runs: int, targets: list[Target]) -> list[str]:
-    """Where the time goes, and how far from the floor it is."""
-    found = [stages.measured(trace, runs) for trace in traces]
+    """The seconds of each stage, and their ratio to the floor."""
+    measured = [stages.measure(trace, runs) for trace in traces]
     names = [_title(trace) for trace in traces]
     rows = [
         "### From bytes to columns, and the floor under it",
@@ -138,21 +138,21 @@ def _stage_rows(traces: list[Path], runs: int, targets: list[Target]) -> list[st
     ]
 
     def row(label: str, values: list[float]) -> None:
-        cells = (f"{value:.3f} ({value / one.floor:.1f}×)" for value, one in zip(values, found, strict=True))
+        cells = (f"{value:.3f} ({value / stage.floor:.1f}×)" for value, stage in zip(values, measured, strict=True))
         rows.append(f"| {label} | {' | '.join(cells)} |")
 
-    row("floor: reading the bytes", [one.read_bytes for one in found])
-    row("floor: inflating them", [one.inflate for one in found])
-    row("the loader's imports, numpy's above all", [one.imports for one in found])
-    row("decoding, one process", [one.decode_alone for one in found])
-    processes = " and ".join(dict.fromkeys(str(one.processes) for one in found))
-    row(f"decoding, as it is done here ({processes} processes)", [one.decode for one in found])
-    row("sort, rows, parents, self time, links", [one.assemble for one in found])
-    row("level of detail", [one.index for one in found])
-    row("columns to files, what is not written by then", [one.store for one in found])
-    row("columns mapped", [one.map for one in found])
-    for name, one in zip(names, found, strict=True):
-        million = one.after_decoding / one.events * 1e6
+    row("floor: reading the bytes", [stage.read_bytes for stage in measured])
+    row("floor: inflating them", [stage.inflate for stage in measured])
+    row("the loader's imports, numpy's above all", [stage.imports for stage in measured])
+    row("decoding, one process", [stage.decode_alone for stage in measured])
+    processes = " and ".join(dict.fromkeys(str(stage.processes) for stage in measured))
+    row(f"decoding, as it is done here ({processes} processes)", [stage.decode for stage in measured])
+    row("sort, rows, parents, self time, links", [stage.assemble for stage in measured])
+    row("level of detail", [stage.index for stage in measured])
+    row("columns to files, what is not written by then", [stage.store for stage in measured])
+    row("columns mapped", [stage.map for stage in measured])
+    for name, stage in zip(names, measured, strict=True):
+        million = stage.after_decoding / stage.events * 1e6
         targets.append(Target(f"{name}: everything after decoding, s a million events", million, 0.5))
     return [*rows, ""]
 
@@ -167,7 +167,7 @@ def _drawing_rows(trace: Path, targets: list[Target]) -> list[str]:
     pressed = [*drawing.press_keys(trace), *drawing.press_keys_in_tmux(trace)]
     for keys in pressed:
         seconds = (keys.p50, keys.p95, keys.worst, keys.worst_p95)
-        times = " | ".join(f"{each * 1000:.1f}" for each in seconds)
+        times = " | ".join(f"{value * 1000:.1f}" for value in seconds)
         rows.append(f"| {keys.name} | {times} | {keys.most_bytes / 1000:.0f} | {keys.presses} |")
         if keys.is_frame:
             name = f"{_title(trace)}: {keys.name}"
@@ -180,7 +180,7 @@ def _drawing_rows(trace: Path, targets: list[Target]) -> list[str]:
 
 
 def _pause_rows(trace: Path, targets: list[Target]) -> list[str]:
-    pause = longest_pause(trace) * 1000
+    pause = measure_longest_pause(trace) * 1000
     targets.append(Target("longest pause of the event loop while it loads, ms", pause, 50))
     return [f"Longest pause of the event loop while it loads: {pause:.0f} ms", ""]
 
@@ -188,19 +188,19 @@ def _pause_rows(trace: Path, targets: list[Target]) -> list[str]:
 def _target_rows(targets: list[Target]) -> list[str]:
     rows = ["### Targets", "", "| | measured | at most | |", "|---|---|---|---|"]
     for target in targets:
-        over = target.measured / target.most
-        verdict = "met" if over <= 1 else f"**missed by {over - 1:.0%}**"
-        rows.append(f"| {target.name} | {target.measured:.3g} | {target.most:.3g} | {verdict} |")
+        ratio = target.measured / target.limit
+        verdict = "met" if ratio <= 1 else f"**missed by {ratio - 1:.0%}**"
+        rows.append(f"| {target.name} | {target.measured:.3g} | {target.limit:.3g} | {verdict} |")
     return [*rows, ""]
 
 
 def _table_rows(trace: Path, runs: int, targets: list[Target]) -> list[str]:
-    times = table_times(trace, runs)
+    times = measure_table(trace, runs)
     targets.append(Target("profiler table of a loaded trace, ms", times[0].seconds * 1000, 300))
-    slowest = max(times[1:], key=lambda each: each.seconds if each.on_a_key else 0.0)
+    slowest = max(times[1:], key=lambda operation: operation.seconds if operation.on_a_key else 0.0)
     targets.append(Target(f"the table again ({slowest.name}), ms", slowest.seconds * 1000, 50))
     rows = ["### The profiler's table", "", "| | median ms |", "|---|---|"]
-    return [*rows, *(f"| {each.name} | {each.seconds * 1000:.1f} |" for each in times), ""]
+    return [*rows, *(f"| {operation.name} | {operation.seconds * 1000:.1f} |" for operation in times), ""]
 
 
 def main() -> None:
@@ -212,18 +212,18 @@ def main() -> None:
     options = parser.parse_args()
     trace, runs = options.trace, options.runs
     targets: list[Target] = []
-    packed = _packed(trace)
+    compressed = _compress(trace)
     parts: list[Callable[[], list[str]]] = [
         lambda: _opening_rows(trace, runs, targets, Budget(400 * MB, 0.2)),
-        lambda: _opening_rows(packed, runs, targets, Budget(400 * MB, 0.2)),
+        lambda: _opening_rows(compressed, runs, targets, Budget(400 * MB, 0.2)),
     ]
     largest = trace
     if options.large:
-        largest = _repeated(trace)
-        most = LARGE_SHARE * largest.stat().st_size
-        parts.append(lambda: _opening_rows(largest, min(runs, 3), targets, Budget(most, 0.1)))
+        largest = _generate_large(trace)
+        max_bytes = LARGE_MEMORY_SHARE * largest.stat().st_size
+        parts.append(lambda: _opening_rows(largest, min(runs, 3), targets, Budget(max_bytes, 0.1)))
     parts += [
-        lambda: _stage_rows([trace, packed, *([largest] if options.large else [])], min(runs, 3), targets),
+        lambda: _stage_rows([trace, compressed, *([largest] if options.large else [])], min(runs, 3), targets),
         lambda: _drawing_rows(largest, targets),
         lambda: _table_rows(trace, runs, targets),
         lambda: _pause_rows(trace, targets),
@@ -238,7 +238,7 @@ def main() -> None:
         "",
     ]
     with tempfile.TemporaryDirectory(prefix="torchprof-tui-bench-") as cache:
-        os.environ["TORCHPROF_TUI_CACHE"] = cache  # a person's own is neither used nor filled
+        os.environ["TORCHPROF_TUI_CACHE"] = cache  # the user's own cache is neither used nor filled
         for part in parts:
             lines += part()
             print("\n".join(lines), end="\n\n", flush=True)

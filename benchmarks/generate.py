@@ -18,16 +18,16 @@ SHIFTED = re.compile(rb'"(ts|correlation|id|External id|Ev Idx|Sequence number)"
 HEAD = b'"traceEvents": ['
 
 
-def read(path: Path) -> bytes:
-    """The text of a trace, inflated."""
+def read_text(path: Path) -> bytes:
+    """Read the decompressed text of a trace."""
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         return gzip.decompress(data)
     return lzma.decompress(data) if data[:4] == b"\xfd7zX" else data
 
 
-def split(text: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    """(head up to the events, the events that repeat, the metadata that stands once, the tail)."""
+def split_text(text: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """Split into the head up to the events, the events to repeat, the metadata to write once, and the tail."""
     start = text.index(HEAD) + len(HEAD)
     end = text.rindex(b"\n  ]")
     metadata = text.find(b'\n  {\n    "name": "process_name", "ph": "M"', start, end)
@@ -36,21 +36,21 @@ def split(text: bytes) -> tuple[bytes, bytes, bytes, bytes]:
     return text[:start], text[start:metadata], text[metadata:end], text[end:]
 
 
-def pieces(events: bytes) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
-    """The text between the shifted numbers, and those numbers with their keys."""
-    between, numbers, at = [], [], 0
+def find_shifted_numbers(events: bytes) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+    """The text between the numbers to shift, and those numbers with their keys."""
+    between, numbers, offset = [], [], 0
     for match in SHIFTED.finditer(events):
-        between.append(events[at : match.start(2)])
+        between.append(events[offset : match.start(2)])
         numbers.append((match[1], match[2]))
-        at = match.end(2)
-    between.append(events[at:])
+        offset = match.end(2)
+    between.append(events[offset:])
     return between, numbers
 
 
-def repeat(source: Path, out: Path, wanted: int) -> int:
-    """Write the long trace; returns how many entries of traceEvents it has."""
-    head, events, metadata, tail = split(read(source))
-    between, numbers = pieces(events)
+def repeat_trace(source: Path, out: Path, wanted: int) -> int:
+    """Write the large trace. Returns the number of its entries of traceEvents."""
+    head, events, metadata, tail = split_text(read_text(source))
+    between, numbers = find_shifted_numbers(events)
     entries = events.count(b'"ph": ')
     times = [float(value) for key, value in numbers if key == b"ts"]
     period_us = int(max(times) - min(times)) + 1000
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--events", type=int, default=5_000_000)
     options = parser.parse_args()
-    print(f"{repeat(options.source, options.out, options.events):,} events in {options.out}")
+    print(f"{repeat_trace(options.source, options.out, options.events):,} events in {options.out}")
 
 
 if __name__ == "__main__":

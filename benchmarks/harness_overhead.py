@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-HARNESS = Path(__file__).resolve().parent.parent / "profiler_runs" / "harness.py"
+HARNESS = Path(__file__).resolve().parent.parent / "profiler_runs" / "torchprof_runs" / "harness.py"
 
 LOOP = """
 import contextlib, statistics, sys, time, torch
@@ -48,24 +48,24 @@ print(statistics.median(steps[recorded]), statistics.median(ends[recorded]))
 """
 
 
-class Took(NamedTuple):
-    """Seconds, medians over the recorded steps of one process."""
+class StepSeconds(NamedTuple):
+    """Medians over the recorded steps of one process, in seconds: of a whole step, and of ending it."""
 
     step: float
     end: float
 
 
-def took(script: Path, how: str, width: int, active: int) -> Took:
-    """One process; its last recorded step, which the saving of the trace belongs to, is left out."""
+def run_loop(script: Path, mode: str, width: int, active: int) -> StepSeconds:
+    """Run one process. Its last recorded step, which includes saving the trace, is left out."""
     command = [sys.executable]
-    if how == "harness":
-        # Without a preflight, as a profiler written by hand has none; it measures a step that is not recorded anyway.
+    if mode == "harness":
+        # No preflight: a profiler written by hand has none, and it only concerns steps that are not recorded.
         command += [str(HARNESS), "-o", str(script.parent / "runs"), "--active", str(active), "--no-preflight"]
         command += ["--step", "__main__:end_of_step", "--no-table", "--then", "finish"]
-    command += [str(script), how, str(width), str(active)]
+    command += [str(script), mode, str(width), str(active)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     step, end = done.stdout.split()[-2:]
-    return Took(float(step), float(end))
+    return StepSeconds(float(step), float(end))
 
 
 def main() -> None:
@@ -76,26 +76,26 @@ def main() -> None:
     )
     parser.add_argument("--active", type=int, default=1500, help="recorded steps")
     args = parser.parse_args()
-    rounds: list[tuple[Took, Took]] = []
+    rounds: list[tuple[StepSeconds, StepSeconds]] = []
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "loop.py")
         script.write_text(LOOP, encoding="utf-8")
         for number in range(args.rounds + 1):
             order = ("hand", "harness") if number % 2 else ("harness", "hand")
-            pair = {how: took(script, how, args.width, args.active) for how in order}
+            pair = {mode: run_loop(script, mode, args.width, args.active) for mode in order}
             if number:
                 rounds.append((pair["hand"], pair["harness"]))
-                print(f"round {number}: {_said([rounds[-1]])}", flush=True)
-    print(f"median: {_said(rounds)}")
+                print(f"round {number}: {_format_rounds([rounds[-1]])}", flush=True)
+    print(f"median: {_format_rounds(rounds)}")
 
 
-def _said(rounds: list[tuple[Took, Took]]) -> str:
+def _format_rounds(rounds: list[tuple[StepSeconds, StepSeconds]]) -> str:
     step = statistics.median(hand.step for hand, _ in rounds)
     ratio = statistics.median(harness.step / hand.step for hand, harness in rounds)
-    by_hand, ours = (statistics.median(pair[which].end for pair in rounds) for which in (0, 1))
+    by_hand, harness = (statistics.median(pair[mode].end for pair in rounds) for mode in (0, 1))
     return (
         f"by hand {step * 1e6:.0f} µs a step, harness ×{ratio:.4f}; ending a step {by_hand * 1e6:.1f} and "
-        f"{ours * 1e6:.1f} µs: {(ours - by_hand) / step:+.2%} of a step"
+        f"{harness * 1e6:.1f} µs: {(harness - by_hand) / step:+.2%} of a step"
     )
 
 

@@ -1,7 +1,7 @@
-"""What the benchmarks share: memory of a process tree, a program in a pseudo-terminal, medians.
+"""Shared tools of the benchmarks: memory of a process tree, a program in a pseudo-terminal, medians.
 
-Memory is `RssAnon + RssShmem` of every process in the tree, read from /proc: what would have to be
-swapped, not the page cache of a mapped file. It is how the browser is measured as well.
+Memory is `RssAnon + RssShmem` of every process in the tree, from /proc: what would have to be swapped, without the page
+cache of mapped files. The browser is measured in the same way.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SAMPLE_SECONDS, TREE_SECONDS = 0.1, 0.3
-"""How often memory is sampled, and new processes are looked for, which takes some milliseconds of a core: what is
-measured uses all of them, and at 50 times a second it was slower by an eighth."""
+"""Intervals of sampling the memory, and of listing the processes. Both take some milliseconds of a core, and the
+measured program uses all cores: sampling 50 times per second slowed it down by an eighth."""
 
 
-def tree(root: int) -> list[int]:
-    """`root` and all its descendants, as /proc shows them now."""
+def list_process_tree(root: int) -> list[int]:
+    """List `root` and all its current descendants, from /proc."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -37,12 +37,12 @@ def tree(root: int) -> list[int]:
             continue
         parent = int(stat[stat.rindex(")") + 2 :].split()[1])
         children.setdefault(parent, []).append(int(entry.name))
-    found, todo = [], [root]
+    processes, todo = [], [root]
     while todo:
         process = todo.pop()
-        found.append(process)
+        processes.append(process)
         todo.extend(children.get(process, []))
-    return found
+    return processes
 
 
 def memory_bytes(processes: Sequence[int]) -> int:
@@ -59,12 +59,16 @@ def memory_bytes(processes: Sequence[int]) -> int:
     return total
 
 
-def read_once(file: Path) -> None:
-    """So that it lies in the page cache: some machines empty theirs between two runs, and a disk is nobody's speed."""
+def read_once(trace: Path) -> None:
+    """Read a file, or the files of a folder, into the page cache, so that no disk access is measured.
+
+    Some machines empty their page cache between two runs.
+    """
     buffer = bytearray(1 << 20)
-    with file.open("rb", buffering=0) as stream:
-        while stream.readinto(buffer):
-            pass
+    for file in sorted(trace.iterdir()) if trace.is_dir() else [trace]:
+        with file.open("rb", buffering=0) as stream:
+            while stream.readinto(buffer):
+                pass
 
 
 class PeakMemory:
@@ -86,18 +90,18 @@ class PeakMemory:
 
     def _watch(self) -> None:
         processes: list[int] = []
-        looked = -TREE_SECONDS
+        last_listing = -TREE_SECONDS
         while not self._stop.is_set():
             now = time.monotonic()
-            if now - looked >= TREE_SECONDS:
-                processes, looked = tree(self.root), now
+            if now - last_listing >= TREE_SECONDS:
+                processes, last_listing = list_process_tree(self.root), now
             self.bytes = max(self.bytes, memory_bytes(processes))
             self._stop.wait(SAMPLE_SECONDS)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a key caused: seconds to the end of the first frame, to the last byte of all, and the bytes of both."""
+    """The output after a key: seconds to the end of the first frame and to the last byte, and the bytes of both."""
 
     first: float
     last: float
@@ -106,11 +110,10 @@ class Answer:
 
 
 class Terminal:
-    """A program in a pseudo-terminal of `columns` x `rows`, its output counted and timed.
+    """A program in a pseudo-terminal of `columns` x `rows`, whose output is counted and timed.
 
-    It answers the one question that the program asks of a modern terminal (synchronised output: yes), so
-    that frames end in a mark that can be timed. `burst`: where what is between does not pass that mark on, a frame is
-    over when nothing has come for so many seconds.
+    It answers the program's query for synchronised output with yes, so that each frame ends with a mark. `burst`: if a
+    program in between does not forward that mark, a frame ends after this many seconds without output.
     """
 
     SYNC_QUERY, SYNC_ANSWER = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
@@ -130,7 +133,7 @@ class Terminal:
         self.last = self.started
 
     def read(self, timeout: float) -> bytes:
-        """What arrives within `timeout` seconds, b"" if nothing does."""
+        """Read what arrives within `timeout` seconds, b"" if nothing does."""
         ready, _, _ = select.select([self.fd], [], [], timeout)
         if not ready:
             return b""
@@ -145,7 +148,7 @@ class Terminal:
         return data
 
     def wait_for(self, text: bytes, timeout: float) -> float:
-        """Seconds from the start of the process until `text` has been written. Raises TimeoutError."""
+        """Wait for `text`. Returns the seconds from the start of the process. Raises TimeoutError."""
         end = time.perf_counter() + timeout
         while time.perf_counter() < end:
             if text in self.output:
@@ -154,12 +157,12 @@ class Terminal:
         raise TimeoutError(f"{text!r} never appeared; the end of the output was {bytes(self.output[-2000:])!r}")
 
     def settle(self, quiet: float = 0.08) -> None:
-        """Read until nothing has come for `quiet` seconds."""
+        """Read until there is no output for `quiet` seconds."""
         while self.read(quiet):
             pass
 
     def key(self, keys: bytes, quiet: float = 0.06) -> Answer:
-        """Send a key and read all that it causes."""
+        """Send a key and read all output that follows."""
         self.settle(quiet)
         before = len(self.output)
         sent = time.perf_counter()
@@ -168,10 +171,10 @@ class Terminal:
         self.read(1.0)
         while True:
             if not first:
-                over = not self.read(self._burst) if self._burst else self.output.find(self.FRAME_END, before) >= 0
-                if self._burst and not over:
+                ended = not self.read(self._burst) if self._burst else self.output.find(self.FRAME_END, before) >= 0
+                if self._burst and not ended:
                     continue
-                if over:
+                if ended:
                     first, first_size = self.last - sent, len(self.output) - before
             if not self.read(quiet):
                 break
@@ -192,6 +195,6 @@ def median(values: Sequence[float]) -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that `share` of the values do not exceed (nearest rank)."""
+    """The value that a share of the values does not exceed (nearest rank)."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]

@@ -1,26 +1,30 @@
-"""From the start of the process to the first frame with lanes, in a real (pseudo-)terminal, and the memory it took.
+"""Measure the time from the start of the process to the first frame with lanes, in a pseudo-terminal, and the memory.
 
-The program is started as a user starts it; the clock stops when the ruler's scale has been written, which
-happens in the same frame as the lanes. The cache is off, so that each run is a first opening, unless asked. Before the
-clock starts, the trace is read once, and the program is started once on a small one: neither waits for a disk, as
-Perfetto does not, whose page is loaded by then.
+The program is started as a user starts it; the clock stops when the ruler's scale is written, in the same frame as the
+lanes. By default the cache is off, so that each run is a first opening. Before the clock starts, the trace is read
+once, and the program is started once with a small trace, so that no disk access is measured; nor is it for Perfetto,
+whose page is loaded before.
 """
 
 from __future__ import annotations
 
 import gc
+import gzip
 import shutil
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
+
 from benchmarks.measure import PeakMemory, Terminal, read_once
 
 FIRST_FRAME = b"Opening"
-"""What the loading screen says. (The bytes before it only prepare the terminal.)"""
+"""Text of the loading screen. The bytes before it only prepare the terminal."""
 
 LANES_DRAWN = b"1 cell"
-"""The ruler says how long a cell is as soon as there are lanes to measure."""
+"""Text of the ruler, which gives the length of a cell as soon as there are lanes."""
 
 
 SMALL = "sample:linear_eager"
@@ -28,35 +32,34 @@ SMALL = "sample:linear_eager"
 
 @dataclass(frozen=True)
 class Opening:
-    """One opening by us: seconds to the first frame of the program (0 from the cache, where it may be the lanes'), to
-    lanes; peak memory of all processes."""
+    """One opening: seconds to the first frame of the program (0 from the cache, where it may be that of the lanes) and
+    to the lanes; peak memory of all processes.
+    """
 
     first_frame_seconds: float
     seconds: float
     peak_bytes: int
 
 
-def program() -> str:
-    """The console script of this environment. Raises FileNotFoundError where it is not installed."""
-    import sys
-
-    beside = Path(sys.executable).with_name("torchprof-tui")
-    found = str(beside) if beside.exists() else shutil.which("torchprof-tui")
-    if found is None:
+def find_program() -> str:
+    """Find the console script of this environment. Raises FileNotFoundError if it is not installed."""
+    local = Path(sys.executable).with_name("torchprof-tui")
+    command = str(local) if local.exists() else shutil.which("torchprof-tui")
+    if command is None:
         raise FileNotFoundError("torchprof-tui is not installed: pip install -e .")
-    return found
+    return command
 
 
 def open_trace(trace: Path, *, cached: bool = False, timeout: float = 300) -> Opening:
-    """Open `trace` once. Raises TimeoutError where no lane was drawn in time."""
+    """Open `trace` once. Raises TimeoutError if no lane is drawn in time."""
     options = [] if cached else ["--no-cache"]
-    small = Terminal([program(), "--no-cache", SMALL])
+    small = Terminal([find_program(), "--no-cache", SMALL])
     try:
         small.wait_for(LANES_DRAWN, timeout)
     finally:
         small.close()
     read_once(trace)
-    terminal = Terminal([program(), *options, str(trace)])
+    terminal = Terminal([find_program(), *options, str(trace)])
     try:
         with PeakMemory(terminal.pid) as peak:
             first = 0.0 if cached else terminal.wait_for(FIRST_FRAME, timeout)
@@ -66,14 +69,10 @@ def open_trace(trace: Path, *, cached: bool = False, timeout: float = 300) -> Op
         terminal.close()
 
 
-def orjson_loads(trace: Path) -> float:
-    """Seconds that `orjson.loads` takes for the same bytes, inflating included: the parser that peers stand on."""
-    import gzip
-
-    import orjson
-
+def time_orjson(trace: Path) -> float:
+    """Seconds that `orjson.loads`, the parser that other tools use, takes for the same bytes, with decompression."""
     gc.collect()
-    began = time.perf_counter()
+    start = time.perf_counter()
     data = trace.read_bytes()
     orjson.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-    return time.perf_counter() - began
+    return time.perf_counter() - start

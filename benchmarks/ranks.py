@@ -8,33 +8,37 @@ The ranks are copies of one rank's trace, each with a rank of its own, unpacked:
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gzip
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from benchmarks.opening import open_trace
+from torchprof_tui.trace.loading.resolve import resolve_specs
 
 _RANK = re.compile(rb'("distributedInfo"\s*:\s*\{[^}]*?"rank"\s*:\s*)[0-9]+')
 _WORLD = re.compile(rb'("distributedInfo"\s*:\s*\{[^}]*?"world_size"\s*:\s*)[0-9]+')
 
-MERGE = """
-import asyncio, sys, time
-from torchprof_tui.trace.loading.resolve import resolve_specs
-began = time.perf_counter()
-opening = named(sys.argv[1:]).opening()
-told = []
-trace = asyncio.run(opening.trace(lambda progress: told.append((time.perf_counter(), progress.phase))))
-merging = next(at for at, phase in told if phase == "merging")
-print(len(trace), time.perf_counter() - began, time.perf_counter() - merging)
-"""
+_MERGE = "import sys; from benchmarks.ranks import measure_merge; measure_merge(sys.argv[1])"
 
 
-def make(rank: Path, ranks: int, folder: Path) -> int:
-    """Write the copies; returns the bytes of one."""
+def measure_merge(folder: str) -> None:
+    """Print events, seconds to open the ranks from the cache, and of those the seconds of merging."""
+    start = time.perf_counter()
+    opener = resolve_specs([folder]).create_opener()
+    reports: list[tuple[float, str]] = []
+    trace = asyncio.run(opener.load_trace(lambda progress: reports.append((time.perf_counter(), progress.phase))))
+    merging = next(reported for reported, phase in reports if phase == "merging")
+    print(len(trace), time.perf_counter() - start, time.perf_counter() - merging)
+
+
+def write_ranks(rank: Path, ranks: int, folder: Path) -> int:
+    """Write the copies. Returns the bytes of one."""
     data = rank.read_bytes()
     text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     if not _RANK.search(text):
@@ -46,20 +50,20 @@ def make(rank: Path, ranks: int, folder: Path) -> int:
 
 
 def measure(folder: Path, ranks: int, size: int) -> None:
-    """Opened in a terminal, decoded and from the cache; then the merging alone."""
+    """Open the ranks in a terminal, decoded and from the cache; then measure merging alone."""
     with tempfile.TemporaryDirectory() as cache:
         os.environ["TORCHPROF_TUI_CACHE"] = cache
-        first = open_trace(folder, cached=True)  # it is cold: it fills it
+        first = open_trace(folder, cached=True)  # the cache is still empty: this fills it
         again = open_trace(folder, cached=True)
         merged = subprocess.run(
-            [sys.executable, "-c", MERGE, str(folder)], check=True, capture_output=True, text=True
+            [sys.executable, "-c", _MERGE, str(folder)], check=True, capture_output=True, text=True
         ).stdout.split()
-    events, whole, merging = int(merged[0]), float(merged[1]), float(merged[2])
+    events, total, merging = int(merged[0]), float(merged[1]), float(merged[2])
     print(f"{ranks} ranks of {size / 1e6:.2f} MB, {events:,} events, {os.cpu_count()} cores")
-    for what, opened in (("decoded", first), ("from the cache", again)):
-        each = opened.peak_bytes / events
-        print(f"{what}: {opened.seconds:.2f} s to lanes, peak {opened.peak_bytes / 1e6:.0f} MB, {each:.0f} B an event")
-    print(f"mapping and merging {whole:.2f} s, of it merging {merging:.2f} s")
+    for label, opened in (("decoded", first), ("from the cache", again)):
+        peak = opened.peak_bytes
+        print(f"{label}: {opened.seconds:.2f} s to lanes, peak {peak / 1e6:.0f} MB, {peak / events:.0f} B an event")
+    print(f"mapping and merging {total:.2f} s, of it merging {merging:.2f} s")
 
 
 def main() -> None:
@@ -68,10 +72,10 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--keep", type=Path, help="make the copies here, and leave them")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as made:
-        folder = options.keep or Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        size = make(options.rank, options.ranks, folder)
+        size = write_ranks(options.rank, options.ranks, folder)
         measure(folder, options.ranks, size)
 
 

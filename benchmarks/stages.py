@@ -1,9 +1,10 @@
-"""Where the time goes between the bytes of a trace and its columns, and the floor under it: what nobody can be faster
-than who has to read all bytes once, and to inflate them once.
+"""Measure the stages between the bytes of a trace and its columns, and their lower bound.
+
+The bound, the floor, is the time to read all bytes once and to decompress them once.
 
     python -m benchmarks.stages TRACE
 
-prints seconds as JSON, of one run in a process of its own. The text is read from the page cache.
+prints the seconds of one run as JSON. The file is read from the page cache.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.measure import median, read_once
+from torchprof_tui.trace.core.process_state import pause_garbage_collection
 
 BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class Stages:
-    """Seconds. `read_bytes`, `inflate`: the floors. `processes` read it in `decode`, one in `decode_alone`. `store`:
-    what is written when all is worked out; most columns lie in the file from the beginning."""
+    """Seconds. `read_bytes`, `inflate`: the floor. `decode` uses `processes` processes, `decode_alone` one. `store`:
+    what remains to be written at the end; most columns are in the file from the beginning.
+    """
 
     read_bytes: float
     inflate: float
@@ -48,20 +51,20 @@ class Stages:
 
     @property
     def after_decoding(self) -> float:
-        """Sort, rows, parents, self time, links, level of detail."""
+        """Sorting, rows, parents, self times, links, level of detail."""
         return self.assemble + self.index
 
 
-def measured(trace: Path, runs: int) -> Stages:
-    """Medians, each run in a process of its own."""
+def measure(trace: Path, runs: int) -> Stages:
+    """Measure medians, each run in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.stages", str(trace)]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # as the loader has it
-    found = [
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # as in the loader
+    results = [
         json.loads(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
         for _ in range(runs)
     ]
-    middle = {key: median([each[key] for each in found]) for key in found[0]}
-    return Stages(**{**middle, "processes": found[0]["processes"], "events": found[0]["events"]})
+    medians = {key: median([result[key] for result in results]) for key in results[0]}
+    return Stages(**{**medians, "processes": results[0]["processes"], "events": results[0]["events"]})
 
 
 class _Clock:
@@ -70,12 +73,13 @@ class _Clock:
 
     @contextlib.contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
+        start = time.perf_counter()
         yield
-        self.seconds[name] = time.perf_counter() - began
+        self.seconds[name] = time.perf_counter() - start
 
 
 def _inflate(trace: Path) -> None:
+    # deferred: `_one_run` measures the imports
     from torchprof_tui.trace.sources.decompress import DECOMPRESSORS, MAGIC_BYTES, detect_compression
     from torchprof_tui.trace.sources.replay import ReplayBuffer
 
@@ -84,9 +88,9 @@ def _inflate(trace: Path) -> None:
         if not kind:
             return
     with trace.open("rb", buffering=0) as file:
-        inflater = DECOMPRESSORS[kind](ReplayBuffer(trace))
-        while packed := file.read(BLOCK):
-            for _ in inflater.feed(packed):
+        decompressor = DECOMPRESSORS[kind](ReplayBuffer(trace))
+        while block := file.read(BLOCK):
+            for _ in decompressor.feed(block):
                 pass
 
 
@@ -112,14 +116,14 @@ def _one_run(trace: Path) -> Stages:
         processes = choose_process_count(source)
         with clock.timed("decode"):
             decoded = decode_trace(source, folder)
-        with TraceWriter(folder) as storing:
+        with TraceWriter(folder) as writer:
             with clock.timed("assemble"):
-                built = build_trace(decoded, "", storing.allocate)
+                built = build_trace(decoded, "", writer.allocate)
             del decoded
             with clock.timed("index"):
-                built = add_row_index(built, storing.allocate)
+                built = add_row_index(built, writer.allocate)
             with clock.timed("store"):
-                storing.finish(built)
+                writer.finish(built)
         events = len(built.start)
         del built
         with clock.timed("map"):
@@ -130,7 +134,5 @@ def _one_run(trace: Path) -> Stages:
 
 
 if __name__ == "__main__":
-    import gc
-
-    gc.disable()  # as the loader does
-    print(json.dumps(asdict(_one_run(Path(sys.argv[1])))))
+    with pause_garbage_collection():  # as in the loader
+        print(json.dumps(asdict(_one_run(Path(sys.argv[1])))))

@@ -1,8 +1,8 @@
-"""How fast a stream is decoded on one core: `python -m benchmarks.streams TRACE.json [TRACE.json.gz]`.
+"""Measure how fast a stream is decoded on one core: `python -m benchmarks.streams TRACE.json [TRACE.json.gz]`.
 
-`cat` writes the file into a pipe, as ssh would; a process that may use one core only reads and decodes it. What is
-told is text per second from the first block to the last entry: arranging and storing come after the source has ended.
-Processor time is told beside it, because other programs may share that core.
+`cat` writes the file into a pipe, as ssh would; a process that is pinned to one core reads and decodes it. The result
+is text per second from the first block to the last entry, without building and storing the trace, which follow.
+Processor time is reported as well, because other programs may share that core.
 """
 
 from __future__ import annotations
@@ -11,41 +11,47 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
+
+from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.sources.open import open_source
 
 GOAL = 200
-"""MB of JSON a second: what a fast disk or line gives (performance.md)."""
+"""MB of JSON per second: what a fast disk or network delivers."""
 
-_DECODE = """
-import json, os, sys, tempfile, time
-os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-from pathlib import Path
-from torchprof_tui.trace.decode.decoder import decode_trace
-from torchprof_tui.trace.sources.source import open_source
-with tempfile.TemporaryDirectory() as folder:
-    source = open_source("-")
-    wall, own = time.perf_counter(), time.process_time()
-    decoded = read(source, Path(folder))
-    wall, own = time.perf_counter() - wall, time.process_time() - own
-print(json.dumps({"bytes": decoded.size, "entries": len(decoded.events), "seconds": wall, "processor": own}))
-"""
+_CHILD = "from benchmarks.streams import decode_stdin; decode_stdin()"
+
+
+def decode_stdin() -> None:
+    """Decode stdin on one core, and print the measurements as JSON; in a process of its own."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    with tempfile.TemporaryDirectory() as folder:
+        source = open_source("-")
+        wall, processor = time.perf_counter(), time.process_time()
+        decoded = decode_trace(source, Path(folder))
+        wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    print(json.dumps({"bytes": decoded.size, "entries": len(decoded.events), "seconds": wall, "processor": processor}))
 
 
 def measure(trace: Path) -> dict[str, float]:
-    """bytes of text, entries, seconds and processor seconds of one decoding from a pipe."""
+    """Decode once from a pipe. Returns bytes of text, entries, seconds and processor seconds."""
     cat = subprocess.Popen(["cat", str(trace)], stdout=subprocess.PIPE)
-    done = subprocess.run([sys.executable, "-c", _DECODE], stdin=cat.stdout, capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-c", _CHILD], stdin=cat.stdout, capture_output=True, check=True)
     cat.wait()
-    told: dict[str, float] = json.loads(done.stdout)
-    return told
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
 
 
 def main() -> None:
     print(f"{len(os.sched_getaffinity(0))} cores here; one is used; goal {GOAL} MB/s")
     for name in sys.argv[1:]:
-        best = max((measure(Path(name)) for _ in range(3)), key=lambda told: told["bytes"] / told["seconds"])
-        wall, own = (best["bytes"] / 1e6 / best[key] for key in ("seconds", "processor"))
-        print(f"{name}: {best['bytes'] / 1e6:,.0f} MB of JSON: {wall:,.0f} MB/s, {own:,.0f} MB a processor second")
+        best = max((measure(Path(name)) for _ in range(3)), key=lambda run: run["bytes"] / run["seconds"])
+        wall, processor = (best["bytes"] / 1e6 / best[key] for key in ("seconds", "processor"))
+        print(
+            f"{name}: {best['bytes'] / 1e6:,.0f} MB of JSON: {wall:,.0f} MB/s, {processor:,.0f} MB a processor second"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The profiler's table: from a mapped trace to its rows, and what a key costs after that."""
+"""Measure the profiler's table: from a mapped trace to its rows, and the cost of a key after that."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from torchprof_tui.trace.loading.load import load_trace
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
-    """One thing that a person asks of the table, in seconds; `on_a_key`: once the table is there."""
+class TableTime:
+    """Seconds of one operation of the table; `on_a_key`: one that a key starts once the table is open."""
 
     name: str
     seconds: float
     on_a_key: bool
 
 
-def table_times(trace_file: Path, runs: int) -> list[Timed]:
-    """Medians. The trace is loaded once (from the cache where it is there); a first table starts from nothing."""
+def measure_table(trace_file: Path, runs: int) -> list[TableTime]:
+    """Measure medians. The trace is loaded once, from the cache if possible; a first table starts without any state."""
     trace = load_trace(str(trace_file))
     first, last = trace.span
     profile = Profile(trace)
     table = profile.build_table()
     stacks = profile.build_table(GroupBy.STACK)
-    some = range_mask(trace, first, (first + last) // 2)
-    asked: list[tuple[str, Callable[[], Any]]] = [
+    half = range_mask(trace, first, (first + last) // 2)
+    operations: list[tuple[str, Callable[[], Any]]] = [
         ("first table", lambda: Profile(trace).build_table()),
-        ("half of the trace", lambda: profile.build_table(event_mask=some)),
+        ("half of the trace", lambda: profile.build_table(event_mask=half)),
         ("sort", lambda: table.sort_rows(TableColumn.SELF_GPU)),
         ("filter", lambda: table.filter_rows("/^aten::.*mm$/")),
         ("first table by stack", lambda: Profile(trace).build_table(GroupBy.STACK)),
@@ -42,11 +42,12 @@ def table_times(trace_file: Path, runs: int) -> list[Timed]:
         (f"filter {len(stacks):,} rows", lambda: stacks.filter_rows("linear")),
     ]
     return [
-        Timed(name, median([_seconds(ask) for _ in range(runs)]), not name.startswith("first")) for name, ask in asked
+        TableTime(name, median([_time(operation) for _ in range(runs)]), not name.startswith("first"))
+        for name, operation in operations
     ]
 
 
-def _seconds(ask: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    ask()
-    return time.perf_counter() - began
+def _time(operation: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    operation()
+    return time.perf_counter() - start

@@ -22,37 +22,37 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tests.fuzz.coverage import arcs
-from tests.fuzz.minimise import minimised
-from tests.fuzz.mutate import mutated
+from tests.fuzz.coverage import record_arcs
+from tests.fuzz.minimise import minimise
+from tests.fuzz.mutate import mutate
 from tests.fuzz.oracle import FindingError, check
 
 CORPUS = Path(__file__).parent / "corpus"
 
 SECONDS = 20
-"""Of the processor, for a file of at most some 60 KB: dozens of times what the slowest one needs, watched as it is."""
+"""Processor time for a file of at most 60 KB: dozens of times that of the slowest one, coverage included."""
 
 MEMORY = 4 << 30
-"""Bytes of address space for one; the libraries take half of one GB."""
+"""Address space of a worker in bytes; the libraries alone take half a GB."""
 
 _MOST_NEW = 3000
-"""Files beside the corpus that are damaged further; old ones make room."""
+"""Most files besides the corpus that are mutated further; the oldest are dropped."""
 
 _REPORT_SECONDS = 30
 
 _MINIMISE_SECONDS = 60
-"""For each finding; a hang takes SECONDS whenever it is shown again."""
+"""For each finding; reproducing a hang takes SECONDS each time."""
 
 _NEWEST = 40
-"""Files that reached something new are damaged at once and often: what is behind it is mostly near."""
+"""The newest files that reached new arcs, which are mutated most often: further new arcs are mostly near them."""
 
 
-def corpus() -> list[bytes]:
+def load_corpus() -> list[bytes]:
     return [path.read_bytes() for path in sorted(CORPUS.iterdir())]
 
 
-def fault(data: bytes) -> tuple[str, tuple[str, ...]]:
-    """What is wrong with how the program opens this ("" for nothing), and what it said of the file."""
+def find_fault(data: bytes) -> tuple[str, tuple[str, ...]]:
+    """Open a file. Returns the program's fault ("" for none), and what the program reported about the file."""
     try:
         return "", check(data)
     except FindingError as finding:
@@ -60,9 +60,9 @@ def fault(data: bytes) -> tuple[str, tuple[str, ...]]:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}:{place.lineno}"
-        return f"{type(error).__name__} at {where}: {' '.join(str(error).split())[:200]}", ()
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        line = f"{Path(frame.filename).name}:{frame.lineno}"
+        return f"{type(error).__name__} at {line}: {' '.join(str(error).split())[:200]}", ()
 
 
 def main() -> int:
@@ -75,118 +75,120 @@ def main() -> int:
     options = parser.parse_args()
     if options.files:
         for path in options.files:
-            wrong, said = fault(path.read_bytes())
-            print(f"{path}: {wrong or 'no fault'} {said}")
+            fault, report = find_fault(path.read_bytes())
+            print(f"{path}: {fault or 'no fault'} {report}")
         return 0
     seed = options.seed if options.seed is not None else int(time.time())
     print(f"seed {seed}", flush=True)
-    until = time.monotonic() + 60 * options.minutes
-    return int(run(random.Random(seed), until, options.findings, options.corpus) > 0)
+    deadline = time.monotonic() + 60 * options.minutes
+    return int(run(random.Random(seed), deadline, options.findings, options.corpus) > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is wrong ("" for nothing), what the program said of the file, and the arcs that it took."""
+    """The program's fault ("" for none), what it reported about the file, and the arcs that it took."""
 
-    wrong: str
-    said: tuple[str, ...] = ()
+    fault: str
+    report: tuple[str, ...] = ()
     arcs: frozenset[int] = frozenset()
 
     @property
     def kind(self) -> str:
-        return self.wrong.split(":")[0] + (self.wrong.split(":")[1] if self.wrong.startswith("Finding") else "")
+        """The fault without its details, to tell findings apart."""
+        return self.fault.split(":")[0] + (self.fault.split(":")[1] if self.fault.startswith("Finding") else "")
 
 
-def run(rng: random.Random, until: float, findings: Path, kept: Path) -> int:
-    """How many different findings there were."""
+def run(rng: random.Random, deadline: float, findings: Path, kept: Path) -> int:
+    """Search until `deadline`, by the monotonic clock. Returns the number of different findings."""
     worker = _Worker()
     search = _Search()
-    seeds = corpus()
+    seeds = load_corpus()
     earlier = [path.read_bytes() for path in sorted(kept.iterdir())] if kept.is_dir() else []
-    found: dict[str, int] = {}
-    tried, told = 0, time.monotonic()
+    counts: dict[str, int] = {}
+    tried, last_report = 0, time.monotonic()
 
     def report() -> None:
         print(
-            f"{tried:,} files, {len(search.arcs):,} arcs, {len(search.said):,} kinds of answers, "
-            f"{len(search.new):,} files that reached something new, {len(found)} findings {found}",
+            f"{tried:,} files, {len(search.arcs):,} arcs, {len(search.reports):,} kinds of answers, "
+            f"{len(search.new):,} files that reached something new, {len(counts)} findings {counts}",
             flush=True,
         )
 
     for data in seeds:
-        search.is_new(worker.ask(data))
-    while time.monotonic() < until:
-        data = earlier.pop() if earlier else mutated(rng, search.choose(rng, seeds))
-        answer = worker.ask(data)
+        search.add_answer(worker.check(data))
+    while time.monotonic() < deadline:
+        data = earlier.pop() if earlier else mutate(rng, search.choose(rng, seeds))
+        answer = worker.check(data)
         tried += 1
-        if answer.wrong:
-            found[answer.kind] = found.get(answer.kind, 0) + 1
-            if found[answer.kind] == 1:
-                print(answer.wrong, flush=True)
-                _keep(findings, _smallest(worker, data, answer), answer.wrong)
-        elif search.is_new(answer):
-            search.add(data)
-            _keep(kept, data)
-        if time.monotonic() - told > _REPORT_SECONDS:
-            told = time.monotonic()
+        if answer.fault:
+            counts[answer.kind] = counts.get(answer.kind, 0) + 1
+            if counts[answer.kind] == 1:
+                print(answer.fault, flush=True)
+                _write_file(findings, _minimise(worker, data, answer), answer.fault)
+        elif search.add_answer(answer):
+            search.add_file(data)
+            _write_file(kept, data)
+        if time.monotonic() - last_report > _REPORT_SECONDS:
+            last_report = time.monotonic()
             report()
     report()
-    worker.end()
-    return len(found)
+    worker.close()
+    return len(counts)
 
 
 class _Search:
-    """What was reached so far, and the files that did."""
+    """The arcs and reports that were reached so far, and the files that reached them first."""
 
     def __init__(self) -> None:
         self.arcs: set[int] = set()
-        self.said: set[tuple[str, ...]] = set()
+        self.reports: set[tuple[str, ...]] = set()
         self.new: list[bytes] = []
 
-    def is_new(self, answer: Answer) -> bool:
-        fresh = not answer.arcs <= self.arcs or answer.said not in self.said
+    def add_answer(self, answer: Answer) -> bool:
+        """Add arcs and report. Returns whether any of them is new."""
+        is_new = not answer.arcs <= self.arcs or answer.report not in self.reports
         self.arcs |= answer.arcs
-        self.said.add(answer.said)
-        return fresh
+        self.reports.add(answer.report)
+        return is_new
 
-    def add(self, data: bytes) -> None:
+    def add_file(self, data: bytes) -> None:
         self.new.append(data)
         del self.new[:-_MOST_NEW]
 
     def choose(self, rng: random.Random, seeds: list[bytes]) -> list[bytes]:
-        """Of which files one is damaged next."""
+        """Choose the files of which one is mutated next."""
         draw = rng.random()
         if not self.new or draw < 0.3:
             return seeds
         return self.new[-_NEWEST:] if draw < 0.6 else self.new
 
 
-def _keep(folder: Path, data: bytes, wrong: str = "") -> None:
+def _write_file(folder: Path, data: bytes, fault: str = "") -> None:
     folder.mkdir(exist_ok=True)
     name = hashlib.sha256(data).hexdigest()[:12]
     (folder / name).write_bytes(data)
-    if wrong:
-        (folder / f"{name}.txt").write_text(wrong)
+    if fault:
+        (folder / f"{name}.txt").write_text(fault)
 
 
-def _smallest(worker: _Worker, data: bytes, answer: Answer) -> bytes:
-    until = time.monotonic() + _MINIMISE_SECONDS
-    return minimised(data, lambda less: time.monotonic() < until and worker.ask(less).kind == answer.kind)
+def _minimise(worker: _Worker, data: bytes, answer: Answer) -> bytes:
+    deadline = time.monotonic() + _MINIMISE_SECONDS
+    return minimise(data, lambda smaller: time.monotonic() < deadline and worker.check(smaller).kind == answer.kind)
 
 
 class _Worker:
-    """A process that checks files, started again when one has killed it."""
+    """A process that checks files; it is started again after a file has killed it."""
 
     def __init__(self) -> None:
         self._start()
 
     def _start(self) -> None:
-        self._pipe, theirs = multiprocessing.Pipe()
-        self._process = multiprocessing.Process(target=_serve, args=(theirs,), daemon=True)
+        self._pipe, worker_pipe = multiprocessing.Pipe()
+        self._process = multiprocessing.Process(target=_serve, args=(worker_pipe,), daemon=True)
         self._process.start()
-        theirs.close()
+        worker_pipe.close()
 
-    def ask(self, data: bytes) -> Answer:
+    def check(self, data: bytes) -> Answer:
         self._pipe.send_bytes(data)
         try:
             return Answer(*self._pipe.recv())
@@ -196,7 +198,7 @@ class _Worker:
             self._start()
             return Answer(f"killed by {signal.Signals(-code).name if code and code < 0 else code}")
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._pipe.close()
         self._process.terminate()
 
@@ -209,8 +211,8 @@ def _serve(pipe: Connection) -> None:
         except EOFError:
             return
         signal.setitimer(signal.ITIMER_PROF, SECONDS)  # a hang ends the process by SIGPROF
-        with arcs() as taken:
-            answer = fault(data)
+        with record_arcs() as taken:
+            answer = find_fault(data)
         signal.setitimer(signal.ITIMER_PROF, 0)
         pipe.send((*answer, frozenset(taken)))
 

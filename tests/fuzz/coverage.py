@@ -1,7 +1,7 @@
-"""Which lines of the reader run, one after the other: what a file reaches that no other file did.
+"""Record which lines of `torchprof_tui.trace` run one after the other, to find files that reach new code.
 
-An arc is a step from a line of `tui/trace` to the next one of these files that runs, be it in another function. Only
-these files are watched, and only in the thread that opens the file, so the same file gives the same arcs.
+An arc is a step from one line of that package to the next one that runs, possibly in another function. Only its files
+are monitored, and only in the thread that opens the file, so the same file yields the same arcs.
 """
 
 from __future__ import annotations
@@ -17,50 +17,50 @@ from typing import Any
 import torchprof_tui.trace
 
 WATCHED = {str(path): k + 1 for k, path in enumerate(sorted(Path(torchprof_tui.trace.__file__).parent.rglob("*.py")))}
-"""Number of each file; 0 is where an opening begins."""
+"""Code of each file; 0 is the start of the recording."""
 
 _LINE_BITS = 16
 
 
 @contextmanager
-def arcs() -> Iterator[set[int]]:
-    """Fills a set while the block runs: (file, line) before << 32 | (file, line) now."""
-    found: set[int] = set()
-    before = 0
+def record_arcs() -> Iterator[set[int]]:
+    """Fill a set while the block runs: previous (file, line) << 32 | current (file, line)."""
+    arcs: set[int] = set()
+    previous = 0
 
     def step(file: int, line: int) -> None:
-        nonlocal before
-        now = file << _LINE_BITS | line
-        found.add(before << 32 | now)
-        before = now
+        nonlocal previous
+        current = file << _LINE_BITS | line
+        arcs.add(previous << 32 | current)
+        previous = current
 
     with _monitored(step) if sys.version_info >= (3, 12) else _traced(step):
-        yield found
+        yield arcs
 
 
-def described(arc: int) -> str:
-    """`kineto.py:12 -> chunks.py:40`."""
-    names = {number: Path(path).name for path, number in WATCHED.items()}
+def format_arc(arc: int) -> str:
+    """Format an arc as `decoder.py:12 -> chunker.py:40`."""
+    names = {code: Path(path).name for path, code in WATCHED.items()}
     ends = (arc >> 32, arc & (1 << 32) - 1)
     return " -> ".join(f"{names.get(end >> _LINE_BITS, 'start')}:{end & (1 << _LINE_BITS) - 1}" for end in ends)
 
 
 @contextmanager
 def _traced(step: Callable[[int, int], None]) -> Iterator[None]:
-    def entered(frame: FrameType, event: str, arg: Any) -> Any:
+    def trace_call(frame: FrameType, event: str, arg: Any) -> Any:
         file = WATCHED.get(frame.f_code.co_filename)
         if file is None:
             return None
 
-        def inside(frame: FrameType, event: str, arg: Any) -> Any:
+        def trace_line(frame: FrameType, event: str, arg: Any) -> Any:
             if event == "line":
                 step(file, frame.f_lineno)
-            return inside
+            return trace_line
 
-        return inside
+        return trace_line
 
     previous = sys.gettrace()
-    sys.settrace(entered)
+    sys.settrace(trace_call)
     try:
         yield
     finally:
@@ -69,15 +69,15 @@ def _traced(step: Callable[[int, int], None]) -> Iterator[None]:
 
 @contextmanager
 def _monitored(step: Callable[[int, int], None]) -> Iterator[None]:
-    """Lines of other files are reported once and then no more, which is what makes this several times faster."""
+    """Use sys.monitoring: lines of other files are reported only once, which makes it several times faster."""
     monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
-    tool, mine = monitoring.COVERAGE_ID, threading.get_ident()
+    tool, thread = monitoring.COVERAGE_ID, threading.get_ident()
 
     def line(code: CodeType, number: int) -> Any:
         file = WATCHED.get(code.co_filename)
         if file is None:
             return monitoring.DISABLE
-        if threading.get_ident() == mine:
+        if threading.get_ident() == thread:
             step(file, number)
         return None
 

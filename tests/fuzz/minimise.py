@@ -1,24 +1,25 @@
-"""A finding made small: what can be left out of it so that it still is the same finding."""
+"""Minimise a finding: remove everything that is not needed to reproduce it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 
-def minimised(data: bytes, shows: Callable[[bytes], bool]) -> bytes:
-    """Leave out pieces, large ones first, for as long as what is left still `shows` it; then plain what stays.
+def minimise(data: bytes, reproduces: Callable[[bytes], bool]) -> bytes:
+    """Remove pieces, large ones first, as long as the rest still `reproduces` the finding.
 
-    `shows` is asked some hundred times, and may begin to say no to end it early. What comes back shows it.
+    `reproduces` is called some hundred times, and may return False from some time on to end the search early. The
+    returned bytes reproduce the finding.
     """
     piece = max(len(data) // 2, 1)
     while True:
-        at, changed = 0, False
-        while at < len(data):
-            less = data[:at] + data[at + piece :]
-            if shows(less):
-                data, changed = less, True
+        offset, changed = 0, False
+        while offset < len(data):
+            smaller = data[:offset] + data[offset + piece :]
+            if reproduces(smaller):
+                data, changed = smaller, True
             else:
-                at += piece
+                offset += piece
         if piece == 1 and not changed:
             return data
         if not changed:

@@ -1,4 +1,4 @@
-"""Damages traces: bytes, tokens, whole entries, numbers, the packing. The same seed does the same."""
+"""Mutate traces: bytes, tokens, entries, numbers, the compression. The same seed yields the same mutations."""
 
 from __future__ import annotations
 
@@ -26,104 +26,104 @@ TOKENS = [
 
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
 _ENTRY = re.compile(rb"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
-_PACK: list[Callable[[bytes], bytes]] = [
+_COMPRESS: list[Callable[[bytes], bytes]] = [
     lambda text: gzip.compress(text, 1, mtime=0),
     lambda text: lzma.compress(text, preset=0),
     zstandard.ZstdCompressor(1).compress,
 ]
-_LARGEST = 60_000
-"""A finding is as good in a small file, and many small ones are tried in the time of a large one."""
+_MAX_BYTES = 60_000
+"""Small files reproduce a finding as well, and many of them are checked in the time of a large one."""
 
 
-def mutated(rng: random.Random, corpus: Sequence[bytes]) -> bytes:
-    """One file of the corpus, changed in one to five ways."""
+def mutate(rng: random.Random, corpus: Sequence[bytes]) -> bytes:
+    """Choose a file of the corpus and mutate it one to five times."""
     text = bytearray(rng.choice(corpus))
     for _ in range(rng.choice((1, 1, 2, 3, 5))):
-        rng.choice(_WAYS)(rng, text, corpus)
-        del text[_LARGEST:]
+        rng.choice(_MUTATIONS)(rng, text, corpus)
+        del text[_MAX_BYTES:]
     if rng.random() < 0.06:
-        packed = bytearray(rng.choice(_PACK)(bytes(text)))
+        compressed = bytearray(rng.choice(_COMPRESS)(bytes(text)))
         if rng.random() < 0.7:
-            rng.choice((_flip, _cut, _remove, _repeat))(rng, packed, corpus)
-        return bytes(packed)
+            rng.choice((_flip_bit, _truncate, _remove_bytes, _repeat_bytes))(rng, compressed, corpus)
+        return bytes(compressed)
     return bytes(text)
 
 
-def _place(rng: random.Random, text: bytearray) -> int:
+def _choose_offset(rng: random.Random, text: bytearray) -> int:
     return rng.randrange(len(text) + 1)
 
 
-def _flip(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
+def _flip_bit(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
     if text:
         text[rng.randrange(len(text))] ^= 1 << rng.randrange(8)
 
 
-def _put(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
-    at = _place(rng, text)
-    text[at : at + rng.choice((0, 0, 1, 3, 20))] = rng.choice(TOKENS)
+def _insert_token(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
+    offset = _choose_offset(rng, text)
+    text[offset : offset + rng.choice((0, 0, 1, 3, 20))] = rng.choice(TOKENS)
 
 
-def _noise(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
-    at = _place(rng, text)
-    text[at : at + rng.randrange(4)] = rng.randbytes(rng.randrange(4))
+def _replace_by_noise(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
+    offset = _choose_offset(rng, text)
+    text[offset : offset + rng.randrange(4)] = rng.randbytes(rng.randrange(4))
 
 
-def _remove(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
-    at = _place(rng, text)
-    del text[at : at + rng.choice((1, 2, 7, 60, 900))]
+def _remove_bytes(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
+    offset = _choose_offset(rng, text)
+    del text[offset : offset + rng.choice((1, 2, 7, 60, 900))]
 
 
-def _repeat(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
-    at, size = _place(rng, text), rng.choice((1, 5, 40, 700))
-    text[at:at] = text[at : at + size] * rng.choice((1, 1, 2, 30))
+def _repeat_bytes(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
+    offset, size = _choose_offset(rng, text), rng.choice((1, 5, 40, 700))
+    text[offset:offset] = text[offset : offset + size] * rng.choice((1, 1, 2, 30))
 
 
-def _cut(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
-    del text[_place(rng, text) :]
+def _truncate(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
+    del text[_choose_offset(rng, text) :]
 
 
-def _splice(rng: random.Random, text: bytearray, corpus: Sequence[bytes]) -> None:
+def _splice_file(rng: random.Random, text: bytearray, corpus: Sequence[bytes]) -> None:
     other = rng.choice(corpus)
     begin = rng.randrange(len(other) + 1)
-    at = _place(rng, text)
-    text[at : at + rng.choice((0, 0, 200))] = other[begin : begin + rng.randrange(2000)]
+    offset = _choose_offset(rng, text)
+    text[offset : offset + rng.choice((0, 0, 200))] = other[begin : begin + rng.randrange(2000)]
 
 
-def _number(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
-    found = list(_NUMBER.finditer(text))
-    if found:
-        one = rng.choice(found)
+def _change_number(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
+    numbers = list(_NUMBER.finditer(text))
+    if numbers:
+        number = rng.choice(numbers)
         changed = rng.choice(
-            (b"0", b"-1", b"1e3", str(rng.getrandbits(63)).encode(), rng.choice(TOKENS), one[0] + b".0005")
+            (b"0", b"-1", b"1e3", str(rng.getrandbits(63)).encode(), rng.choice(TOKENS), number[0] + b".0005")
         )
-        text[one.start() : one.end()] = changed
+        text[number.start() : number.end()] = changed
 
 
 def _swap_entries(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
-    found = [one.span() for one in _ENTRY.finditer(text)]
-    if len(found) > 1:
-        (a, b), (c, d) = sorted(rng.sample(found, 2))
+    spans = [entry.span() for entry in _ENTRY.finditer(text)]
+    if len(spans) > 1:
+        (a, b), (c, d) = sorted(rng.sample(spans, 2))
         text[a:d] = text[c:d] + text[b:c] + text[a:b]
 
 
-def _nest(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
-    at, depth = _place(rng, text), rng.choice((3, 200, 1500))
-    text[at:at] = rng.choice((b"[" * depth, b'{"a":' * depth, b"[" * depth + b"]" * depth))
+def _insert_nesting(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
+    offset, depth = _choose_offset(rng, text), rng.choice((3, 200, 1500))
+    text[offset:offset] = rng.choice((b"[" * depth, b'{"a":' * depth, b"[" * depth + b"]" * depth))
 
 
-_WAYS = [
-    _flip,
-    _flip,
-    _put,
-    _put,
-    _put,
-    _noise,
-    _remove,
-    _repeat,
-    _cut,
-    _splice,
-    _number,
-    _number,
+_MUTATIONS = [
+    _flip_bit,
+    _flip_bit,
+    _insert_token,
+    _insert_token,
+    _insert_token,
+    _replace_by_noise,
+    _remove_bytes,
+    _repeat_bytes,
+    _truncate,
+    _splice_file,
+    _change_number,
+    _change_number,
     _swap_entries,
-    _nest,
+    _insert_nesting,
 ]

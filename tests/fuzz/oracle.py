@@ -1,4 +1,4 @@
-"""What must hold for whatever bytes are opened as a trace. A `FindingError` says which of it did not."""
+"""Check what must hold for any bytes that are opened as a trace. A `FindingError` reports what does not."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from torchprof_tui.trace.storage.disk_cache import CacheEntry
 from torchprof_tui.trace.storage.trace_store import open_trace, save_trace
 
 CHUNK = 1500
-"""So that small files have many chunks, and every way to cut them is met."""
+"""Chunk size: small files have many chunks, and are cut in all ways."""
 
 LARGE_KEY = 1000
-"""Values of top-level keys that count as large, for the same reason."""
+"""Bytes of a top-level value that counts as large, for the same reason."""
 
-ALL_THE_WAY = 3
-"""Of so many files one is also stored, mapped, printed and sliced, which takes most of the time."""
+FULL_CHECK_INTERVAL = 3
+"""One of this many files is also stored, mapped, printed and sliced, which takes most of the time."""
 
 _RAW = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -46,38 +46,39 @@ class FindingError(AssertionError):
 
 
 def check(data: bytes) -> tuple[str, ...]:
-    """Open the bytes in every way; what was found wrong with them, as words that tell kinds of files apart.
+    """Open the bytes with all decoders. Returns the reported problems, which distinguish kinds of files.
 
-    Raises FindingError, or whatever the program let through.
+    Raises FindingError, or an exception of the program.
     """
     with (
         tempfile.TemporaryDirectory(prefix="fuzz-") as home,
         patch.object(json_document, "MAX_HEADER_VALUE_BYTES", LARGE_KEY),
     ):
         folder = Path(home)
-        general, scanned = (_read(data, folder / str(scan), scan) for scan in (False, True))
-        if isinstance(general, str) or isinstance(scanned, str):
-            if general != scanned:
-                raise FindingError(f"the readers disagree: {general!r} and {scanned!r}"[:300])
+        general = _decode(data, folder / "general", use_templates=False)
+        fast = _decode(data, folder / "templates", use_templates=True)
+        if isinstance(general, str) or isinstance(fast, str):
+            if general != fast:
+                raise FindingError(f"the decoders disagree: {general!r} and {fast!r}"[:300])
             return ("refused", re.sub(r"[\d,.]+|:.*", "", str(general))[:60])
-        if (differ := difference(general, scanned)) is not None:
-            raise FindingError(f"the byte scan reads it differently: {differ}")
-        _entries_are_found_again(general)
+        if (field := find_difference(general, fast)) is not None:
+            raise FindingError(f"the template decoder differs: {field}")
+        _check_entries_can_be_read(general)
         trace = build_trace(general, "fuzz")
-        _accounted_for(trace)
-        if zlib.crc32(data) % ALL_THE_WAY == 0:
+        _check_accounting(trace)
+        if zlib.crc32(data) % FULL_CHECK_INTERVAL == 0:
             save_trace(trace, folder)
             mapped = open_trace(folder)
-            _printed(mapped, folder)
-            _slice(mapped, folder)
+            _check_output(mapped, folder)
+            _check_slice(mapped, folder)
         return (*sorted(problem.kind for problem in trace.problems), *sorted(trace.counts.not_drawn))
 
 
-def _read(data: bytes, folder: Path, scan: bool) -> DecodedTrace | str:
-    """What was decoded, or the line that refuses it."""
+def _decode(data: bytes, folder: Path, use_templates: bool) -> DecodedTrace | str:
+    """Decode; the text of the error if the file is refused."""
     folder.mkdir()
     try:
-        return decode_trace(Source("stdin", io.BytesIO(data)), folder, chunk_size=CHUNK, use_templates=scan)
+        return decode_trace(Source("stdin", io.BytesIO(data)), folder, chunk_size=CHUNK, use_templates=use_templates)
     except TraceError as error:
         line = str(error)
         if "\n" in line or _RAW.search(line):
@@ -85,28 +86,28 @@ def _read(data: bytes, folder: Path, scan: bool) -> DecodedTrace | str:
         return line
 
 
-def difference(one: DecodedTrace, other: DecodedTrace) -> str | None:
-    """The first column, list or problem that two readings do not share."""
-    for mine, theirs in ((one, other), (one.events, other.events), (one.text, other.text)):
-        for field in fields(mine):
-            ours, others = getattr(mine, field.name), getattr(theirs, field.name)
+def find_difference(one: DecodedTrace, other: DecodedTrace) -> str | None:
+    """The first field in which two decodings differ: a column, a list, the problems."""
+    for left, right in ((one, other), (one.events, other.events), (one.text, other.text)):
+        for field in fields(left):
+            values, other_values = getattr(left, field.name), getattr(right, field.name)
             if field.name == "args":
-                same = ours.keys() == others.keys() and all(
-                    np.array_equal(arg.entries, others[name].entries)
-                    and np.array_equal(arg.values, others[name].values)
-                    for name, arg in ours.items()
+                is_equal = values.keys() == other_values.keys() and all(
+                    np.array_equal(arg.entries, other_values[name].entries)
+                    and np.array_equal(arg.values, other_values[name].values)
+                    for name, arg in values.items()
                 )
-            elif isinstance(ours, np.ndarray):
-                same = ours.dtype == others.dtype and np.array_equal(ours, others)
+            elif isinstance(values, np.ndarray):
+                is_equal = values.dtype == other_values.dtype and np.array_equal(values, other_values)
             else:
-                same = field.name in ("events", "text", "path") or repr(ours) == repr(others)
-            if not same:
+                is_equal = field.name in ("events", "text", "path") or repr(values) == repr(other_values)
+            if not is_equal:
                 return field.name
     return None
 
 
-def _entries_are_found_again(decoded: DecodedTrace) -> None:
-    """The stored text yields the entries that the columns were made of, by number."""
+def _check_entries_can_be_read(decoded: DecodedTrace) -> None:
+    """The stored text yields the entries of the columns, by ordinal."""
     events = decoded.events
     for ordinal in {0, len(events) // 2, len(events) - 1} if len(events) else ():
         entry = decoded.text.read_entry(ordinal, parse_chunk)
@@ -115,7 +116,8 @@ def _entries_are_found_again(decoded: DecodedTrace) -> None:
             raise FindingError(f"entry {ordinal} is {events.names[events.name[ordinal]]!r}, its text says {name!r}")
 
 
-def _accounted_for(trace: Trace) -> None:
+def _check_accounting(trace: Trace) -> None:
+    """Every entry is counted once, and durations, rows and parents are possible."""
     counts = trace.counts
     if counts.events != counts.drawn + counts.metadata + counts.flows + sum(counts.not_drawn.values()):
         raise FindingError(f"entries are lost: {counts}")
@@ -129,10 +131,10 @@ def _accounted_for(trace: Trace) -> None:
         raise FindingError("a child begins before its parent")
 
 
-def _printed(trace: Trace, folder: Path) -> None:
-    """What `info` prints, as text and as JSON: no character that a terminal acts on."""
+def _check_output(trace: Trace, folder: Path) -> None:
+    """The text and JSON of `info` contain no control characters."""
     answer = summary(OpenedTrace(trace, CacheEntry("fuzz", folder, None), False, 0.0))
-    json.loads(json.dumps(answer), parse_constant=_no_json)
+    json.loads(json.dumps(answer), parse_constant=_refuse_constant)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         print_summary("fuzz", answer)
@@ -144,19 +146,19 @@ def _printed(trace: Trace, folder: Path) -> None:
             raise FindingError(f"raw characters in an example: {problem.example!r}")
 
 
-def _no_json(word: str) -> None:
+def _refuse_constant(word: str) -> None:
     raise FindingError(f"{word} in what `info --json` prints")
 
 
-def _slice(trace: Trace, folder: Path) -> None:
-    """A slice of it is a healthy trace with so many entries."""
+def _check_slice(trace: Trace, folder: Path) -> None:
+    """A slice of the trace is an undamaged trace with the reported number of entries."""
     low, high = trace.span
     out = folder / "slice.json"
     try:
         written = write_slice(trace, low, max(high, low + 1), out)
     except (SliceError, LookupError):
         return
-    again = decode_trace(Source("slice", io.BytesIO(out.read_bytes())), folder)
-    kinds = {problem.kind for problem in again.problems}
-    if len(again.events) != written.entries or kinds & {"cut short", "unreadable entry", "text after the end"}:
-        raise FindingError(f"a slice of {written.entries} entries was read as {len(again.events)}, {sorted(kinds)}")
+    decoded = decode_trace(Source("slice", io.BytesIO(out.read_bytes())), folder)
+    kinds = {problem.kind for problem in decoded.problems}
+    if len(decoded.events) != written.entries or kinds & {"cut short", "unreadable entry", "text after the end"}:
+        raise FindingError(f"a slice of {written.entries} entries was read as {len(decoded.events)}, {sorted(kinds)}")

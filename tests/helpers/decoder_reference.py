@@ -1,4 +1,4 @@
-"""What a reader must hand over, worked out entry by entry with the standard library's parser and `Decimal`."""
+"""Slow reference for decoders: rows and args, entry by entry, with the standard library's parser and `Decimal`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION, NO_TIME, Dec
 Row = tuple[str, int, int, str, str, tuple[str, str], int, str | None]
 
 
-def entries_of(text: bytes) -> list[Any]:
-    """All entries of `traceEvents`; numbers with a fraction as the digits that stand there."""
+def parse_entries(text: bytes) -> list[Any]:
+    """Parse all entries of `traceEvents`; numbers with a fraction keep their digits."""
     document = json.loads(text, parse_float=Decimal)
     entries = document if isinstance(document, list) else document["traceEvents"]
     assert isinstance(entries, list)
@@ -21,10 +21,12 @@ def entries_of(text: bytes) -> list[Any]:
 
 
 def expected_rows(entries: list[Any]) -> list[Row]:
+    """The row of each entry that is an object."""
     return [_row(entry) for entry in entries if isinstance(entry, dict)]
 
 
 def decoded_rows(decoded: DecodedTrace) -> list[Row]:
+    """The same from the columns of a decoder."""
     events = decoded.events
     return [
         (
@@ -42,30 +44,31 @@ def decoded_rows(decoded: DecodedTrace) -> list[Row]:
 
 
 def expected_args(entries: list[Any]) -> dict[str, dict[int, Any]]:
-    """By our short name: the value of each entry that has one."""
-    found: dict[str, dict[int, Any]] = {}
+    """By the short names of `raw_events.ARGS`: ordinal → value of the entries that have the arg."""
+    expected: dict[str, dict[int, Any]] = {}
     for ordinal, entry in enumerate(entry for entry in entries if isinstance(entry, dict)):
         args = entry.get("args")
         if not isinstance(args, dict) or entry.get("ph") in ("M", "C", "s", "t", "f", "N", "O", "D"):
             continue
         for name, keys in ARGS.items():
-            if name not in _looked_for(str(entry.get("cat", ""))):
+            if name not in _wanted_args(str(entry.get("cat", ""))):
                 continue
             value = next((args[key] for key in keys if args.get(key) is not None), None)
             if value is None:
                 continue
-            found.setdefault(name, {})[ordinal] = value if isinstance(value, list) else int(str(value), 0)
-    return found
+            expected.setdefault(name, {})[ordinal] = value if isinstance(value, list) else int(str(value), 0)
+    return expected
 
 
 def decoded_args(decoded: DecodedTrace) -> dict[str, dict[int, Any]]:
+    """The same from the columns of a decoder."""
     return {
         name: dict(zip(arg.entries.tolist(), arg.values.tolist(), strict=True))
         for name, arg in decoded.events.args.items()
     }
 
 
-def _looked_for(category: str) -> set[str]:
+def _wanted_args(category: str) -> set[str]:
     if category.lower() in ("cpu_op", "operator", "hpu_op"):
         return {"external_id", "sequence", "forward_thread"}
     if category.lower() == "python_function":
@@ -78,8 +81,8 @@ def _row(entry: dict[str, Any]) -> Row:
     args = entry.get("args")
     correlation = args.get("correlation") if isinstance(args, dict) and phase not in tuple("MCstfNOD") else None
     category = _text(entry.get("cat"))
-    with_correlation = "correlation" if _looked_for(category) == set(ARGS) else ""
-    identity = entry.get("id", entry.get("id2"))
+    wants_correlation = _wanted_args(category) == set(ARGS)
+    id_value = entry.get("id", entry.get("id2"))
     return (
         phase if isinstance(phase, str) and len(phase) == 1 else "",
         _nanoseconds(entry.get("ts"), NO_TIME),
@@ -87,8 +90,8 @@ def _row(entry: dict[str, Any]) -> Row:
         _text(entry.get("name")),
         category,
         (_text(entry.get("pid")), re.sub(r"^stream (-?\d+)$", r"\1", _text(entry.get("tid")))),
-        int(correlation) if correlation is not None and with_correlation else -1,
-        _text(identity) if identity is not None and isinstance(phase, str) and phase in "stfbneSTpFNODC" else None,
+        int(correlation) if correlation is not None and wants_correlation else -1,
+        _text(id_value) if id_value is not None and isinstance(phase, str) and phase in "stfbneSTpFNODC" else None,
     )
 
 
@@ -104,7 +107,7 @@ def _text(value: Any) -> str:
 
 def _nanoseconds(value: Any, missing: int) -> int:
     try:
-        found = Decimal(str(value)) * 1000
+        nanoseconds = Decimal(str(value)) * 1000
     except ArithmeticError:
         return missing
-    return int(found.to_integral_value()) if found.is_finite() and abs(found) < 2**62 else missing
+    return int(nanoseconds.to_integral_value()) if nanoseconds.is_finite() and abs(nanoseconds) < 2**62 else missing

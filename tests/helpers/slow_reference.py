@@ -1,4 +1,4 @@
-"""Slow, obvious answers to what the trace core computes in bulk: one event at a time, from plain lists."""
+"""Slow references for what the trace core computes in bulk: one event at a time, from plain lists."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ class Nested(NamedTuple):
 
 
 def nest(events: Sequence[Interval], flat: bool = False) -> Nested:
-    """One lane, sorted by start, longest first. See `trace/build/nesting.py` for the rule, nothing else for the way."""
+    """Nest the events of one lane, sorted by start, longest first, by the rules of `trace/build/nesting.py`."""
     rows: list[int] = []
     parents: list[int] = []
     ends = [start + max(duration, 1) for start, duration in events]
-    still_open: list[int] = []
+    open_events: list[int] = []
     for k, (start, _) in enumerate(events):
-        still_open = [j for j in still_open if ends[j] > start]
+        open_events = [j for j in open_events if ends[j] > start]
         parent = -1
         if not flat:
-            for j in still_open:
+            for j in open_events:
                 if ends[j] >= ends[k]:
                     parent = j  # the last one is the innermost
-        held = {rows[j] for j in still_open}
+        used_rows = {rows[j] for j in open_events}
         row = rows[parent] + 1 if parent >= 0 else 0
-        while row in held:
+        while row in used_rows:
             row += 1
         rows.append(row)
         parents.append(parent)
-        still_open.append(k)
+        open_events.append(k)
     return Nested(rows, parents, self_durations(events, parents))
 
 
@@ -59,7 +59,7 @@ def covered(intervals: Sequence[Interval]) -> int:
 
 
 class Token(NamedTuple):
-    """A begin or an end. `name` "" is an end (or a begin) without one."""
+    """A begin or an end. `name`: "" if it has none."""
 
     stack: int
     time: int
@@ -68,19 +68,22 @@ class Token(NamedTuple):
 
 
 def pair(tokens: Sequence[Token]) -> tuple[dict[int, int], list[int], list[int]]:
-    """Begin → end, open-ended begins, lost ends, by the rules in `trace/build/begin_end_pairs.py`."""
+    """Pair begins with ends, by the rules of `trace/build/begin_end_pairs.py`.
+
+    Returns the end of each paired begin, the unclosed begins, and the ends without a begin.
+    """
     pairs: dict[int, int] = {}
     for stack in {token.stack for token in tokens}:
         order = sorted((k for k, token in enumerate(tokens) if token.stack == stack), key=lambda k: tokens[k].time)
         _pair_stack(tokens, order, pairs)
     unclosed = [k for k, token in enumerate(tokens) if token.opens and k not in pairs]
-    lost = [k for k, token in enumerate(tokens) if not token.opens and k not in pairs.values()]
-    return pairs, unclosed, lost
+    unmatched = [k for k, token in enumerate(tokens) if not token.opens and k not in pairs.values()]
+    return pairs, unclosed, unmatched
 
 
 def _pair_stack(tokens: Sequence[Token], order: list[int], pairs: dict[int, int]) -> None:
     open_begins: list[int] = []
-    early: list[int] = []  # ends that found no begin so far
+    early: list[int] = []  # ends without a begin so far
     for k in order:
         token = tokens[k]
         if token.opens:
@@ -92,34 +95,45 @@ def _pair_stack(tokens: Sequence[Token], order: list[int], pairs: dict[int, int]
             else:
                 open_begins.append(k)
             continue
-        fitting = [b for b in open_begins if token.name in ("", tokens[b].name)]
-        if fitting:
-            pairs[fitting[-1]] = k
-            open_begins.remove(fitting[-1])
+        matching = [b for b in open_begins if token.name in ("", tokens[b].name)]
+        if matching:
+            pairs[matching[-1]] = k
+            open_begins.remove(matching[-1])
         elif token.name:
             early.append(k)
-    place = {k: n for n, k in enumerate(order)}
+    position = {k: n for n, k in enumerate(order)}
     for end in early:
-        before = [k for k in order[: place[end]] if tokens[k].opens]
-        still_open = [b for b in before if b not in pairs or place[pairs[b]] > place[end]]
-        if still_open and still_open[-1] not in pairs:
-            pairs[still_open[-1]] = end
+        begins = [k for k in order[: position[end]] if tokens[k].opens]
+        open_begins = [b for b in begins if b not in pairs or position[pairs[b]] > position[end]]
+        if open_begins and open_begins[-1] not in pairs:
+            pairs[open_begins[-1]] = end
 
 
-def launches(entries: Sequence[dict[str, Any]]) -> tuple[int, int, int]:
-    """(launches, GPU events, linked GPU events) of a file's entries, by a dict of correlations."""
-    work = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
+_GPU_CATEGORIES = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"))
+
+
+def count_launches(entries: Sequence[dict[str, Any]]) -> tuple[int, int, int]:
+    """Count (launches, GPU events, linked GPU events) of a file's entries, by a dict of correlations.
+
+    Ascend's profiler writes the work of its NPU without categories, under a process named "Ascend Hardware", and
+    without correlations: it counts as GPU work that no call launched.
+    """
     calls: set[int] = set()
-    gpu: list[int] = []
+    gpu_events: list[int] = []
+    npu_pids = {
+        str(entry["pid"])
+        for entry in entries
+        if entry.get("ph") == "M" and entry["name"] == "process_name" and entry["args"]["name"] == "Ascend Hardware"
+    }
     for entry in entries:
-        category = str(entry.get("cat", "")).lower()
         if entry.get("ph") != "X" or "ts" not in entry:
             continue
+        category = str(entry.get("cat", "")).lower()
         correlation = int((entry.get("args") or {}).get("correlation", -1))
-        if category in work:
-            gpu.append(correlation)
+        if category in _GPU_CATEGORIES or (not category and str(entry.get("pid")) in npu_pids):
+            gpu_events.append(correlation)
         elif category == "runtime" or category.endswith(("_runtime", "_driver")):
             calls.add(correlation)
     calls -= {0, -1}
-    linked = [correlation for correlation in gpu if correlation in calls]
-    return len(set(linked)), len(gpu), len(linked)
+    linked = [correlation for correlation in gpu_events if correlation in calls]
+    return len(set(linked)), len(gpu_events), len(linked)

@@ -27,6 +27,8 @@ from torchprof_tui.ui.explorer.slice_messages import format_slice_result
 ALL = [path for path in find_shared_traces() if path.stat().st_size < 400_000]
 PICKED = random.Random(11).sample(ALL, min(14, len(ALL)))
 Entry = dict[str, Any]
+_PAIRED_PHASES = ("B", "E", "b", "e", "n", "S", "F", "T", "p")
+"""Phases whose entries are joined to events; torch.profiler writes none of them."""
 
 
 def document(path: Path) -> Any:
@@ -79,6 +81,8 @@ def test_against_the_files_own_entries(path: Path, tmp_path: Path) -> None:
         every = entries_of(path)
     except ValueError:
         pytest.skip("not valid JSON")
+    if any(entry.get("ph") in _PAIRED_PHASES for entry in every):
+        pytest.skip("begin and end entries: without those outside the range, a slice may pair them differently")
     trace = load_trace(str(path), cache=False)
     low, high = trace.span
     t0 = low + (high - low) * 2 // 5

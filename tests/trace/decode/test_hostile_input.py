@@ -1,6 +1,6 @@
-"""Files made to hurt: the work that they cause is bounded, and nothing in them is acted on.
+"""Hostile files: the work and memory that they cost is bounded, and no terminal acts on their text.
 
-Work is counted (bytes parsed, calls), never timed; sizes are small, and the path is the one of large files.
+Work is counted (bytes parsed, calls), never timed. Sizes are small, but the code path is that of large files.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from tests.helpers import trace_builder
+from tests.helpers.decoder_input import count_problems, decode_text, entry_text, trace_text
 from tests.helpers.trace_builder import annotation, kernel, runtime
-from tests.trace.decode.test_decoder import decode, event, events, found
+from torchprof_tui.analysis.time import gpu_time
 from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
 from torchprof_tui.cli import main
 from torchprof_tui.trace.build import counters
@@ -28,38 +29,42 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode import chunker, json_document
 from torchprof_tui.trace.decode.decoder import decode_trace
 from torchprof_tui.trace.decode.interning import SignatureTable
-from torchprof_tui.trace.json_text import repair, salvage, scan
+from torchprof_tui.trace.json_text import salvage
+from torchprof_tui.trace.json_text.repair import parse_values, repair_piece
+from torchprof_tui.trace.json_text.scan import scan_structure
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
 
 
-class Work:
-    """How many bytes went through the parser, the scan and the repairs."""
+class ParsedBytes:
+    """Counts the bytes that are parsed, scanned and repaired."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.bytes = 0
+        self.count = 0
 
         def counted(function: Any) -> Any:
             def call(text: bytes, *more: Any) -> Any:
-                self.bytes += len(text)
+                self.count += len(text)
                 return function(text, *more)
 
             return call
 
-        for module in (chunker, salvage, json_document):
-            for name in ("readable", "scan", "repaired"):
-                if hasattr(module, name):
-                    original = getattr({"scan": scan}.get(name, repair), name)
-                    monkeypatch.setattr(module, name, counted(original))
+        for function, modules in (
+            (parse_values, (chunker, salvage, json_document)),
+            (scan_structure, (chunker, salvage, json_document)),
+            (repair_piece, (salvage, json_document)),
+        ):
+            for module in modules:
+                monkeypatch.setattr(module, function.__name__, counted(function))
 
 
 @pytest.fixture
-def work(monkeypatch: pytest.MonkeyPatch) -> Work:
-    return Work(monkeypatch)
+def parsed_bytes(monkeypatch: pytest.MonkeyPatch) -> ParsedBytes:
+    return ParsedBytes(monkeypatch)
 
 
-def opened(text: bytes, folder: Path) -> Trace:
-    return build_trace(decode_trace(Source("made", io.BytesIO(text)), folder), "made")
+def build_from_text(text: bytes, folder: Path) -> Trace:
+    return build_trace(decode_trace(Source("hostile", io.BytesIO(text)), folder), "hostile")
 
 
 MANY = 400_000
@@ -78,65 +83,74 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_the_work_grows_with_the_file_and_not_with_its_square(name: str, work: Work) -> None:
+def test_work_is_linear_in_the_size_of_the_file(name: str, parsed_bytes: ParsedBytes) -> None:
     with contextlib.suppress(TraceError):
-        decode(ENDLESS[name])
-    assert work.bytes < 150 * len(ENDLESS[name])
+        decode_text(ENDLESS[name])
+    assert 0 < parsed_bytes.count < 150 * len(ENDLESS[name])
 
 
-def test_what_is_good_between_endless_values_is_kept() -> None:
+def test_entries_between_endless_values_are_kept() -> None:
     text = (
-        b'{"traceEvents": [' + b"1," * 200_000 + event(1).encode() + b"," + b"," * 200_000 + event(2).encode() + b"]}"
+        b'{"traceEvents": ['
+        + b"1," * 200_000
+        + entry_text(1).encode()
+        + b","
+        + b"," * 200_000
+        + entry_text(2).encode()
+        + b"]}"
     )
-    decoded = decode(text)
+    decoded = decode_text(text)
     assert len(decoded.events) == 2
     assert decoded.not_objects == 200_000
 
 
-def test_entries_that_need_repair_cost_a_bounded_multiple(work: Work) -> None:
-    """Numbers beyond any, in every entry."""
-    damaged = [event(k).replace('"ts": ', '"ts": ' + "7" * 2000) for k in range(400)]
-    decoded = decode(events(*damaged))
+def test_repairs_cost_a_bounded_multiple(parsed_bytes: ParsedBytes) -> None:
+    """Every entry has a number that is too large to parse."""
+    damaged = [entry_text(k).replace('"ts": ', '"ts": ' + "7" * 2000) for k in range(400)]
+    decoded = decode_text(trace_text(*damaged))
     assert len(decoded.events) == 400
-    assert found(decoded)[problems.REPAIRED_NUMBER] == 400
-    assert work.bytes < 60 * len(events(*damaged))
+    assert count_problems(decoded)[problems.REPAIRED_NUMBER] == 400
+    size = len(trace_text(*damaged))
+    assert size < parsed_bytes.count < 60 * size
 
 
-def test_new_shapes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file where every entry has a thread of its own: each chunk adds to the columns, none makes them anew."""
+def test_new_signatures_are_processed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every entry has a thread of its own: each chunk appends to the columns, none rebuilds them."""
     moved = 0
-    settle = SignatureTable._flush_pending
+    flush_pending = SignatureTable._flush_pending
 
     def counted(self: SignatureTable) -> Any:
         nonlocal moved
         moved += len(self._pending) // 2
-        return settle(self)
+        return flush_pending(self)
 
     monkeypatch.setattr(SignatureTable, "_flush_pending", counted)
-    decode(events(*(event(k, tid=k) for k in range(4000))), chunk_size=2000)
+    decode_text(trace_text(*(entry_text(k, tid=k) for k in range(4000))), chunk_size=2000)
     assert moved == 4000
 
 
-def test_keys_beyond_counting_are_skipped_and_the_events_found() -> None:
+def test_events_are_found_after_too_many_keys() -> None:
     many = ", ".join(f'"k{k}": {k}' for k in range(json_document.MAX_KEYS + 50)) + ", "
-    decoded = decode(events(event(1), before=many, after=', "last": 3'))
+    decoded = decode_text(trace_text(entry_text(1), before=many, after=', "last": 3'))
     assert len(decoded.events) == 1
-    assert found(decoded) == {problems.UNREADABLE_HEADER: 2}  # those before the events, and the one behind
+    assert count_problems(decoded) == {
+        problems.UNREADABLE_HEADER: 2
+    }  # one for the keys before the events, one for the key after them
     exactly = ", ".join(f'"k{k}": {k}' for k in range(json_document.MAX_KEYS)) + ", "
-    decoded = decode(events(event(1), before=exactly))
+    decoded = decode_text(trace_text(entry_text(1), before=exactly))
     assert (len(decoded.events), decoded.problems) == (1, [])
 
 
-def test_counters_beyond_counting_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counters_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counters, "MAX_SERIES", 10)
     entries = [{"ph": "C", "name": f"c{k % 15}", "pid": 1, "ts": k, "args": {"a": k}} for k in range(30)]
-    trace = opened(json.dumps({"traceEvents": entries}).encode(), tmp_path)
+    trace = build_from_text(json.dumps({"traceEvents": entries}).encode(), tmp_path)
     assert len(trace.counters) == 10
     assert trace.counts.not_drawn == {"counter beyond the 10,000th": 10}
     assert trace.counts.drawn == 20
 
 
-def test_a_device_for_each_kernel_is_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_devices_take_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = [
         {
             "ph": "X",
@@ -150,37 +164,33 @@ def test_a_device_for_each_kernel_is_one_pass(tmp_path: Path, monkeypatch: pytes
         }
         for k in range(300)
     ]
-    trace = opened(json.dumps({"traceEvents": kernels}).encode(), tmp_path)
-    looked_at = 0
-    from torchprof_tui.analysis.time import gpu_time
-
-    masks = gpu_time.work_mask
+    trace = build_from_text(json.dumps({"traceEvents": kernels}).encode(), tmp_path)
+    masked_events = 0
+    work_mask = gpu_time.work_mask
 
     def counted(kinds: Any) -> Any:
-        nonlocal looked_at
-        looked_at += len(kinds)
-        return masks(kinds)
+        nonlocal masked_events
+        masked_events += len(kinds)
+        return work_mask(kinds)
 
     monkeypatch.setattr(gpu_time, "work_mask", counted)
-    assert {device: worked.total for device, worked in compute_busy_by_device(trace).items()} == dict.fromkeys(
+    assert {device: busy.total for device, busy in compute_busy_by_device(trace).items()} == dict.fromkeys(
         range(300), 2000
     )
-    assert looked_at == 300
+    assert masked_events == 300
 
 
-# --- nothing is acted on --------------------------------------------------------------------------------------------
+# --- text that terminals act on ---------------------------------------------------------------------------------------
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e[bold red]x[/]\x00\r\n\ud800"
 
-_SHOWN = {"\n"}
-
 
 def evil_trace(folder: Path) -> str:
-    named = {"pid": f"pid{EVIL}", "tid": f"tid{EVIL}"}
+    track = {"pid": f"pid{EVIL}", "tid": f"tid{EVIL}"}
     entries = [
-        {"ph": "M", "name": "process_name", **named, "args": {"name": f"process{EVIL}"}},
-        {"ph": "M", "name": "thread_name", **named, "args": {"name": f"thread{EVIL}"}},
-        *(trace_builder.event(f"op{EVIL}{k}", k, 5, f"cat{EVIL}", **named, args={EVIL: EVIL}) for k in range(4)),
+        {"ph": "M", "name": "process_name", **track, "args": {"name": f"process{EVIL}"}},
+        {"ph": "M", "name": "thread_name", **track, "args": {"name": f"thread{EVIL}"}},
+        *(trace_builder.event(f"op{EVIL}{k}", k, 5, f"cat{EVIL}", **track, args={EVIL: EVIL}) for k in range(4)),
         kernel(f"k{EVIL}", 4, 2, corr=1),
         runtime(f"launch{EVIL}", 3, 2, corr=1),
         {"ph": "C", "name": f"c{EVIL}", "pid": 1, "ts": 2, "args": {f"s{EVIL}": 1}},
@@ -206,18 +216,16 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_command_prints_what_a_terminal_acts_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
+def test_no_command_prints_control_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     name, *options = command.split()
     assert main([name, evil_trace(tmp_path), *options, *COMMANDS[command], "--no-cache"]) == 0
     out, err = capsys.readouterr()
-    bad = [c for c in out + err if c not in _SHOWN and (ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u202e\ud800")]
+    bad = [c for c in out + err if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u202e\ud800")]
     assert not bad
     assert len(out) > 20
 
 
-def test_refusals_print_nothing_raw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_print_no_control_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "no\x1b[31m\x07trace.json"
     path.write_text(f'{{"key{EVIL[:20]}": 1}}')
     for words in (
@@ -235,27 +243,27 @@ def test_refusals_print_nothing_raw(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("name", ["long name", "open string", "open brackets"])
-def test_text_without_an_end_is_given_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory follows the largest entry that is believed in, not the file."""
+def test_an_endless_entry_is_given_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded by the largest accepted entry, not by the file."""
     monkeypatch.setattr(chunker, "MAX_ENTRY_BYTES", 1 << 18)
     monkeypatch.setattr(chunker, "_MAX_PLAUSIBLE_ENTRY_BYTES", 1 << 18)
     size = 24 << 20
     text = {
-        "long name": event(1)[:-1].encode() + b', "x": "' + b"a" * size + b'"}',
-        "open string": event(1).encode() + b', {"ph": "X", "name": "' + b"a" * size,
-        "open brackets": event(1).encode() + b", " + b"[" * size,
+        "long name": entry_text(1)[:-1].encode() + b', "x": "' + b"a" * size + b'"}',
+        "open string": entry_text(1).encode() + b', {"ph": "X", "name": "' + b"a" * size,
+        "open brackets": entry_text(1).encode() + b", " + b"[" * size,
     }[name]
     blocks = [b'{"traceEvents": [', *(text[k : k + (1 << 18)] for k in range(0, len(text), 1 << 18))]
     stream = iter(blocks)
 
-    class Slowly(io.RawIOBase):
+    class BlockStream(io.RawIOBase):
         def read(self, _: int = -1, /) -> bytes:
             return next(stream, b"")
 
     gc.collect()
     with tempfile.TemporaryDirectory() as folder:
         tracemalloc.start()
-        decoded = decode_trace(Source("made", Slowly()), Path(folder))  # type: ignore[arg-type]
+        decoded = decode_trace(Source("hostile", BlockStream()), Path(folder))  # type: ignore[arg-type]
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < size, peak

@@ -1,4 +1,4 @@
-"""Ids as numbers, and as the text that they stand for: against one dict of texts."""
+"""Codes of ids, and their text: compared with a dict of texts."""
 
 from __future__ import annotations
 
@@ -19,48 +19,50 @@ values = st.one_of(
         ["7", "07", "", "-1", "٣", "0x5", str(10**18), str(10**18 - 1), "9" * 5000, 7.0, 0.5, True, {"local": "0x1"}]
     ),
 )
-some = st.lists(st.one_of(st.none(), values), max_size=30)
+id_lists = st.lists(st.one_of(st.none(), values), max_size=30)
 
 
-def added(listed: list[Any], ids: IdTable | None = None) -> IdTable:
-    ids = IdTable() if ids is None else ids
-    places = [place for place, value in enumerate(listed) if value is not None]
-    keys = [ids.key(listed[place]) for place in places]
-    ids.add(np.array(places, np.int64), np.array(keys, np.int64))
-    return ids
+def build_table(id_values: list[Any]) -> IdTable:
+    """The table of entries with these ids; None: without one."""
+    table = IdTable()
+    ordinals = [ordinal for ordinal, value in enumerate(id_values) if value is not None]
+    keys = [table.key(id_values[ordinal]) for ordinal in ordinals]
+    table.add(np.array(ordinals, np.int64), np.array(keys, np.int64))
+    return table
 
 
-def texts(ids: IdTable, count: int) -> list[str | None]:
-    column, known = ids.finish(count)
+def read_texts(table: IdTable, count: int) -> list[str | None]:
+    """The text of each entry's id, by its code."""
+    column, texts = table.finish(count)
     assert column.dtype == np.int32
-    assert len(set(known)) == len(known)
-    assert repr(known) == repr(list(known))
-    assert known[: len(known)] == list(known)
-    return [known[number] if number >= 0 else None for number in column.tolist()]
+    assert len(set(texts)) == len(texts)
+    assert repr(texts) == repr(list(texts))
+    assert texts[: len(texts)] == list(texts)
+    return [texts[code] if code >= 0 else None for code in column.tolist()]
 
 
-@given(some)
-def test_each_is_told_by_its_text(listed: list[Any]) -> None:
-    expected = [None if value is None else text_of(value) for value in listed]
-    assert texts(added(listed), len(listed)) == expected
+@given(id_lists)
+def test_ids_with_the_same_text_are_equal(id_values: list[Any]) -> None:
+    expected = [None if value is None else text_of(value) for value in id_values]
+    assert read_texts(build_table(id_values), len(id_values)) == expected
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30))
-def test_many_numbers_at_once(listed: list[int]) -> None:
-    ids = IdTable()
-    ids.add_integers(np.arange(len(listed)), np.array(listed, np.int64))
-    assert texts(ids, len(listed)) == [str(value) for value in listed]
+def test_many_integers_at_once(integers: list[int]) -> None:
+    table = IdTable()
+    table.add_integers(np.arange(len(integers)), np.array(integers, np.int64))
+    assert read_texts(table, len(integers)) == [str(value) for value in integers]
 
 
-@given(some, some)
-def test_what_another_has_read(mine: list[Any], theirs: list[Any]) -> None:
-    ids, other = added(mine), added(theirs)
-    part, handed = other.finish_part(), list(other.drain_arrays())
+@given(id_lists, id_lists)
+def test_appending_the_part_of_another_process(first: list[Any], second: list[Any]) -> None:
+    table, other = build_table(first), build_table(second)
+    part, arrays = other.finish_part(), list(other.drain_arrays())
 
     def fill(column: Array) -> None:
-        column[:] = handed.pop(0)  # type: ignore[assignment]
+        column[:] = arrays.pop(0)  # type: ignore[assignment]
 
-    ids.append_part(part, fill, len(mine))
-    assert not handed
-    together = [*mine, *theirs]
-    assert texts(ids, len(together)) == [None if value is None else text_of(value) for value in together]
+    table.append_part(part, fill, len(first))
+    assert not arrays
+    id_values = [*first, *second]
+    assert read_texts(table, len(id_values)) == [None if value is None else text_of(value) for value in id_values]

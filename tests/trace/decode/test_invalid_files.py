@@ -1,7 +1,7 @@
-"""Every sort of invalid file that people have met, one by one, through the command line as they would open it.
+"""Open every kind of invalid file that has been reported, through the command line.
 
-The list is the one of the format's description: what writers got wrong (the issues where it was reported are named),
-what happened to files afterwards, and what is no trace at all.
+The kinds are those of the format's description: errors of the writers (with the issue that reported them), damage that
+happened to files later, and files that are not traces.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ ENTRIES = [
 TEXT = ('{\n  "schemaVersion": 1,\n  "traceEvents": [\n' + ",\n".join(ENTRIES) + "\n  ]\n}\n").encode()
 NAME = b'"aten::op30"'
 
-MENDED: dict[str, tuple[bytes, str, str]] = {
-    # what is wrong: the file, the problem that tells it, the name that is read
+REPAIRED: dict[str, tuple[bytes, str, str]] = {
+    # error: (file, kind of the reported problem, name that is read)
     "Windows backslashes (pytorch#98432)": (
         TEXT.replace(NAME, rb'"C:\Users\new\x.py(3): f"'),
         BACKSLASH,
@@ -78,45 +78,47 @@ MENDED: dict[str, tuple[bytes, str, str]] = {
 }
 
 
-def told(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def run_info(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert main(["info", str(path), "--json", "--no-cache"]) == 0
-    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert answer["events"] == answer["drawn"] + answer["metadata"] + answer["flows"] + sum(
-        answer["not_drawn"].values()
+    summary: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert summary["events"] == summary["drawn"] + summary["metadata"] + summary["flows"] + sum(
+        summary["not_drawn"].values()
     )
-    return answer
+    return summary
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("what", MENDED)
-def test_what_writers_got_wrong_costs_no_event(
-    what: str, packed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("error", REPAIRED)
+def test_errors_of_writers_lose_no_event(
+    error: str, compressed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text, kind, name = MENDED[what]
+    text, kind, name = REPAIRED[error]
     assert text != TEXT
     path = tmp_path / "trace"
-    path.write_bytes(gzip.compress(text) if packed else text)
-    answer = told(path, capsys)
-    assert answer["drawn"] == EVENTS
-    assert [problem["kind"] for problem in answer["problems"] if problem["kind"].startswith("repaired")] == [kind]
-    assert all(problem["count"] == 1 and problem["example"] for problem in answer["problems"])
+    path.write_bytes(gzip.compress(text) if compressed else text)
+    summary = run_info(path, capsys)
+    assert summary["drawn"] == EVENTS
+    assert [problem["kind"] for problem in summary["problems"] if problem["kind"].startswith("repaired")] == [kind]
+    assert all(problem["count"] == 1 and problem["example"] for problem in summary["problems"])
     assert main(["chain", str(path), "--event", name, "--json", "--no-cache"]) == 0
     assert json.loads(capsys.readouterr().out)["chain"][-1]["name"] == name
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_file_cut_short_keeps_what_is_whole(
-    packed: bool, share: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_truncated_file_keeps_its_complete_entries(
+    compressed: bool, share: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "trace"
-    data = gzip.compress(TEXT, 0) if packed else TEXT  # stored, so that a share of one is a share of the other
+    data = (
+        gzip.compress(TEXT, 0) if compressed else TEXT
+    )  # stored, not deflated, so that both are cut at the same entry
     path.write_bytes(data[: int(len(data) * share)])
-    answer = told(path, capsys)
-    whole = sum(TEXT.find(entry.encode()) + len(entry) <= len(TEXT) * share for entry in ENTRIES)
-    assert abs(answer["drawn"] - whole) <= 1
-    assert [(problem["kind"], problem["count"]) for problem in answer["problems"]] == [(problems.CUT_SHORT, 1)]
-    assert any(remark["section"] == "lost" and remark["action"] for remark in answer["doctor"])
+    summary = run_info(path, capsys)
+    complete = sum(TEXT.find(entry.encode()) + len(entry) <= len(TEXT) * share for entry in ENTRIES)
+    assert abs(summary["drawn"] - complete) <= 1
+    assert [(problem["kind"], problem["count"]) for problem in summary["problems"]] == [(problems.CUT_SHORT, 1)]
+    assert any(remark["section"] == "lost" and remark["action"] for remark in summary["doctor"])
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,7 @@ def test_a_file_cut_short_keeps_what_is_whole(
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_what_is_no_trace_is_one_line(
+def test_a_file_that_is_not_a_trace_is_refused_in_one_line(
     data: bytes | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "thing"

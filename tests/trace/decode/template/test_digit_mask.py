@@ -1,4 +1,4 @@
-"""Outlines, zeros and values against the standard library's regular expressions and `int`."""
+"""Masked text, leading zeros and values: compared with regular expressions and `int`."""
 
 from __future__ import annotations
 
@@ -23,46 +23,46 @@ texts = st.lists(
 
 
 @pytest.fixture(autouse=True, params=[16, 1 << 16])
-def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing may depend on where one block ends and the next begins."""
+def block_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results must not depend on where one block ends and the next begins."""
     monkeypatch.setattr(digit_mask, "_BLOCK_BYTES", request.param)
 
 
 @given(texts, texts)
-def test_outline_and_zeros_are_those_of_a_regular_expression(before: bytes, text: bytes) -> None:
-    loaded = DigitMask()
-    for each in (before, text):  # what is kept from one text says nothing about the next
-        outline, zeros = loaded.mask_digits(memoryview(each))
-        assert outline == re.sub(rb"\d", b"0", each)
-        assert zeros.tolist() == [found.start() for found in re.finditer(rb"(?<![\d.])0(?=\d)", each)]
+def test_masked_text_and_zeros_equal_regular_expressions(first: bytes, second: bytes) -> None:
+    digit_mask = DigitMask()
+    for text in (first, second):  # the buffers are reused, and must not affect the next text
+        masked, zeros = digit_mask.mask_digits(memoryview(text))
+        assert masked == re.sub(rb"\d", b"0", text)
+        assert zeros.tolist() == [zero.start() for zero in re.finditer(rb"(?<![\d.])0(?=\d)", text)]
 
 
 @given(texts, texts)
-def test_values_are_those_of_int(before: bytes, text: bytes) -> None:
-    loaded = DigitMask()
-    for each in (before, text):
-        loaded.mask_digits(each)
-        found, end, lengths = runs(each)
-        assert loaded.read_values(end, lengths).tolist() == [int(run) for run in found]
+def test_values_equal_int(first: bytes, second: bytes) -> None:
+    digit_mask = DigitMask()
+    for text in (first, second):
+        digit_mask.mask_digits(text)
+        runs, end, lengths = find_runs(text)
+        assert digit_mask.read_values(end, lengths).tolist() == [int(run) for run in runs]
 
 
 @given(texts)
 @example(b" 1234567800000000 1234567801000000 1234567810000000 34567801000000 4567801000000")
-def test_marks_are_the_same_for_the_same_digits_alone(text: bytes) -> None:
-    loaded = DigitMask()
-    loaded.mask_digits(text)
-    found, end, lengths = runs(text)
-    last, long, before = loaded.read_hash_words(end, lengths)
-    assert long.tolist() == [place for place, run in enumerate(found) if len(run) > 8]
-    first = dict(zip(long.tolist(), before.tolist(), strict=True))
-    marks = [(mark, first.get(place)) for place, mark in enumerate(last.tolist())]
-    # How many digits those before the last eight have is the outline's to tell, and so is that 7 is not 07.
-    assert len(set(zip(marks, map(len, found), strict=True))) == len(set(found))
-    assert len(set(zip(found, marks, strict=True))) == len(set(found))
+def test_hash_words_are_equal_only_for_the_same_digits(text: bytes) -> None:
+    digit_mask = DigitMask()
+    digit_mask.mask_digits(text)
+    runs, end, lengths = find_runs(text)
+    last, long, leading = digit_mask.read_hash_words(end, lengths)
+    assert long.tolist() == [k for k, run in enumerate(runs) if len(run) > 8]
+    leading_of = dict(zip(long.tolist(), leading.tolist(), strict=True))
+    words = [(word, leading_of.get(k)) for k, word in enumerate(last.tolist())]
+    # The number of leading digits is not in the words: it is in the layout, and so is that 7 differs from 07.
+    assert len(set(zip(words, map(len, runs), strict=True))) == len(set(runs))
+    assert len(set(zip(runs, words, strict=True))) == len(set(runs))
 
 
-def runs(text: bytes) -> tuple[list[bytes], I64, U8]:
-    """The runs of digits whose values can be asked for, where they end, and their lengths."""
-    found = [run for run in re.finditer(rb"\d+", text) if len(run[0]) <= MAX_DIGITS]
-    ends, lengths = [run.end() for run in found], [len(run[0]) for run in found]
-    return [run[0] for run in found], np.array(ends, np.int64), np.array(lengths, np.uint8)
+def find_runs(text: bytes) -> tuple[list[bytes], I64, U8]:
+    """The runs of digits whose values can be read, where they end, and their lengths."""
+    matches = [run for run in re.finditer(rb"\d+", text) if len(run[0]) <= MAX_DIGITS]
+    ends, lengths = [run.end() for run in matches], [len(run[0]) for run in matches]
+    return [run[0] for run in matches], np.array(ends, np.int64), np.array(lengths, np.uint8)

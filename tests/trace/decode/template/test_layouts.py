@@ -1,4 +1,4 @@
-"""Codes for outlines, and where they say that numbers stand, against a walk through the text."""
+"""Codes of layouts, and the positions of their numbers: compared with the numbers in the text."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ from torchprof_tui.trace.decode.template.templates import NUMBER_COLUMNS
 
 
 def entry(**keys: Any) -> bytes:
-    """Without its brace, and with its comma."""
-    every = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2, **keys}
-    return json.dumps(every).encode()[1:] + b","
+    """An entry without its brace, and with a comma at its end."""
+    keys = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2, **keys}
+    return json.dumps(keys).encode()[1:] + b","
 
 
-def outline(text: bytes) -> bytes:
+def mask(text: bytes) -> bytes:
     return re.sub(rb"\d", b"0", text)
 
 
-def numbers(outlines: LayoutTable, text: bytes) -> tuple[list[int], dict[int, int]]:
-    """The values of its head's runs, and those of its numbers by kind, read where its outline says."""
-    code = outlines[outline(text)]
-    first = int(outlines.first_head_run[code])
-    head = outlines.head_run_positions[first : first + int(outlines.head_run_count[code])]
-    found = {}
-    for kind, place in enumerate(outlines.number_positions[:, code]):
-        if place:
-            found[kind] = -value(text, place) if negative_of(place) else value(text, place)
-    return [value(text, place) for place in head], found
+def read_numbers(layouts: LayoutTable, text: bytes) -> tuple[list[int], dict[int, int]]:
+    """The values of the runs of its head, and of its numbers by kind, read at the positions of its layout."""
+    code = layouts[mask(text)]
+    first = int(layouts.first_head_run[code])
+    head = layouts.head_run_positions[first : first + int(layouts.head_run_count[code])]
+    numbers = {}
+    for kind, position in enumerate(layouts.number_positions[:, code]):
+        if position:
+            value = read_value(text, position)
+            numbers[kind] = -value if negative_of(position) else value
+    return [read_value(text, position) for position in head], numbers
 
 
-def value(text: bytes, place: I32) -> int:
-    return int(text[int(ends_of(place)) - int(digits_of(place)) : int(ends_of(place))])
+def read_value(text: bytes, position: I32) -> int:
+    return int(text[int(ends_of(position)) - int(digits_of(position)) : int(ends_of(position))])
 
 
-def test_numbers_stand_where_the_outline_says() -> None:
-    outlines = LayoutTable()
-    outlines[outline(entry(name="gemm_1"))]  # the rows of another one lie before
+def test_numbers_are_read_at_the_positions_of_the_layout() -> None:
+    layouts = LayoutTable()
+    layouts[mask(entry(name="gemm_1"))]  # another layout before it
     text = entry(name="gemm_128x64", ts=12.25, args={"stream": 7, "correlation": -512, "note": "9 of 10"})
-    assert numbers(outlines, text) == (
+    assert read_numbers(layouts, text) == (
         [128, 64, 0, 7],
         {
             NUMBER_COLUMNS.index("ts"): 12,
@@ -53,22 +54,22 @@ def test_numbers_stand_where_the_outline_says() -> None:
             FRACTION_OF["ts"]: 25,
         },
     )
-    assert outlines.byte_length[outlines[outline(text)]] == len(text)
+    assert layouts.byte_length[layouts[mask(text)]] == len(text)
 
 
-def test_outlines_of_one_skeleton_differ_in_lengths_alone() -> None:
-    outlines = LayoutTable()
-    codes = [outlines[outline(text)] for text in (entry(), entry(pid=9), entry(pid=4711), entry(dur=3.5))]
+def test_layouts_of_one_template_differ_in_the_lengths_of_numbers() -> None:
+    layouts = LayoutTable()
+    codes = [layouts[mask(text)] for text in (entry(), entry(pid=9), entry(pid=4711), entry(dur=3.5))]
     assert codes == [1, 1, 2, 3]
-    assert outlines.template_code[1] == outlines.template_code[2] != outlines.template_code[3]
+    assert layouts.template_code[1] == layouts.template_code[2] != layouts.template_code[3]
 
 
-def test_whole_parts_of_numbers_are_told_from_other_digits() -> None:
-    outlines = LayoutTable()
+def test_integer_parts_are_distinguished_from_other_digits() -> None:
+    layouts = LayoutTable()
     text = entry(name="f_007", args={"x": 0.007, "y": 12, "z": "034"})
-    code = outlines[outline(text)]
-    for digits, whole in ((b"007", False), (b"12", True), (b"034", False), (b"0.007", True), (b"1.5", True)):
-        assert outlines.is_integer_part(code, text.index(digits)) is whole, digits
+    code = layouts[mask(text)]
+    for digits, is_integer in ((b"007", False), (b"12", True), (b"034", False), (b"0.007", True), (b"1.5", True)):
+        assert layouts.is_integer_part(code, text.index(digits)) is is_integer, digits
 
 
 @pytest.mark.parametrize(
@@ -82,14 +83,14 @@ def test_whole_parts_of_numbers_are_told_from_other_digits() -> None:
         entry()[:-1],
     ],
 )
-def test_what_is_not_plain_is_not_understood(text: bytes) -> None:
-    assert LayoutTable()[outline(text)] == 0
+def test_layouts_that_are_not_plain_are_not_supported(text: bytes) -> None:
+    assert LayoutTable()[mask(text)] == 0
 
 
-def test_a_file_of_ever_new_outlines_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_layouts_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torchprof_tui.trace.decode.template.layouts.MAX_LAYOUTS", 20)
-    outlines = LayoutTable()
-    assert [outlines[outline(entry(name="n" * k))] for k in range(100)] == [*range(1, 20), *[0] * 81]
-    fresh = LayoutTable()
-    assert [fresh[outline(entry(ph="M", name="n" * k))] for k in range(100)] == [0] * 100
-    assert len(fresh) == 40  # nor are those remembered without end
+    layouts = LayoutTable()
+    assert [layouts[mask(entry(name="n" * k))] for k in range(100)] == [*range(1, 20), *[0] * 81]
+    unsupported = LayoutTable()
+    assert [unsupported[mask(entry(ph="M", name="n" * k))] for k in range(100)] == [0] * 100
+    assert len(unsupported) == 40  # the memory for unsupported layouts is bounded, too

@@ -1,11 +1,9 @@
-"""The byte scan gives what the general reader gives, column by column, and leaves to it what is not plain."""
+"""The template decoder yields the same columns as the general decoder, and refuses text that is not plain."""
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.column_equality import assert_alike
-from tests.trace.decode.test_decoder import ALL, entries, kineto_layout
+from tests.helpers.decoder_input import KINETO_SEPARATOR, decode_text, format_as_kineto, kineto_entry, kineto_text
+from tests.helpers.decoder_spies import DecodedBytes, count_decoded_bytes
+from tests.helpers.decoder_strategies import entries, kineto_entries
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import ProblemTally
@@ -25,100 +25,32 @@ from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import DecodedTrace
 from torchprof_tui.trace.sources.source import Source
 
-BETWEEN = b',\n  {\n    "'
 
-
-def decode(text: bytes, **options: Any) -> DecodedTrace | str:
-    """What was read; the words of the error where it was refused."""
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            return decode_trace(Source("stdin", io.BytesIO(text)), Path(folder), **options)
-        except TraceError as error:
-            return str(error)
+def decode_or_refuse(text: bytes, **options: Any) -> DecodedTrace | str:
+    """Decode text; the text of the error if it is refused."""
+    try:
+        return decode_text(text, **options)
+    except TraceError as error:
+        return str(error)
 
 
 def assert_same(text: bytes, size: int) -> DecodedTrace | str:
-    """Both ways of reading agree on everything: columns, order of interned values, problems, where chunks lie."""
-    scanned, general = (decode(text, chunk_size=size, scan=scan) for scan in (True, False))
-    if isinstance(scanned, str) or isinstance(general, str):
-        assert scanned == general
-        return scanned
-    assert_alike(scanned, general, chunks=True)
-    return scanned
-
-
-class Watched:
-    """How many bytes the scan was offered, and how many it took."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.taken = self.refused = 0
-        take = TemplateDecoder.try_decode
-
-        def watched(scan: TemplateDecoder, text: memoryview, between: bytes) -> Any:
-            begins = take(scan, text, between)
-            if begins is None:
-                self.refused += len(text)
-            else:
-                self.taken += len(text)
-            return begins
-
-        monkeypatch.setattr(TemplateDecoder, "try_decode", watched)
+    """Assert that both decoders agree on columns, the order of interned values, problems, and offsets of chunks."""
+    fast = decode_or_refuse(text, chunk_size=size, use_templates=True)
+    general = decode_or_refuse(text, chunk_size=size, use_templates=False)
+    if isinstance(fast, str) or isinstance(general, str):
+        assert fast == general
+        return fast
+    assert_alike(fast, general, chunks=True)
+    return fast
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    return Watched(monkeypatch)
+def decoded_bytes(monkeypatch: pytest.MonkeyPatch) -> DecodedBytes:
+    return count_decoded_bytes(monkeypatch)
 
 
-# --- real traces ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not ALL, reason="no traces here")
-@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
-def test_real_traces(path: Path, watched: Watched) -> None:
-    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    own = BETWEEN in text[: 1 << 15]
-    if not own and len(text) > 40 << 20:
-        pytest.skip("not Kineto's layout, and large")
-    size = 1 << 18 if len(text) > 4 << 20 else 1 << 14
-    assert_same(text, size)
-    if own and len(text) > 1 << 19:
-        assert watched.taken > 0.85 * len(text)
-
-
-# --- made ones ------------------------------------------------------------------------------------------------------
-
-micros = st.one_of(
-    st.integers(-3 * 10**15, 3 * 10**15),
-    st.builds("{}.{:03d}".format, st.integers(-3 * 10**15, 3 * 10**15), st.integers(0, 999)),
-    st.sampled_from(["0", "-0.5", "0.25", "4399999999999999", "5000000000000000", "12.0005", "1e3", "007", "8.5e0"]),
-)
-durations = st.one_of(st.none(), micros)
-numbers = st.one_of(
-    st.integers(0, 10), st.integers(-(10**17), 10**20), st.sampled_from(["null", "01", "-3", '"5"', "1.5"])
-)
-names = st.sampled_from(
-    ["aten::mm", "gemm_128x64", "gemm_128x064", "f.py(12): g", "f.py(1): g", "é 7", "\\u00e9", "a\\n1"]
-)
-tracks = st.sampled_from(["1", "2", "12", '"1"', '"stream 7"', "-1", "null", '""'])
-LAYOUT = '  {{\n    "ph": "{}", {}"cat": "{}", "name": "{}", "pid": {}, "tid": {},\n    "ts": {}{},\n    {}\n  }}'
-
-
-@st.composite
-def kineto_entries(draw: st.DrawFn) -> str:
-    """An entry as Kineto writes it: few different ones, with all that numbers can be."""
-    ph = draw(st.sampled_from("XXXXXXXXisfbM"))
-    cat = draw(st.sampled_from(["cpu_op", "kernel", "python_function", "ac2g", "ac3g", "cuda_runtime", "x1_runtime"]))
-    identity = f'"id": {draw(numbers)}, ' if ph in "sfb" else ""
-    duration = draw(durations) if ph == "X" else None
-    wanted = ["External id", "correlation", "Python id", "stream", "Bytes", "bytes", "Sequence number", "other"]
-    keys = draw(st.lists(st.sampled_from(wanted), max_size=3, unique=True))
-    parts = [f'"{key}": {draw(numbers)}' for key in keys]
-    if cat == "kernel":
-        parts.append(f'"grid": [{draw(numbers)}, 1, 1]')
-    args = '"args": {\n      ' + ", ".join(parts) + "\n    }" if ph != "s" else '"bp": "e"'
-    dur = "" if duration is None else f', "dur": {duration}'
-    return LAYOUT.format(ph, identity, cat, draw(names), draw(tracks), draw(tracks), draw(micros), dur, args)
+# --- generated text -------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=80)
@@ -134,15 +66,15 @@ def test_entries_that_repeat(kinds: list[str], order: list[int], size: int) -> N
 
 @settings(max_examples=40)
 @given(st.lists(entries, min_size=5, max_size=25), st.integers(300, 2000))
-def test_entries_of_all_sorts(some: list[Any], size: int) -> None:
-    assert_same(kineto_layout(some).encode(), size)
+def test_entries_of_all_types(generated: list[Any], size: int) -> None:
+    assert_same(format_as_kineto(generated).encode(), size)
 
 
 @settings(max_examples=40)
 @given(st.data())
 def test_damage(data: st.DataObject) -> None:
-    """A few bytes replaced, taken out or put in, or the end cut off: one of the readers tells it, in the same words."""
-    text = bytearray(plain(60))
+    """Replace, remove or insert a few bytes, or cut off the end: the reported problems are the same."""
+    text = bytearray(kineto_text(60))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(40, len(text) - 1))
         text[at : at + data.draw(st.integers(0, 2))] = data.draw(
@@ -151,98 +83,89 @@ def test_damage(data: st.DataObject) -> None:
     assert_same(bytes(text[: data.draw(st.sampled_from([len(text), len(text) * 2 // 3]))]), 1500)
 
 
-# --- by hand --------------------------------------------------------------------------------------------------------
+# --- literal text -----------------------------------------------------------------------------------------------------
 
 
-def one(k: int, cat: str = "cpu_op", args: str | None = None, **keys: str) -> str:
-    at = {"ph": '"X"', "cat": f'"{cat}"', "name": '"aten::mm"', "pid": "1", "tid": "2", "ts": f"{k}.125", "dur": "0.5"}
-    head = ", ".join(f'"{key}": {value}' for key, value in {**at, **keys}.items())
-    return f'  {{\n    {head},\n    "args": {{\n      {args or f"{chr(34)}External id{chr(34)}: {k}"}\n    }}\n  }}'
-
-
-def plain(count: int, odd: dict[int, str] | None = None) -> bytes:
-    every = [(odd or {}).get(k, one(k)) for k in range(count)]
-    return ('{\n  "schemaVersion": 1,\n  "traceEvents": [\n' + ",\n".join(every) + "\n  ]\n}\n").encode()
-
-
-def test_a_plain_file_is_taken(watched: Watched) -> None:
-    text = plain(400)
+def test_a_plain_file_is_accepted(decoded_bytes: DecodedBytes) -> None:
+    text = kineto_text(400)
     decoded = assert_same(text, 2000)
     assert isinstance(decoded, DecodedTrace)
-    assert watched.taken > 0.9 * len(text)
+    assert decoded_bytes.accepted > 0.9 * len(text)
     assert decoded.events.time.tolist() == [1000 * k + 125 for k in range(400)]
     assert decoded.events.args["external_id"].values.tolist() == list(range(400))
 
 
-def test_it_goes_on_behind_what_it_refused(watched: Watched) -> None:
+def test_it_continues_after_a_refused_chunk(decoded_bytes: DecodedBytes) -> None:
     metadata = (
         '  {\n    "name": "thread_name", "ph": "M", "pid": 1, "tid": 2,\n    "args": {\n      "name": "t"\n    }\n  }'
     )
-    text = plain(400, {200: metadata, 300: one(300, name='"bare " quote"')})
+    text = kineto_text(400, {200: metadata, 300: kineto_entry(300, name='"bare " quote"')})
     decoded = assert_same(text, 2000)
     assert isinstance(decoded, DecodedTrace)
     assert len(decoded.events) == 400
     assert decoded.events.metadata == [("thread_name", "1", "2", "t")]
     assert {problem.kind for problem in decoded.problems} == {problems.REPAIRED_QUOTE}
-    assert watched.refused > 0
-    assert watched.taken > 0.6 * len(text)
+    assert decoded_bytes.refused > 0
+    assert decoded_bytes.accepted > 0.6 * len(text)
 
 
-def test_it_is_asked_less_and_less_where_nothing_is_plain(watched: Watched) -> None:
-    text = plain(3000, {k: one(k, ts=f"{k}.12345") for k in range(3000)})
+def test_it_is_tried_less_often_where_nothing_is_plain(decoded_bytes: DecodedBytes) -> None:
+    text = kineto_text(3000, {k: kineto_entry(k, ts=f"{k}.12345") for k in range(3000)})
     assert_same(text, 2000)
-    assert watched.taken == 0
-    assert watched.refused < 0.6 * len(text)
+    assert decoded_bytes.accepted == 0
+    assert decoded_bytes.refused < 0.6 * len(text)
 
 
 @pytest.mark.parametrize(
     "odd",
     [
-        one(7, ts="007.125"),
-        one(7, args='"External id": 007'),
-        one(7, args='"other": -01'),
-        one(7, args='"other": 1234567890123456789012'),
-        one(7, args='"External id": 12345678901234567'),
-        one(7, dur="9000000000000.001"),
-        one(7, ts="9000000000000000"),
-        one(7, ts="7.0005"),
-        one(7, name='"run 12345678901234567"'),
-        one(7, args='"other": "\\u00e9"'),
-        one(7, args='"other": "\x01"'),
-        one(7, args='"other": 1e5'),
-        one(7, cat="x2_runtime", ph='"M"'),
+        kineto_entry(7, ts="007.125"),
+        kineto_entry(7, args='"External id": 007'),
+        kineto_entry(7, args='"other": -01'),
+        kineto_entry(7, args='"other": 1234567890123456789012'),
+        kineto_entry(7, args='"External id": 12345678901234567'),
+        kineto_entry(7, dur="9000000000000.001"),
+        kineto_entry(7, ts="9000000000000000"),
+        kineto_entry(7, ts="7.0005"),
+        kineto_entry(7, name='"run 12345678901234567"'),
+        kineto_entry(7, args='"other": "\\u00e9"'),
+        kineto_entry(7, args='"other": "\x01"'),
+        kineto_entry(7, args='"other": 1e5'),
+        kineto_entry(7, cat="x2_runtime", ph='"M"'),
     ],
 )
-def test_what_is_not_plain_is_refused_and_changes_nothing(odd: str) -> None:
+def test_an_entry_that_is_not_plain_is_refused_and_changes_nothing(odd: str) -> None:
     columns = ColumnBuilder(ProblemTally())
-    scan = TemplateDecoder(columns)
-    usual = ",\n".join(one(k) for k in range(9)).encode()
+    decoder = TemplateDecoder(columns)
+    usual = ",\n".join(kineto_entry(k) for k in range(9)).encode()
     before = memoryview(b"\n" + usual)
-    assert scan.try_decode(before, BETWEEN) is not None
-    assert scan.try_decode(memoryview(b"\n" + usual + b",\n" + odd.encode()), BETWEEN) is None
+    assert decoder.try_decode(before, KINETO_SEPARATOR) is not None
+    assert decoder.try_decode(memoryview(b"\n" + usual + b",\n" + odd.encode()), KINETO_SEPARATOR) is None
     assert len(columns) == 9
     events = columns.finish()
     assert (events.names, events.categories, events.tracks) == (["aten::mm"], ["", "cpu_op"], [("1", "2")])
 
 
 def test_entries_without_a_comma_between_them_are_refused() -> None:
-    scan = TemplateDecoder(ColumnBuilder(ProblemTally()))
-    text = ",\n".join(one(k) for k in range(9))
-    assert scan.try_decode(memoryview(f"\n{text}\n{one(9)}".encode()), BETWEEN) is None
-    assert scan.try_decode(memoryview(f"\n{text},\n{one(9)}".encode()), BETWEEN) is not None
+    decoder = TemplateDecoder(ColumnBuilder(ProblemTally()))
+    text = ",\n".join(kineto_entry(k) for k in range(9))
+    assert decoder.try_decode(memoryview(f"\n{text}\n{kineto_entry(9)}".encode()), KINETO_SEPARATOR) is None
+    assert decoder.try_decode(memoryview(f"\n{text},\n{kineto_entry(9)}".encode()), KINETO_SEPARATOR) is not None
 
 
-def test_zeros_in_front_are_well_where_they_are_no_number() -> None:
-    scan = TemplateDecoder(ColumnBuilder(ProblemTally()))
-    text = ",\n".join([one(7, name='"a_007"', ts="7.001"), one(8, name='"a_7"', args='"x": "0x00ff", "y": 0.007')])
-    assert scan.try_decode(memoryview(f"\n{text}".encode()), BETWEEN) is not None
+def test_leading_zeros_are_accepted_outside_of_numbers() -> None:
+    decoder = TemplateDecoder(ColumnBuilder(ProblemTally()))
+    text = ",\n".join(
+        [kineto_entry(7, name='"a_007"', ts="7.001"), kineto_entry(8, name='"a_7"', args='"x": "0x00ff", "y": 0.007')]
+    )
+    assert decoder.try_decode(memoryview(f"\n{text}".encode()), KINETO_SEPARATOR) is not None
 
 
-def test_names_that_differ_in_digits_alone_are_told_apart() -> None:
+def test_names_that_differ_only_in_digits_are_distinct() -> None:
     names = ["a1b12", "a11b2", "a2b11", "a01b12", "a1b12", "a123456789012b1", "a123456789013b1"]
     columns = ColumnBuilder(ProblemTally())
-    text = ",\n".join(one(k, name=f'"{name}"') for k, name in enumerate(names))
-    begins = TemplateDecoder(columns).try_decode(memoryview(f"\n{text}".encode()), BETWEEN)
+    text = ",\n".join(kineto_entry(k, name=f'"{name}"') for k, name in enumerate(names))
+    begins = TemplateDecoder(columns).try_decode(memoryview(f"\n{text}".encode()), KINETO_SEPARATOR)
     assert begins is not None
     assert [f"\n{text}"[begin:].startswith("\n  {") for begin in begins.tolist()] == [True] * len(names)
     events = columns.finish()
@@ -250,16 +173,16 @@ def test_names_that_differ_in_digits_alone_are_told_apart() -> None:
     assert len(events.names) == len(names) - 1
 
 
-def test_categories_that_differ_in_digits_alone_may_be_of_another_kind() -> None:
-    """`7_op` and `8_op` are alike; were one of them a kind of its own, its chunk would be the general reader's."""
+def test_categories_that_differ_only_in_digits_are_distinct() -> None:
+    """`7_op` and `8_op` have the same arg group; if they had not, the chunk would be refused."""
     columns = ColumnBuilder(ProblemTally())
-    text = ",\n".join(one(k, cat=f"{k}_op") for k in (7, 8))
-    assert TemplateDecoder(columns).try_decode(memoryview(f"\n{text}".encode()), BETWEEN) is not None
+    text = ",\n".join(kineto_entry(k, cat=f"{k}_op") for k in (7, 8))
+    assert TemplateDecoder(columns).try_decode(memoryview(f"\n{text}".encode()), KINETO_SEPARATOR) is not None
     assert columns.finish().categories == ["", "7_op", "8_op"]
 
 
-def test_entries_are_found_again(tmp_path: Path) -> None:
-    text = plain(300)
+def test_entries_can_be_read_from_the_stored_text(tmp_path: Path) -> None:
+    text = kineto_text(300)
     decoded = decode_trace(Source("stdin", io.BytesIO(text)), tmp_path, chunk_size=3000, use_templates=True)
-    every = json.loads(text)["traceEvents"]
-    assert [decoded.text.read_entry(k, parse_chunk) for k in (0, 150, 299)] == [every[k] for k in (0, 150, 299)]
+    expected = json.loads(text)["traceEvents"]
+    assert [decoded.text.read_entry(k, parse_chunk) for k in (0, 150, 299)] == [expected[k] for k in (0, 150, 299)]

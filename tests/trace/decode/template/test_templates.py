@@ -1,4 +1,4 @@
-"""What is learnt of a skeleton, and which skeletons are left to the general reader."""
+"""What parsing a template yields, and which templates are left to the general decoder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torchprof_tui.trace.decode.interning import GROUP_NONE, GROUP_OP, GROUP_OTH
 from torchprof_tui.trace.decode.template.templates import RUN_MARK, NumberPosition, parse_template
 
 
-def skeleton(text: str) -> bytes:
-    """Of an entry, without the brace that it begins with, and with a comma behind it."""
+def mask_runs(text: str) -> bytes:
+    """The template of an entry, without its first brace, and with a comma after it."""
     return re.sub(rb"\d+", RUN_MARK, text.encode()).removeprefix(b"{") + b","
 
 
@@ -21,14 +21,14 @@ def entry(**keys: Any) -> str:
     return json.dumps({"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2, **keys})
 
 
-def test_a_skeleton_says_where_the_numbers_stand() -> None:
+def test_positions_of_numbers() -> None:
     args = {"stream": 7, "correlation": -5, "grid": [1, 2, 3], "note": "9 of 10", "Python parent id": None}
-    pattern = parse_template(skeleton(entry(name="gemm_128x64", args=args)))
-    assert pattern is not None
+    template = parse_template(mask_runs(entry(name="gemm_128x64", args=args)))
+    assert template is not None
     # 128, 64 | pid, tid | ts, its fraction | dur | stream, correlation, grid
-    assert pattern.head_runs == (0, 1, 2, 3)
-    assert pattern.group == GROUP_OTHER
-    assert pattern.numbers == {
+    assert template.head_runs == (0, 1, 2, 3)
+    assert template.group == GROUP_OTHER
+    assert template.numbers == {
         "ts": NumberPosition(4, 5, negative=False),
         "dur": NumberPosition(6, -1, negative=False),
         "stream": NumberPosition(7, -1, negative=False),
@@ -37,20 +37,20 @@ def test_a_skeleton_says_where_the_numbers_stand() -> None:
         "grid 1": NumberPosition(10, -1, negative=False),
         "grid 2": NumberPosition(11, -1, negative=False),
     }
-    assert pattern.integer_runs.tolist() == [False] * 2 + [True] * 3 + [False] + [True] * 6 + [False] * 2
+    assert template.integer_runs.tolist() == [False] * 2 + [True] * 3 + [False] + [True] * 6 + [False] * 2
 
 
 def test_flows_have_ids_and_no_args() -> None:
-    pattern = parse_template(skeleton(entry(ph="s", cat="ac2g", id=3, args={"stream": 4})))
-    assert pattern is not None
-    assert (pattern.group, pattern.numbers["id"].run) == (GROUP_NONE, 6)
-    assert "stream" not in pattern.numbers
+    template = parse_template(mask_runs(entry(ph="s", cat="ac2g", id=3, args={"stream": 4})))
+    assert template is not None
+    assert (template.group, template.numbers["id"].run) == (GROUP_NONE, 6)
+    assert "stream" not in template.numbers
 
 
-def test_only_an_ops_own_args_are_looked_for() -> None:
-    pattern = parse_template(skeleton(entry(cat="cpu_op", args={"External id": 4, "stream": 3, "correlation": 5})))
-    assert pattern is not None
-    assert (pattern.group, set(pattern.numbers)) == (GROUP_OP, {"ts", "dur", "external_id"})
+def test_only_the_args_of_operators_are_read_from_operators() -> None:
+    template = parse_template(mask_runs(entry(cat="cpu_op", args={"External id": 4, "stream": 3, "correlation": 5})))
+    assert template is not None
+    assert (template.group, set(template.numbers)) == (GROUP_OP, {"ts", "dur", "external_id"})
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_only_an_ops_own_args_are_looked_for() -> None:
         entry(dur=None),
         entry(pid=1.5),
         entry(name=None),
-        entry(name="caf\u00e9 1"),  # written as an escape, which digits are part of
+        entry(name="caf\u00e9 1"),  # written as an escape that contains digits
         entry(ph="s", id="0x1f"),
         entry(ph="s", id2={"local": 1}),
         entry(args={"stream": "7"}),
@@ -79,10 +79,10 @@ def test_only_an_ops_own_args_are_looked_for() -> None:
         '{"ph": "X", "name": "C:\\_", "pid": 1, "ts": 1, "dur": 1}',
     ],
 )
-def test_what_is_not_plain_is_not_understood(text: str) -> None:
-    assert parse_template(skeleton(entry())) is not None
-    assert parse_template(skeleton(text)) is None
+def test_templates_that_are_not_plain_are_not_supported(text: str) -> None:
+    assert parse_template(mask_runs(entry())) is not None
+    assert parse_template(mask_runs(text)) is None
 
 
-def test_without_a_comma_behind_it_there_is_no_entry() -> None:
-    assert parse_template(skeleton(entry())[:-1]) is None
+def test_the_comma_after_an_entry_is_required() -> None:
+    assert parse_template(mask_runs(entry())[:-1]) is None

@@ -1,4 +1,4 @@
-"""The few args that analysis needs over all events, taken from a chunk's dicts before they are dropped."""
+"""Extract the args that analysis needs for all events from the dicts of a chunk, into columns."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ OP_ARGS = ("external_id", "sequence", "forward_thread")
 PYTHON_ARGS = ("python_id", "python_parent")
 
 TRIPLE_ARGS = frozenset(("grid", "block"))
-"""Args with three values an entry."""
+"""Args with three values per entry."""
 
 _JSON_KEYS: dict[str, tuple[str, ...]] = {**ARGS, CORRELATION: (CORRELATION,)}
 _NAME_OF_KEY = {key: name for name, keys in _JSON_KEYS.items() for key in keys}
 _WANTED_KEYS = frozenset(_NAME_OF_KEY)
 
 _ABSENT = -(2**63) + 7
-"""What no arg is: marks the entries that have none while a column is made."""
+"""A value that no arg has: marks entries without the arg while a column is built."""
 
 Args = dict[str, Any]
 
 
 def select_objects(args: list[Any], indices: I64) -> tuple[list[Args], I64]:
-    """The args that are objects, and the places of those entries."""
+    """Select the args that are objects, and the indices of those entries."""
     objects = [type(arg) is dict for arg in args]
     return [arg for arg in args if type(arg) is dict], indices[np.array(objects, np.bool_)]
 
 
 class ChunkArgColumns:
-    """The wanted args of one chunk of n entries, by our own short name."""
+    """The wanted args of one chunk of n entries, by the short names of `raw_events.ARGS`."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._columns: dict[str, tuple[Array, Bool]] = {}
 
     def extract_present(self, args: list[Args], indices: I64) -> None:
-        """All wanted args that any of these entries has. Raises TypeError, AttributeError where args are no objects."""
+        """Extract all wanted args that any entry has. Raises TypeError, AttributeError if some args are no object."""
         present = _WANTED_KEYS.intersection(chain.from_iterable(args))
         if present:
             self.extract(dict.fromkeys(_NAME_OF_KEY[key] for key in present), args, indices)
 
     def extract(self, names: Iterable[str], args: list[Args], indices: I64) -> None:
-        """These args of the entries at `places`. Raises AttributeError where args are no objects."""
+        """Extract these args of the entries at `indices`. Raises AttributeError if some args are no object."""
         for name in names:
             keys = _JSON_KEYS[name]
-            values, having = _triple_column(args, keys[0]) if name in TRIPLE_ARGS else _integer_column(args, keys)
+            values, present = _triple_column(args, keys[0]) if name in TRIPLE_ARGS else _integer_column(args, keys)
             if not len(values):
                 continue
             column, has = self._get_or_create_column(name)
-            where = indices if having is None else indices[having]
-            column[where] = values
-            has[where] = True
+            rows = indices if present is None else indices[present]
+            column[rows] = values
+            has[rows] = True
 
     def _get_or_create_column(self, name: str) -> tuple[Array, Bool]:
         known = self._columns.get(name)
@@ -69,11 +69,11 @@ class ChunkArgColumns:
         return known
 
     def correlation(self) -> I64:
-        """int64[n], -1 where there is none."""
+        """int64[n], -1 for entries without one."""
         return self._get_or_create_column(CORRELATION)[0].astype(np.int64, copy=False)
 
     def sparse_columns(self) -> dict[str, tuple[I64, Array]]:
-        """Places, ascending, and values of all args but the correlation."""
+        """For all args but the correlation: the indices of the entries that have it, ascending, and its values."""
         return {
             name: (np.flatnonzero(has), column[has])
             for name, (column, has) in self._columns.items()
@@ -82,8 +82,8 @@ class ChunkArgColumns:
 
 
 def _integer_column(args: list[Args], keys: tuple[str, ...]) -> tuple[I64, I64 | None]:
-    """int64[k] of the first of the keys that an entry has, and which entries have one (None: all)."""
-    key, *others = keys
+    """int64[k]: the first of the keys that an entry has, and the indices of the entries that have one (None: all)."""
+    key, *other_keys = keys
     try:
         return np.fromiter(map(itemgetter(key), args), np.int64, len(args)), None
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -92,15 +92,15 @@ def _integer_column(args: list[Args], keys: tuple[str, ...]) -> tuple[I64, I64 |
         column = np.fromiter([arg.get(key, _ABSENT) for arg in args], np.int64, len(args))
     except (TypeError, ValueError, OverflowError):
         column = np.array([_to_int64(arg.get(key)) for arg in args], np.int64)
-    for other in others:
-        for place in np.flatnonzero(column == _ABSENT).tolist():
-            column[place] = _to_int64(args[place].get(other))
-    having = np.flatnonzero(column != _ABSENT)
-    return column[having], having
+    for other_key in other_keys:
+        for index in np.flatnonzero(column == _ABSENT).tolist():
+            column[index] = _to_int64(args[index].get(other_key))
+    present = np.flatnonzero(column != _ABSENT)
+    return column[present], present
 
 
 def _to_int64(value: Any) -> int:
-    """As int64: addresses above 2^63 wrap; strings count, hexadecimal ones too; _NOTHING for everything else."""
+    """Convert to int64: addresses above 2^63 wrap, strings may be hexadecimal; _ABSENT for everything else."""
     try:
         number = int(value, 16) if isinstance(value, str) and value[:2].lower() == "0x" else int(value)
     except (TypeError, ValueError, OverflowError):
@@ -111,7 +111,7 @@ def _to_int64(value: Any) -> int:
 
 
 def _triple_column(args: list[Args], key: str) -> tuple[I64, I64 | None]:
-    """int64[k, 3], and which entries have three numbers there (None: all)."""
+    """int64[k, 3], and the indices of the entries that have three integers there (None: all)."""
     values: list[Any] = [arg.get(key) for arg in args]
     try:
         if set(map(len, values)) == {3}:
@@ -119,9 +119,9 @@ def _triple_column(args: list[Args], key: str) -> tuple[I64, I64 | None]:
             return flat.reshape(-1, 3), None
     except (TypeError, ValueError, OverflowError):
         pass
-    having = [place for place, value in enumerate(values) if _is_triple(value)]
-    triples = np.array([values[place] for place in having], np.int64).reshape(-1, 3)
-    return triples, np.array(having, np.int64)
+    present = [index for index, value in enumerate(values) if _is_triple(value)]
+    triples = np.array([values[index] for index in present], np.int64).reshape(-1, 3)
+    return triples, np.array(present, np.int64)
 
 
 def _is_triple(value: Any) -> bool:

@@ -1,11 +1,10 @@
-"""Cuts the text of a JSON array into chunks of whole entries, for any layout, and proves every cut.
+"""Cut the text of a JSON array into chunks of whole entries, for any layout, and verify every cut.
 
-A chunk that begins where an entry begins, and that parses when brackets are put around it, ends where an entry
-ends: the document's own parser would have met the same tokens and stand at the same depth. So a cut may be guessed.
-The guess is the text that stands between two entries (`},\\n  {\\n    "` in Kineto's layout), looked for from the
-end of the window backwards; where it fails, a scan that knows strings and depth finds the true one. Where no cut
-lets the chunk parse, the text is damaged: it is cut at that same text between entries, and `salvage.py` takes the
-chunk apart.
+A chunk that begins where an entry begins, and that parses with brackets around it, ends where an entry ends: a parser
+of the whole document would read the same tokens and be at the same depth. So a cut may be guessed. The guess is the
+last occurrence in the window of the separator between two entries (`},\\n  {\\n    "` in Kineto's layout); if the
+chunk up to there does not parse, a scan that tracks strings and depth finds the true end. If no cut yields a chunk that
+parses, the text is damaged: it is cut at a separator as well, and `json_text/salvage.py` recovers the entries.
 """
 
 from __future__ import annotations
@@ -22,45 +21,45 @@ from torchprof_tui.trace.json_text.salvage import SalvageResult, find_last_separ
 from torchprof_tui.trace.json_text.scan import scan_structure
 
 CHUNK_BYTES = 256 * 1024
-"""Bytes of text decoded at a time: small enough that the dicts die young and in the processor's cache."""
+"""Bytes of text decoded at a time: so few that the dicts are freed while they are in the processor's cache."""
 
 _MAX_PLAUSIBLE_ENTRY_BYTES = 1 << 20
-"""Bytes without an end of an entry that may still be one whole entry; real ones are below a few hundred KB."""
+"""Bytes without an end of an entry that may still be one entry; real entries are below a few hundred KB."""
 
 MAX_ENTRY_BYTES = 16 << 20
-"""An entry longer than this is given up: text without an end must not fill the memory."""
+"""Longer entries are given up, so that text without an end does not fill the memory."""
 
 _CHUNKS_PER_BATCH = 4
-"""Chunks that are offered to a taker at once: it works on arrays, and longer ones cost less a byte."""
+"""Chunks that the fast decoder gets at once: it works on arrays, and longer arrays cost less per byte."""
 
 _MAX_SKIPPED_CHUNKS = 64
-"""Chunks after which a taker that keeps refusing is asked again, at the most."""
+"""Most chunks that are skipped before a fast decoder that keeps refusing is tried again."""
 
 
 class TextWindow:
-    """A stream of blocks, seen through a buffer that slides over it. `text[at:]` is what is not yet used.
+    """A sliding buffer over a stream of blocks. `text[position:]` is not used yet.
 
-    `base`: where the blocks begin in the whole text.
+    `base`: the offset of `text` in the whole text; at first, that of the first block.
     """
 
     def __init__(self, blocks: Iterator[bytes], base: int = 0) -> None:
         self.text = b""
         self.position = 0
-        self.base = base  # where `text` begins in the whole
+        self.base = base
         self.ended = False
         self._blocks = blocks
 
     def jump(self, base: int, text: bytes) -> None:
-        """Stand at another place of the whole text, of which this is all the rest."""
+        """Continue at offset `base` of the whole text, of which `text` is all the rest."""
         self.text, self.position, self.base, self.ended = text, 0, base, True
 
     @property
     def offset(self) -> int:
-        """Where `at` lies in the whole text."""
+        """The offset of `position` in the whole text."""
         return self.base + self.position
 
     def fill(self, size: int) -> None:
-        """Hold at least `size` unused bytes, or all that are left."""
+        """Read blocks until at least `size` unused bytes are in the buffer, or all that are left."""
         held = len(self.text) - self.position
         if held >= size or self.ended:
             return
@@ -79,9 +78,9 @@ class TextWindow:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole entries: `text` as it stands in the file at `offset`, without what separates it from its neighbours.
+    """Whole entries: `text` as in the file at `offset`, without the commas before and after it.
 
-    `salvage` tells what it took to read it, None where it simply parsed.
+    `salvage`: the repairs that were needed to parse it, None if there were none.
     """
 
     offset: int
@@ -92,7 +91,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
-    """A chunk that a `Taker` has read: how many entries it held."""
+    """A chunk that a `FastDecoder` has decoded."""
 
     offset: int
     text: memoryview
@@ -100,21 +99,21 @@ class DecodedChunk:
 
 
 class FastDecoder(Protocol):
-    """Reads plain chunks itself, and faster."""
+    """Decodes plain chunks faster than the general decoder."""
 
     def try_decode(self, text: memoryview, separator: bytes) -> I64 | None:
-        """Take whole entries, `between` between two of them. Where they begin in the text; None: refused.
+        """Decode whole entries with `separator` between them; return where they begin in the text, None if refused.
 
-        What is taken would have parsed; what is refused has changed nothing.
+        It only accepts text that would have parsed. A refusal changes nothing.
         """
         ...
 
 
 class Chunker:
-    """The entries of the array that begins at the window's place, chunk by chunk; then the window stands behind it.
+    """Iterates over the array at the window chunk by chunk, and leaves the window after it.
 
-    After the last chunk: `closed` tells whether its bracket was there, `comma` whether a comma stood before that,
-    `partial` where an entry begins that the file does not finish (-1 for none).
+    After the last chunk: `closed` is whether its bracket was found, `trailing_comma` whether a comma stood before it,
+    `partial_offset` where an entry begins that the file does not finish (-1: none).
     """
 
     def __init__(
@@ -126,18 +125,18 @@ class Chunker:
         self._window = window
         self._chunk_size = chunk_size
         self._fast_decoder = fast_decoder
-        self._refusal_count = 0  # how often in a row the taker refused
-        self._skip_count = 0  # for how many chunks it is not asked
-        self._inside_entry = False  # whether the last scan met no end of an entry: it may be a large one
-        self._separator = b""  # what stands between two entries, as far as it is known
-        self._has_entries = False  # whether an entry has been met: a comma alone is no comma too many
+        self._refusal_count = 0  # consecutive refusals of the fast decoder
+        self._skip_count = 0  # chunks for which it is not tried
+        self._inside_entry = False  # the last scan found no end of an entry, which may be a large one
+        self._separator = b""  # the text between two entries, b"" until it is known
+        self._has_entries = False  # a comma before the first entry is not a trailing one
 
     def __iter__(self) -> Iterator[Chunk | DecodedChunk]:
         window, size = self._window, self._chunk_size
         while True:
-            for taken in self._decode_fast(size):
+            for decoded in self._decode_fast(size):
                 self._has_entries = True
-                yield taken
+                yield decoded
             window.fill(size + 1)
             chunk = self._guess_chunk(size) or self._scan_chunk(size) or self._salvage_chunk(size)
             if chunk is not None:
@@ -151,7 +150,7 @@ class Chunker:
                 size *= 2  # a large entry
 
     def _decode_fast(self, size: int) -> Iterator[DecodedChunk]:
-        """The chunks that the taker takes, from here on, cut exactly where `_guessed` would have cut them."""
+        """Yield the chunks that the fast decoder accepts from here on, cut exactly where `_guess_chunk` would cut."""
         window = self._window
         while self._fast_decoder is not None and self._separator and size == self._chunk_size:
             if self._skip_count:
@@ -161,7 +160,7 @@ class Chunker:
             cuts = self._guess_ends(size)
             begins = self._try_decode(cuts)
             if begins is None and len(cuts) > 1:
-                cuts = cuts[:1]  # one of them is not plain: the first may be, alone
+                cuts = cuts[:1]  # one of them is not plain; the first may be
                 begins = self._try_decode(cuts)
             if begins is None:
                 self._skip_count = min((1 << self._refusal_count) - 1, _MAX_SKIPPED_CHUNKS)
@@ -171,9 +170,9 @@ class Chunker:
             base, first = window.position, 0
             for cut in cuts:
                 last = int(np.searchsorted(begins, cut - base))
-                taken = DecodedChunk(window.offset, memoryview(window.text)[window.position : cut], last - first)
+                decoded = DecodedChunk(window.offset, memoryview(window.text)[window.position : cut], last - first)
                 window.position, first = cut + 1, last
-                yield taken
+                yield decoded
 
     def _try_decode(self, cuts: list[int]) -> I64 | None:
         if not cuts or self._fast_decoder is None:
@@ -183,16 +182,16 @@ class Chunker:
         )
 
     def _guess_ends(self, size: int) -> list[int]:
-        """Where the next few chunks would end by a guess."""
+        """Guess where the next few chunks end."""
         window = self._window
-        at = window.position
+        start = window.position
         cuts: list[int] = []
         while len(cuts) < _CHUNKS_PER_BATCH:
-            cut = window.text.rfind(self._separator, at, at + size)
-            if cut <= at:
+            cut = window.text.rfind(self._separator, start, start + size)
+            if cut <= start:
                 break
             cuts.append(cut)
-            at = cut + 1
+            start = cut + 1
         return cuts
 
     def _guess_chunk(self, size: int) -> Chunk | None:
@@ -207,13 +206,13 @@ class Chunker:
         text = window.text[window.position : window.position + size]
         if text.endswith(b"\\"):
             text = text.rstrip(b"\\")
-        found = scan_structure(text)
-        self._inside_entry = found.close_offset < 0 and not len(found.commas)
-        if found.close_offset >= 0 and text.startswith(b"]", found.close_offset):
-            return self._parse_last_chunk(window.position + found.close_offset)
-        if not len(found.commas):
+        structure = scan_structure(text)
+        self._inside_entry = structure.close_offset < 0 and not len(structure.commas)
+        if structure.close_offset >= 0 and text.startswith(b"]", structure.close_offset):
+            return self._parse_last_chunk(window.position + structure.close_offset)
+        if not len(structure.commas):
             return None
-        cut = window.position + int(found.commas[-1])
+        cut = window.position + int(structure.commas[-1])
         chunk = self._parse_up_to(cut)
         if chunk is not None:
             lead = match_entry_lead(window.text, window.position)
@@ -221,7 +220,7 @@ class Chunker:
         return chunk
 
     def _parse_up_to(self, cut: int) -> Chunk | None:
-        """The chunk up to a comma, if it parses and holds anything."""
+        """The chunk up to a comma, None if it does not parse or holds no entry."""
         window = self._window
         text = window.text[window.position : cut]
         entries = parse_values(text)
@@ -232,7 +231,7 @@ class Chunker:
         return chunk
 
     def _parse_last_chunk(self, close: int) -> Chunk | None:
-        """The chunk up to the closing bracket, if it parses, with or without a comma too many."""
+        """The chunk up to the closing bracket, with or without a trailing comma, None if it does not parse."""
         window = self._window
         text = window.text[window.position : close].rstrip()
         comma = text.endswith(b",") or (self._has_entries and not text)
@@ -245,10 +244,10 @@ class Chunker:
         return chunk
 
     def _salvage_chunk(self, size: int) -> Chunk | None:
-        """What the window holds up to the last place that looks like one between entries, taken apart.
+        """Salvage the text of the window up to the last separator between entries.
 
-        Up to the end of the file, where that is in the window: then the closing bracket is looked for, and an entry
-        that the file does not finish. None where a larger window may show more.
+        If the end of the file is in the window, up to there; then also look for the closing bracket and for an entry
+        that the file does not finish. None if a larger window may help.
         """
         window = self._window
         text = window.text[window.position : window.position + size]
@@ -262,14 +261,14 @@ class Chunker:
                 text = text[:cut]
             elif not given_up:
                 return None
-        found = salvage(text)
+        result = salvage(text)
         used = len(text) + (not final)
-        if found.close_offset >= 0:
-            self.closed, used = True, found.close_offset + 1
-            text = text[: found.close_offset]
-            found = salvage(text)
-        elif found.unreadable and found.unreadable[-1][1] == len(text) and (final or not given_up):
-            start = found.unreadable[-1][0]
+        if result.close_offset >= 0:
+            self.closed, used = True, result.close_offset + 1
+            text = text[: result.close_offset]
+            result = salvage(text)
+        elif result.unreadable and result.unreadable[-1][1] == len(text) and (final or not given_up):
+            start = result.unreadable[-1][0]
             if final:
                 self.partial_offset = window.offset + start
             elif not start:
@@ -277,7 +276,7 @@ class Chunker:
             else:
                 used = start
             text = text[: max(start - 1, 0)]
-            found = salvage(text)
-        chunk = Chunk(window.offset, text, found.values, found)
+            result = salvage(text)
+        chunk = Chunk(window.offset, text, result.values, result)
         window.position += used
         return chunk

@@ -1,8 +1,8 @@
-"""Decoded entries into columns, chunk by chunk: what a reader keeps when it lets go of a chunk's dicts.
+"""Build columns from decoded entries, chunk by chunk, so that a chunk's dicts can be freed.
 
-All per-entry work runs in C loops (`map`, `itemgetter`, `fromiter`, one comprehension a column); Python looks at an
-entry by itself only where a value is not of the usual type. Phase, category, pid and tid are interned together (their
-`shape`), because one look-up of all four costs as much as one of each.
+All per-entry work runs in C loops (`map`, `itemgetter`, `fromiter`, one comprehension per column); Python code handles
+a single entry only where a value is not of the usual type. Phase, category, pid and tid are interned together as a
+signature, because one look-up of all four costs as much as one of each.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from torchprof_tui.trace.model.raw_events import RawEvents, SparseArg
 Entry = dict[str, Any]
 
 _MAX_GROUPS = 24
-"""Categories in a chunk that are looked at one by one: entries of one category have the same args. Beyond, together."""
+"""Most arg groups of a chunk that are handled one by one, since their entries have the same args; more are merged."""
 
 _SIGNATURE_OF = itemgetter("ph", "cat", "pid", "tid")
 
 
 @dataclass(frozen=True, slots=True)
 class EntryColumns:
-    """What n entries hold, as columns. `ids`, `args`: (places, ascending; values), int64[k], args also [k, 3]."""
+    """Columns of n entries. `ids`, `args`: (indices, ascending; values), int64[k]; values of args may be [k, 3]."""
 
     time: I64
     duration: I64
@@ -66,8 +66,10 @@ class EntryColumns:
 
 @dataclass(frozen=True, slots=True)
 class ColumnsPart:
-    """`count` entries of one part of a file, without their columns, which are `Columns.arrays`; with numbers of their
-    own: `shapes` and `names` by those, as they were looked up. `args`: how many entries have one, and how many values.
+    """`count` entries of one part of a file, without their columns, which come from `ColumnBuilder.drain_arrays`.
+
+    Its codes are its own: `signatures` and `names` are the keys in the order of its codes. `arg_counts`: for each arg
+    how many entries have it, and how many values.
     """
 
     count: int
@@ -81,9 +83,9 @@ class ColumnsPart:
 
 
 class ColumnBuilder:
-    """Takes chunks of entries and grows the columns of a `RawEvents`. What is odd goes to the tally.
+    """Appends chunks of entries to the columns of a `RawEvents`. Problems go to the tally.
 
-    `not_objects`: entries so far that are null, numbers, lists, …; they have no row.
+    `not_objects`: number of entries that are null, numbers, lists, …; they have no row.
     """
 
     def __init__(self, tally: ProblemTally) -> None:
@@ -106,36 +108,38 @@ class ColumnBuilder:
         return self._count
 
     def add_chunk(self, entries: list[Any], text: bytes) -> None:
-        """The next entries of the file, and the text that they were decoded from."""
+        """Append the next entries of the file; `text` is what they were decoded from."""
         try:
-            shape = np.fromiter(map(self._signatures.__getitem__, map(_SIGNATURE_OF, entries)), np.int32, len(entries))
+            signature = np.fromiter(
+                map(self._signatures.__getitem__, map(_SIGNATURE_OF, entries)), np.int32, len(entries)
+            )
         except (KeyError, TypeError):
             entries = self._drop_non_objects(entries)
-            shape = np.fromiter(
+            signature = np.fromiter(
                 map(self._signatures.__getitem__, map(_compute_signature, entries)), np.int32, len(entries)
             )
         if not entries:
             return
-        self._signature.extend(shape)
+        self._signature.extend(signature)
         self._name.extend(self._intern_names(entries))
         self._time.extend(parse_times(_get_values(entries, "ts"), text, self._tally))
         self._duration.extend(parse_durations([entry.get("dur") for entry in entries], self._tally))
-        self._add_ids(entries, shape)
-        self._add_args(entries, self._signatures.groups(shape))
+        self._add_ids(entries, signature)
+        self._add_args(entries, self._signatures.groups(signature))
         self._count += len(entries)
 
     def intern(self, entry: Entry) -> tuple[int, int]:
-        """The shape and the name of an entry, as `put` takes them, numbered in the order of these calls."""
+        """Return the codes of an entry's signature and name for `append_columns`, in the order of these calls."""
         return self._signatures[_compute_signature(entry)], self._names[entry["name"]]
 
     def append_columns(self, signature: I32, name: I32, columns: EntryColumns) -> None:
-        """The next n entries of the file, read already."""
+        """Append the next n entries of the file, whose columns are decoded already."""
         self._signature.extend(signature)
         self._name.extend(name)
         self._time.extend(columns.time)
         self._duration.extend(columns.duration)
-        places, values = columns.ids
-        self._ids.add_integers(places + self._count, values)
+        indices, values = columns.ids
+        self._ids.add_integers(indices + self._count, values)
         self._append_args(columns.correlation, columns.args)
         self._count += len(signature)
 
@@ -155,17 +159,17 @@ class ColumnBuilder:
         except TypeError:  # a list or an object
             return np.fromiter(map(self._names.__getitem__, map(text_of, names)), np.int32, len(names))
 
-    def _add_ids(self, entries: list[Entry], shape: I32) -> None:
-        places, keys = [], []
-        for place in np.flatnonzero(self._signatures.with_id(shape)).tolist():
-            entry = entries[place]
+    def _add_ids(self, entries: list[Entry], signature: I32) -> None:
+        ordinals, keys = [], []
+        for index in np.flatnonzero(self._signatures.with_id(signature)).tolist():
+            entry = entries[index]
             value = entry.get("id")
             if value is None:
                 value = entry.get("id2")
             if value is not None:
-                places.append(self._count + place)
+                ordinals.append(self._count + index)
                 keys.append(self._ids.key(value))
-        self._ids.add(np.array(places, np.int64), np.array(keys, np.int64))
+        self._ids.add(np.array(ordinals, np.int64), np.array(keys, np.int64))
 
     def _add_args(self, entries: list[Entry], groups: I32) -> None:
         chunk = ChunkArgColumns(len(entries))
@@ -175,40 +179,40 @@ class ColumnBuilder:
             if group == GROUP_NONE:
                 continue
             mask = groups == group
-            picked = list(compress(entries, mask.tobytes()))
+            selected = list(compress(entries, mask.tobytes()))
             if group == GROUP_METADATA:
-                self._add_metadata(picked)
+                self._add_metadata(selected)
                 continue
-            args, places = _get_values(picked, "args"), np.flatnonzero(mask)
+            args, indices = _get_values(selected, "args"), np.flatnonzero(mask)
             try:
-                self._extract_group_args(group, args, places, chunk)
-            except (AttributeError, TypeError):  # an entry without args, or with something else under that name
-                self._extract_group_args(group, *select_objects(args, places), chunk)
+                self._extract_group_args(group, args, indices, chunk)
+            except (AttributeError, TypeError):  # an entry without args, or whose args are no object
+                self._extract_group_args(group, *select_objects(args, indices), chunk)
         self._append_args(chunk.correlation(), chunk.sparse_columns())
 
     def _append_args(self, correlation: I64, sparse: Mapping[str, tuple[Array, Array]]) -> None:
         self._correlation.extend(correlation)
-        for name, (places, values) in sparse.items():
-            column, numbers = self._get_or_create_arg(name)
-            column.extend(places + np.int64(self._count))
-            numbers.extend(values.ravel())
+        for name, (indices, values) in sparse.items():
+            entry_column, value_column = self._get_or_create_arg(name)
+            entry_column.extend(indices + np.int64(self._count))
+            value_column.extend(values.ravel())
 
     def _get_or_create_arg(self, name: str) -> tuple[GrowableArray, GrowableArray]:
-        """The columns of an arg: entries, and values."""
+        """The two columns of an arg: ordinals of the entries that have it, and values."""
         columns = self._args.get(name)
         if columns is None:
             columns = self._args[name] = (GrowableArray(np.int32), GrowableArray(np.int64))
         return columns
 
-    def _extract_group_args(self, group: int, args: list[Args], places: I64, chunk: ChunkArgColumns) -> None:
+    def _extract_group_args(self, group: int, args: list[Args], indices: I64, chunk: ChunkArgColumns) -> None:
         if group == GROUP_COUNTER:
-            self._add_counters(*select_objects(args, places))
+            self._add_counters(*select_objects(args, indices))
         elif group == GROUP_OP:
-            chunk.extract(OP_ARGS, args, places)
+            chunk.extract(OP_ARGS, args, indices)
         elif group == GROUP_PYTHON:
-            chunk.extract(PYTHON_ARGS, args, places)
+            chunk.extract(PYTHON_ARGS, args, indices)
         else:
-            chunk.extract_present(args, places)
+            chunk.extract_present(args, indices)
 
     def _add_metadata(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
@@ -217,14 +221,14 @@ class ColumnBuilder:
             pid, tid = track_of(entry.get("pid"), entry.get("tid"))
             self._metadata.append((text_of(entry.get("name")), pid, tid, value))
 
-    def _add_counters(self, args: list[Args], places: I64) -> None:
-        for place, series in zip(places.tolist(), args, strict=True):
+    def _add_counters(self, args: list[Args], indices: I64) -> None:
+        for index, series in zip(indices.tolist(), args, strict=True):
             for name, value in series.items():
                 if type(value) is int or (type(value) is float and math.isfinite(value)):
-                    self._counters.append((self._count + place, name, float(value)))
+                    self._counters.append((self._count + index, name, float(value)))
 
     def finish_part(self) -> ColumnsPart:
-        """What was taken so far, for `join`; nothing can be added any more."""
+        """Return what was appended, for `append_part`; nothing can be appended afterwards."""
         return ColumnsPart(
             self._count,
             list(self._signatures),
@@ -237,7 +241,7 @@ class ColumnBuilder:
         )
 
     def drain_arrays(self) -> Iterator[Array]:
-        """The columns of a part, each gone from here when the next one is asked for: what `join` fills in."""
+        """Yield the columns of a part, for `append_part` to fill in; each is freed before the next one is yielded."""
         for column in (self._signature, self._name, self._time, self._duration, self._correlation):
             yield column.finish()
         yield from self._ids.drain_arrays()
@@ -246,16 +250,16 @@ class ColumnBuilder:
             yield values.finish()
 
     def append_part(self, part: ColumnsPart, fill: ArrayFiller) -> None:
-        """The entries behind those of this one, read by another. What is new in them gets the numbers that it would
-        have got here."""
+        """Append the entries of a part that another process decoded. Its new values get the codes that they would have
+        got if this builder had interned them."""
         for column, table, keys in (
             (self._signature, self._signatures, part.signatures),
             (self._name, self._names, part.names),
         ):
-            number = np.array([*map(table.__getitem__, keys)], np.int32)
-            room = column.reserve(part.count)
-            fill(room)
-            take_chunked(number, room, room)
+            code_of = np.array([*map(table.__getitem__, keys)], np.int32)
+            codes = column.reserve(part.count)
+            fill(codes)
+            take_chunked(code_of, codes, codes)
         for column in (self._time, self._duration, self._correlation):
             fill(column.reserve(part.count))
         self._ids.append_part(part.ids, fill, self._count)
@@ -272,17 +276,17 @@ class ColumnBuilder:
         self._count += part.count
 
     def finish(self) -> RawEvents:
-        """The columns; nothing can be added any more."""
-        shapes = self._signatures
-        phase, category, track, crowded = shapes.columns(self._signature.finish())
-        if crowded:
-            self._tally.add(TOO_MANY_CATEGORIES, f"more than {MAX_CATEGORIES} of them", crowded)
+        """Return the columns; nothing can be appended afterwards."""
+        signatures = self._signatures
+        phase, category, track, overflow_count = signatures.columns(self._signature.finish())
+        if overflow_count:
+            self._tally.add(TOO_MANY_CATEGORIES, f"more than {MAX_CATEGORIES} of them", overflow_count)
         name, names = self._names.finish(self._name.finish())
-        identity, ids = self._ids.finish(self._count)
+        id_codes, ids = self._ids.finish(self._count)
         args = {}
-        for arg, (entries, values) in self._args.items():
-            column = values.finish()
-            args[arg] = SparseArg(entries.finish(), column.reshape(-1, 3) if arg in TRIPLE_ARGS else column)
+        for arg, (entries, value_column) in self._args.items():
+            values = value_column.finish()
+            args[arg] = SparseArg(entries.finish(), values.reshape(-1, 3) if arg in TRIPLE_ARGS else values)
         return RawEvents(
             phase=phase,
             time=self._time.finish(),
@@ -291,10 +295,10 @@ class ColumnBuilder:
             category=category,
             track=track,
             correlation=self._correlation.finish(),
-            id=identity,
+            id=id_codes,
             names=names,
-            categories=list(shapes.categories),
-            tracks=list(shapes.tracks),
+            categories=list(signatures.categories),
+            tracks=list(signatures.tracks),
             ids=ids,
             args=args,
             metadata=self._metadata,
@@ -303,7 +307,7 @@ class ColumnBuilder:
 
 
 def _get_values(entries: list[Entry], key: str) -> list[Any]:
-    """One value an entry, None where it has none."""
+    """The value of a key in each entry, None for entries without it."""
     try:
         return list(map(itemgetter(key), entries))
     except KeyError:
@@ -311,7 +315,7 @@ def _get_values(entries: list[Entry], key: str) -> list[Any]:
 
 
 def _compute_signature(entry: Entry) -> tuple[Any, Any, Any, Any]:
-    """What `_CORE` takes, where something is missing or cannot be a key of a dict."""
+    """As `_SIGNATURE_OF`, for entries where a key is missing or a value cannot be a key of a dict."""
     core = (entry.get("ph"), entry.get("cat"), entry.get("pid"), entry.get("tid"))
     try:
         hash(core)

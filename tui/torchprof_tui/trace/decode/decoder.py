@@ -1,22 +1,21 @@
-"""The general reader: the text of any trace-event file, in any layout, decoded into columns.
+"""General decoder: parse the text of any trace-event file, in any layout, into columns.
 
-Text comes in blocks (`source.py`), is cut into chunks of whole entries (`chunks.py`), decoded by orjson, and each
-chunk's dicts become columns (`columns.py`) before the next are made: no object an event outlives its chunk. In large
-files, chunks of plain entries in Kineto's own layout become columns without dicts (`byte_scan.py`).
+Text arrives in blocks (`sources/source.py`), is cut into chunks of whole entries (`chunker.py`) and parsed by orjson.
+The dicts of a chunk become columns (`column_builder.py`) before the next chunk is parsed, so no per-event object
+outlives its chunk. In large files, chunks of plain entries in Kineto's own layout become columns without dicts
+(`template/template_decoder.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_SHORT, INCOMPLETE_STREAM_KINDS, REPAIRED_COMMA, ProblemTally
+from torchprof_tui.trace.core.process_state import pause_garbage_collection, use_switch_interval
 from torchprof_tui.trace.decode.chunker import CHUNK_BYTES, TextWindow
 from torchprof_tui.trace.decode.entry_decoder import EntryDecoder
 from torchprof_tui.trace.decode.json_document import JsonDocument
@@ -28,18 +27,18 @@ from torchprof_tui.trace.text.gzip_text import GzipFileVersion
 from torchprof_tui.trace.text.large_values import LargeValueWriter
 
 ProgressCallback = Callable[[int, int | None, int], None]
-"""Told after every chunk: bytes of the file read so far as it is stored, of how many (None: unknown), entries."""
+"""Called after every chunk with the bytes read so far (as stored), the size of the file (None: unknown), entries."""
 
 TEXT_FILE = "text.blocks"
 
 _MIN_TEMPLATE_BYTES = 16 << 20
-"""Text from which on the byte scan pays: it has some hundred skeletons to learn first, which takes about 50 ms."""
+"""Text size from which the template decoder pays: parsing some hundred templates first takes about 50 ms."""
 
 _TYPICAL_COMPRESSION_RATIO = 12
-"""How much shorter compressed traces are, about."""
+"""Approximate ratio of the size of a trace's text to its compressed size."""
 
 _SWITCH_INTERVAL_SECONDS = 0.0005
-"""While others inflate and compress beside the decoder: how long they may wait for the interpreter."""
+"""Longest wait for the GIL of the threads that decompress and compress while this one decodes."""
 
 _KINETO_KEYS = frozenset(("schemaVersion", "deviceProperties", "baseTimeNanoseconds"))
 _KINETO_CATEGORIES = frozenset(("cpu_op", "Operator"))
@@ -56,41 +55,47 @@ def decode_trace(
     process_count: int | None = None,
     defer_blocks: bool = False,
 ) -> DecodedTrace:
-    """Decode all of a source. The text of what is no plain file is kept in `text_dir`.
+    """Decode all of a source. The text of anything but a plain file is stored in `text_dir`.
 
-    Raises TraceError where this is no trace, OSError where the text cannot be kept. Damage is never an error: it is
-    mended, or counted, and told in `problems`. `scan`: whether plain chunks in Kineto's own layout
-    go to the byte scan, which gives the same columns, faster; None: where the file is large enough for it to pay.
-    `parts`: how many processes read it, of which one is this; None: as many as pay. `late`: the text of a local gzip
-    file is not taken apart yet (`TextIndex.take_apart`).
+    Raises TraceError where the source is not a trace, OSError where the text cannot be stored. Damage is never an
+    error: it is repaired or counted, and reported in `problems`.
+
+    `use_templates`: decode plain chunks in Kineto's own layout with the template decoder, which yields the same columns
+    faster; None: if the file is large enough for it to pay. `process_count`: how many processes decode the file,
+    including this one; None: as many as pay. `defer_blocks`: leave the text of a local gzip file compressed as it is,
+    for `TextIndex.split_into_blocks` to split later.
     """
     use_templates = _should_use_templates(source) if use_templates is None else use_templates
     process_count = (choose_process_count(source) if use_templates else 1) if process_count is None else process_count
-    whole = GzipFileVersion.from_open_file(*source.local_gzip) if defer_blocks and source.local_gzip else None
-    with _tune_interpreter(threads=source.plain_path is None):
-        readers = None
-        with contextlib.suppress(OSError):  # no further process: then this one alone
-            readers = (
-                ParallelDecoder(source, text_dir, process_count, chunk_size, whole is None)
+    gzip_file = (
+        GzipFileVersion.from_open_file(*source.local_gzip) if defer_blocks and source.local_gzip is not None else None
+    )
+    has_threads = source.plain_path is None  # they decompress and compress beside this one
+    interval = use_switch_interval(_SWITCH_INTERVAL_SECONDS) if has_threads else contextlib.nullcontext()
+    with pause_garbage_collection(), interval:
+        parallel = None
+        with contextlib.suppress(OSError):  # no process could be started: decode in this one alone
+            parallel = (
+                ParallelDecoder(source, text_dir, process_count, chunk_size, gzip_file is None)
                 if process_count > 1
                 else None
             )
-        reader = _TraceDecoder(source, text_dir, progress, chunk_size, use_templates, whole, readers)
+        decoder = _TraceDecoder(source, text_dir, progress, chunk_size, use_templates, gzip_file, parallel)
         try:
-            return reader.run()
+            return decoder.run()
         except SplitNotVerifiedError:
             source = source.reopen()
         finally:
-            reader.close()
-        reader = _TraceDecoder(source, text_dir, progress, chunk_size, use_templates, whole)
+            decoder.close()
+        decoder = _TraceDecoder(source, text_dir, progress, chunk_size, use_templates, gzip_file)
         try:
-            return reader.run()
+            return decoder.run()
         finally:
-            reader.close()
+            decoder.close()
 
 
 class _TraceDecoder:
-    """One reading of one source, of which others read all parts but the first, where `readers` are given."""
+    """Decodes one source once. With `parallel`, only its first part; other processes decode the rest."""
 
     def __init__(
         self,
@@ -98,53 +103,55 @@ class _TraceDecoder:
         text_dir: Path,
         progress: ProgressCallback | None,
         chunk_size: int,
-        scan: bool,
-        whole: GzipFileVersion | None,
-        readers: ParallelDecoder | None = None,
+        use_templates: bool,
+        gzip_file: GzipFileVersion | None,
+        parallel: ParallelDecoder | None = None,
     ) -> None:
         self._source = source
         self._progress = progress
-        self._parallel = readers
+        self._parallel = parallel
         self._parts_appended = False
         self._tally = ProblemTally()
         self._blocks = source.blocks()
-        self._window = TextWindow(self._blocks if readers is None else readers.split_point.blocks_before(self._blocks))
+        self._window = TextWindow(
+            self._blocks if parallel is None else parallel.split_point.blocks_before(self._blocks)
+        )
         self._path = source.plain_path or text_dir / TEXT_FILE
         self._large_keys = LargeValueWriter(source.plain_path, text_dir)
-        self._gzip_text = whole
-        self._block_writer = None if source.plain_path or whole else BlockWriter(self._path)
+        self._gzip_file = gzip_file
+        self._block_writer = None if source.plain_path or gzip_file else BlockWriter(self._path)
         self._document = JsonDocument(self._window, source.name, self._tally, self._large_keys)
         self._entry_decoder = EntryDecoder(
-            self._window, self._tally, chunk_size, scan, self._block_writer, self._report_progress
+            self._window, self._tally, chunk_size, use_templates, self._block_writer, self._report_progress
         )
 
     def close(self) -> None:
-        """Let go of processes, threads and files, however it went."""
-        with contextlib.ExitStack() as last_first:
+        """End the processes and threads and close the files, whether decoding succeeded or not."""
+        with contextlib.ExitStack() as closing:  # in reverse order
             if self._parallel is not None:
-                last_first.callback(self._parallel.close)
-            last_first.callback(self._source.close)
+                closing.callback(self._parallel.close)
+            closing.callback(self._source.close)
             close = getattr(self._blocks, "close", None)
             if close is not None:
-                last_first.callback(close)
-            last_first.callback(self._large_keys.close)
+                closing.callback(close)
+            closing.callback(self._large_keys.close)
             if self._block_writer is not None:
-                last_first.callback(self._block_writer.close)  # it may still take over a file of theirs
+                closing.callback(self._block_writer.close)  # first: it may still append a file of the other processes
 
     def run(self) -> DecodedTrace:
-        """Raises TraceError, and UnprovenError where the other readers were of no use."""
+        """Decode. Raises TraceError; SplitNotVerifiedError if the parts of other processes cannot be used."""
         try:
             return self._run()
         except TraceError:
             if self._ends_at_split:
                 raise SplitNotVerifiedError from None
-            cut = self._truncation_error()
-            if cut is not None:
-                raise cut from None
+            truncation = self._truncation_error()
+            if truncation is not None:
+                raise truncation from None
             raise
 
     def _truncation_error(self) -> TraceError | None:
-        """What to say of a stream that ended before it could be told what it is."""
+        """The error for a stream that ended before its first event, None where that is not what happened."""
         ended = next((problem for problem in self._source.problems if problem.kind in INCOMPLETE_STREAM_KINDS), None)
         if ended is None or not self._document.json_like:
             return None
@@ -152,7 +159,7 @@ class _TraceDecoder:
 
     @property
     def _ends_at_split(self) -> bool:
-        """Whether the text ends for us where the next part begins."""
+        """Whether the text of this process ends where the next part begins."""
         return self._parallel is not None and self._parallel.split_point.offset >= 0 and not self._parts_appended
 
     def _run(self) -> DecodedTrace:
@@ -166,15 +173,15 @@ class _TraceDecoder:
         if document.is_bare_list and not events.phase.any() and (len(events) or columns.not_objects):
             raise document.not_a_trace_error("a JSON list of something else than events")
         problems = ProblemTally()
-        others = self._parallel.problems if self._parallel is not None else []
-        for problem in [*self._source.problems, *others, *self._tally.problems()]:
+        part_problems = self._parallel.problems if self._parallel is not None else []
+        for problem in [*self._source.problems, *part_problems, *self._tally.problems()]:
             if problem.kind == CUT_SHORT and any(problems.count(kind) for kind in INCOMPLETE_STREAM_KINDS):
-                continue  # a file ends once: this is the same end, seen from within its text
+                continue  # the same end of the file, noticed in its text as well
             problems.add(problem.kind, problem.example, problem.count)
         return DecodedTrace(
             events=events,
             header=document.header,
-            text=self._entry_decoder.text_index(self._path, self._gzip_text),
+            text=self._entry_decoder.text_index(self._path, self._gzip_file),
             format=_detect_format(document.header, events),
             size=self._window.offset,
             unreadable=self._entry_decoder.unreadable,
@@ -201,12 +208,12 @@ class _TraceDecoder:
 
     def _report_progress(self, entries: int) -> None:
         if self._progress is not None:
-            consumed, others = (0, 0) if self._parallel is None else self._parallel.progress()
-            self._progress(self._source.consumed + consumed, self._source.total, entries + others)
+            part_bytes, part_entries = (0, 0) if self._parallel is None else self._parallel.progress()
+            self._progress(self._source.consumed + part_bytes, self._source.total, entries + part_entries)
 
 
 def _should_use_templates(source: Source) -> bool:
-    """Whether the byte scan is worth its beginning; of a pipe nobody knows, and the large ones matter."""
+    """Whether a file is large enough for the template decoder; a pipe, whose size is unknown, is assumed to be."""
     return (
         source.total is None
         or source.total * (_TYPICAL_COMPRESSION_RATIO if source.compression else 1) >= _MIN_TEMPLATE_BYTES
@@ -217,19 +224,3 @@ def _detect_format(header: dict[str, Any], events: RawEvents) -> str:
     seen = set(events.categories)
     kineto = _KINETO_KEYS & header.keys() or _KINETO_CATEGORIES & seen or seen >= _KINETO_CATEGORY_PAIR
     return "kineto" if kineto else "chrome"
-
-
-@contextmanager
-def _tune_interpreter(threads: bool) -> Iterator[None]:
-    """The collector off: decoding makes millions of short-lived dicts and no cycles. With `threads` beside it, the
-    interpreter changes hands sooner."""
-    collects, interval = gc.isenabled(), sys.getswitchinterval()
-    gc.disable()
-    if threads:
-        sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(interval)
-        if collects:
-            gc.enable()

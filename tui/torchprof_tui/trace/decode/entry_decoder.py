@@ -1,4 +1,4 @@
-"""The entries of one list, chunk by chunk, into columns; and where the text of each chunk lies."""
+"""Decode the entries of a JSON list, chunk by chunk, into columns, and index where the text of each chunk is stored."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from torchprof_tui.trace.text.text_index import FileText
 
 @dataclass(frozen=True, slots=True)
 class ListEnd:
-    """How a list ended: whether its bracket was there, and a comma too many before it; where an entry begins that the
-    file does not finish (-1: none). `parsed`: whether the last of its entries simply parsed."""
+    """How a list ended.
+
+    `closed`: its bracket was found. `trailing_comma`: a comma stood before it. `partial_offset`: where an entry begins
+    that the file does not finish (-1: none). `last_chunk_parsed`: the last chunk parsed without repairs.
+    """
 
     closed: bool
     trailing_comma: bool
@@ -33,14 +36,16 @@ class ListEnd:
 
     @property
     def ends_between_entries(self) -> bool:
-        """Whether the text ended behind a comma, between two entries."""
+        """Whether the text ended after a comma, between two entries."""
         return self.last_chunk_parsed and not self.closed and self.partial_offset < 0
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedPart:
-    """What was read of a list from its middle on, but for the columns. c chunks: as in TextIndex, `length` those of the
-    stored blocks."""
+    """The part of a list that another process decoded, without its columns.
+
+    `first`, `offset`, `length`: of its chunks, as in TextIndex; `length` is that of the stored blocks.
+    """
 
     columns: ColumnsPart
     first: I64
@@ -50,9 +55,10 @@ class DecodedPart:
 
 
 class EntryDecoder:
-    """Reads lists that begin where `window` stands, one after the other. `told` is called after every chunk.
+    """Decodes lists that begin at the position of `window`, one after the other.
 
-    `writer`: where the text is kept that cannot be read again in place. `mended`: whether something was damaged.
+    `report` is called after every chunk with the number of entries. `block_writer` stores text that cannot be read
+    again in place. `damaged`: whether an entry was repaired or could not be read.
     """
 
     def __init__(
@@ -80,17 +86,17 @@ class EntryDecoder:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no entry has turned up yet, readable or not."""
+        """Whether there was no entry so far, readable or not."""
         return not (len(self.columns) or self.unreadable)
 
     def decode_list(self) -> ListEnd:
-        """Read a list; the window then stands behind it."""
-        entries = Chunker(self._window, self._chunk_size, self._template_decoder)
+        """Decode a list and leave the window after it."""
+        chunker = Chunker(self._window, self._chunk_size, self._template_decoder)
         parsed = False
-        for chunk in entries:
+        for chunk in chunker:
             self._add_chunk(chunk)
             parsed = isinstance(chunk, DecodedChunk) or chunk.salvage is None
-        return ListEnd(entries.closed, entries.trailing_comma, entries.partial_offset, parsed)
+        return ListEnd(chunker.closed, chunker.trailing_comma, chunker.partial_offset, parsed)
 
     def _add_chunk(self, chunk: Chunk | DecodedChunk) -> None:
         if isinstance(chunk, Chunk) and chunk.salvage is not None:
@@ -117,7 +123,7 @@ class EntryDecoder:
         self.unreadable += len(chunk.salvage.unreadable)
 
     def finish_part(self) -> DecodedPart:
-        """All that was read, for another reader to `join`; nothing can be read any more."""
+        """Return what was decoded, for `append_part` in another process; nothing can be decoded afterwards."""
         if self._block_writer is not None:
             self._block_writer.close()
         return DecodedPart(
@@ -129,8 +135,10 @@ class EntryDecoder:
         )
 
     def append_part(self, part: DecodedPart, fill: ArrayFiller, blocks_path: Path | None) -> None:
-        """Append what another reader has read behind our last entry; `fill` fills in its columns, and `blocks` is where
-        it kept the text, if it did."""
+        """Append the part that another process decoded after our last entry.
+
+        `fill` fills in its columns; `blocks_path` is the file in which it stored the text, if it did.
+        """
         self._first_ordinals += (part.first + self.entry_count).tolist()
         self._offsets += part.offset.tolist()
         self._lengths += part.length.tolist()

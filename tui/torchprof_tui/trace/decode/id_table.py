@@ -1,7 +1,7 @@
-"""What flows, async events, objects and counters are called: two that are called the same belong together.
+"""Number the ids of flows, async events, objects and counters: entries with the same id belong together.
 
-Few entries have an id, and a file has as many as it has launches, almost all of them whole numbers. Those are kept as
-they are, and get numbers from 0 on all at once in the end; only what is no such number is looked up one by one.
+Few entries have an id; a file has about as many ids as launches, almost all of them integers. Integers are stored as
+they are and get codes from 0 on all at once in the end; only other ids are looked up one by one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from torchprof_tui.trace.decode.interning import text_of
 
 _MAX_DIGITS = 18
 _MAX_INTEGER_KEY = 10**_MAX_DIGITS
-"""Whole numbers from 0 up to here are their own key; a text's is negative."""
+"""Integers from 0 up to here are their own key; the keys of texts are negative."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdTablePart:
-    """Those of one part of a file: how many, and the text of the key -1 - k. The rest is in `Ids.arrays`."""
+    """The ids of one part of a file: how many, and the text of key -1 - k. The arrays are in `IdTable.drain_arrays`."""
 
     count: int
     texts: list[str]
 
 
 class IdTable:
-    """Takes those of more and more entries, in the order of the file."""
+    """Collects the ids of entries in the order of the file."""
 
     def __init__(self) -> None:
         self._texts: dict[str, int] = {}
@@ -39,7 +39,7 @@ class IdTable:
         self._keys = GrowableArray(np.int64)
 
     def key(self, value: Any) -> int:
-        """The same for the same id, 12, 12.0 and "12" being the same."""
+        """The key of an id; 12, 12.0 and "12" have the same key."""
         if type(value) is int and 0 <= value < _MAX_INTEGER_KEY:
             return value
         text = text_of(value)
@@ -48,12 +48,12 @@ class IdTable:
         return -1 - self._texts.setdefault(text, len(self._texts))
 
     def add(self, entries: I64, keys: I64) -> None:
-        """The next entries that have one."""
+        """Add the next entries that have an id, and its key."""
         self._entries.extend(entries)
         self._keys.extend(keys)
 
     def add_integers(self, entries: I64, values: I64) -> None:
-        """The next entries that have one, which is a whole number of up to 64 bits."""
+        """Add the next entries that have an id, which is an integer of up to 64 bits."""
         other = np.flatnonzero((values < 0) | (values >= _MAX_INTEGER_KEY))
         if len(other):
             values = values.copy()
@@ -61,16 +61,16 @@ class IdTable:
         self.add(entries, values)
 
     def finish_part(self) -> IdTablePart:
-        """What was taken so far, for `join`; nothing can be added any more."""
+        """Return what was added, for `append_part`; nothing can be added afterwards."""
         return IdTablePart(len(self._keys), list(self._texts))
 
     def drain_arrays(self) -> Iterator[Array]:
-        """What `join` fills in: the entries within the part, and their keys."""
+        """Yield the arrays that `append_part` fills in: the entries, by ordinal in the part, and their keys."""
         yield self._entries.finish()
         yield self._keys.finish()
 
     def append_part(self, part: IdTablePart, fill: ArrayFiller, entries_before: int) -> None:
-        """Those of a part that another has read, with so many entries before it."""
+        """Append the ids of a part that another process decoded, after `entries_before` entries."""
         entries, keys = self._entries.reserve(part.count), self._keys.reserve(part.count)
         fill(entries)
         entries += entries_before
@@ -81,15 +81,15 @@ class IdTable:
             keys[other] = known[-1 - keys[other]]
 
     def finish(self, count: int) -> tuple[I32, Sequence[str]]:
-        """int32[count]: a number for the id of each entry, -1 for none; and what these numbers stand for."""
-        places, known = factorize(self._keys.finish())
+        """Return int32[count], the code of each entry's id, -1 for none; and the text of each code."""
+        codes, keys = factorize(self._keys.finish())
         column = np.full(count, -1, np.int32)
-        column[self._entries.finish()] = places
-        return column, IdTexts(known, list(self._texts))
+        column[self._entries.finish()] = codes
+        return column, IdTexts(keys, list(self._texts))
 
 
 class IdTexts(Sequence[str]):
-    """Ids as text, each made when it is asked for: almost nobody does. `keys` int64[k], ascending."""
+    """Ids as text, each created on access, because few are ever read. `keys` int64[k], ascending."""
 
     def __init__(self, keys: I64, texts: list[str]) -> None:
         self._keys = keys
@@ -99,15 +99,15 @@ class IdTexts(Sequence[str]):
         return len(self._keys)
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, index: slice) -> list[str]: ...
 
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if isinstance(place, slice):
-            return [self[k] for k in range(*place.indices(len(self)))]
-        key = int(self._keys[place])
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[k] for k in range(*index.indices(len(self)))]
+        key = int(self._keys[index])
         return str(key) if key >= 0 else self._texts[-1 - key]
 
     def __repr__(self) -> str:

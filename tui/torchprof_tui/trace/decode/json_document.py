@@ -1,4 +1,4 @@
-"""The top level of a trace file: what kind of file it is, where its list of entries begins, what else stands there."""
+"""Parse the top level of a trace file: its kind, where its list of entries begins, its other keys."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from torchprof_tui.trace.json_text.scan import scan_structure
 from torchprof_tui.trace.text.large_values import LargeValueWriter
 
 MAX_HEADER_VALUE_BYTES = 64 * 1024
-"""A header value of less text is held; of larger ones (stack tables, samples) is known where they lie."""
+"""Header values of less text are held in memory; of larger ones (stack tables, samples) only the position."""
 
 _LOOKAHEAD_BYTES = 16 * 1024
-"""How much is looked at to say what a file is, and to find a key."""
+"""Bytes that are examined to identify a file, and to find a key."""
 
 MAX_KEYS = 4096
-"""Top-level keys that are read one by one; real files have some thirty. Behind those only traceEvents is looked for."""
+"""Top-level keys that are parsed; real files have some thirty. After those only traceEvents is searched for."""
 
 _MAX_LISTED_KEYS = 8
-"""Of an object that is no trace, so many keys are named."""
+"""Keys that the error names for an object that is not a trace."""
 
 _SCAN_SIZES = (1024, 16 * 1024, 256 * 1024)
 """Bytes of a value that are scanned at a time: most end within the first, few need more."""
@@ -32,15 +32,15 @@ _SEPARATORS = re.compile(rb"[\s,]*")
 _KEY = re.compile(rb'"((?:[^"\\]|\\.){0,4096})"\s*:\s*', re.DOTALL)
 _TRUNCATED_KEY = re.compile(rb'"(?:[^"\\]|\\.)*\\?(?:"\s*)?', re.DOTALL)
 _TRACE_EVENTS_KEY = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
-_TRACE_EVENTS_OVERLAP = 64  # that much of a block's end may belong to a match in the next one
+_TRACE_EVENTS_OVERLAP = 64  # bytes at the end of a block that may belong to a match in the next one
 
 
 class JsonDocument:
-    """Walks the top level of the text in `window`; `name` is what the user called it.
+    """Parses the top level of the text in `window`; `name` is the name that the user gave the file.
 
-    `bare`: the file is the list itself, without an object around it. `json_like`: it begins as a trace does, or nothing
-    of it could be read. `header`: other keys and their values.
-    Those too large to be held go to `large`.
+    `is_bare_list`: the file is the list itself, without an object around it. `json_like`: the file begins as a trace
+    does, or nothing of it could be read. `header`: other keys and their values; values too large to hold in memory go
+    to `large`.
     """
 
     def __init__(self, window: TextWindow, name: str, tally: ProblemTally, large: LargeValueWriter) -> None:
@@ -53,14 +53,16 @@ class JsonDocument:
         self._tally = tally
         self._list_count = 0
         self._listed_keys: list[str] = []
-        self._key_count = 0  # how many keys there were
+        self._key_count = 0
 
     def not_a_trace_error(self, description: str) -> TraceError:
         return TraceError(f"{self._name}: not a trace, but {description}")
 
     def seek_lists(self) -> Iterator[None]:
-        """Stops wherever the window stands behind the bracket that opens a list of entries: whoever asked reads it,
-        and then asks again. One list, in all but strange files. Raises TraceError where there is none.
+        """Yield whenever the window is after the bracket that opens a list of entries.
+
+        The caller decodes the list before it resumes the iterator. All but strange files have one list. Raises
+        TraceError where there is none.
         """
         first = self._find_first_byte()
         self.json_like = first in (b"{", b"[", b"")
@@ -120,7 +122,7 @@ class JsonDocument:
         yield
 
     def _read_key(self) -> str | None:
-        """The next key, the window before its value; None where there are no more."""
+        """The next key, with the window before its value; None after the last one."""
         window = self._window
         self._skip_space()
         if window.position >= len(window.text):
@@ -154,15 +156,15 @@ class JsonDocument:
             if window.position <= 16 and not _TRACE_EVENTS_KEY.search(window.text):
                 raise self.not_a_trace_error(describe_file(window.text))
             self._tally.add(UNREADABLE_HEADER, where)
-            return ""  # the value of no key: what follows, up to traceEvents
+            return ""  # what follows, up to traceEvents, is read as the value of no key
         self._tally.add(UNREADABLE_HEADER, where)
         self._drain()
         return None
 
     def _skip_to_events(self) -> bool:
-        """The window behind the bracket of traceEvents, wherever that comes; at the end of the file where it does not.
+        """Move the window after the bracket of the next traceEvents, or to the end of the file where there is none.
 
-        True where it was found.
+        True if it was found.
         """
         window = self._window
         if self._list_count:
@@ -182,67 +184,44 @@ class JsonDocument:
             window.position = max(len(window.text) - _TRACE_EVENTS_OVERLAP, window.position)
 
     def _read_value(self, key: str) -> bool:
-        """Take in the value of a key. True where a list of entries turned up inside: the window then stands in it.
+        """Read the value of a key. True if a list of entries was found inside: the window is then inside that list.
 
         That happens where damage hides the end of the value, and in files that hold a trace within something else.
         """
         window = self._window
-        kept: list[bytes] = []
+        value = _ValueBuffer(self._large_keys if key else None)
         tail = b""
-        size = step = depth = 0
-        quoted = ended = False
-        while not ended:
-            window.fill(_SCAN_SIZES[step] + 1)
-            text = window.text[window.position : window.position + _SCAN_SIZES[step]]
-            step = min(step + 1, len(_SCAN_SIZES) - 1)
-            if not text:
-                break
-            if text.endswith(b"\\"):
-                text = text.rstrip(b"\\") or text
-            found = scan_structure(text, depth, quoted)
-            depth, quoted = found.depth, found.in_string
-            end = int(found.commas[0]) if len(found.commas) else found.close_offset
-            ended = end >= 0
-            text = text[:end] if ended else text
+        ended = False
+        for text, is_last in _scan_value(window):
             if not self._list_count:
-                hidden = _TRACE_EVENTS_KEY.search(tail + text)
-                if hidden:
-                    window.position += hidden.end() - len(tail)
-                    if size >= MAX_HEADER_VALUE_BYTES and key:
-                        self._large_keys.discard_value()
+                nested = _TRACE_EVENTS_KEY.search(tail + text)
+                if nested:
+                    window.position += nested.end() - len(tail)
+                    value.discard()
                     self._tally.add(
                         UNREADABLE_HEADER, f"traceEvents stands inside the value of {excerpt(key) or 'no key'}"
                     )
                     return True
                 tail = (tail + text)[-_TRACE_EVENTS_OVERLAP:]
-            if size < MAX_HEADER_VALUE_BYTES:
-                kept.append(text)
-            size += len(text)
-            if size >= MAX_HEADER_VALUE_BYTES and key:
-                if kept:
-                    self._large_keys.begin_value()
-                for piece in kept or [text]:
-                    self._large_keys.write(piece)
-                kept.clear()
+            value.append(text)
             window.position += len(text)
-        if ended and not key and not size:
+            ended = is_last
+        if ended and not key and not value.size:
             window.position += 1  # a stray bracket
         if not ended:
             self._tally.add(CUT_SHORT, f"the file ends at byte {window.offset}, inside the value of {excerpt(key)}")
-        elif size < MAX_HEADER_VALUE_BYTES:
-            self._store_value(key, b"".join(kept))
+            value.discard()
+        elif not value.is_large:
+            self._store_value(key, value.text)
         elif key:
             self.header.pop(key, None)
-            self._large_keys.commit_value(key, window.offset - size)
-        if not ended and size >= MAX_HEADER_VALUE_BYTES and key:
-            self._large_keys.discard_value()
+            self._large_keys.commit_value(key, window.offset - value.size)
         return False
 
     def _store_value(self, key: str, text: bytes) -> None:
         values = parse_values(text)
         if values is None:
-            mended = repair_piece(text)
-            values, kinds = mended or ([], {})
+            values, kinds = repair_piece(text) or ([], {})
             for kind in kinds:
                 self._tally.add(kind, f"in the value of {excerpt(key)}: {excerpt(text)}")
         if len(values) == 1:
@@ -255,16 +234,72 @@ class JsonDocument:
         window = self._window
         self._skip_space()
         if window.position < len(window.text):
-            what = excerpt(window.text[window.position : window.position + 400])
-            self._tally.add(TEXT_AFTER_END, f"from byte {window.offset}: {what}")
+            example = excerpt(window.text[window.position : window.position + 400])
+            self._tally.add(TEXT_AFTER_END, f"from byte {window.offset}: {example}")
             self._drain()
 
     def _drain(self) -> None:
-        """Read on to the end, so that what is wrong with the stream is known, and its size."""
+        """Read to the end, to learn the size of the stream and whether it is damaged."""
         window = self._window
         while not window.ended or window.position < len(window.text):
             window.position = len(window.text)
             window.fill(1)
+
+
+def _scan_value(window: TextWindow) -> Iterator[tuple[bytes, bool]]:
+    """Yield the text of the value at the window piece by piece, and whether a piece is its last.
+
+    The caller moves the window past each piece. A value that the file does not finish has no last piece.
+    """
+    step = depth = 0
+    in_string = ended = False
+    while not ended:
+        window.fill(_SCAN_SIZES[step] + 1)
+        text = window.text[window.position : window.position + _SCAN_SIZES[step]]
+        step = min(step + 1, len(_SCAN_SIZES) - 1)
+        if not text:
+            return
+        if text.endswith(b"\\"):  # an escape must not be divided between two pieces
+            text = text.rstrip(b"\\") or text
+        structure = scan_structure(text, depth, in_string)
+        depth, in_string = structure.depth, structure.in_string
+        end = int(structure.commas[0]) if len(structure.commas) else structure.close_offset
+        ended = end >= 0
+        yield text[:end] if ended else text, ended
+
+
+class _ValueBuffer:
+    """The text of one header value: in memory while it is small, then in `large`; None: large text is dropped."""
+
+    def __init__(self, large: LargeValueWriter | None) -> None:
+        self.size = 0
+        self._large = large
+        self._pieces: list[bytes] = []
+
+    @property
+    def is_large(self) -> bool:
+        return self.size >= MAX_HEADER_VALUE_BYTES
+
+    @property
+    def text(self) -> bytes:
+        """All of a value that is not large."""
+        return b"".join(self._pieces)
+
+    def append(self, text: bytes) -> None:
+        if not self.is_large:
+            self._pieces.append(text)
+        self.size += len(text)
+        if self.is_large and self._large is not None:
+            if self._pieces:
+                self._large.begin_value()
+            for piece in self._pieces or [text]:
+                self._large.write(piece)
+            self._pieces.clear()
+
+    def discard(self) -> None:
+        """Remove what was written of an unfinished value."""
+        if self.is_large and self._large is not None:
+            self._large.discard_value()
 
 
 _KNOWN_FORMATS = {
@@ -281,12 +316,12 @@ _KNOWN_FORMATS = {
 
 
 def describe_file(head: bytes) -> str:
-    """What a file is that begins like this and is no JSON object or list, in a few words."""
+    """Describe in a few words a file that begins with `head` and is not a JSON object or list."""
     if not head.strip():
         return "an empty file"
-    for magic, words in _KNOWN_FORMATS.items():
+    for magic, description in _KNOWN_FORMATS.items():
         if head.startswith(magic):
-            return words
+            return description
     if b"\0" in head[:4] and head[:4].count(b"\0") == 2:
         return "UTF-16 text; a trace is UTF-8"
     controls = sum(byte < 32 and byte not in b"\t\n\f\r\x1b" for byte in head[:1024])

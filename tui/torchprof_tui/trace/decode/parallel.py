@@ -1,15 +1,15 @@
-"""The list of a large file, read by several processes: each takes a part, and what they read is joined in order.
+"""Decode the list of a large file in several processes, each one part, and join the parts in order.
 
-A process cannot know that the place in the middle where it begins is one between two entries; but the one that reads
-up to there finds out. Its own text begins where the list does, so if that parses as whole entries up to the comma at
-the cut, then the cut is where the document's own parser would have stood between two entries as well. Where it does
-not, or where anything is damaged, everything is read again, by one process.
+A process cannot know whether the position in the middle of the file at which it begins is between two entries, but the
+process that decodes the text before it can verify that: its own text begins where the list does, so if that text parses
+as whole entries up to the comma at the split point, a parser of the whole document would be between two entries there
+too. If it does not, or if anything is damaged, one process decodes everything again.
 
-Each of them has an `EntryReader` as this process has; what it comes to, a `Result` around a `ReadPart` and the columns,
-is handed over through a pipe, each column to the place where it is to stay, behind what this process has read.
+Each process has an `EntryDecoder` as this process has. Its result, a `PartResult` and then the columns, comes back
+through a pipe; each column is read into its final position after the entries of this process.
 
-Threads would not do: about half of the work needs the interpreter. The processes are forked, which costs two
-milliseconds where starting Python anew and importing numpy costs two hundred.
+Threads would not do: about half of the work holds the GIL. The processes are forked, which takes two milliseconds;
+starting Python and importing numpy takes two hundred.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text.block_writer import BlockWriter
 
 MIN_PART_BYTES = 48 << 20
-"""Text for which another process pays: it takes some 30 ms to start one, and to join what it has read."""
+"""Text for which another process pays: to start one and to join its part takes some 30 ms."""
 
 MAX_PROCESSES = 4
-"""Beyond, what cannot be divided takes longer than what can."""
+"""With more processes, the work that cannot be divided takes longer than the divided work."""
 
 _FIRST_PART_SHARE = 1.1
-"""How much more this process reads than each of the others: they have to hand over what they read, and of compressed
-text to inflate all that lies before."""
+"""Size of this process's part in parts of the other processes, which also have to send what they decode, and of a
+compressed file have to decompress everything before their part."""
 
 _MAX_TRAILING_BYTES = 16 << 20
-"""Text behind the list that is handed on; Kineto writes a hundred bytes there."""
+"""Text after the list that a process sends; Kineto writes a hundred bytes there."""
 
 _PIPE_BYTES = 1 << 20
-"""Bytes that a pipe holds: the more, the less often both have to wait."""
+"""Capacity of a pipe: the larger, the less often reader and writer block."""
 
 _PROGRESS_STRUCT = struct.Struct("<qq")
 _REPORT_SECONDS = 0.05
 
 
 class SplitNotVerifiedError(Exception):
-    """A part did not end where the next one begins, or could not be read: read all of it in one go."""
+    """A part does not end where the next one begins, or could not be decoded: decode everything in one process."""
 
 
 class SplitPoint:
-    """The place behind the comma of the first entry that ends at byte `target` or later.
+    """The position after the comma of the first entry that ends at byte `target` or later.
 
-    `at` is that place in the whole text, known once it has been met; -1 before.
+    `offset`: that position in the whole text, -1 until the blocks up to it have been read.
     """
 
     def __init__(self, target: int) -> None:
@@ -73,33 +73,34 @@ class SplitPoint:
         self.offset = -1
 
     def blocks_before(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
-        """These blocks, the first of which begins at `begin`, up to the cut."""
-        for block, behind in self._mark_blocks(blocks, begin):
-            if behind:
+        """These blocks, the first of which begins at `begin`, up to the split point."""
+        for block, is_after in self._mark_blocks(blocks, begin):
+            if is_after:
                 return
             yield block
 
     def blocks_after(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
-        """These blocks from the cut on."""
-        return (block for block, behind in self._mark_blocks(blocks, begin) if behind and block)
+        """These blocks from the split point on."""
+        return (block for block, is_after in self._mark_blocks(blocks, begin) if is_after and block)
 
-    def _mark_blocks(self, blocks: Iterator[bytes], at: int) -> Iterator[tuple[bytes, bool]]:
-        kept = b""  # the end of what came, where it may be the beginning of the text between two entries
+    def _mark_blocks(self, blocks: Iterator[bytes], offset: int) -> Iterator[tuple[bytes, bool]]:
+        """Yield the text in pieces, and whether each is after the split point; `offset` is where the blocks begin."""
+        kept = b""  # the end of the previous block, which may be the beginning of a separator
         for block in blocks:
-            if not kept and at + len(block) <= self.target:
-                at += len(block)
+            if not kept and offset + len(block) <= self.target:
+                offset += len(block)
                 yield block, False
                 continue
             text = kept + block
-            place = text.find(ENTRY_SEPARATOR, max(self.target - at, 0))
-            if place >= 0:
-                self.offset = at + place + 1
-                yield text[: place + 1], False
-                yield text[place + 1 :], True
+            separator = text.find(ENTRY_SEPARATOR, max(self.target - offset, 0))
+            if separator >= 0:
+                self.offset = offset + separator + 1
+                yield text[: separator + 1], False
+                yield text[separator + 1 :], True
                 yield from ((rest, True) for rest in blocks)
                 return
             kept = text[max(len(text) - len(ENTRY_SEPARATOR) + 1, 0) :]
-            at += len(text) - len(kept)
+            offset += len(text) - len(kept)
             yield text[: len(text) - len(kept)], False
         if kept:
             yield kept, False
@@ -107,9 +108,9 @@ class SplitPoint:
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """What a process has read: from `begin` to `offset`, where the list ended, or its part of it.
+    """The part that a process decoded, from `begin` to `end_offset`, where the list or the part ends.
 
-    `rest`: all text behind the list, from the last part.
+    `trailing_text`: from the last part, all text after the list.
     """
 
     decoded_part: DecodedPart
@@ -122,46 +123,48 @@ class PartResult:
 
 
 def choose_process_count(source: Source) -> int:
-    """How many processes should read a source."""
+    """Choose how many processes decode a source."""
     size = source.text_size
-    # A fork takes only its own thread along, and whatever another one had locked would stay so.
+    # A forked process has only the thread that forked it; a lock held by another thread would never be released in it.
     if size is None or size < 2 * MIN_PART_BYTES or sys.platform != "linux" or threading.active_count() > 1:
         return 1
-    most = 2 if source.compression else MAX_PROCESSES  # each has to inflate all that lies before its part
+    most = 2 if source.compression else MAX_PROCESSES  # each process decompresses everything before its part
     return max(1, min(len(os.sched_getaffinity(0)), most, size // MIN_PART_BYTES))
 
 
 class ParallelDecoder:
-    """The processes that read all parts but the first, started at once. `cut`: where the first part ends. `keep`: the
-    text of a compressed file is kept.
+    """The processes that decode all parts but the first; they start immediately.
 
-    Raises OSError where no further process can be had.
+    `split_point`: where the first part ends. `keep_text`: store the text of a compressed file. Raises OSError if a
+    process cannot be started.
     """
 
     def __init__(
         self, source: Source, folder: Path, process_count: int, chunk_size: int, keep_text: bool = True
     ) -> None:
         size = source.text_size or 0
-        handed = size / (process_count + _FIRST_PART_SHARE - 1)  # to each of them
-        self.split_point, *others = [SplitPoint(size - int(handed * k)) for k in range(process_count - 1, 0, -1)]
+        part_size = size / (process_count + _FIRST_PART_SHARE - 1)
+        split_points = [SplitPoint(size - int(part_size * k)) for k in range(process_count - 1, 0, -1)]
+        self.split_point = split_points[0]
         self.problems: list[Problem] = []
         self._workers: list[_Worker] = []
-        theirs, self._alive_pipe = os.pipe()  # ends when we do, and then they end as well
+        parent_alive, self._alive_pipe = os.pipe()  # closes when this process ends, and then the workers end as well
         try:
-            for number, cut in enumerate([self.split_point, *others]):
-                until = others[number] if number < len(others) else None
-                blocks = folder / f"part-{number}.blocks" if source.compression and keep_text else None
-                self._workers.append(_Worker(source, cut, until, blocks, chunk_size, theirs, self._alive_pipe))
+            for number, start in enumerate(split_points):
+                end = split_points[number + 1] if number + 1 < len(split_points) else None
+                blocks_path = folder / f"part-{number}.blocks" if source.compression and keep_text else None
+                worker = _Worker(source, start, end, blocks_path, chunk_size, parent_alive, self._alive_pipe)
+                self._workers.append(worker)
         except BaseException:
             self.close()
             raise
         finally:
-            os.close(theirs)
+            os.close(parent_alive)
 
     def progress(self) -> tuple[int, int]:
-        """Bytes of the file that they have read so far, and entries, those left out that have been joined."""
-        told = [hand.progress() for hand in self._workers]
-        return sum(consumed for consumed, _ in told), sum(entries for _, entries in told)
+        """Bytes of the file that the workers have read so far, and entries that are not appended yet."""
+        progress = [worker.progress() for worker in self._workers]
+        return sum(consumed for consumed, _ in progress), sum(entries for _, entries in progress)
 
     def append_parts(
         self,
@@ -171,18 +174,20 @@ class ParallelDecoder:
         tally: ProblemTally,
         report: Callable[[int], None],
     ) -> ListEnd:
-        """Append what they have read to what `reader` has, when the first part is done and ended so; the window then
-        stands behind the list. Raises UnprovenError."""
-        for hand in self._workers:
+        """Append the parts of the workers to `entry_decoder`, once it has decoded the first part, which ended at `end`.
+
+        Leaves the window after the list and returns how the list ended. Raises SplitNotVerifiedError.
+        """
+        for worker in self._workers:
             if not end.ends_between_entries or entry_decoder.damaged or window.position < len(window.text):
                 raise SplitNotVerifiedError
-            while not hand.poll_progress(_REPORT_SECONDS):
+            while not worker.poll_progress(_REPORT_SECONDS):
                 report(entry_decoder.entry_count)
-            result = hand.read_result()
+            result = worker.read_result()
             if result is None or result.begin != window.offset:
                 raise SplitNotVerifiedError
-            entry_decoder.append_part(result.decoded_part, hand.read_column, hand.blocks_path)
-            hand.reap()
+            entry_decoder.append_part(result.decoded_part, worker.read_column, worker.blocks_path)
+            worker.reap()
             for problem in result.problems:
                 tally.add(problem.kind, problem.example, problem.count)
             self.problems += result.source_problems
@@ -192,87 +197,92 @@ class ParallelDecoder:
         return end
 
     def close(self) -> None:
-        """End those that still read; nothing is left behind."""
+        """End the workers that still run, and remove their files."""
         os.close(self._alive_pipe)
-        for hand in self._workers:
-            hand.close()
+        for worker in self._workers:
+            worker.close()
 
 
 class _Worker:
-    """One process, and its part. `alive`, `ours`: the ends of a pipe, theirs and ours; it ends when we do."""
+    """One process, which decodes from `start` to `end` (None: to the end of the list).
+
+    `parent_alive`, `alive_pipe`: the ends of a pipe that closes when this process ends; the worker reads the first.
+    """
 
     def __init__(
         self,
         source: Source,
-        cut: SplitPoint,
-        until: SplitPoint | None,
-        blocks: Path | None,
+        start: SplitPoint,
+        end: SplitPoint | None,
+        blocks_path: Path | None,
         chunk_size: int,
-        alive: int,
-        ours: int,
+        parent_alive: int,
+        alive_pipe: int,
     ) -> None:
-        self.blocks_path = blocks
+        self.blocks_path = blocks_path
         self._consumed = self._entry_count = 0
         self._finished = False
-        self._progress_pipe, out = os.pipe()
-        result, into = os.pipe()
+        self._progress_pipe, progress_out = os.pipe()
+        result_pipe, result_out = os.pipe()
         try:
             self._pid = os.fork()
         except OSError:
-            for end in (self._progress_pipe, out, result, into):
-                os.close(end)
+            for descriptor in (self._progress_pipe, progress_out, result_pipe, result_out):
+                os.close(descriptor)
             raise
         if not self._pid:
             try:
-                os.close(ours)
+                os.close(alive_pipe)
                 os.close(self._progress_pipe)
-                os.close(result)
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who forked us
+                os.close(result_pipe)
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                threading.Thread(target=_exit_with_parent, args=(alive,), daemon=True).start()
-                found, columns = _decode_part(source, cut, until, self.blocks_path, chunk_size, out)
-                os.close(out)  # so that they know that it is all
-                _send_result(into, found, columns)
-            except BaseException:  # whatever it is, the other way of reading meets it again, and tells it
+                threading.Thread(target=_exit_with_parent, args=(parent_alive,), daemon=True).start()
+                result, columns = _decode_part(source, start, end, self.blocks_path, chunk_size, progress_out)
+                os.close(progress_out)  # tells the parent that decoding is complete
+                _send_result(result_out, result, columns)
+            except BaseException:  # any error: the parent decodes everything again, meets it there and reports it
                 os._exit(1)
             os._exit(0)
-        os.close(out)
-        os.close(into)
+        os.close(progress_out)
+        os.close(result_out)
         os.set_blocking(self._progress_pipe, False)
-        self._result_file = os.fdopen(result, "rb")
+        self._result_file = os.fdopen(result_pipe, "rb")
 
     def progress(self) -> tuple[int, int]:
+        """Bytes of the file read so far, and entries that are not appended yet."""
         self.poll_progress(0)
         return self._consumed, self._entry_count if self._pid else 0
 
     def poll_progress(self, seconds: float) -> bool:
-        """Take in what it tells, for so long at most. Whether it has told all."""
+        """Read its progress, for at most so long. Returns whether it has finished decoding."""
         while not self._finished and select.select([self._progress_pipe], [], [], seconds)[0]:
-            said = os.read(self._progress_pipe, 64 * _PROGRESS_STRUCT.size)
-            self._finished = not said
-            if said:
-                self._consumed, self._entry_count = _PROGRESS_STRUCT.unpack(said[-_PROGRESS_STRUCT.size :])
+            data = os.read(self._progress_pipe, 64 * _PROGRESS_STRUCT.size)
+            self._finished = not data
+            if data:
+                self._consumed, self._entry_count = _PROGRESS_STRUCT.unpack(data[-_PROGRESS_STRUCT.size :])
             seconds = 0
         return self._finished
 
     def read_result(self) -> PartResult | None:
-        """What it has read, but for the columns; None where it failed. It ends when these have been taken."""
+        """Its result without the columns, None if it failed. The process ends once its columns have been read."""
         with contextlib.suppress(EOFError, pickle.UnpicklingError):
-            result: PartResult = pickle.load(self._result_file)  # of one of us
+            result: PartResult = pickle.load(self._result_file)  # from our own forked process
             return result
         return None
 
     def read_column(self, column: Array) -> None:
-        """Fill in the next of the columns. Raises UnprovenError where there is not as much of it."""
+        """Read the next column. Raises SplitNotVerifiedError if the process sends less than that."""
         if self._result_file.readinto(column.view(np.uint8).data) != column.nbytes:
             raise SplitNotVerifiedError
 
     def reap(self) -> None:
-        """It has nothing left to hand over."""
+        """Wait for the process to end; everything it sends has been read."""
         os.waitpid(self._pid, 0)
         self._pid = 0
 
     def close(self) -> None:
+        """Kill the process if it still runs, and remove its file."""
         if self._pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
@@ -283,55 +293,63 @@ class _Worker:
             self.blocks_path.unlink(missing_ok=True)
 
 
-def _exit_with_parent(alive: int) -> None:
-    os.read(alive, 1)
+def _exit_with_parent(parent_alive: int) -> None:
+    os.read(parent_alive, 1)  # returns when the parent ends
     os._exit(1)
 
 
 def _decode_part(
-    source: Source, cut: SplitPoint, until: SplitPoint | None, kept: Path | None, chunk_size: int, out: int
+    source: Source,
+    start: SplitPoint,
+    end: SplitPoint | None,
+    blocks_path: Path | None,
+    chunk_size: int,
+    progress_out: int,
 ) -> tuple[PartResult, Iterator[Array]]:
-    """One part, in a process of its own; and its columns."""
-    begin = 0 if source.compression else cut.target
+    """Decode one part, in a process of its own. Returns its result and its columns."""
+    begin = 0 if source.compression else start.target
     source = source.reopen(begin)
-    blocks = cut.blocks_after(source.blocks(), begin)
-    first = next(blocks)
+    blocks = start.blocks_after(source.blocks(), begin)
+    first_block = next(blocks)
     skipped = source.consumed if source.compression else 0
-    every = _prepend_block(first, blocks)
-    last = 0.0
+    blocks = _prepend_block(first_block, blocks)
+    last_report = 0.0
 
-    def told(entries: int) -> None:
-        nonlocal last
+    def report(entries: int) -> None:
+        nonlocal last_report
         now = time.monotonic()
-        if now - last > _REPORT_SECONDS:
-            last = now
-            os.write(out, _PROGRESS_STRUCT.pack(source.consumed - skipped, entries))
+        if now - last_report > _REPORT_SECONDS:
+            last_report = now
+            os.write(progress_out, _PROGRESS_STRUCT.pack(source.consumed - skipped, entries))
 
     tally = ProblemTally()
-    window = TextWindow(every if until is None else until.blocks_before(every, cut.offset), cut.offset)
-    reader = EntryDecoder(window, tally, chunk_size, True, None if kept is None else BlockWriter(kept), told)
-    end = reader.decode_list()
-    offset = window.offset
-    if until is None:
+    window = TextWindow(blocks if end is None else end.blocks_before(blocks, start.offset), start.offset)
+    block_writer = None if blocks_path is None else BlockWriter(blocks_path)
+    decoder = EntryDecoder(window, tally, chunk_size, True, block_writer, report)
+    list_end = decoder.decode_list()
+    end_offset = window.offset
+    if end is None:
         window.fill(_MAX_TRAILING_BYTES)
-    rest = window.text[window.position :]
-    # How much is lost to damage depends on where chunks begin and end: then it must not depend on us.
-    if not window.ended or reader.damaged or (until is not None and until.offset < 0):
+    trailing_text = window.text[window.position :]
+    # What is lost to damage depends on where chunks begin and end, and so would depend on the number of processes.
+    if not window.ended or decoder.damaged or (end is not None and end.offset < 0):
         raise SplitNotVerifiedError
-    last = 0.0
-    told(reader.entry_count)
-    result = PartResult(reader.finish_part(), cut.offset, offset, end, rest, tally.problems(), source.problems)
-    return result, reader.columns.drain_arrays()
+    last_report = 0.0
+    report(decoder.entry_count)
+    result = PartResult(
+        decoder.finish_part(), start.offset, end_offset, list_end, trailing_text, tally.problems(), source.problems
+    )
+    return result, decoder.columns.drain_arrays()
 
 
-def _prepend_block(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
+def _prepend_block(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
     yield first
-    yield from others
+    yield from blocks
 
 
 def _send_result(out: int, result: PartResult, columns: Iterator[Array]) -> None:
-    """Columns as they lie in memory: the other side reads each into the place where it is to stay."""
-    with contextlib.suppress(OSError, AttributeError):  # not everybody may have so much, nor knows how to ask
+    """Write the result, then the columns as they are in memory; the parent reads each into its final array."""
+    with contextlib.suppress(OSError, AttributeError):  # the limit may be lower, or the option unknown
         fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     with os.fdopen(out, "wb") as file:
         pickle.dump(result, file, protocol=5)

@@ -1,7 +1,7 @@
-"""`ts` and `dur`, microseconds in the file, as exact integer nanoseconds.
+"""Convert `ts` and `dur`, microseconds in the file, to exact integer nanoseconds.
 
 A double holds three decimals of a microsecond below 2^43 (101 days; Kineto's base time is at most three months ago).
-Above that, as in traces that count from the epoch, the digits themselves are read again from the text.
+Above that, as in traces that count from the epoch, the digits are parsed again from the text.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from torchprof_tui.trace.core.problems import BAD_DURATION, BAD_TIME, ROUNDED_TI
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
 
 _EXACT_MICROSECONDS = 2.0**43
-"""Below, doubles are at most 2^-10 apart: rounding to thousandths finds the digits that were written."""
+"""Below, doubles are at most 2^-10 apart: rounding to thousandths restores the written digits."""
 
 _MAX_MICROSECONDS = 2.0**62 / 1000
-"""146 years. Beyond, sums of times would leave int64."""
+"""146 years. Beyond, sums of times would overflow int64."""
 
 _TS_DIGITS = re.compile(rb'"ts"\s*:\s*"?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)')
 _THREE_DECIMALS = re.compile(rb"(?:-?\d+\.\d{3} )*\Z")
 
 
 def nanoseconds(microseconds: F64) -> I64:
-    """Rounded to the nearest; whole and fraction apart, because a product with 1000 would lose the last digit."""
+    """Round to nanoseconds, whole part and fraction apart: multiplying a float by 1000 loses the last digit."""
     whole = np.floor(microseconds)
     result: I64 = whole.astype(np.int64)
     result *= 1000
@@ -38,7 +38,7 @@ def nanoseconds(microseconds: F64) -> I64:
 
 
 def parse_times(values: Sequence[Any], text: bytes, tally: ProblemTally) -> I64:
-    """int64[n] of the `ts` of n entries, None where an entry has none; `text` is where they stand, in that order."""
+    """int64[n]: parse the `ts` of n entries, None for an entry without one; `text` holds the entries in that order."""
     micro = _to_floats(values)
     result = _convert_microseconds(values, micro, NO_TIME, BAD_TIME, tally)
     if _exceeds_exact_range(micro).any() and any(type(value) is not int for value in values):
@@ -47,12 +47,12 @@ def parse_times(values: Sequence[Any], text: bytes, tally: ProblemTally) -> I64:
 
 
 def parse_durations(values: Sequence[Any], tally: ProblemTally) -> I64:
-    """int64[n] of the `dur` of n entries, None where an entry has none."""
+    """int64[n]: parse the `dur` of n entries, None for an entry without one."""
     return _convert_microseconds(values, _to_floats(values), NO_DURATION, BAD_DURATION, tally)
 
 
 def _to_floats(values: Sequence[Any]) -> F64:
-    """None and what is no number as NaN; numbers in strings count."""
+    """Convert to float: numbers in strings too; NaN for None and everything else."""
     try:
         return np.fromiter(values, np.float64, len(values))
     except (TypeError, ValueError):
@@ -67,7 +67,7 @@ def _to_float(value: Any) -> float:
 
 
 def _convert_microseconds(values: Sequence[Any], micro: F64, missing: int, kind: str, tally: ProblemTally) -> I64:
-    """Nanoseconds; `missing`, counted, where there is no number or an absurd one. Sets those to 0 in `micro`."""
+    """Nanoseconds; `missing` where there is no number or an absurd one, which is counted and set to 0 in `micro`."""
     bad = ~(np.abs(micro) < _MAX_MICROSECONDS)
     count = int(np.count_nonzero(bad))
     if not count:
@@ -85,11 +85,11 @@ def _convert_microseconds(values: Sequence[Any], micro: F64, missing: int, kind:
 
 
 def _restore_exact_times(values: Sequence[Any], micro: F64, text: bytes, result: I64, tally: ProblemTally) -> None:
-    """Replace what doubles had to round by what was written; nothing else, or it would depend on its neighbours."""
+    """Replace times that doubles cannot hold by the written ones; other times must not depend on their neighbours."""
     rows = np.flatnonzero(result != NO_TIME)
     digits: list[bytes] = _TS_DIGITS.findall(text)
     if len(digits) != len(rows) or not np.array_equal(_parse_digits(digits), micro[rows]):
-        # Args may hold a "ts" as well, and mended entries may have theirs in other words.
+        # Args may hold a "ts" too, and a repaired entry may have written its own differently.
         rounded = _count_non_integers(values, rows[_exceeds_exact_range(micro[rows])])
         rows, digits = _match_digits(rows, micro[rows], digits)
         lost = rounded - _count_non_integers(values, rows[_exceeds_exact_range(micro[rows])])
@@ -117,18 +117,18 @@ def _parse_digits(digits: Sequence[bytes]) -> F64:
 
 
 def _match_digits(rows: I64, micro: F64, digits: list[bytes]) -> tuple[I64, list[bytes]]:
-    """The rows whose value stands among the digits, in the same order, and the digits of each."""
+    """Match rows with written digits by value, in order. Returns the rows that have a match, and the digits of each."""
     written = _parse_digits(digits).tolist()
-    place = 0
-    found: list[tuple[int, bytes]] = []
+    next_index = 0
+    matches: list[tuple[int, bytes]] = []
     for row, value in zip(rows.tolist(), micro.tolist(), strict=True):
         try:
-            at = written.index(value, place)
+            index = written.index(value, next_index)
         except ValueError:
             continue
-        found.append((row, digits[at]))
-        place = at + 1
-    return np.fromiter((row for row, _ in found), np.int64, len(found)), [text for _, text in found]
+        matches.append((row, digits[index]))
+        next_index = index + 1
+    return np.fromiter((row for row, _ in matches), np.int64, len(matches)), [text for _, text in matches]
 
 
 def _parse_exact_nanoseconds(digits: bytes) -> int:

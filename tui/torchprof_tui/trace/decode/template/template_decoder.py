@@ -1,17 +1,16 @@
-"""The fast reader: chunks of text into columns, all their entries at once, without an object an entry.
+"""Template decoder: decode a chunk into columns, all its entries at once, without an object per entry.
 
-The idea: entries repeat. Take the digits out, and a million entries are some thousand different outlines, each of which
-is understood once (`outlines.py`): that it is valid JSON, and where its numbers stand. So a chunk's outline is cut
-between the entries, one look-up in a dict says of each which outline it has, and its numbers are read by arithmetic,
-those of all entries at once. What entries are called, and where they stand, repeats as well, digits included: the
-*head* (phase, category, name, pid, tid) is parsed once for every different one, and stands for a *shape* (all of it but
-the name) and a name in `columns.py`.
+The idea: entries repeat. With their digits masked, a million entries have some thousand different layouts, each of
+which is parsed once (`layouts.py`): that proves that it is valid JSON, and yields where its numbers are. So the masked
+chunk is split between the entries, one dict look-up yields the layout of each entry, and the numbers of all entries are
+read by array arithmetic. Names and tracks repeat as well, digits included: each distinct *head* (phase, category, name,
+pid, tid) is parsed once, and stands for a signature (all of it but the name) and a name of `column_builder.py`.
 
-This would hold for any layout in which something fixed stands between two entries, but it costs by the byte, and
-orjson by the value: it pays in Kineto's own, not in those that spend a line or an indentation on each number. Whatever
-is not plain (metadata, counters, damage, hexadecimal ids, more than three decimals, …) makes `take` refuse the chunk,
-having changed nothing: the general reader then reads it, and the next one is tried again. So both give the same
-columns, and damage is told by one of them alone.
+This would work for any format with a fixed separator between two entries, but its cost is per byte, and that of orjson
+per value: it pays for Kineto's own format, not for those that spend a line or an indentation on each number. For
+anything that is not plain (metadata, counters, damage, hexadecimal ids, more than three decimals, …) `try_decode`
+refuses the chunk and changes nothing: the general decoder then decodes it, and the next chunk is tried again. So both
+decoders yield the same columns, and only the general one reports damage.
 """
 
 from __future__ import annotations
@@ -41,156 +40,155 @@ from torchprof_tui.trace.decode.template.templates import DURATION, ID, NUMBER_C
 from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION
 
 ENTRY_SEPARATOR = b',\n  {\n    "'
-"""What stands between two entries in the files that torch writes, from the first Kineto on."""
+"""The text between two entries in the files that torch writes, in all versions of Kineto."""
 
 _ENTRY_START = ENTRY_SEPARATOR[1:]
 
 _SPLIT_MARK = _ENTRY_START[:5]
-"""By this the outline is cut: five bytes, as of six on Python looks for them in a way that takes twice as long."""
+"""The masked text is split by this: five bytes, because from six on Python uses a search that takes twice as long."""
 
 _MAX_MICROSECONDS = {TIME: 4 * 10**15, DURATION: 8 * 10**12}
-"""Microseconds beyond are for the general reader: absurd times (127 years), durations that doubles have to round."""
+"""Beyond, the general decoder is needed: for absurd times (127 years), and durations that doubles have to round."""
 
 _FRACTION_SCALE = np.array([0, 100, 10, 1])
-"""Nanoseconds that the last digit of a fraction stands for, by its length."""
+"""Nanoseconds of the last digit of a fraction, by the number of its digits."""
 
 
 class TemplateDecoder:
-    """Reads chunks into `columns`."""
+    """Decodes plain chunks into `columns`."""
 
     def __init__(self, columns: ColumnBuilder) -> None:
         self._columns = columns
         self._digit_mask = DigitMask()
         self._layouts = LayoutTable()
         self._head_codes: dict[int, int] = {}
-        self._head_signature = GrowableArray(np.int32)  # of each head
+        self._head_signature = GrowableArray(np.int32)  # by head code
         self._head_name = GrowableArray(np.int32)
         self._hash_factors = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)
 
     def try_decode(self, text: memoryview, separator: bytes) -> I64 | None:
-        """Take in whole entries, `between` between two of them. Where they begin, in this text; None: refused."""
+        """Decode whole entries with `separator` between them; return where they begin in the text, None if refused."""
         if separator != ENTRY_SEPARATOR or text[: len(_ENTRY_START)] != _ENTRY_START:
             return None
-        text_outline, zeros = self._digit_mask.mask_digits(text)
-        pieces = text_outline.split(_SPLIT_MARK)[1:]
-        pieces[-1] += b","  # as behind all the others
-        outline = np.fromiter(map(self._layouts.__getitem__, pieces), np.int32, len(pieces))
-        if not outline.all():
+        masked_text, zeros = self._digit_mask.mask_digits(text)
+        pieces = masked_text.split(_SPLIT_MARK)[1:]
+        pieces[-1] += b","  # as after all other entries
+        layout = np.fromiter(map(self._layouts.__getitem__, pieces), np.int32, len(pieces))
+        if not layout.all():
             return None
-        entries = PlainEntries(text, self._digit_mask, outline, self._layouts)
+        entries = PlainEntries(text, self._digit_mask, layout, self._layouts)
         if entries.has_leading_zero(zeros):
             return None
-        numbers = entries.read_numbers()
-        found = numbers.to_columns()
-        head = self._intern_heads(entries) if found is not None else None
-        if found is None or head is None:
+        columns = entries.read_numbers().to_columns()
+        head = self._intern_heads(entries) if columns is not None else None
+        if columns is None or head is None:
             return None
-        self._columns.append_columns(self._head_signature.view[head], self._head_name.view[head], found)
+        self._columns.append_columns(self._head_signature.view[head], self._head_name.view[head], columns)
         return entries.begin - len(_SPLIT_MARK)
 
     def _intern_heads(self, entries: PlainEntries) -> I32 | None:
-        """The number of each entry's head; None where one is not what its outline says."""
+        """The head code of each entry; None if a head does not match the arg group of its layout."""
         keys = entries.hash_heads(self._hash_factors)
         head = np.fromiter(map(self._head_codes.get, keys, repeat(-1)), np.int32, len(keys))
-        fresh: dict[int, int] = {}
-        for place in np.flatnonzero(head < 0).tolist():
-            fresh.setdefault(keys[place], place)
-        if not fresh:
+        new_heads: dict[int, int] = {}  # key -> index of the first entry that has it
+        for index in np.flatnonzero(head < 0).tolist():
+            new_heads.setdefault(keys[index], index)
+        if not new_heads:
             return head
-        parsed = [entries.parse_entry(place) for place in fresh.values()]
+        parsed = [entries.parse_entry(index) for index in new_heads.values()]
         groups = [min(arg_group_of(entry.get("ph"), text_of(entry.get("cat"))), GROUP_OTHER) for entry in parsed]
-        if groups != entries.arg_groups(list(fresh.values())):
-            return None  # digits in a category can make another kind of it
-        shapes, names = [], []
-        for key, entry in zip(fresh, parsed, strict=True):
+        if groups != entries.arg_groups(list(new_heads.values())):
+            return None  # categories that differ only in digits may have different kinds
+        signatures, names = [], []
+        for key, entry in zip(new_heads, parsed, strict=True):
             self._head_codes[key] = len(self._head_codes)
-            shape, name = self._columns.intern(entry)
-            shapes.append(shape)
+            signature, name = self._columns.intern(entry)
+            signatures.append(signature)
             names.append(name)
-        self._head_signature.extend(np.array(shapes, np.int32))
+        self._head_signature.extend(np.array(signatures, np.int32))
         self._head_name.extend(np.array(names, np.int32))
         return np.fromiter(map(self._head_codes.__getitem__, keys), np.int32, len(keys))
 
 
 class PlainEntries:
-    """n entries of one text, all of known outlines. `begin` int64[n]: where each begins, _CUT left out."""
+    """n entries of one text, all of known layouts. `begin` int64[n]: where each begins, after its _SPLIT_MARK."""
 
-    def __init__(self, text: memoryview, digits: DigitMask, outline: I32, outlines: LayoutTable) -> None:
+    def __init__(self, text: memoryview, digit_mask: DigitMask, layout: I32, layouts: LayoutTable) -> None:
         self._text = text
-        self._digit_mask = digits
-        self._layout = outline
-        self._layouts = outlines
-        after = np.cumsum(outlines.byte_length[outline] + len(_SPLIT_MARK))
-        self.begin: I64 = np.concatenate([[0], after[:-1]]) + len(_SPLIT_MARK)
+        self._digit_mask = digit_mask
+        self._layout = layout
+        self._layouts = layouts
+        end = np.cumsum(layouts.byte_length[layout] + len(_SPLIT_MARK))
+        self.begin: I64 = np.concatenate([[0], end[:-1]]) + len(_SPLIT_MARK)
 
     def has_leading_zero(self, zeros: I64) -> bool:
-        """Whether one of these zeros is in front of a number, which JSON does not allow (007)."""
+        """Whether one of these zeros begins a number such as 007, which JSON does not allow."""
         if not len(zeros):
             return False
         entry = np.searchsorted(self.begin, zeros, side="right") - 1
-        where = zip(self._layout[entry].tolist(), (zeros - self.begin[entry]).tolist(), strict=True)
-        return any(self._layouts.is_integer_part(outline, offset) for outline, offset in where)
+        positions = zip(self._layout[entry].tolist(), (zeros - self.begin[entry]).tolist(), strict=True)
+        return any(self._layouts.is_integer_part(layout, offset) for layout, offset in positions)
 
     def read_numbers(self) -> EntryNumbers:
-        """All that are wanted of these entries, read at once."""
+        """Read all wanted numbers of these entries."""
         size = len(self._layout)
-        places = self._layouts.number_positions.take(self._layout, axis=1).ravel()  # kind by kind
-        where = np.flatnonzero(places != 0)
-        places = places[where]
-        bound = np.searchsorted(where, np.arange(NUMBER_KIND_COUNT + 1) * size)
-        entry = where - np.repeat(np.arange(NUMBER_KIND_COUNT) * size, np.diff(bound))
-        digits = digits_of(places)
-        value = self._digit_mask.read_values(ends_of(places) + self.begin[entry], digits)
-        negative = negative_of(places)
+        positions = self._layouts.number_positions.take(self._layout, axis=1).ravel()  # kind by kind
+        present = np.flatnonzero(positions != 0)
+        positions = positions[present]
+        bound = np.searchsorted(present, np.arange(NUMBER_KIND_COUNT + 1) * size)
+        entry = present - np.repeat(np.arange(NUMBER_KIND_COUNT) * size, np.diff(bound))
+        digits = digits_of(positions)
+        value = self._digit_mask.read_values(ends_of(positions) + self.begin[entry], digits)
+        negative = negative_of(positions)
         if negative.any():
             np.negative(value, out=value, where=negative)
         return EntryNumbers(size, bound.tolist(), entry, value, digits)
 
     def hash_heads(self, factors: U64) -> list[int]:
-        """A number of 64 bits for each entry's head: the same for the same skeleton and the same digits in its runs.
+        """A 64-bit hash of each entry's head: equal for the same template and the same digits in its runs.
 
-        That two different heads among a million get the same is as likely as one in 10^7; `mix`, three odd numbers,
-        is random, so that no file can be made for it.
+        The probability that two different heads among a million collide is one in 10^7; `factors`, three odd numbers,
+        are random, so that no file can be crafted to collide.
         """
-        outlines = self._layouts
-        many = outlines.head_run_count[self._layout]
-        last = np.cumsum(many)
-        # What a run adds depends on its place: 7 at 12 is not 12 at 7.
-        place = np.arange(int(last[-1])) - np.repeat(last - many, many)
-        row = place + np.repeat(outlines.first_head_run[self._layout], many)
-        places = outlines.head_run_positions[row]
-        end = ends_of(places) + np.repeat(self.begin, many)
-        runs, long, before = self._digit_mask.read_hash_words(end.astype(np.int64), digits_of(places))
+        layouts = self._layouts
+        run_count = layouts.head_run_count[self._layout]
+        last = np.cumsum(run_count)
+        # A run's contribution depends on its number in the head: 7 in run 12 differs from 12 in run 7.
+        number = np.arange(int(last[-1])) - np.repeat(last - run_count, run_count)
+        row = number + np.repeat(layouts.first_head_run[self._layout], run_count)
+        positions = layouts.head_run_positions[row]
+        end = ends_of(positions) + np.repeat(self.begin, run_count)
+        runs, long, leading = self._digit_mask.read_hash_words(end.astype(np.int64), digits_of(positions))
         runs *= factors[0]
         runs ^= runs >> np.uint64(32)
         if len(long):
-            runs[long] += before
+            runs[long] += leading
             runs[long] *= factors[1]
             runs[long] ^= runs[long] >> np.uint64(32)
-        runs *= (place.view(np.uint64) << np.uint64(1)) + factors[1]
+        runs *= (number.view(np.uint64) << np.uint64(1)) + factors[1]
         runs ^= runs >> np.uint64(29)
         sums = np.zeros(len(runs) + 1, np.uint64)
         np.cumsum(runs, out=sums[1:])
-        keys = sums[last] - sums[last - many]
-        keys += outlines.template_code[self._layout].view(np.uint64) * factors[2]
+        keys = sums[last] - sums[last - run_count]
+        keys += layouts.template_code[self._layout].view(np.uint64) * factors[2]
         return cast("list[int]", keys.tolist())
 
     def parse_entry(self, index: int) -> dict[str, object]:
-        """One of the entries."""
+        """Parse one entry."""
         begin = int(self.begin[index])
         end = begin + int(self._layouts.byte_length[self._layout[index]])
         entry: dict[str, object] = orjson.loads(b"{" + self._text[begin : end - 1])  # without its comma
         return entry
 
     def arg_groups(self, indices: list[int]) -> list[int]:
-        """Which args the outlines of these entries looked for."""
+        """The arg groups of the layouts of these entries."""
         return cast("list[int]", self._layouts.group[self._layout[indices]].tolist())
 
 
 class EntryNumbers:
-    """Numbers read from n entries, by kind (`outlines.py`), those of a kind in the order of their entries.
+    """Numbers read from n entries, by kind (`layouts.py`), and within a kind in the order of the entries.
 
-    `entry`, `value` int64, `digits` uint8 [all of them]. `bound[kind]`: where those of a kind begin.
+    `entry`, `value` int64, `digits` uint8 [all numbers]. `bound[kind]`: where the numbers of a kind begin.
     """
 
     def __init__(self, size: int, bound: list[int], entry: I64, value: I64, digits: U8) -> None:
@@ -201,35 +199,35 @@ class EntryNumbers:
         self._digits = digits
 
     def _slice_of(self, kind: int) -> slice:
-        """Where the numbers of a kind stand."""
+        """The numbers of a kind."""
         return slice(self._bounds[kind], self._bounds[kind + 1])
 
     def to_columns(self) -> EntryColumns | None:
-        """The columns; None where a time is beyond what is done here."""
+        """Build the columns; None if a time or duration is too large."""
         time = self._read_nanoseconds(TIME)
-        lengths = self._read_nanoseconds(DURATION)
-        if time is None or lengths is None:
+        durations = self._read_nanoseconds(DURATION)
+        if time is None or durations is None:
             return None
         duration = np.full(self._size, NO_DURATION, np.int64)
-        duration[lengths[0]] = lengths[1]
+        duration[durations[0]] = durations[1]
         correlation = np.full(self._size, -1, np.int64)
-        places, values = self._read_integers(CORRELATION)
-        correlation[places] = values
+        entries, correlations = self._read_integers(CORRELATION)
+        correlation[entries] = correlations
         args: dict[str, tuple[I64, Array]] = {}
         for name in ARGS:
             if name in _COLUMN_INDEX:
-                places, numbers = self._read_integers(name)
+                entries, values = self._read_integers(name)
             else:
-                sides = [self._read_integers(side) for side in triple_columns(name)]
-                places, numbers = sides[0][0], np.stack([values for _, values in sides], axis=1)
-            if len(places):
-                args[name] = places, numbers
+                triple = [self._read_integers(column) for column in triple_columns(name)]
+                entries, values = triple[0][0], np.stack([column for _, column in triple], axis=1)
+            if len(entries):
+                args[name] = entries, values
         return EntryColumns(time[1], duration, self._read_integers(ID), correlation, args)
 
     def _read_nanoseconds(self, name: str) -> tuple[I64, I64] | None:
-        """Which entries have it, and int64[k] of those; None where one is too large."""
+        """The entries that have it, and its values, int64[k]; None if one is too large."""
         whole, fraction = self._slice_of(_COLUMN_INDEX[name]), self._slice_of(FRACTION_OF[name])
-        places, value = self._entry[whole], self._value[whole]
+        entries, value = self._entry[whole], self._value[whole]
         if value.max(initial=0) > _MAX_MICROSECONDS[name] or value.min(initial=0) < -_MAX_MICROSECONDS[name]:
             return None
         value = value * 1000
@@ -237,13 +235,13 @@ class EntryNumbers:
         if len(thousandths) == len(value):
             value += thousandths
         else:
-            value[np.searchsorted(places, self._entry[fraction])] += thousandths
-        return places, value
+            value[np.searchsorted(entries, self._entry[fraction])] += thousandths
+        return entries, value
 
     def _read_integers(self, name: str) -> tuple[I64, I64]:
-        """Which entries have it, and int64[k] of those."""
-        where = self._slice_of(_COLUMN_INDEX[name])
-        return self._entry[where], self._value[where]
+        """The entries that have it, and its values, int64[k]."""
+        numbers = self._slice_of(_COLUMN_INDEX[name])
+        return self._entry[numbers], self._value[numbers]
 
 
 _COLUMN_INDEX = {name: number for number, name in enumerate(NUMBER_COLUMNS)}

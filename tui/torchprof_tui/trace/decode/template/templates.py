@@ -1,12 +1,12 @@
-"""What the skeleton of an entry says about every entry that has it: parsed once, true of a million.
+"""Templates of entries: parse the text of an entry once, for all entries that differ from it only in digits.
 
-An entry's *skeleton* is its text with every *run* of digits, whatever its length, replaced by one MARK; a trace of a
-million entries has some hundred. To learn one, its marks are filled with numbers that tell which mark they stand for,
-the text is parsed as JSON, and the number that turns up under `ts` is where every such entry has its `ts`. The parse is
-also the proof: digits cannot change how the rest of a text is read, apart from an integer with a leading zero (`whole`:
-where that would matter), a number out of range, and
-`\\u` escapes; skeletons with an exponent or a `\\u` are not understood, nor are those of rare entries. Those, and
-whatever else is not plain, are for the general reader.
+The *template* of an entry is its text with every *run* of digits, of any length, replaced by one RUN_MARK; a
+trace of a million entries has some hundred. To parse one, its marks are filled with numbers that identify the mark, the
+text is parsed as JSON, and the number found under `ts` is where every entry of the template has its `ts`. The parse is
+also the proof: digits cannot change how the rest of a text is parsed, except in three cases: an integer with a leading
+zero (`integer_runs`: where that would matter), a number out of range, and a `\\u` escape. Templates with an exponent
+or a `\\u` are not supported, nor are those of rare entries. The general decoder handles those and all others that are
+not plain.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from torchprof_tui.trace.decode.interning import (
 from torchprof_tui.trace.model.raw_events import ARGS
 
 RUN_MARK = b"\x01"
-"""Stands for a run. No text that is valid JSON holds this byte."""
+"""Replaces a run. Valid JSON never contains this byte."""
 
 _HEAD_KEYS = ("ph", "cat", "name", "pid", "tid")
 
@@ -49,18 +49,18 @@ TIME, DURATION, ID = "ts", "dur", "id"
 
 
 def triple_columns(name: str) -> list[str]:
-    """The columns of an arg with three values."""
+    """The names of the columns of an arg with three values."""
     return [f"{name} {k}" for k in range(3)]
 
 
 NUMBER_COLUMNS = [TIME, DURATION, ID, CORRELATION]
 for _name in ARGS:
     NUMBER_COLUMNS += triple_columns(_name) if _name in TRIPLE_ARGS else [_name]
-"""What numbers are read for; `grid 0`, `grid 1`, `grid 2` are the three of one arg."""
+"""The columns whose numbers are read; `grid 0`, `grid 1`, `grid 2` are the three of one arg."""
 
 
 class NumberPosition(NamedTuple):
-    """Where a number stands: the run of its whole part, that of its fraction (-1: none), its sign."""
+    """The runs of a number: of its integer part and of its fraction (-1: none); and its sign."""
 
     run: int
     fraction: int
@@ -69,11 +69,10 @@ class NumberPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What a skeleton says. Runs are counted from 0 within the entry.
+    """What a template determines. Runs are counted from 0 within the entry.
 
-    `head`: runs that make out phase, category, name, pid and tid. `group`: which args were looked for, with OTHER for
-    all categories of their own. `numbers`: column → where its value stands. `whole` bool[runs]: runs that are whole
-    parts of numbers.
+    `head_runs`: runs in phase, category, name, pid and tid. `group`: the arg group, at most GROUP_OTHER. `numbers`:
+    column → position of its value. `integer_runs` bool[runs]: runs that are integer parts of numbers.
     """
 
     head_runs: tuple[int, ...]
@@ -83,13 +82,13 @@ class Template:
 
 
 def parse_template(masked_text: bytes) -> Template | None:
-    """What there is to know of entries whose text is a brace and this, runs put back, up to the comma at its end.
+    """Parse the template of entries whose text is a brace followed by `masked_text`, up to the comma at its end.
 
-    None: not understood.
+    None if the template is not supported.
     """
     pieces = masked_text.removesuffix(b",").split(RUN_MARK)
-    runs = len(pieces) - 1
-    if not masked_text.endswith(b",") or not 0 < runs < 10_000 or b"\\u" in masked_text:
+    run_count = len(pieces) - 1
+    if not masked_text.endswith(b",") or not 0 < run_count < 10_000 or b"\\u" in masked_text:
         return None
     text = b"{" + b"".join(b"%b1%04d1" % (piece, k) for k, piece in enumerate(pieces[:-1])) + pieces[-1]
     try:
@@ -99,11 +98,11 @@ def parse_template(masked_text: bytes) -> Template | None:
     bare = _STRING.sub(b'""', text)
     if type(entry) is not dict or _EXPONENT.search(bare) or text.count(b'"ts"') != 1:
         return None
-    if any(map(_MARKERS.search, entry)):  # a key with digits may be `id2`; no key of an arg that is wanted has any
+    if any(map(_MARKERS.search, entry)):  # a key with digits may be `id2`; no wanted arg has digits in its key
         return None
-    head = _find_head_runs(entry)
+    head_runs = _find_head_runs(entry)
     group = min(arg_group_of(entry.get("ph"), text_of(entry.get("cat"))), GROUP_OTHER)
-    if head is None or group in (GROUP_METADATA, GROUP_COUNTER):
+    if head_runs is None or group in (GROUP_METADATA, GROUP_COUNTER):
         return None
     numbers = {TIME: _locate_number(entry.get("ts"))}
     if "dur" in entry:
@@ -116,13 +115,13 @@ def parse_template(masked_text: bytes) -> Template | None:
     known = {name: number for name, number in numbers.items() if number is not None}
     if len(known) < len(numbers):
         return None
-    whole = np.zeros(runs, np.bool_)
-    whole[[int(found) for found in _INTEGER.findall(bare)]] = True
-    return Template(head, group, known, whole)
+    integer_runs = np.zeros(run_count, np.bool_)
+    integer_runs[[int(run) for run in _INTEGER.findall(bare)]] = True
+    return Template(head_runs, group, known, integer_runs)
 
 
 def _find_head_runs(entry: dict[str, Any]) -> tuple[int, ...] | None:
-    """The runs in what names the entry and its track; None where something there is neither text nor integer."""
+    """The runs in the values that identify the entry and its track; None if one is neither text nor integer."""
     runs: list[int] = []
     if type(entry.get("name")) is not str or type(entry.get("ph")) is not str:
         return None
@@ -135,32 +134,32 @@ def _find_head_runs(entry: dict[str, Any]) -> tuple[int, ...] | None:
 
 
 def _locate_integer(value: Any) -> NumberPosition | None:
-    found = _MARKERS.fullmatch(str(abs(value))) if type(value) is int else None
-    return NumberPosition(int(found[1]), -1, value < 0) if found else None
+    match = _MARKERS.fullmatch(str(abs(value))) if type(value) is int else None
+    return NumberPosition(int(match[1]), -1, value < 0) if match else None
 
 
 def _locate_number(value: Any) -> NumberPosition | None:
     if type(value) is not float:
         return _locate_integer(value)
-    found = _DECIMAL.fullmatch(repr(value))
-    return NumberPosition(int(found[1]), int(found[2]), value < 0) if found else None
+    match = _DECIMAL.fullmatch(repr(value))
+    return NumberPosition(int(match[1]), int(match[2]), value < 0) if match else None
 
 
 def _locate_args(args: dict[str, Any], group: int) -> dict[str, NumberPosition | None]:
-    """The wanted args that are there, None for those that are no plain integers. As `sparse_args.py` has it."""
+    """Positions of the wanted args, None for values that are not plain integers. The same args as `arg_columns.py`."""
     if group == GROUP_NONE:
         return {}
     names = {GROUP_OP: OP_ARGS, GROUP_PYTHON: PYTHON_ARGS}.get(group, (CORRELATION, *ARGS))
-    found: dict[str, NumberPosition | None] = {}
+    positions: dict[str, NumberPosition | None] = {}
     for name in names:
         keys = ARGS.get(name, (name,))
         value = next((args[key] for key in keys if args.get(key) is not None), None)
         if value is None:
             continue
         if name not in TRIPLE_ARGS:
-            found[name] = _locate_integer(value)
+            positions[name] = _locate_integer(value)
         elif type(value) is list and len(value) == 3:
-            found |= dict(zip(triple_columns(name), map(_locate_integer, value), strict=True))
+            positions |= dict(zip(triple_columns(name), map(_locate_integer, value), strict=True))
         else:
-            found[name] = None
-    return found
+            positions[name] = None
+    return positions

@@ -1,0 +1,150 @@
+"""The top level of a trace file: header values, damaged headers, text after the end, files that are no trace."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.decoder_input import (
+    count_problems,
+    decode_text,
+    entry_text,
+    trace_text,
+)
+from torchprof_tui.trace.core import problems
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.text import large_values
+
+
+@pytest.mark.parametrize("kind", ["plain", "gzip", "pipe"])
+def test_large_header_values_can_be_read_later(tmp_path: Path, kind: str) -> None:
+    stack = json.dumps({str(k): {"name": '}], "', "parent": k} for k in range(50_000)})
+    text = trace_text(
+        entry_text(1), entry_text(2), before=f'"stackFrames": {stack}, "a": 1, ', after=f', "samples": {stack}, "b": 2'
+    )
+    if kind == "pipe":
+        source = Source("stdin", io.BytesIO(text))
+    else:
+        path = tmp_path / "trace.json"
+        path.write_bytes(gzip.compress(text) if kind == "gzip" else text)
+        source = open_source(str(path))
+    decoded = decode_trace(source, tmp_path, chunk_size=500)
+    assert len(decoded.events) == 2
+    assert decoded.header == {"a": 1, "b": 2}
+    assert decoded.large_keys is not None
+    assert list(decoded.large_keys.spans) == ["stackFrames", "samples"]
+    assert [decoded.large_keys.read_text(key).decode() for key in decoded.large_keys.spans] == [stack, stack]
+    assert decoded.problems == []
+
+
+def test_the_last_of_equal_keys_wins() -> None:
+    long = json.dumps("x" * 70_000)
+    first_large = decode_text(trace_text(entry_text(1), before=f'"k": {long}, ', after=', "k": 2'))
+    assert (first_large.header, first_large.large_keys and first_large.large_keys.spans) == ({"k": 2}, {})
+    last_large = decode_text(trace_text(entry_text(1), before='"k": 2, ', after=f', "k": {long}'))
+    assert (last_large.header, list(last_large.large_keys.spans if last_large.large_keys else ())) == ({}, ["k"])
+
+
+def test_the_text_of_an_oversized_value_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_values, "MAX_VALUE_BYTES", 1 << 20)
+    text = trace_text(entry_text(1), before=f'"k": "{"x" * (3 << 20)}", "l": "{"y" * (1 << 17)}", ')
+    decoded = decode_trace(Source("stdin", io.BytesIO(text)), tmp_path)
+    assert decoded.large_keys is not None
+    assert decoded.large_keys.oversized == {"k": (3 << 20) + 2}
+    assert decoded.large_keys.read_text("l") == b'"' + b"y" * (1 << 17) + b'"'
+    assert decoded.large_keys.path.stat().st_size < 10_000
+
+
+def test_nothing_is_stored_of_a_value_without_an_end(tmp_path: Path) -> None:
+    text = trace_text(entry_text(1))[:-1] + b', "k": "' + b"x" * 200_000
+    decoded = decode_trace(Source("stdin", io.BytesIO(text)), tmp_path)
+    assert decoded.large_keys is not None
+    assert (decoded.large_keys.spans, decoded.large_keys.path.stat().st_size) == ({}, 0)
+    assert count_problems(decoded) == {problems.CUT_SHORT: 1}
+
+
+def test_a_damaged_header_value_is_repaired_or_reported() -> None:
+    text = trace_text(entry_text(), before='"traceName": "C:\\Users\\x.json", "bad": {1: 2}, ', after=', "n": NaN')
+    decoded = decode_text(text)
+    assert decoded.header == {"traceName": "C:\\Users\\x.json", "n": None}
+    assert len(decoded.events) == 1
+    assert set(count_problems(decoded)) == {
+        problems.REPAIRED_BACKSLASH,
+        problems.UNREADABLE_HEADER,
+        problems.REPAIRED_NUMBER,
+    }
+
+
+@pytest.mark.parametrize(
+    "before", ['"name": "C:\\", "x": 1, ', '"a" 5, ', "nonsense, ", '"a": {"b": 1, ', '"a": ]]], ']
+)
+def test_events_are_found_after_an_unreadable_header(before: str) -> None:
+    decoded = decode_text(trace_text(*(entry_text(k) for k in range(30)), before=before), chunk_size=300)
+    assert len(decoded.events) == 30
+    assert problems.UNREADABLE_HEADER in count_problems(decoded)
+
+
+def test_a_trace_inside_something_else_is_found() -> None:
+    decoded = decode_text(
+        b'{"profile": {"kind": "x", "traceEvents": [' + entry_text().encode() + b'], "y": 2}, "z": 3}'
+    )
+    assert len(decoded.events) == 1
+
+
+def test_text_after_the_end_is_reported() -> None:
+    assert count_problems(decode_text(trace_text(entry_text()) + b"\n{}")) == {problems.TEXT_AFTER_END: 1}
+    assert count_problems(decode_text(b"[" + entry_text().encode() + b"] \0\0")) == {problems.TEXT_AFTER_END: 1}
+    assert count_problems(decode_text(b"\xef\xbb\xbf \n" + trace_text(entry_text()) + b" \n\n")) == {}
+
+
+@pytest.mark.parametrize("text", [b'{"traceEvents": []}', b"[]", b' {"a": 1, "traceEvents": [\n ]\n}'])
+def test_an_empty_list_is_an_empty_trace(text: bytes) -> None:
+    decoded = decode_text(text)
+    assert len(decoded.events) == 0
+    assert decoded.problems == []
+    assert decoded.events.names == []
+
+
+NOT_TRACES = {
+    b"": "an empty file",
+    b" \n ": "an empty file",
+    b"hello, world\n" * 50: "text that begins with: hello, world",
+    b"null": "the JSON value null",
+    b'"traceEvents"': "the JSON value",
+    b"{}": "an empty object",
+    b'{"a": 1}': "without traceEvents (keys: a)",
+    b'{"traceEvents": 5}': "whose traceEvents is no list",
+    b"{nothing of interest": "text that begins with",
+    bytes(range(256)) * 64: "binary data",
+    b"\x7fELF\2\1\1\0\0\0": "binary data",
+    b"[" * 100_000: "cut off before its first event",
+    b'{"a":' * 100_000: "without traceEvents",
+    b'{"traceEvents": [': "cut off before its first event",
+    b"[1, 2, 3]": "something else than events",
+    b'[{"key": "aten::mm", "count": 3}]': "something else than events",
+    '{"traceEvents": []}'.encode("utf-16"): "UTF-16",
+    '{"traceEvents": []}'.encode("utf-16-le"): "UTF-16",
+    b"PK\x03\x04abc": "zip",
+    b"<html>": "HTML",
+    b"SQLite format 3\0": "SQLite",
+    b"\x80\x04\x95abc": "pickle",
+    b"\x1b[31mred\x07": "\\x1b[31mred\\x07",
+}
+
+
+@pytest.mark.parametrize(("text", "words"), NOT_TRACES.items(), ids=lambda value: repr(value)[:24])
+def test_a_file_that_is_not_a_trace_is_described_in_one_line(text: bytes, words: str) -> None:
+    with pytest.raises(TraceError) as caught:
+        decode_text(text)
+    line = str(caught.value)
+    assert line.startswith("stdin: ")
+    assert words in line
+    assert line.isprintable()
+    assert len(line) < 250

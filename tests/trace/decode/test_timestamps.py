@@ -1,0 +1,66 @@
+"""Times and durations are exact nanoseconds, for any size and spelling of `ts` and `dur`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.helpers.decoder_input import (
+    count_problems,
+    decode_text,
+    entry_text,
+    trace_text,
+)
+from torchprof_tui.trace.core import problems
+from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
+
+
+def decode_times(*written: str, **more: Any) -> list[int]:
+    decoded = decode_text(trace_text(*(f'{{"ph": "X", "name": "", "ts": {ts}}}' for ts in written), **more))
+    assert decoded.problems == []
+    return decoded.events.time.tolist()
+
+
+def test_nanoseconds_are_exact_with_a_base_time() -> None:
+    written = [f"{4328067895422 + 977 * k}.{k % 1000:03d}" for k in range(2000)]
+    assert decode_times(*written) == [int(text.replace(".", "")) for text in written]
+
+
+@pytest.mark.parametrize("decimals", ["{:03d}", "{:03d}000", "{:03d}5e0"])
+def test_nanoseconds_are_exact_since_the_epoch(decimals: str) -> None:
+    written = [f"{1712345678901234 + k}." + decimals.format(k * 7 % 1000) for k in range(500)]
+    assert decode_times(*written) == [int(text[:20].replace(".", "")) for text in written] or decimals.endswith("5e0")
+    if decimals.endswith("5e0"):
+        assert (
+            max(abs(a - int(b[:20].replace(".", ""))) for a, b in zip(decode_times(*written), written, strict=True))
+            <= 1
+        )
+
+
+def test_a_ts_in_the_args_is_not_the_time_of_the_entry() -> None:
+    entries = [
+        '{"ph": "X", "args": {"ts": 1712345678901230.111}, "ts": 1712345678901234.567, "name": "a"}',
+        '{"ph": "X", "ts": "1712345678901235.568", "name": "b", "args": {"ts": "x"}}',
+        '{"ph": "X", "ts": 1712345678901236, "name": "c"}',
+        '{"ph": "M", "name": "d"}',
+    ]
+    decoded = decode_text(trace_text(*entries))
+    assert decoded.events.time.tolist() == [1712345678901234567, 1712345678901235568, 1712345678901236000, NO_TIME]
+
+
+@pytest.mark.parametrize("ts", ["1e300", "-5e18", '"soon"', "[1]", "true1"])
+def test_invalid_times_are_counted(ts: str) -> None:
+    decoded = decode_text(
+        trace_text(entry_text(1), f'{{"ph": "X", "name": "odd", "ts": {ts}, "dur": {ts}}}', entry_text(2))
+    )
+    if ts == "true1":
+        assert count_problems(decoded) == {problems.UNREADABLE_ENTRY: 1}
+        return
+    assert decoded.events.time.tolist() == [1000, NO_TIME, 2000]
+    assert decoded.events.duration.tolist() == [1000, NO_DURATION, 1000]
+    assert count_problems(decoded) == {problems.BAD_TIME: 1, problems.BAD_DURATION: 1}
+
+
+def test_a_negative_duration_is_kept() -> None:
+    assert decode_text(trace_text(entry_text(dur=-2.5))).events.duration.tolist() == [-2500]
