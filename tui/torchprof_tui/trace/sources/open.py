@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.specs.address import is_key_averages_file, is_url, parse_ssh_path
+from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_url, parse_ssh_path
 
 
 def open_source(spec: str, allow_prompt: bool = False) -> Source:
@@ -62,14 +62,11 @@ _ERRNO_MESSAGES = {
 }
 
 
-_TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst")
-
-
 def _describe_folder(spec: str, path: Path) -> str:
     """A folder is no trace: name a file that lies in it, where there is one."""
     try:
         inside = sorted(
-            name for name in os.listdir(path) if name.endswith(_TRACE_SUFFIXES) and not is_key_averages_file(name)
+            name for name in os.listdir(path) if name.endswith(TRACE_SUFFIXES) and not is_key_averages_file(name)
         )
     except OSError:
         inside = []

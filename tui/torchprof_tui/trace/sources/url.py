@@ -14,7 +14,7 @@ from typing import Any
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.specs.address import ListedTrace, is_key_averages_file, is_pattern
+from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, ListedTrace, is_key_averages_file, is_pattern
 from torchprof_tui.trace.specs.folder_error import FolderError
 
 INSTALL_HINT = "pip install 'torchprof-tui[remote]'"
@@ -26,7 +26,6 @@ _CONNECT_TIMEOUT_SECONDS, _READ_TIMEOUT_SECONDS = 30, 60
 """A server that does not answer, or falls silent, for so long is given up. fsspec's own limit is on the whole
 download, which a large trace over a slow line would not meet."""
 
-_TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst")
 _MAX_LISTED = 2000
 
 _VERSION_KEYS = (
@@ -165,7 +164,7 @@ def _build_folder_error(spec: str, files: Any, path: str, facts: dict[str, Any])
     found = []
     for entry in files.ls(path, detail=True):
         name = str(entry.get("name", ""))
-        if entry.get("type") != "directory" and name.endswith(_TRACE_SUFFIXES) and not is_key_averages_file(name):
+        if entry.get("type") != "directory" and name.endswith(TRACE_SUFFIXES) and not is_key_averages_file(name):
             found.append(_to_listed_trace(files, entry))
     found.sort(key=lambda each: (-each.modified, each.spec))
     return FolderError(spec, found[:_MAX_LISTED]) if found or not page else None
