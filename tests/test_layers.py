@@ -96,12 +96,12 @@ class Watch:
 
 async def main():
     watch, shown = Watch(), []
-    opening = named([sys.argv[1]]).opening(cache=False)
-    opening.start()
-    app = TorchprofApp(opening, cache=False)
+    opener = resolve_specs([sys.argv[1]]).create_opener(cache=False)
+    opener.start()
+    app = TorchprofApp(opener, cache=False)
     sys.meta_path.insert(0, watch)
     async with app.run_test(size=(200, 50)) as pilot:
-        await app.explored.wait()
+        await app.lanes_ready.wait()
         await pilot.press("right", "right_square_bracket", "i", "k", "l", "c", "v", "m", "w", "m", "x")
         for _ in range(3):  # what threads find out is shown, and may ask for more
             await pilot.pause(0.05)
@@ -130,7 +130,7 @@ def test_no_key_waits_for_an_import() -> None:
     command = [sys.executable, "-c", PRESS_KEYS, str(trace)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == [
-        "screens: TableScreen TreeScreen GuessScreen HelpScreen RunScreen StartScreen",
+        "screens: TableScreen TreeScreen GuessScreen HelpScreen RecordScreen StartScreen",
         "in threads: True True",
         "on the screen's: []",
     ], done.stdout + done.stderr
