@@ -25,8 +25,9 @@ from torchprof_tui.trace.decode.decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.loading import load as loader
 from torchprof_tui.trace.loading import worker_process
+from torchprof_tui.trace.loading.decode_and_store import decode_and_store
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
-from torchprof_tui.trace.loading.worker_process import LoaderProcess
+from torchprof_tui.trace.loading.worker_process import WorkerProcess
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 from torchprof_tui.trace.sources import source
@@ -48,7 +49,7 @@ def packed(tmp_path: Path) -> Path:
 
 def built(path: Path, folder: Path, *, late: bool, parts: int = 1) -> Trace:
     folder.mkdir()
-    loader.decode_and_store(str(path), folder, lambda progress: None, defer_blocks=late, parts=parts)
+    decode_and_store(str(path), folder, lambda progress: None, defer_blocks=late, process_count=parts)
     return open_trace(folder)
 
 
@@ -180,13 +181,13 @@ async def test_closing_ends_what_is_not_finished(packed: Path, monkeypatch: pyte
     opening = SingleTraceOpener(str(packed), cache=False, defer_blocks=True)
     opening.start()
     trace = await opening.load_trace(lambda progress: None)
-    assert opening._cache_entry is not None
-    folder = opening._cache_entry.folder
+    assert opening._state is not None
+    folder = opening._state.entry.folder
     monkeypatch.setattr("torchprof_tui.trace.loading.worker_process._START_CODE", "import time; time.sleep(60)")
     finished = asyncio.create_task(asyncio.to_thread(opening.split_into_blocks, trace))
     await until(lambda: index_of(trace).wait_for_blocks is not None)
     finishing = opening._splitter
-    assert isinstance(finishing, LoaderProcess)
+    assert isinstance(finishing, WorkerProcess)
     process: Any = finishing._process
     asked = asyncio.create_task(asyncio.to_thread(trace.read_entry, 7))
     await asyncio.sleep(0.1)
@@ -202,8 +203,8 @@ async def test_a_child_that_is_stopped_leaves_no_drafts(packed: Path, monkeypatc
     opening = SingleTraceOpener(str(packed), defer_blocks=True)
     opening.start()
     trace = await opening.load_trace(lambda progress: None)
-    assert opening._cache_entry is not None
-    folder = opening._cache_entry.folder
+    assert opening._state is not None
+    folder = opening._state.entry.folder
     slowly = (
         "import time; from torchprof_tui.trace.text.text_index import BlockWriter as B; "
         "B.put = lambda *_: time.sleep(60); "

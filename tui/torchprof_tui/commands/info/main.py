@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchprof_tui.commands.common.load import add_trace_arguments, load_specs
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.loading.load import OpenedTrace
+    from torchprof_tui.trace.loading.open_or_build import OpenedTrace
     from torchprof_tui.trace.model.ranks import Ranks
     from torchprof_tui.trace.model.trace import Trace
 
