@@ -1,4 +1,4 @@
-"""The App where something of its own goes wrong."""
+"""Test what the app prints about a bug of its own."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from textual.worker import WorkerFailed
 from torchprof_tui.app import TorchprofApp
 
 
-def test_a_bug_in_a_thread_is_told_with_its_own_traceback(
+def test_a_bug_in_a_thread_is_reported_with_its_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
-    def broken() -> None:
+    def fail() -> None:
         raise KeyError("a key that is not there")
 
     app = TorchprofApp()
     with pytest.raises(KeyError) as raised:
-        broken()
+        fail()
     app._exception = WorkerFailed(raised.value)
     app._exit_renderables.append("what textual would print")
     app._print_error_renderables()
-    said = capsys.readouterr().err
-    assert said.startswith("torchprof-tui: stopped by a bug of its own (KeyError); the details are in ")
-    log = Path(said.split()[-1]).read_text(encoding="utf-8")
-    assert "in broken" in log
+    printed = capsys.readouterr().err
+    assert printed.startswith("torchprof-tui: stopped by a bug of its own (KeyError); the details are in ")
+    log = Path(printed.split()[-1]).read_text(encoding="utf-8")
+    assert "in fail" in log
     assert "a key that is not there" in log

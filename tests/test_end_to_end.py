@@ -1,4 +1,4 @@
-"""The installed program, in a real terminal: opened, walked with the keyboard, quit."""
+"""Test the installed program in a real terminal: open a trace, use the keyboard, quit."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ pytestmark = [
 ]
 
 
-def test_open_a_sample_walk_it_and_quit() -> None:
+def test_open_a_sample_search_and_quit() -> None:
     with Terminal([str(PROGRAM), "sample:matmul_add_64_cold_eager"]) as terminal:
         terminal.wait_for("ProfilerStep#2", "aten::matmul", "stream 7", "NVIDIA H200")
         terminal.send("/")
-        terminal.wait_for("regular expression")  # what is typed before the prompt is there belongs to the lanes
+        terminal.wait_for("regular expression")  # keys typed before the prompt is shown go to the lanes
         terminal.send("aten::mm\r")
-        terminal.wait_for("aten::mm", "85.1")  # its details: it took 85.1 µs
+        terminal.wait_for("aten::mm", "85.1")  # its duration in the details, µs
         terminal.send("]")
         terminal.send("?")
         terminal.wait_for("zoom in at the cursor")
@@ -50,7 +50,7 @@ def test_from_the_start_screen_with_one_key(tmp_path: Path) -> None:
         assert terminal.wait_for_end() == 0
 
 
-def test_from_a_pipe_with_the_keys_from_the_terminal() -> None:
+def test_trace_from_a_pipe_and_keys_from_the_terminal() -> None:
     feeder = subprocess.Popen(["cat", str(SAMPLE)], stdout=subprocess.PIPE)
     assert feeder.stdout is not None
     with Terminal([str(PROGRAM), "-"], pipe=feeder.stdout.fileno()) as terminal:
@@ -61,7 +61,7 @@ def test_from_a_pipe_with_the_keys_from_the_terminal() -> None:
     feeder.wait()
 
 
-def test_a_file_that_is_no_trace_ends_with_its_line(tmp_path: Path) -> None:
+def test_a_file_that_is_no_trace_ends_with_one_line(tmp_path: Path) -> None:
     path = tmp_path / "prose.json"
     path.write_text("hello, world")
     with Terminal([str(PROGRAM), str(path)]) as terminal:
@@ -84,14 +84,14 @@ def test_a_hangup_leaves_no_folder_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "xterm"}, {"COLORTERM": "truecolor"}])
-def test_terminals_of_every_kind_show_it(environment: dict[str, str]) -> None:
+def test_kinds_of_terminals(environment: dict[str, str]) -> None:
     with Terminal([str(PROGRAM), str(SAMPLE)], columns=80, lines=24, **environment) as terminal:
         terminal.wait_for("NVIDIA H200", "stream 7")
         terminal.send("q")
         assert terminal.wait_for_end() == 0
 
 
-def test_the_ranks_of_a_run_are_opened_one_by_one() -> None:
+def test_the_ranks_of_a_run_unfold_one_by_one() -> None:
     with Terminal([str(PROGRAM), "sample:train_gpt_2ranks"]) as terminal:
         terminal.wait_for("2 ranks", "clocks by shared base time", "▸ rank 0", "▸ rank 1")
         terminal.send(" ")

@@ -22,7 +22,7 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode import json_document
 from torchprof_tui.trace.decode.decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
-from torchprof_tui.trace.loading.load import OpenedTrace
+from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.model.raw_events import DecodedTrace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source

@@ -1,13 +1,12 @@
-"""The App: which screen is on, the theme, the keys that work everywhere, and when garbage is collected.
+"""The Textual app: the screens, the theme, the global keys, and when garbage is collected.
 
-A trace replaces the start screen; `o` puts the start screen over it. What is imported here is imported before the
-first frame, so numpy and the explorer are not: they come while the trace is on its way.
+A trace replaces the start screen; `o` opens the start screen on top of it. What is imported here is imported before the
+first frame, so numpy and the explorer are not: they are imported while the trace is being loaded.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import importlib
 import os
@@ -25,7 +24,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.storage.disk_cache import prune_cache
 from torchprof_tui.ui.common.themes import THEMES
@@ -33,8 +32,7 @@ from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 if TYPE_CHECKING:
     from torchprof_tui.runs.recording_request import RecordingRequest
-    from torchprof_tui.trace.loading.resolve import AnyOpener
-    from torchprof_tui.trace.model.trace import Trace
+    from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.specs.address import ListedTrace
     from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
     from torchprof_tui.ui.record.record_screen import RecordScreen
@@ -42,24 +40,28 @@ if TYPE_CHECKING:
     from torchprof_tui.ui.start.start_screen import StartScreen
 
 YOUNG_OBJECT_LIMIT = 2_000
-"""New objects after which a frame is followed by a small collection: a painted frame makes some thousands in cycles,
-a moved cursor hardly any."""
+"""New objects after which a frame is followed by a collection of the young generations: painting a frame makes some
+thousands in cycles, moving the cursor hardly any."""
 
 SWITCH_INTERVAL_SECONDS = 0.0002
-"""For how long a thread that finds something out keeps the interpreter from the frame that waits for it. Python's own
-5 ms are as long as most of a frame takes."""
+"""Seconds after which a background thread must release the GIL for the frame that is being painted. Python's default of
+5 ms is as long as most of a frame takes."""
 
 FRAME_WRITE_SECONDS = 0.005
-"""After which a frame that was handed over is on its way to the terminal."""
+"""Seconds within which the writer thread has written a frame to the terminal."""
 
 
 class TorchprofApp(App[None]):
-    """`opening`: the trace to begin with, already started. `failure`: why it could not be opened, one line."""
+    """The app. `opener`: opens the first trace, already started. `at`: the time or step to show first.
+
+    `failure`: why the first trace could not be opened, one line. `lanes_ready` is set when lanes are on screen, or when
+    it is certain that there will be none.
+    """
 
     TITLE = "torchprof-tui"
     CSS_PATH = ["ui/start/loading_screen.tcss", "ui/explorer/explorer_screen.tcss"]
-    """Of the screens that somebody waits for. Read with textual's own; for a screen's, when it is first shown, textual
-    reads all that it has read once more."""
+    """The style sheets of the first two screens, parsed with textual's own: for a screen's own CSS_PATH, textual parses
+    every style sheet once more when the screen is first shown."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit", id="program.quit", tooltip="quit"),
         Binding("ctrl+c", "quit", "quit", show=False, system=True),
@@ -70,7 +72,7 @@ class TorchprofApp(App[None]):
 
     def __init__(
         self,
-        opening: AnyOpener | None = None,
+        opener: TraceOpener | None = None,
         *,
         theme: str = "dark",
         cache: bool = True,
@@ -78,40 +80,39 @@ class TorchprofApp(App[None]):
         debug: bool = False,
     ) -> None:
         super().__init__()
-        for each in THEMES.values():
-            self.register_theme(each)
+        for app_theme in THEMES.values():
+            self.register_theme(app_theme)
         self.theme = THEMES[theme].name
         self.failure: str | None = None
-        self.lanes_ready = asyncio.Event()  # set when lanes are on screen, or never will be
-        self._initial_opening = opening
-        self._current_opening: AnyOpener | None = None
-        self._cache = cache
+        self.lanes_ready = asyncio.Event()
+        self._initial_opener = opener
+        self._current_opener: TraceOpener | None = None
+        self._use_cache = cache
         self._start_position = at
-        self._has_replaced_trace = False  # whether there was a trace before the one that is shown
+        self._has_replaced_trace = False  # whether the trace on screen replaced another
         self._debug_errors = debug
         self._switch_interval = sys.getswitchinterval()
         self._collection_scheduled = False
-        self._original_environment = dict(os.environ)  # what a run is to find: we set some of it for ourselves
+        self._original_environment = dict(os.environ)  # for recordings: the app changes some of it for itself
 
     def on_mount(self) -> None:
-        # Over the app's own empty screen, which always stays at the bottom: a screen that was not pushed cannot be
-        # switched away from.
+        # The app's own empty screen always stays below: only a screen that was pushed can be switched.
         self.push_screen(
             _create_start_screen()
-            if self._initial_opening is None
-            else self._create_loading_screen(self._initial_opening)
+            if self._initial_opener is None
+            else self._create_loading_screen(self._initial_opener)
         )
-        # A closed ssh connection or a kill must still put the terminal and our temporary folders in order.
+        # Where the ssh session is closed or the app killed, restore the terminal and remove temporary folders.
         loop = asyncio.get_running_loop()
-        for sign in (signal.SIGHUP, signal.SIGTERM):
+        for number in (signal.SIGHUP, signal.SIGTERM):
             if not self.is_headless:
-                loop.add_signal_handler(sign, self.exit)
+                loop.add_signal_handler(number, self.exit)
 
-    # -- opening -------------------------------------------------------------------------------------------
+    # -- opening a trace -------------------------------------------------------------------------------------------
 
     def action_open_another(self) -> None:
         if not self._check_busy() and self.screen.TITLE != "start":
-            self.push_screen(_create_start_screen(can_go_back=self._current_opening is not None))
+            self.push_screen(_create_start_screen(can_go_back=self._current_opener is not None))
 
     def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
         self._open(message.spec, *message.other_specs)
@@ -122,51 +123,46 @@ class TorchprofApp(App[None]):
     @work(exclusive=True, group="open")
     async def _open(self, *specs: str) -> None:
         try:
-            opening = await asyncio.to_thread(self._start_opening, specs)
+            opener = await asyncio.to_thread(self._start_opener, specs)
         except (OSError, ValueError) as error:
-            from torchprof_tui.trace.core.errors import format_error
-
             self.notify(format_error(error), title="cannot be opened", severity="error", timeout=8, markup=False)
             return
-        await self.push_screen(self._create_loading_screen(opening))
+        await self.push_screen(self._create_loading_screen(opener))
 
-    def _start_opening(self, specs: tuple[str, ...]) -> AnyOpener:
-        opening = resolve_specs(specs).create_opener(cache=self._cache, defer_blocks=True)
-        opening.start()
-        return opening
+    def _start_opener(self, specs: tuple[str, ...]) -> TraceOpener:
+        opener = resolve_specs(specs).create_opener(cache=self._use_cache, defer_blocks=True)
+        opener.start()
+        return opener
 
-    def _create_loading_screen(self, opening: AnyOpener) -> LoadingScreen:
-        return LoadingScreen(opening, prepare=_import_explorer)
+    def _create_loading_screen(self, opener: TraceOpener) -> LoadingScreen:
+        return LoadingScreen(opener, prepare=_import_explorer)
 
     async def on_loading_screen_opened(self, message: LoadingScreen.Opened) -> None:
-        before, self._current_opening = self._current_opening, message.opening
+        previous, self._current_opener = self._current_opener, message.opener
         self.failure = None
-        if before is None:
-            gc.freeze()  # what lives now is the program, which the collector need never look at
-        from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+        if previous is None:
+            gc.freeze()  # all objects so far are the program's own: the collector never needs to visit them
+        from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen  # deferred: imports numpy
 
         screen = ExplorerScreen(message.trace)
         with self.batch_update():
             while len(self.screen_stack) > 2:
                 await self.pop_screen()
             await self.switch_screen(screen)
-        self._has_replaced_trace = before is not None
-        if before is not None:
-            before.close()
+        self._has_replaced_trace = previous is not None
+        if previous is not None:
+            previous.close()
         screen.call_after_refresh(self._finish_startup, screen)
-        self.run_worker(asyncio.to_thread(_update_recent_and_prune, message.opening.spec), group="house")
+        self.run_worker(asyncio.to_thread(_update_recent_and_prune, message.opener.spec), group="house")
         self.run_worker(asyncio.to_thread(_import_screens), group="screens")
-        if isinstance(message.opening, SingleTraceOpener):
-            self.run_worker(asyncio.to_thread(_finish_opening, message.opening, message.trace), group="finish")
+        self.run_worker(asyncio.to_thread(message.opener.split_into_blocks, message.trace), group="finish")
 
     async def on_loading_screen_folder_found(self, message: LoadingScreen.FolderFound) -> None:
-        await self.switch_screen(
-            _create_start_screen(self._current_opening is not None, (message.name, message.traces))
-        )
+        await self.switch_screen(_create_start_screen(self._current_opener is not None, (message.name, message.traces)))
         self.lanes_ready.set()
 
     def on_loading_screen_failed(self, message: LoadingScreen.Failed) -> None:
-        if self._current_opening is None:
+        if self._current_opener is None:
             self.failure = message.line
         if self._debug_errors:
             self._write_log(message.detail)
@@ -182,13 +178,14 @@ class TorchprofApp(App[None]):
     # -- recording -----------------------------------------------------------------------------------------
 
     def _check_busy(self) -> bool:
-        """Whether a run goes on, which must not be left by the way; then it is said how."""
+        """Return whether a recording runs, which no other screen may cover; then notify how to stop it."""
         busy: bool = getattr(self.screen, "busy", False)
         if busy:
             self.notify("a run goes on: ctrl+c stops it and keeps what it recorded", markup=False)
         return busy
 
     def action_record(self) -> None:
+        # deferred, as the other screens below: not needed before the first frame
         from torchprof_tui.ui.record.record_screen import RecordScreen
         from torchprof_tui.ui.record.recording_screen import RecordingScreen
 
@@ -200,16 +197,16 @@ class TorchprofApp(App[None]):
             self.push_screen(RecordScreen())
 
     def action_again(self) -> None:
-        """On the lanes of a trace that was recorded here. It stays below, until the new one is there."""
-        if self._current_opening is None or self.screen.TITLE != "explorer":
+        """Repeat the recording of the trace on screen, which stays below until the new one is loaded."""
+        if self._current_opener is None or self.screen.TITLE != "explorer":
             return
         from torchprof_tui.runs.history import read_request
 
-        asked = read_request(self._current_opening.path)
-        if asked is None:
+        request = read_request(self._current_opener.path)
+        if request is None:
             self.notify("nothing says how this trace was recorded; R records a run", markup=False)
         else:
-            self.push_screen(self._create_recording_screen(*asked))
+            self.push_screen(self._create_recording_screen(*request))
 
     def on_start_screen_record_asked(self) -> None:
         self.action_record()
@@ -226,7 +223,7 @@ class TorchprofApp(App[None]):
         return RecordingScreen(request, cwd, self._original_environment)
 
     def on_recording_screen_recorded(self, message: RecordingScreen.Recorded) -> None:
-        if self._current_opening is not None:  # whose lanes lie below, until the new ones are there
+        if self._current_opener is not None:  # its lanes stay below until the new ones are there
             self.notify("the trace before this one is kept: o lists it, below this one", markup=False)
         self._open(*message.traces)
 
@@ -239,7 +236,7 @@ class TorchprofApp(App[None]):
     # -- garbage -------------------------------------------------------------------------------------------
 
     def _finish_startup(self, screen: ExplorerScreen) -> None:
-        """Lanes are on screen. From here on garbage is collected where it disturbs nobody: `post_display_hook`."""
+        """Finish when lanes are on screen: go to the start position; collect garbage only in `post_display_hook`."""
         if self._start_position is not None:
             from torchprof_tui.ui.common.messages import PromptClosed
 
@@ -247,26 +244,30 @@ class TorchprofApp(App[None]):
             self._start_position = None
             if problem:
                 self.notify(problem, title="--at", severity="warning", markup=False)
-            screen.post_message(PromptClosed("go to"))  # and it shows where it is now
+            screen.post_message(PromptClosed("go to"))  # has the screen show the new position
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         gc.disable()
         if self._has_replaced_trace:
-            gc.collect()  # the trace before this one may go; a tenth of what it takes with the program itself
+            gc.collect()  # frees the previous trace; frozen objects would take ten times as long
         self.lanes_ready.set()
 
     def on_unmount(self) -> None:
-        """Threads that wait for a child of what is on screen would keep us. Without a terminal the process goes on
-        after us: give it its collector back, and its threads their time."""
-        if self._current_opening is not None:
-            self._current_opening.close()
+        """Close the trace, because a thread that waits for its worker would delay the exit.
+
+        Without a terminal the process continues after the app: restore the collector and the switch interval.
+        """
+        if self._current_opener is not None:
+            self._current_opener.close()
         if self.is_headless:
             sys.setswitchinterval(self._switch_interval)
             gc.unfreeze()
             gc.enable()
 
     def post_display_hook(self) -> None:
-        """After each frame. Painted strips are cycles; left to itself the collector takes its time in mid-frame. The
-        frame is only handed over here: the thread that writes it would wait for a collection right now."""
+        """Schedule a collection after a frame: painted strips are cycles, and the collector would run in mid-frame.
+
+        It is delayed because the writer thread has yet to write the frame, which a collection would hold up.
+        """
         if not gc.isenabled() and gc.get_count()[0] > YOUNG_OBJECT_LIMIT and not self._collection_scheduled:
             self._collection_scheduled = True
             asyncio.get_running_loop().call_later(FRAME_WRITE_SECONDS, self._collect_young)
@@ -290,16 +291,16 @@ class TorchprofApp(App[None]):
 
     def _handle_exception(self, error: Exception) -> None:
         super()._handle_exception(error)
-        self.lanes_ready.set()  # whoever waits for lanes waits no longer; the error reaches them when the app ends
+        self.lanes_ready.set()  # ends what waits for lanes; the error is raised when the app ends
 
     def _print_error_renderables(self) -> None:
-        """A bug of ours: one line on the terminal, and the traceback where it can be sent from."""
+        """Print one line about a bug of the app, and write the traceback to a file that can be sent."""
         if self._debug_errors:
             super()._print_error_renderables()
             return
         if self._exit_renderables and self._exception is not None:
             error: BaseException = self._exception
-            if isinstance(error, WorkerFailed):  # which says that a worker failed, but not where
+            if isinstance(error, WorkerFailed):  # does not say where the worker failed
                 error = error.error
             log = self._write_log("".join(traceback.format_exception(error)))
             name = type(error).__name__
@@ -315,20 +316,13 @@ class TorchprofApp(App[None]):
 def _create_start_screen(
     can_go_back: bool = False, remote_folder: tuple[str, list[ListedTrace]] | None = None
 ) -> StartScreen:
-    from torchprof_tui.ui.start.start_screen import (
-        StartScreen,  # which a program that is started with a trace does not begin with
-    )
+    from torchprof_tui.ui.start.start_screen import StartScreen  # deferred: not shown when started with a trace
 
     return StartScreen(can_go_back=can_go_back, remote_folder=remote_folder)
 
 
-def _finish_opening(opening: SingleTraceOpener, trace: Trace) -> None:
-    with contextlib.suppress(OSError):  # no further process: args come more slowly
-        opening.split_into_blocks(trace)
-
-
 def _import_screens() -> None:
-    """Where a key of the explorer leads to."""
+    """Import the screens that the explorer's keys open, in a thread, so that no key waits for an import."""
     for screen in (
         "table.table",
         "tree.tree",
@@ -342,15 +336,15 @@ def _import_screens() -> None:
 
 
 def _update_recent_and_prune(spec: str) -> None:
-    """What nobody waits for, and what a slow home folder may take its time for."""
+    """Add a trace to the recent ones and prune the cache, in a thread: a home folder on a network disk may be slow."""
     if spec:
-        from torchprof_tui.ui.start.recent_traces import add_recent_trace
+        from torchprof_tui.ui.start.recent_traces import add_recent_trace  # deferred: not needed before the first frame
 
         add_recent_trace(spec)
     prune_cache()
 
 
 def _import_explorer() -> None:
-    """While the child decodes: numpy and the explorer's modules."""
+    """Import numpy and the explorer's modules, in a thread, while the worker decodes."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     importlib.import_module("torchprof_tui.ui.explorer.explorer_screen")

@@ -1,4 +1,4 @@
-"""Ranks of one run on another host: several names, patterns, folders, mixed with files here; a real sshd, real cuts."""
+"""Test opening remote ranks with a real sshd: names, patterns, folders, mixed with local files; cut connections."""
 
 from __future__ import annotations
 
@@ -63,22 +63,22 @@ def run(server: sshd.Sshd) -> Path:
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    # One process decodes one rank after the other: starting more takes longer here than what they do.
+    # One worker decodes all ranks: starting more would take longer than decoding these.
     monkeypatch.setattr(open_ranks, "MAX_WORKERS", 1)
     monkeypatch.setattr(open_ranks, "MAX_WORKERS_PER_HOST", 1)
 
 
 async def opened(*specs: str, cache: bool = True) -> tuple[Trace, RemoteOpener, list[Progress]]:
-    opening = resolve_specs(specs).create_opener(cache)
-    assert isinstance(opening, RemoteOpener)
-    told: list[Progress] = []
-    opening.start()
-    trace = await opening.load_trace(told.append)
-    opening.close()
-    return trace, opening, told
+    opener = resolve_specs(specs).create_opener(cache)
+    assert isinstance(opener, RemoteOpener)
+    reports: list[Progress] = []
+    opener.start()
+    trace = await opener.load_trace(reports.append)
+    opener.close()
+    return trace, opener, reports
 
 
-async def refused(*specs: str) -> str:
+async def failure(*specs: str) -> str:
     with pytest.raises(LoadError) as caught:
         await opened(*specs)
     line = str(caught.value)
@@ -91,48 +91,48 @@ def numbers(trace: Trace) -> list[int]:
     return [rank.number for rank in trace.ranks.all]
 
 
-def same_as_here(trace: Trace, files: list[Path]) -> None:
-    """The oracle: the same files, opened from this disk."""
-    opening = resolve_specs([str(file) for file in files]).create_opener(cache=False)
-    here = asyncio.run(opening.load_trace(lambda _: None))
-    same(trace, here)
+def assert_same_as_local(trace: Trace, files: list[Path]) -> None:
+    """Compare with the same files, opened from this disk."""
+    opener = resolve_specs([str(file) for file in files]).create_opener(cache=False)
+    local = asyncio.run(opener.load_trace(lambda _: None))
+    same(trace, local)
     assert trace.ranks is not None
-    assert here.ranks is not None
-    np.testing.assert_array_equal(trace.ranks.matched_collectives.events, here.ranks.matched_collectives.events)
-    opening.close()
+    assert local.ranks is not None
+    np.testing.assert_array_equal(trace.ranks.matched_collectives.events, local.ranks.matched_collectives.events)
+    opener.close()
 
 
 def load(*specs: str) -> Trace:
     return asyncio.run(opened(*specs))[0]
 
 
-def found(*names: str) -> list[list[str]]:
-    """What the hosts say that each name means."""
-    with contextlib.ExitStack() as hold:
-        looked = list_remote_traces(names, False, hold)
-    assert all(not each.error for each in looked), looked
-    for one in looked:
-        for each in one.traces:  # which opens under its name, as the same content
-            source = open_source(each.spec)
-            assert (source.total, source.identity) == (each.size, each.identity)
+def list_specs(*names: str) -> list[list[str]]:
+    """List the traces that each name means, and check that each opens under its spec, as the same content."""
+    with contextlib.ExitStack() as connections:
+        listings = list_remote_traces(names, False, connections)
+    assert all(not listing.error for listing in listings), listings
+    for listing in listings:
+        for trace in listing.traces:
+            source = open_source(trace.spec)
+            assert (source.total, source.identity) == (trace.size, trace.identity)
             source.close()
-    return [[each.spec for each in one.traces] for one in looked]
+    return [[trace.spec for trace in listing.traces] for listing in listings]
 
 
-def test_whatever_names_them_it_is_the_same_run(server: sshd.Sshd, run: Path) -> None:
+def test_names_patterns_and_folders_list_the_same_run(server: sshd.Sshd, run: Path) -> None:
     files = [run / f"rank{k}.json.gz" for k in range(RANKS)]
-    named_so = [f"shared:{file}" for file in files]
-    assert found(
-        *reversed(named_so),
+    specs = [f"shared:{file}" for file in files]
+    assert list_specs(
+        *reversed(specs),
         f"shared:{run}/rank*.json.gz",
         f"shared:{server.home}/it?s*/rank[0-9].json*",
         f"shared:{run}",
         f"ssh://shared{run}/*[0-1]*.gz",
     ) == [
-        *([spec] for spec in reversed(named_so)),
-        named_so,
-        named_so,
-        named_so,
+        *([spec] for spec in reversed(specs)),
+        specs,
+        specs,
+        specs,
         [f"ssh://shared{file}" for file in files[:2]],
     ]
     mixed = load(
@@ -142,41 +142,41 @@ def test_whatever_names_them_it_is_the_same_run(server: sshd.Sshd, run: Path) ->
     assert numbers(mixed) == [0, 1, 2]
 
 
-def test_two_stars_are_any_number_of_folders(server: sshd.Sshd) -> None:
+def test_two_stars_match_any_number_of_folders(server: sshd.Sshd) -> None:
     top = server.home / "top"
     (top / "a" / "b").mkdir(parents=True)
-    for place in ("rank0.json", "a/rank1.json", "a/b/rank2.json", "a/other.json"):
-        (top / place).write_text("[]")
-    (answer,) = found(f"shared:{top}/**/rank*.json")
-    here = glob.glob(f"{top}/**/rank*.json", recursive=True)
-    assert sorted(answer) == sorted(f"shared:{path}" for path in here)
-    with contextlib.ExitStack() as hold:
-        (none,) = list_remote_traces([f"shared:{top}/**/x*"], False, hold)
+    for path in ("rank0.json", "a/rank1.json", "a/b/rank2.json", "a/other.json"):
+        (top / path).write_text("[]")
+    (answer,) = list_specs(f"shared:{top}/**/rank*.json")
+    local = glob.glob(f"{top}/**/rank*.json", recursive=True)
+    assert sorted(answer) == sorted(f"shared:{path}" for path in local)
+    with contextlib.ExitStack() as connections:
+        (none,) = list_remote_traces([f"shared:{top}/**/x*"], False, connections)
     assert none.error == f"shared:{top}/**/x*: nothing there matches"
 
 
-def test_it_is_what_lies_there(server: sshd.Sshd, run: Path) -> None:
-    same_as_here(load(f"shared:{run}/rank*.gz"), [run / f"rank{k}.json.gz" for k in range(RANKS)])
+def test_remote_ranks_are_the_same_as_local_ones(server: sshd.Sshd, run: Path) -> None:
+    assert_same_as_local(load(f"shared:{run}/rank*.gz"), [run / f"rank{k}.json.gz" for k in range(RANKS)])
 
 
-def test_paths_from_the_home_folder_there(server: sshd.Sshd, run: Path) -> None:
-    assert found("home:it's a run/rank0*", "home:~/it's a run/rank0*", "ssh://home/~/it's a run/rank0*") == [
+def test_paths_relative_to_the_remote_home_folder(server: sshd.Sshd, run: Path) -> None:
+    assert list_specs("home:it's a run/rank0*", "home:~/it's a run/rank0*", "ssh://home/~/it's a run/rank0*") == [
         ["home:it's a run/rank0.json.gz"],
         ["home:it's a run/rank0.json.gz"],
         ["ssh://home/~/it's a run/rank0.json.gz"],
     ]
 
 
-def test_names_that_a_shell_would_read_otherwise(server: sshd.Sshd) -> None:
+def test_names_with_shell_metacharacters(server: sshd.Sshd) -> None:
     folder = server.home / "-n $(touch x) %41"
     folder.mkdir()
     odd = '"q" `y` * [a]?.json'
-    for name in (odd, "a.json", "x\nb.json", "c.json\nd.json"):  # no line holds the last two: left out
+    for name in (odd, "a.json", "x\nb.json", "c.json\nd.json"):  # the last two hold line breaks: left out
         (folder / name).write_text("[]")
     (folder / "a folder.json").mkdir()
     before = sorted(os.listdir(server.home)), sorted(os.listdir(folder))
     url = f"ssh://shared{str(folder).replace('%', '%25')}"
-    assert found(f"shared:{folder}/{odd}", f"shared:{folder}/*", f"{url}/*.json", f"home:./{folder.name}/a*") == [
+    assert list_specs(f"shared:{folder}/{odd}", f"shared:{folder}/*", f"{url}/*.json", f"home:./{folder.name}/a*") == [
         [f"shared:{folder}/{odd}"],
         [f"shared:{folder}/{odd}", f"shared:{folder}/a.json"],
         [f"{url}/{odd}", f"{url}/a.json"],
@@ -185,27 +185,27 @@ def test_names_that_a_shell_would_read_otherwise(server: sshd.Sshd) -> None:
     assert (sorted(os.listdir(server.home)), sorted(os.listdir(folder))) == before
 
 
-async def test_unchanged_ranks_are_not_fetched_again(server: sshd.Sshd, run: Path) -> None:
+async def test_unchanged_ranks_are_mapped_from_the_cache(server: sshd.Sshd, run: Path) -> None:
     logins = server.logins
-    first, opening, told = await opened("home:it's a run/rank*")
-    assert not opening.cached
+    first, opener, reports = await opened("home:it's a run/rank*")
+    assert not opener.cached
     assert server.logins - logins == RANKS + 1
     size = sum((run / f"rank{k}.json.gz").stat().st_size for k in range(RANKS))
-    shared = [each for each in told if isinstance(each, RanksProgress)]
+    shared = [each for each in reports if isinstance(each, RanksProgress)]
     assert {each.total for each in shared} == {size}  # known before the first byte
     assert shared[-1].shares == (1.0,) * RANKS
     assert cache_usage()[0] == RANKS
 
     logins = server.logins
-    again, opening, told = await opened("home:it's a run/rank*")
-    assert opening.cached
-    assert server.logins - logins == 1  # to ask, for all of them
+    again, opener, reports = await opened("home:it's a run/rank*")
+    assert opener.cached
+    assert server.logins - logins == 1  # one listing for all of them
     np.testing.assert_array_equal(first.start, again.start)
 
     os.utime(run / "rank1.json.gz", ns=(1, 1))
     logins = server.logins
-    _, opening, _ = await opened("home:it's a run/rank*")
-    assert not opening.cached
+    _, opener, _ = await opened("home:it's a run/rank*")
+    assert not opener.cached
     assert server.logins - logins == 2
 
     await opened("home:it's a run/rank*", cache=False)
@@ -213,7 +213,7 @@ async def test_unchanged_ranks_are_not_fetched_again(server: sshd.Sshd, run: Pat
 
 
 async def test_a_shared_connection_is_the_only_one(server: sshd.Sshd, run: Path) -> None:
-    """Also one that goes with the first session on it: it is held until all ranks are here, and no longer."""
+    """Also one that ends with its first session: it is held until all ranks have been fetched, and no longer."""
     subprocess.run(["ssh", "-q", "-O", "exit", "shared"], check=False, capture_output=True)
     for host in ("shared", "session"):
         logins = server.logins
@@ -223,8 +223,8 @@ async def test_a_shared_connection_is_the_only_one(server: sshd.Sshd, run: Path)
     assert subprocess.run(["ssh", "-O", "check", "session"], check=False, capture_output=True).returncode == 255
 
 
-def test_a_session_of_somebody_else_does_not_keep_us(server: sshd.Sshd) -> None:
-    """Over a connection that we had opened it would: ssh ends when the last session on it does."""
+def test_another_session_does_not_delay_the_end_of_a_source(server: sshd.Sshd) -> None:
+    """It would over a connection that this program had opened: ssh ends when the last session on it does."""
     file = server.home / "large.bin"
     file.write_bytes(os.urandom(4_000_000))
     source = open_source(f"session:{file}")
@@ -241,24 +241,26 @@ def test_a_session_of_somebody_else_does_not_keep_us(server: sshd.Sshd) -> None:
         file.unlink()
 
 
-async def test_one_host_sends_few_at_a_time(server: sshd.Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_few_ranks_are_fetched_from_one_host_at_a_time(
+    server: sshd.Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(open_ranks, "MAX_WORKERS_PER_HOST", 2)
     many = server.home / "many"
     many.mkdir()
     late_rank(5).write(many, packed=True)
-    opening = resolve_specs([f"box:{many}/*"]).create_opener(cache=False)
+    opener = resolve_specs([f"box:{many}/*"]).create_opener(cache=False)
     most = 0
-    opening.start()
-    task = asyncio.ensure_future(opening.load_trace(lambda _: None))
+    opener.start()
+    task = asyncio.ensure_future(opener.load_trace(lambda _: None))
     while not task.done():
         most = max(most, len(server.clients()))
         await asyncio.sleep(0.01)
     assert len(numbers(task.result())) == 5
     assert 1 <= most <= 2
-    opening.close()
+    opener.close()
 
 
-async def test_ranks_that_cannot_be_had_are_left_out_and_told(server: sshd.Sshd, run: Path) -> None:
+async def test_ranks_that_cannot_be_fetched_are_left_out_and_reported(server: sshd.Sshd, run: Path) -> None:
     (server.home / "prose_rank4.json").write_text("hello, world")
     hidden = server.home / "rank5.json"
     hidden.write_text("[]")
@@ -274,29 +276,29 @@ async def test_ranks_that_cannot_be_had_are_left_out_and_told(server: sshd.Sshd,
         f"shared:{run}/none*",
         f"shared:{server.folder}/bin/",
     ]
-    trace, _, told = await opened(*specs)
+    trace, _, reports = await opened(*specs)
     assert numbers(trace) == [0, 1]
     assert trace.ranks is not None
-    why = {lost.file: (lost.number, lost.reason) for lost in trace.ranks.lost}
-    assert set(why) == set(specs[2:])
-    for file, (_, line) in why.items():
+    lost_ranks = {lost.file: (lost.number, lost.reason) for lost in trace.ranks.lost}
+    assert set(lost_ranks) == set(specs[2:])
+    for file, (_, line) in lost_ranks.items():
         assert line.startswith(f"{file}: ")
         assert line.isprintable()
-    said = [why[file][1].removeprefix(f"{file}: ") for file in specs[2:]]
+    reasons = [lost_ranks[file][1].removeprefix(f"{file}: ") for file in specs[2:]]
     words = (
         *("no such file there", "not a trace", "no permission", "nokey let nobody in", "there is no host"),
         *("nothing there matches", "a folder, with no .json"),
     )
-    assert all(line.startswith(word) for line, word in zip(said, words, strict=True)), said
-    assert [why[file][0] for file in specs[2:]] == [3, 4, 5, 6, 7, None, None]
+    assert all(line.startswith(word) for line, word in zip(reasons, words, strict=True)), reasons
+    assert [lost_ranks[file][0] for file in specs[2:]] == [3, 4, 5, 6, 7, None, None]
     lost = next(problem for problem in trace.problems if problem.kind == LOST_RANK)
     assert lost.count == 7
-    last = told[-1]
+    last = reports[-1]
     assert isinstance(last, RanksProgress)
-    assert last.shares == (1.0, 1.0, FAILED_SHARE)  # those of which something was there to fetch
+    assert last.shares == (1.0, 1.0, FAILED_SHARE)  # the ranks that were listed
 
 
-async def test_a_rank_whose_connection_is_cut_is_shown_as_far_as_it_came(server: sshd.Sshd, tmp_path: Path) -> None:
+async def test_a_rank_whose_connection_is_cut_is_shown_in_part(server: sshd.Sshd, tmp_path: Path) -> None:
     folder = server.home / "cut"
     folder.mkdir()
     late_rank(2, steps=150).write(folder)
@@ -307,41 +309,41 @@ async def test_a_rank_whose_connection_is_cut_is_shown_as_far_as_it_came(server:
     cut = next(problem for problem in trace.problems if problem.kind == CUT_CONNECTION)
     assert re.fullmatch(r"rank 1: [0-9,]+ of [0-9,]+ bytes arrived; the connection to cut ended early: .+", cut.example)
     assert cut.count == 1
-    assert "cut short" not in {problem.kind for problem in trace.problems}  # of the same cut
-    assert cache_usage()[0] == 1  # what was cut may come whole another time
+    assert "cut short" not in {problem.kind for problem in trace.problems}  # the same damage is reported once
+    assert cache_usage()[0] == 1  # an incomplete trace is not stored
 
 
-async def test_where_nothing_is_to_be_had_it_is_one_line(server: sshd.Sshd, run: Path) -> None:
-    assert await refused(f"shared:{run}/none*") == f"shared:{run}/none*: nothing there matches"
-    assert await refused(f"shared:{run}/none/*") == f"shared:{run}/none/*: no such file there"
+async def test_where_nothing_can_be_fetched_the_error_is_one_line(server: sshd.Sshd, run: Path) -> None:
+    assert await failure(f"shared:{run}/none*") == f"shared:{run}/none*: nothing there matches"
+    assert await failure(f"shared:{run}/none/*") == f"shared:{run}/none/*: no such file there"
     closed = server.home / "closed"
     closed.mkdir(mode=0o700)
     (closed / "rank0.json").touch()
     for below in ("*", "rank0.*"):
-        assert await refused(f"nobody:{closed}/{below}") == f"nobody:{closed}/{below}: no permission to read it there"
-    line = await refused("nowhere.invalid:rank0.json", "nowhere.invalid:rank1.json")
+        assert await failure(f"nobody:{closed}/{below}") == f"nobody:{closed}/{below}: no permission to read it there"
+    line = await failure("nowhere.invalid:rank0.json", "nowhere.invalid:rank1.json")
     assert line == (
         "nowhere.invalid:rank0.json: there is no host nowhere.invalid, nor a file of that name here "
         "(and 1 more that could not be found)"
     )
-    assert "sftp connections only" in await refused("sftponly:rank*.json")
-    assert "are both of rank 0" in await refused(f"shared:{run}/rank0.json.gz", f"box:{run}/rank0.json.gz")
+    assert "sftp connections only" in await failure("sftponly:rank*.json")
+    assert "are both of rank 0" in await failure(f"shared:{run}/rank0.json.gz", f"box:{run}/rank0.json.gz")
 
 
-async def test_strangers_are_not_fetched_to_be_refused(server: sshd.Sshd) -> None:
+async def test_many_files_without_rank_numbers_are_not_fetched(server: sshd.Sshd) -> None:
     folder = server.home / "checkpoints"
     folder.mkdir()
     for number in range(MAX_UNNUMBERED_FILES + 1):
         (folder / f"{number}.json").write_text("{}")
     logins = server.logins
-    line = await refused(f"box:{folder}/*.json")
+    line = await failure(f"box:{folder}/*.json")
     assert f"{MAX_UNNUMBERED_FILES + 1} traces, and {MAX_UNNUMBERED_FILES + 1} of them" in line
     assert "do not say in their names which rank they are" in line
     assert server.logins - logins == 1
 
 
-async def test_ranks_that_only_their_text_says(server: sshd.Sshd, tmp_path: Path) -> None:
-    """As tensorboard's handler names them, by host and process."""
+async def test_ranks_that_only_their_text_numbers(server: sshd.Sshd, tmp_path: Path) -> None:
+    """tensorboard's handler names traces by host and process."""
     folder = server.home / "tensorboard"
     folder.mkdir()
     for path, process in zip(late_rank(2).write(tmp_path), (812, 811), strict=True):
@@ -352,16 +354,16 @@ async def test_ranks_that_only_their_text_says(server: sshd.Sshd, tmp_path: Path
     assert trace.ranks.all[0].file.endswith("node1_812.1700000000.pt.trace.json")
 
 
-async def test_giving_up_ends_all_of_it(server: sshd.Sshd, run: Path, tmp_path: Path) -> None:
+async def test_cancelling_ends_all_connections(server: sshd.Sshd, run: Path, tmp_path: Path) -> None:
     others = set(server.clients())
     for host in ("stuck", "session"):
         large = server.home / "large"
         large.mkdir(exist_ok=True)
         for rank in range(3):
             (large / f"rank{rank}.json.gz").write_bytes(os.urandom(3_000_000))
-        opening = resolve_specs([f"{host}:{large}/rank*"]).create_opener()
-        opening.start()
-        task = asyncio.ensure_future(opening.load_trace(lambda _: None))
+        opener = resolve_specs([f"{host}:{large}/rank*"]).create_opener()
+        opener.start()
+        task = asyncio.ensure_future(opener.load_trace(lambda _: None))
         while not set(server.clients()) - others:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
@@ -375,9 +377,8 @@ async def test_giving_up_ends_all_of_it(server: sshd.Sshd, run: Path, tmp_path: 
     assert list((tmp_path / "cache").glob(".draft*")) == []
 
 
-def test_a_program_that_is_killed_leaves_nothing(server: sshd.Sshd, run: Path) -> None:
-    """Neither the connection over which nothing comes, nor the one that is held, nor who waits for them: without a
-    terminal, whose end would reach them all."""
+def test_a_killed_program_leaves_no_connection(server: sshd.Sshd, run: Path) -> None:
+    """Neither one that sends nothing nor one that is held, without a terminal whose hang-up would end their process."""
     text = b'{"a":"' + os.urandom(600_000).hex().encode() + b'"}'
     (server.home / "still.json.gz").write_bytes(gzip.compress(text))
     specs = [f"stuck:{server.home}/still.json.gz", f"session:{run}/rank1.json.gz"]
@@ -385,9 +386,9 @@ def test_a_program_that_is_killed_leaves_nothing(server: sshd.Sshd, run: Path) -
     program = subprocess.Popen([sys.executable, "-m", "torchprof_tui", "info", *specs], cwd=ROOT)
     try:
         until = time.monotonic() + 60
-        while cache_usage()[0] == 0 and time.monotonic() < until:  # one rank is there, the other never will be
+        while cache_usage()[0] == 0 and time.monotonic() < until:  # one rank is stored, the other never arrives
             time.sleep(0.01)
-        time.sleep(0.5)  # what has come is read, and nothing more is told
+        time.sleep(0.5)  # all that arrived is decoded, no message follows
         assert len(set(server.clients()) - others) >= 2
     finally:
         program.kill()
@@ -398,7 +399,7 @@ def test_a_program_that_is_killed_leaves_nothing(server: sshd.Sshd, run: Path) -
     assert not set(server.clients()) - others
 
 
-def test_a_passphrase_is_asked_once_for_all_ranks(server: sshd.Sshd, run: Path) -> None:
+def test_one_passphrase_prompt_for_all_ranks(server: sshd.Sshd, run: Path) -> None:
     program = [sys.executable, "-m", "torchprof_tui", f"locked_once:{run}/rank*"]
     logins = server.logins
     with Terminal(program, folder=ROOT) as terminal:
@@ -410,8 +411,8 @@ def test_a_passphrase_is_asked_once_for_all_ranks(server: sshd.Sshd, run: Path) 
     assert server.logins - logins == 1
 
 
-def test_where_nothing_is_shared_it_is_said_what_helps(server: sshd.Sshd, run: Path) -> None:
-    """Asking once for each of many ranks is what nobody wants, and all at once what nobody could answer."""
+def test_the_error_without_a_shared_connection_says_what_helps(server: sshd.Sshd, run: Path) -> None:
+    """Prompts for each of many ranks, or for all at once, are not shown."""
     program = [sys.executable, "-m", "torchprof_tui", "info", f"locked:{run}/rank*"]
     with Terminal(program, columns=400, folder=ROOT) as terminal:
         terminal.wait_for("Enter passphrase for key")
@@ -422,7 +423,7 @@ def test_where_nothing_is_shared_it_is_said_what_helps(server: sshd.Sshd, run: P
 
 @pytest.fixture
 def listing(server: sshd.Sshd, tmp_path: Path) -> Path:
-    """Two runs of two ranks, and one more trace."""
+    """Write two runs of two ranks, and one more trace."""
     folder = server.home / "listing"
     if not folder.exists():
         for age, name in enumerate(("new", "old")):
@@ -434,10 +435,10 @@ def listing(server: sshd.Sshd, tmp_path: Path) -> Path:
     return folder
 
 
-async def test_a_folders_runs_open_from_its_list(server: sshd.Sshd, listing: Path) -> None:
-    opening = resolve_specs([f"shared:{listing}/"]).create_opener()
-    opening.start()
-    app = TorchprofApp(opening)
+async def test_the_runs_of_a_remote_folder_are_listed_and_open(server: sshd.Sshd, listing: Path) -> None:
+    opener = resolve_specs([f"shared:{listing}/"]).create_opener()
+    opener.start()
+    app = TorchprofApp(opener)
     async with app.run_test(size=(120, 40)) as pilot:
         await app.lanes_ready.wait()
         await pilot.pause()
@@ -453,11 +454,13 @@ async def test_a_folders_runs_open_from_its_list(server: sshd.Sshd, listing: Pat
         assert [rank.file for rank in trace.ranks.all] == [f"shared:{listing}/old/rank{k}.json" for k in range(2)]
 
 
-def test_commands_and_folders(server: sshd.Sshd, listing: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`info` lists; the others open the run where a folder is one, and else say how to."""
+def test_commands_with_remote_folders(
+    server: sshd.Sshd, listing: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`info` lists a folder; other commands open it where it is one run, and say how to open it otherwise."""
     assert main(["info", f"shared:{listing}/", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["runs"] == [[f"shared:{listing}/{age}/rank{k}.json" for k in range(2)] for age in ("new", "old")]
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["runs"] == [[f"shared:{listing}/{age}/rank{k}.json" for k in range(2)] for age in ("new", "old")]
     assert main(["info", f"shared:{listing}/"]) == 0
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 5
@@ -466,8 +469,8 @@ def test_commands_and_folders(server: sshd.Sshd, listing: Path, run: Path, capsy
     err = capsys.readouterr().err
     assert f"or the ranks of a run: 'shared:{listing}/new/rank*.json'" in err
     assert main(["check", f"shared:{run}/", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [rank["rank"] for rank in told["ranks"]] == [0, 1, 2]
-    assert next(each for each in told["patterns"] if each["id"] == "straggler")["state"] == "fired"
+    answer = json.loads(capsys.readouterr().out)
+    assert [rank["rank"] for rank in answer["ranks"]] == [0, 1, 2]
+    assert next(pattern for pattern in answer["patterns"] if pattern["id"] == "straggler")["state"] == "fired"
     assert main(["table", f"shared:{run}/", "--of", "arrivals", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)

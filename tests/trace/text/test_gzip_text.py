@@ -24,8 +24,9 @@ from torchprof_tui.trace.decode.decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.loading import load as loader
 from torchprof_tui.trace.loading import worker_process
+from torchprof_tui.trace.loading.decode_and_store import decode_and_store
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
-from torchprof_tui.trace.loading.worker_process import LoaderProcess
+from torchprof_tui.trace.loading.worker_process import WorkerProcess
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 from torchprof_tui.trace.sources import source
@@ -64,7 +65,7 @@ def gzip_path(tmp_path: Path) -> Path:
 def build(path: Path, folder: Path, *, defer_blocks: bool) -> Trace:
     """Decode a file in this process, store its columns in a new folder and map them."""
     folder.mkdir()
-    loader.decode_and_store(str(path), folder, lambda progress: None, defer_blocks=defer_blocks, parts=1)
+    decode_and_store(str(path), folder, lambda progress: None, defer_blocks=defer_blocks, process_count=1)
     return open_trace(folder)
 
 
@@ -208,13 +209,13 @@ async def test_close_ends_an_unfinished_split(gzip_path: Path, monkeypatch: pyte
     opening = SingleTraceOpener(str(gzip_path), cache=False, defer_blocks=True)
     opening.start()
     trace = await opening.load_trace(lambda progress: None)
-    assert opening._cache_entry is not None
-    folder = opening._cache_entry.folder
+    assert opening._state is not None
+    folder = opening._state.entry.folder
     monkeypatch.setattr("torchprof_tui.trace.loading.worker_process._START_CODE", "import time; time.sleep(60)")
     split = asyncio.create_task(asyncio.to_thread(opening.split_into_blocks, trace))
     await wait_until(lambda: deferred_text(trace).wait_for_blocks is not None)
     splitter = opening._splitter
-    assert isinstance(splitter, LoaderProcess)
+    assert isinstance(splitter, WorkerProcess)
     process: Any = splitter._process
     read = asyncio.create_task(asyncio.to_thread(trace.read_entry, 7))
     await asyncio.sleep(0.1)
@@ -230,8 +231,8 @@ async def test_stopped_split_leaves_no_drafts(gzip_path: Path, monkeypatch: pyte
     opening = SingleTraceOpener(str(gzip_path), defer_blocks=True)
     opening.start()
     trace = await opening.load_trace(lambda progress: None)
-    assert opening._cache_entry is not None
-    folder = opening._cache_entry.folder
+    assert opening._state is not None
+    folder = opening._state.entry.folder
     slow_down = (
         "import time; from torchprof_tui.trace.text.block_writer import BlockWriter as B; "
         "B.put = lambda *_: time.sleep(60); "

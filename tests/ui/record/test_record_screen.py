@@ -142,7 +142,7 @@ async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
         (first,) = (alone / "torchprof_runs").iterdir()
         assert "hello\n" in (first / "output.txt").read_text()
         await pilot.press("r")
-        await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-1" in app._current_opening.spec)
+        await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-1" in app._current_opener.spec)
         assert len(app.screen_stack) == 2
         assert [note.message for note in app._notifications] == [
             "the trace before this one is kept: o lists it, below this one"
@@ -159,7 +159,7 @@ async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
         rows = [str(option.prompt).split()[0] for option in app.screen.query_one(OptionList).options if option.id]
         assert rows[1:3] == ["script-1", "script-0"]
         await pilot.press("down", "enter")
-        await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-0" in app._current_opening.spec)
+        await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-0" in app._current_opener.spec)
     words = json.loads((first / "words.json").read_text())
     assert words == ["--output", "torchprof_runs", "script.py"]
 

@@ -18,10 +18,10 @@ from torchprof_tui.analysis.completeness.slice_metadata import SLICE_KEY, build_
 from torchprof_tui.analysis.slicing.entry_survey import ProgressCallback, get_text_index, read_chunks, survey_entries
 from torchprof_tui.analysis.slicing.event_selection import select_events
 from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.garbage_collector import disable_garbage_collector
 from torchprof_tui.trace.json_text.repair import parse_values, repair_piece
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.json_text.scan import scan_structure
-from torchprof_tui.trace.loading.load import disable_garbage_collector
 from torchprof_tui.trace.model.trace import Trace
 
 OUTPUT_SUFFIXES = (".json", ".json.gz")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TextIO
 
-from torchprof_tui.trace.loading.progress import Progress, RanksProgress
+from torchprof_tui.trace.loading.progress import Phase, Progress, RanksProgress
 
 DELAY_SECONDS = 0.5
 """Shorter loads show no progress."""
@@ -24,7 +24,7 @@ class ProgressLine:
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
-        if not self._is_terminal or now < self._next_redraw or progress.phase == "connecting":
+        if not self._is_terminal or now < self._next_redraw or progress.phase == Phase.CONNECTING:
             return
         self._next_redraw = now + REDRAW_SECONDS
         self._shown = True

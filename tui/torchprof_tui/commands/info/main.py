@@ -10,7 +10,7 @@ from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.info.remote_folder import print_folder
-from torchprof_tui.trace.loading.load import OpenedTrace
+from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import Ranks
 from torchprof_tui.trace.model.trace import Trace

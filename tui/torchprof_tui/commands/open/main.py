@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     opening = None
     if meant is not None:
         stdin = _replace_stdin_with_terminal() if meant.path == "-" else None
-        opening = meant.create_opener(cache=not options.no_cache, stdin=stdin, ask=True, defer_blocks=True)
+        opening = meant.create_opener(cache=not options.no_cache, stdin=stdin, allow_prompt=True, defer_blocks=True)
         opening.start()
     try:
         from torchprof_tui.app import TorchprofApp

@@ -1,24 +1,22 @@
-"""Define the error of a load that failed."""
+"""Errors of a load that failed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torchprof_tui.trace.specs.address import ListedTrace
-
-if TYPE_CHECKING:
-    pass
-if TYPE_CHECKING:
-    pass
 
 
 class LoadError(Exception):
-    """The load failed. `str()` is one line for the user, `detail` a traceback or what the child printed.
+    """Report that a trace could not be loaded.
 
-    `found`: it is a folder elsewhere, and these traces are in it.
+    `str()` is one line for the user; `detail` is a traceback or what the worker printed. `listed_files`: the traces in
+    the remote folder that was named in place of a file, None for every other error.
     """
 
     def __init__(self, message: str, detail: str = "", listed_files: list[ListedTrace] | None = None) -> None:
         super().__init__(message)
         self.detail = detail
         self.listed_files = listed_files
+
+
+class WorkerExitError(LoadError):
+    """Report that a worker process ended without a result."""

@@ -1,7 +1,4 @@
-"""Several ranks' traces on their way into the program, each mapped where the cache has it, then put together.
-
-The same to its users as `Opening`, which opens one.
-"""
+"""The opener of several ranks: each is mapped from the cache or decoded by a pool of workers, then all are merged."""
 
 from __future__ import annotations
 
@@ -12,36 +9,37 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.core.errors import format_error
+from torchprof_tui.trace.core.errors import TraceError, format_error
 from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.load import BuildResult, map_cache_entry, try_map_cache_entry
-from torchprof_tui.trace.loading.progress import FAILED_SHARE, Progress, RanksProgress, Report
+from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build_async
+from torchprof_tui.trace.loading.progress import FAILED_SHARE, Phase, Progress, RanksProgress, Report
 from torchprof_tui.trace.loading.worker_pool import WorkerPool
 from torchprof_tui.trace.model.ranks import LostRank
 from torchprof_tui.trace.specs.address import host_of, is_remote
 from torchprof_tui.trace.specs.rank_files import RankFile, rank_of
-from torchprof_tui.trace.storage.disk_cache import CacheEntry, find_by_identity, find_or_create_entry
+from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.ranks.collective_records import Collectives
     from torchprof_tui.trace.ranks.merge import OpenedRank
 
 MAX_WORKERS = os.cpu_count() or 1
-"""Processes that decode at the same time."""
-
+"""Workers that decode at the same time."""
 
 MAX_WORKERS_PER_HOST = 4
-"""Traces that come from one host at the same time: a server takes ten sessions over one connection, and refuses some
-of ten that begin at once (sshd's MaxSessions and MaxStartups)."""
+"""Traces that are fetched from one host at the same time: a server takes ten sessions over one connection, and refuses
+some of ten that begin at once (sshd's MaxSessions and MaxStartups)."""
 
 
 class RanksOpener:
-    """`files`: the traces, by rank; `label`: what the user called them; `spec`: what opens them again; `lost`: ranks
-    that are known to be missing.
+    """Open several ranks as one trace; a `TraceOpener`.
 
-    A rank that cannot be opened is missing from the trace and told in `Ranks.lost`; one at least must be there.
-    `cached`: whether nothing had to be decoded; known when `trace` has ended.
+    `files`: the traces, by rank; `label`: what the user called them; `spec`: the name that opens them again; `lost`:
+    ranks that are known to be missing. A rank that cannot be opened is left out and listed in `Ranks.lost`; at least
+    one must open. `cached`: whether nothing had to be decoded; final when `load_trace` has returned.
     """
 
     def __init__(
@@ -51,11 +49,11 @@ class RanksOpener:
         self.label = label
         self.spec = spec
         self.cached = True
-        self._cache = cache
+        self._use_cache = cache
         self._lost = list(lost)
         self._cache_entries: list[CacheEntry] = []
         self._pool: WorkerPool | None = None
-        self._progress = [Progress("starting", 0, file.size) for file in self.files]
+        self._progress = [Progress(Phase.STARTING, 0, file.size) for file in self.files]
         self._shares = [0.0] * len(self.files)
         self._host_limits: dict[str, asyncio.Semaphore] = {}
 
@@ -65,26 +63,27 @@ class RanksOpener:
         return self.files[0].spec
 
     def start(self) -> None:
-        """Nothing is begun before the event loop runs: the processes are watched from there."""
+        """Do nothing: the workers start when the event loop runs, which watches them."""
 
     def wait_until_connected(self) -> None:
-        """Nothing is asked on the terminal: several files at once could not be told apart."""
+        """Do nothing: no prompt is allowed, because those of several files could not be told apart."""
 
     async def load_trace(self, report: Report) -> Trace:
-        """All ranks as one trace. Raises LoadError; where it fails or is cancelled, nothing is left behind."""
-        far = any(is_remote(file.spec) for file in self.files)
-        self._pool = WorkerPool(min(max(MAX_WORKERS, MAX_WORKERS_PER_HOST if far else 1), len(self.files)))
-        tasks = [asyncio.ensure_future(self._open_rank(k, report)) for k in range(len(self.files))]
-        gone_wrong = True
+        """Load all ranks as one trace. Raises LoadError; on failure or cancellation, nothing is left behind."""
+        any_remote = any(is_remote(file.spec) for file in self.files)
+        max_workers = max(MAX_WORKERS, MAX_WORKERS_PER_HOST if any_remote else 1)
+        pool = self._pool = WorkerPool(min(max_workers, len(self.files)))
+        tasks = [asyncio.ensure_future(self._open_rank(index, report)) for index in range(len(self.files))]
+        succeeded = False
         try:
-            opened = await asyncio.gather(*tasks)
-            given = [each for each in opened if not isinstance(each, LostRank)]
-            lost = [*self._lost, *(each for each in opened if isinstance(each, LostRank))]
-            if not given:
+            results = await asyncio.gather(*tasks)
+            opened = [result for result in results if not isinstance(result, LostRank)]
+            lost = [*self._lost, *(result for result in results if isinstance(result, LostRank))]
+            if not opened:
                 raise _create_no_rank_error(lost)
-            report(self._sum_progress("merging", sum(len(each.trace) for each in given)))
-            trace = await asyncio.to_thread(self._merge_ranks, given, lost)
-            gone_wrong = False
+            report(self._sum_progress(Phase.MERGING, sum(len(rank.trace) for rank in opened)))
+            trace = await asyncio.to_thread(self._merge_ranks, opened, lost)
+            succeeded = True
             return trace
         except LoadError:
             raise
@@ -93,144 +92,117 @@ class RanksOpener:
         finally:
             for task in tasks:
                 task.cancel()
-            crew, self._pool = self._pool, None
-            if crew is not None:
-                crew.detach()
-                await asyncio.to_thread(crew.close)
-            if gone_wrong:
+            self._pool = None
+            pool.detach()
+            await asyncio.to_thread(pool.close)
+            if not succeeded:
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await asyncio.to_thread(self.close)
 
-    async def _open_rank(self, number: int, report: Report) -> OpenedRank | LostRank:
-        from torchprof_tui.trace.ranks.merge import OpenedRank
+    async def _open_rank(self, index: int, report: Report) -> OpenedRank | LostRank:
+        from torchprof_tui.trace.ranks.merge import OpenedRank  # deferred: not needed before the first frame
 
-        file = self.files[number]
+        file = self.files[index]
+        state = OpeningState(file.spec, cache=self._use_cache, identity=file.identity)
         try:
-            place, trace = await self._map_or_decode(number, file, report)
+            opened = await open_or_build_async(state, partial(self._build_rank, index, report))
         except LoadError as error:
-            self._shares[number] = FAILED_SHARE
-            report(self._sum_progress("reading"))
+            self._shares[index] = FAILED_SHARE
+            report(self._sum_progress(Phase.READING))
             return LostRank(file.rank, file.spec, str(error))
-        self._shares[number] = 1.0
-        self._cache_entries.append(place)
-        rank = rank_of(trace.rank, file.spec)
-        collectives = await asyncio.to_thread(_load_or_read_collectives, place, trace)
+        self.cached = self.cached and opened.cached
+        self._shares[index] = 1.0
+        self._cache_entries.append(state.entry)
+        collectives = await asyncio.to_thread(_load_or_read_collectives, state.entry.folder, opened.trace)
+        rank = rank_of(opened.trace.rank, file.spec)
         if rank is None:
             rank = file.rank
-        return OpenedRank(-1 if rank is None else rank, file.spec, trace, collectives)
+        return OpenedRank(-1 if rank is None else rank, file.spec, opened.trace, collectives)
 
-    async def _map_or_decode(self, number: int, file: RankFile, report: Report) -> tuple[CacheEntry, Trace]:
-        known = await self._map_by_identity(file.spec, file.identity) if self._cache else None
-        if known is not None:
-            return known
-        place = find_or_create_entry(file.spec, self._cache)
-        try:
-            if place.ready:
-                trace = await asyncio.to_thread(try_map_cache_entry, place, file.spec)
-                if trace is not None:
-                    return place, trace
-                place = find_or_create_entry(file.spec, self._cache)
-            built = await self._decode_rank(number, file.spec, place, report)
-            if built.kept:
-                place.discard()
-                known = await self._map_by_identity(file.spec, built.identity)
-                if known is not None:
-                    return known
-                place = find_or_create_entry(file.spec, cache=False)  # what is kept is of no use
-                built = await self._decode_rank(number, file.spec, place, report)
-            self.cached = False
-            place.publish(built.identity)
-            return place, await asyncio.to_thread(map_cache_entry, place, file.spec)
-        except BaseException:
-            place.close()
-            raise
-
-    async def _decode_rank(self, number: int, spec: str, place: CacheEntry, report: Report) -> BuildResult:
-        """One of the processes decodes it, when one is free, and its host sends few others."""
+    async def _build_rank(self, index: int, report: Report, entry: CacheEntry) -> BuildResult:
+        """Have a worker of the pool fill an entry, at most MAX_WORKERS_PER_HOST of one host at a time."""
         assert self._pool is not None
-        heard = partial(self._report_rank, number, report)
-        host = host_of(spec)
+        report_rank = partial(self._report_rank, index, report)
+        host = host_of(entry.spec)
         if host is None:
-            return await self._pool.decode_trace(spec, place.folder, heard)
+            return await self._pool.decode_trace(entry.spec, entry.folder, report_rank)
         async with self._host_limits.setdefault(host, asyncio.Semaphore(MAX_WORKERS_PER_HOST)):
-            return await self._pool.decode_trace(spec, place.folder, heard)
+            return await self._pool.decode_trace(entry.spec, entry.folder, report_rank)
 
-    async def _map_by_identity(self, spec: str, identity: str | None) -> tuple[CacheEntry, Trace] | None:
-        """What the cache has of something elsewhere, if that is of use."""
-        place = None if identity is None else find_by_identity(spec, identity)
-        trace = None if place is None else await asyncio.to_thread(try_map_cache_entry, place, spec)
-        return None if place is None or trace is None else (place, trace)
-
-    def _report_rank(self, number: int, report: Report, progress: Progress) -> None:
-        """One rank's progress, as part of all."""
-        before = self._progress[number]
+    def _report_rank(self, index: int, report: Report, progress: Progress) -> None:
+        """Report one rank's progress as part of the progress of all."""
+        before = self._progress[index]
         if progress.total is None:
             events = max(before.events, progress.events)
             progress = Progress(progress.phase, max(before.bytes, progress.bytes), before.total, events)
-        self._progress[number] = progress
-        if progress.phase in ("arranging", "storing"):
-            self._shares[number] = 1.0
+        self._progress[index] = progress
+        if progress.phase in (Phase.ARRANGING, Phase.STORING):
+            self._shares[index] = 1.0
         elif progress.total:
-            self._shares[number] = min(progress.bytes / progress.total, 1.0)
-        report(self._sum_progress("reading"))
+            self._shares[index] = min(progress.bytes / progress.total, 1.0)
+        report(self._sum_progress(Phase.READING))
 
-    def _sum_progress(self, phase: str, events: int | None = None) -> RanksProgress:
-        came = [each for each, share in zip(self._progress, self._shares, strict=True) if share != FAILED_SHARE]
-        known = [each.total for each in came if each.total is not None]
-        # What has not begun is about as large as what has.
-        total = sum(known) * len(came) // len(known) if known else None
-        read = sum(each.bytes for each in came)
-        events = sum(each.events for each in came) if events is None else events
+    def _sum_progress(self, phase: Phase, events: int | None = None) -> RanksProgress:
+        ranks = [rank for rank, share in zip(self._progress, self._shares, strict=True) if share != FAILED_SHARE]
+        sizes = [rank.total for rank in ranks if rank.total is not None]
+        # Ranks of unknown size are assumed to have the mean size of the others.
+        total = sum(sizes) * len(ranks) // len(sizes) if sizes else None
+        read = sum(rank.bytes for rank in ranks)
+        events = sum(rank.events for rank in ranks) if events is None else events
         return RanksProgress(phase, read, total, events, tuple(self._shares))
 
-    def _merge_ranks(self, given: list[OpenedRank], lost: list[LostRank]) -> Trace:
-        from torchprof_tui.trace.core.errors import TraceError
-        from torchprof_tui.trace.ranks.merge import merge_ranks
+    def _merge_ranks(self, opened: list[OpenedRank], lost: list[LostRank]) -> Trace:
+        """Merge the ranks. Raises TraceError where they are not the ranks of one run."""
+        from torchprof_tui.trace.ranks.merge import merge_ranks  # deferred: not needed before the first frame
 
-        numbers = [each.number for each in given]
-        worlds: dict[int, str] = {}
-        for each in given:
-            if each.number < 0:
+        numbers = [rank.number for rank in opened]
+        file_of_world_size: dict[int, str] = {}
+        for rank in opened:
+            if rank.number < 0:
                 raise TraceError(
-                    f"{each.file} does not say which rank it is, neither in distributedInfo nor in its name: "
+                    f"{rank.file} does not say which rank it is, neither in distributedInfo nor in its name: "
                     f"not ranks of one run; open them one by one"
                 )
-            if numbers.count(each.number) > 1:
-                same = [other.file for other in given if other.number == each.number]
-                raise TraceError(f"{same[0]} and {same[1]} are both of rank {each.number}: not ranks of one run")
-            if each.trace.world_size is not None:
-                worlds.setdefault(each.trace.world_size, each.file)
-        if len(worlds) > 1:
-            (one, first), (other, second), *_ = worlds.items()
-            raise TraceError(f"ranks of different runs: {first} is of {one} ranks, {second} of {other}")
-        return merge_ranks(given, self.label, lost)
+            if numbers.count(rank.number) > 1:
+                same = [other.file for other in opened if other.number == rank.number]
+                raise TraceError(f"{same[0]} and {same[1]} are both of rank {rank.number}: not ranks of one run")
+            if rank.trace.world_size is not None:
+                file_of_world_size.setdefault(rank.trace.world_size, rank.file)
+        if len(file_of_world_size) > 1:
+            (size, file), (other_size, other_file), *_ = file_of_world_size.items()
+            raise TraceError(f"ranks of different runs: {file} is of {size} ranks, {other_file} of {other_size}")
+        return merge_ranks(opened, self.label, lost)
+
+    def split_into_blocks(self, trace: Trace) -> None:
+        """Do nothing: the workers of a pool defer no blocks."""
 
     def cancel(self) -> None:
-        """Stop decoding and let go of all. Waits for the processes to be gone."""
+        """Stop decoding and close. Blocks until the workers have ended: not for the event loop."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
         self.close()
 
     def close(self) -> None:
-        """The trace is no longer looked at."""
-        places, self._cache_entries = self._cache_entries, []
-        for place in places:
-            place.close()
+        """Release the cache entries; call it when the trace is no longer used."""
+        entries, self._cache_entries = self._cache_entries, []
+        for entry in entries:
+            entry.close()
 
 
 def _create_no_rank_error(lost: list[LostRank]) -> LoadError:
-    """Where no rank could be opened: the first one's line, and how many others there are."""
+    """Create the error where no rank could be opened: the first one's reason, and how many others there are."""
     more = f" (and {len(lost) - 1} more that could not be opened)" if len(lost) > 1 else ""
-    return LoadError(f"{lost[0].reason}{more}", "\n".join(str(each) for each in lost))
+    return LoadError(f"{lost[0].reason}{more}", "\n".join(str(rank) for rank in lost))
 
 
-def _load_or_read_collectives(place: CacheEntry, trace: Trace) -> Collectives:
-    """Kept beside the columns by whoever decoded them for this; of a trace that was opened alone, read now."""
-    from torchprof_tui.trace.ranks import collective_records
+def _load_or_read_collectives(folder: Path, trace: Trace) -> Collectives:
+    """Load the collectives stored beside the columns; for a trace that was opened alone, read and store them now."""
+    # deferred: not needed before the first frame
+    from torchprof_tui.trace.ranks.collective_records import load_collectives, read_collectives, store_collectives
 
-    found = collective_records.load_collectives(place.folder)
-    if found is None:
-        found = collective_records.read_collectives(trace)
-        collective_records.store_collectives(found, place.folder)
-    return found
+    collectives = load_collectives(folder)
+    if collectives is None:
+        collectives = read_collectives(trace)
+        store_collectives(collectives, folder)
+    return collectives

@@ -1,140 +1,150 @@
-"""Several traces elsewhere, or patterns of them, on their way into the program: first their hosts say what there is,
-each over one connection, then it is opened as one trace or as the ranks of a run.
-
-The same to its users as `Opening`. Begun before the screen is drawn, and without an event loop: ssh may ask then.
-"""
+"""The opener of several remote traces or patterns: their hosts list them, then one trace or a run is opened."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
-from torchprof_tui.trace.loading.progress import Progress, Report
-from torchprof_tui.trace.loading.worker_process import LoaderProcess
+from torchprof_tui.trace.loading.progress import Phase, Progress, Report
+from torchprof_tui.trace.loading.worker_main import ALLOW_PROMPT_OPTION, Task
+from torchprof_tui.trace.loading.worker_process import WorkerProcess
 from torchprof_tui.trace.model.ranks import LostRank
-from torchprof_tui.trace.sources.listing import Listing
+from torchprof_tui.trace.sources.listing import Listing, listing_from_json
 from torchprof_tui.trace.specs.rank_files import NotRanksError, RankFile, rank_of, resolve_rank_files
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.loading.open_ranks import RanksOpener
+    from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.model.trace import Trace
 
 MAX_UNNUMBERED_FILES = 64
-"""Traces elsewhere whose names say no rank, at most: each must come here whole before it can say so itself."""
+"""Remote traces whose names say no rank, at most: each must be fetched whole before its rank is known."""
 
 
 class RemoteOpener:
-    """`names`: what the user named, some of it elsewhere; `label`: what they called it together; `spec`: what opens
-    it again. `ask`: ssh may ask on the terminal until `wait_until_connected` returns.
+    """Open several names of which some are remote; a `TraceOpener`.
+
+    `names`: what the user named; `label`: what they called it together; `spec`: the name that opens it again.
+    `allow_prompt`: ssh may ask on the terminal until `wait_until_connected` returns. Each host is asked over one
+    connection, by a worker that `start` starts without an event loop, before the screen is drawn.
     """
 
-    def __init__(self, names: Sequence[str], label: str, spec: str, cache: bool = True, ask: bool = False) -> None:
+    def __init__(
+        self, names: Sequence[str], label: str, spec: str, cache: bool = True, allow_prompt: bool = False
+    ) -> None:
         self.names = list(names)
         self.label = label
         self.spec = spec
-        self._cache = cache
-        self._ask = ask
-        self._listing_process: LoaderProcess | None = None
+        self._use_cache = cache
+        self._allow_prompt = allow_prompt
+        self._listing_worker: WorkerProcess | None = None
         self._release_fd: int | None = None
-        self._opener: SingleTraceOpener | RanksOpener | None = None
+        self._opener: TraceOpener | None = None
 
     @property
     def path(self) -> str:
-        """The trace, or the first of several ranks'."""
+        """The trace, or the first of several ranks' files."""
         return self.names[0] if self._opener is None else self._opener.path
 
     @property
     def cached(self) -> bool:
-        """Whether nothing had to be decoded; known when `trace` has ended."""
+        """Whether nothing had to be decoded; final when `load_trace` has returned."""
         return self._opener is not None and self._opener.cached
 
     def start(self) -> None:
-        """Ask the hosts. Raises OSError where no process can be started."""
-        # It lives until this pipe is closed, by us or by our end: connections that ours go through are its own.
+        """Start the worker that asks the hosts. Raises OSError where no process can be started."""
+        # The worker holds shared connections until this pipe is closed, by `_release_connections` or our end.
         stdin, self._release_fd = os.pipe()
+        options = [ALLOW_PROMPT_OPTION] if self._allow_prompt else []
         try:
-            self._listing_process = LoaderProcess(json.dumps(self.names), Path(), stdin, self._ask, list_names=True)
-            self._listing_process.start()
+            self._listing_worker = WorkerProcess(Task.LIST, json.dumps(self.names), *options, stdin=stdin)
+            self._listing_worker.start()
         except BaseException:
-            self._listing_process = None
+            self._listing_worker = None
             self.close()
             raise
         finally:
             os.close(stdin)
 
     def wait_until_connected(self) -> None:
-        """Block until nothing more is asked on the terminal, or Ctrl-C."""
-        if self._listing_process is not None:
-            self._listing_process.wait_for_message()
+        """Block until ssh has no more prompts to show on the terminal, or Ctrl-C."""
+        if self._listing_worker is not None:
+            self._listing_worker.wait_for_message()
 
     async def load_trace(self, report: Report) -> Trace:
-        """The trace, or all ranks as one. Raises LoadError; where it fails or is cancelled, nothing is left behind."""
-        import asyncio
+        """Load the trace, or all ranks as one. Raises LoadError; on failure or cancellation, nothing is left behind."""
+        import asyncio  # deferred: the worker starts first
 
-        gone_wrong = True
+        succeeded = False
         try:
-            looked = await self._read_listings(report)
-            self._opener = self._select_opener(looked)
+            listings = await self._read_listings(report)
+            self._opener = self._select_opener(listings)
             self._opener.start()
             trace = await self._opener.load_trace(report)
-            gone_wrong = False
+            succeeded = True
             return trace
         finally:
-            look, self._listing_process = self._listing_process, None
+            worker, self._listing_worker = self._listing_worker, None
             self._release_connections()
-            if look is not None:
-                await asyncio.to_thread(look.cancel)
-            if gone_wrong:
+            if worker is not None:
+                await asyncio.to_thread(worker.cancel)
+            if not succeeded:
                 await asyncio.to_thread(self.cancel)
 
     async def _read_listings(self, report: Report) -> list[Listing]:
-        assert self._listing_process is not None, "start() comes first"
-        report(Progress("connecting"))
-        async for progress in self._listing_process.read_progress():
-            report(progress)
-        return self._listing_process.listings
+        worker = self._listing_worker
+        assert worker is not None, "start() comes first"
+        report(Progress(Phase.CONNECTING))
+        try:
+            message = await worker.read_result(report)
+        finally:
+            worker.detach()
+        return [listing_from_json(listing) for listing in message["listings"]]
 
-    def _select_opener(self, looked: Sequence[Listing]) -> SingleTraceOpener | RanksOpener:
-        """What to open. Raises LoadError where nothing is there, or what is there is no run."""
-        listed = {each.spec: each for one in looked for each in one.traces}
-        missing = [one for one in looked if one.error]
+    def _select_opener(self, listings: Sequence[Listing]) -> TraceOpener:
+        """Select what opens the listed traces. Raises LoadError where there are none, or they are no run."""
+        listed = {trace.spec: trace for listing in listings for trace in listing.traces}
+        missing = [listing for listing in listings if listing.error]
         if not listed:
             more = f" (and {len(missing) - 1} more that could not be found)" if len(missing) > 1 else ""
-            raise LoadError(f"{missing[0].error}{more}", "\n".join(one.error for one in missing))
+            raise LoadError(f"{missing[0].error}{more}", "\n".join(listing.error for listing in missing))
         if len(listed) == 1 and not missing:
-            return SingleTraceOpener(next(iter(listed)), cache=self._cache)
+            return SingleTraceOpener(next(iter(listed)), cache=self._use_cache)
         try:
             files = resolve_rank_files(list(listed), self.names[0] if len(self.names) == 1 else "")
         except NotRanksError as error:
             raise LoadError(str(error)) from error
-        nameless = [file for file in files if file.rank is None]
-        if len(nameless) > MAX_UNNUMBERED_FILES:
+        unnumbered = [file for file in files if file.rank is None]
+        if len(unnumbered) > MAX_UNNUMBERED_FILES:
             raise LoadError(
-                f"{self.label}: {len(listed):,} traces, and {len(nameless):,} of them, such as {nameless[0].spec}, do "
-                f"not say in their names which rank they are; name the ranks of one run"
+                f"{self.label}: {len(listed):,} traces, and {len(unnumbered):,} of them, such as {unnumbered[0].spec}, "
+                f"do not say in their names which rank they are; name the ranks of one run"
             )
-        told = [RankFile(file.spec, file.rank, listed[file.spec].size, listed[file.spec].identity) for file in files]
-        lost = [LostRank(rank_of(None, one.name), one.name, one.error) for one in missing]
-        from torchprof_tui.trace.loading.open_ranks import RanksOpener
+        ranks = [RankFile(file.spec, file.rank, listed[file.spec].size, listed[file.spec].identity) for file in files]
+        lost = [LostRank(rank_of(None, listing.name), listing.name, listing.error) for listing in missing]
+        from torchprof_tui.trace.loading.open_ranks import RanksOpener  # deferred: imports asyncio
 
-        return RanksOpener(told, self.label, self.spec, self._cache, lost)
+        return RanksOpener(ranks, self.label, self.spec, self._use_cache, lost)
+
+    def split_into_blocks(self, trace: Trace) -> None:
+        """Write the text blocks that loading deferred, as the opener of the listed traces does."""
+        if self._opener is not None:
+            self._opener.split_into_blocks(trace)
 
     def cancel(self) -> None:
-        """Stop, and let go of all. Waits for the processes to be gone: not for the event loop."""
-        look, self._listing_process = self._listing_process, None
+        """Stop and close. Blocks until the workers have ended: not for the event loop."""
+        worker, self._listing_worker = self._listing_worker, None
         self._release_connections()
-        if look is not None:
-            look.cancel()
+        if worker is not None:
+            worker.cancel()
         if self._opener is not None:
             self._opener.cancel()
 
     def close(self) -> None:
-        """The trace is no longer looked at."""
+        """Release the connections and the cache entries; call it when the trace is no longer used."""
         self._release_connections()
         if self._opener is not None:
             self._opener.close()

@@ -1,8 +1,4 @@
-"""A trace on its way into the program: mapped where the cache has it, else decoded by a child and then mapped.
-
-`start` before textual is imported, `trace` from the event loop. Whoever gives up calls `cancel`; whoever looks at the
-trace no longer calls `close`. Either leaves nothing behind.
-"""
+"""The opener of one trace: mapped from the cache, or decoded by a worker process and then mapped."""
 
 from __future__ import annotations
 
@@ -10,24 +6,27 @@ import os
 import stat
 import threading
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.load import BuildResult, map_cache_entry, try_map_cache_entry
+from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build_async
 from torchprof_tui.trace.loading.progress import Report
-from torchprof_tui.trace.loading.worker_process import LoaderProcess
-from torchprof_tui.trace.storage.disk_cache import CacheEntry, find_by_identity, find_or_create_entry
+from torchprof_tui.trace.loading.worker_main import ALLOW_PROMPT_OPTION, DEFER_BLOCKS_OPTION, Task
+from torchprof_tui.trace.loading.worker_process import WorkerProcess
+from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
 
 
 class SingleTraceOpener:
-    """One trace being opened. `spec` is what will be read, `label` what the user called it.
+    """Open one trace; a `TraceOpener`. `spec` is what is read, `label` what the user called it.
 
-    `stdin`: the pipe to read, where `spec` is `-`. `ask`: ssh may ask on the terminal until `wait_until_connected`
-    returns. `late`: `finish` is called when the trace is on screen.
+    `stdin`: the pipe to read, where `spec` is `-`. `allow_prompt`: ssh may ask on the terminal until
+    `wait_until_connected` returns. `defer_blocks`: `split_into_blocks` is called when the trace is on screen.
+    `cached`: after `start`, whether the cache has the trace; after `load_trace`, whether it came from there.
     """
 
     def __init__(
@@ -36,149 +35,126 @@ class SingleTraceOpener:
         label: str | None = None,
         cache: bool = True,
         stdin: int | None = None,
-        ask: bool = False,
+        allow_prompt: bool = False,
         defer_blocks: bool = False,
     ) -> None:
         self.spec = spec
         self.label = label or spec
-        self._cache = cache
+        self.cached = False
+        self._use_cache = cache
         self._stdin = stdin
-        self._ask = ask
+        self._allow_prompt = allow_prompt
         self._defer_blocks = defer_blocks
-        self._splitter: LoaderProcess | None = None
-        self._lock = threading.Lock()  # around these two: `finish` is called in a thread
-        self._cache_entry: CacheEntry | None = None
-        self._loader: LoaderProcess | None = None
+        self._state: OpeningState | None = None
+        self._worker: WorkerProcess | None = None
+        self._lock = threading.Lock()  # guards the two below: `split_into_blocks` is called in a thread
+        self._splitter: WorkerProcess | None = None
+        self._closed = False
 
     @property
     def path(self) -> str:
-        """The file, or the first of several ranks'."""
+        """The file."""
         return self.spec
 
-    @property
-    def cached(self) -> bool:
-        """Whether only mapping is left to do. Known after `start`."""
-        return self._loader is None
-
     def start(self) -> None:
-        """Look in the cache, and start a child where it has nothing. Raises OSError where neither is possible."""
-        self._cache_entry = find_or_create_entry(self.spec, self._cache)
-        if not self._cache_entry.ready:
-            self._start_loader(self._cache_entry)
+        """Look in the cache, and start a worker where the trace is not there. Raises OSError where that fails."""
+        self._state = OpeningState(self.spec, self.label, self._use_cache)
+        self.cached = self._state.cached
+        if not self.cached:
+            try:
+                self._worker = self._start_worker(self._state.entry)
+            except BaseException:
+                self.close()
+                raise
 
     def wait_until_connected(self) -> None:
-        """Block until nothing more is asked on the terminal, or Ctrl-C."""
-        if self._loader is not None:
-            self._loader.wait_for_message()
-        self._ask = False
+        """Block until ssh has no more prompts to show on the terminal, or Ctrl-C."""
+        if self._worker is not None:
+            self._worker.wait_for_message()
+        self._allow_prompt = False
 
     async def load_trace(self, report: Report) -> Trace:
-        """The trace, when it is there. Raises LoadError with a line for the user.
-
-        Where it fails or is cancelled, the child has gone and nothing is left behind.
-        """
-        import asyncio  # not before the child has been started
-
-        loop = asyncio.get_running_loop()
-        gone_wrong = True
+        """Load the trace. Raises LoadError; on failure or cancellation, neither process nor folder is left behind."""
+        assert self._state is not None, "start() comes first"
         try:
-            trace = await self._load_trace(report)
-            gone_wrong = False
-            return trace
+            opened = await open_or_build_async(self._state, partial(self._build, report))
         except LoadError:
             raise
         except Exception as error:
             raise LoadError(format_error(error), traceback.format_exc()) from error
-        finally:
-            if gone_wrong:
-                await asyncio.to_thread(self.cancel)
-            elif self._loader is not None:
-                # It has said its last word, but freeing what it read takes a moment that nobody should wait for.
-                loop.run_in_executor(None, self._loader.cancel)
-                self._loader = None
+        self.cached = opened.cached
+        return opened.trace
 
-    async def _load_trace(self, report: Report) -> Trace:
-        import asyncio
+    async def _build(self, report: Report, entry: CacheEntry) -> BuildResult:
+        """Have a worker fill an entry: the one that `start` started, or a new one."""
+        import asyncio  # deferred: takes as long as starting a worker, which comes first
 
-        assert self._cache_entry is not None, "start() comes first"
-        if self._loader is None:
-            found = await asyncio.to_thread(try_map_cache_entry, self._cache_entry, self.label)
-            if found is not None:
-                return found
-            self.start()
-        built = await self._wait_for_loader(report)
-        if built.kept and built.identity is not None:
-            found = await asyncio.to_thread(self._map_by_identity, built.identity)
-            if found is not None:
-                return found
-            self._cache = False  # what is kept is of no use
-            self.start()
-            built = await self._wait_for_loader(report)
-        self._cache_entry.publish(built.identity)
-        return await asyncio.to_thread(map_cache_entry, self._cache_entry, self.label)
-
-    async def _wait_for_loader(self, report: Report) -> BuildResult:
-        if self._loader is None:
-            return BuildResult()
-        async for progress in self._loader.read_progress():
-            report(progress)
-        return self._loader.result
-
-    def _map_by_identity(self, identity: str) -> Trace | None:
-        """What was kept of it, in place of the folder that was to be filled."""
-        self.cancel()
-        self._cache_entry = find_by_identity(self.spec, identity)
-        return None if self._cache_entry is None else try_map_cache_entry(self._cache_entry, self.label)
-
-    def cancel(self) -> None:
-        """Stop reading and remove what was written. Waits for the child to be gone: not for the event loop."""
-        if self._loader is not None:
-            self._loader.cancel()
-            self._loader = None
-        self.close()
+        worker = self._worker = self._worker or self._start_worker(entry)
+        try:
+            result = await worker.read_build(report)
+        except BaseException:
+            worker.detach()
+            await asyncio.to_thread(worker.cancel)
+            raise
+        self._worker = None
+        worker.detach()
+        # Not awaited: the worker has finished, and freeing its memory takes a moment.
+        asyncio.get_running_loop().run_in_executor(None, worker.cancel)
+        return result
 
     def split_into_blocks(self, trace: Trace) -> None:
-        """Have a child do what nobody has waited for. Waits for it, so call it in a thread. Raises OSError."""
-        from torchprof_tui.trace.text.gzip_text import GzipText
+        """Have a worker write the text blocks that loading deferred, and block until it has: call it in a thread.
 
-        text = trace.text
-        if not isinstance(text, GzipText) or text.block_text is not None:
+        Where no process can be started, reading args stays slower.
+        """
+        from torchprof_tui.trace.loading.load import find_deferred_text  # deferred: not needed before the first frame
+
+        text = find_deferred_text(trace)
+        if text is None:
             return
-        child = None
         with self._lock:
-            if self._cache_entry is not None:
-                child = self._splitter = LoaderProcess(self.spec, self._cache_entry.folder, split_into_blocks=True)
-                child.start()
-        if child is not None:
-            text.wait_for_blocks = child.wait
-            child.wait()
-            text.wait_for_blocks = None
-            child.cancel()
+            if self._closed or self._state is None:
+                return
+            worker = WorkerProcess(Task.SPLIT, os.fspath(self._state.entry.folder))
+            try:
+                worker.start()
+            except OSError:
+                return
+            self._splitter = worker
+        text.wait_for_blocks = worker.wait
+        worker.wait()
+        text.wait_for_blocks = None
+        worker.cancel()
+
+    def cancel(self) -> None:
+        """Stop loading and remove what was written. Blocks until the worker has ended: not for the event loop."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.cancel()
+        self.close()
 
     def close(self) -> None:
-        """The trace is no longer looked at."""
+        """Release the cache entry; call it when the trace is no longer used."""
         with self._lock:
+            self._closed = True
             if self._splitter is not None:
                 self._splitter.cancel()
-            self._splitter = None
-            if self._cache_entry is not None:
-                self._cache_entry.close()
-            self._cache_entry = None
+            if self._state is not None:
+                self._state.close()
 
-    def _start_loader(self, place: CacheEntry) -> None:
+    def _start_worker(self, entry: CacheEntry) -> WorkerProcess:
         stdin, spec = self._stdin, self.spec
         opened = None
         if stdin is None and _is_pipe(spec):
             # `<(zcat trace)` is a pipe that only this process holds open.
             stdin = opened = os.open(spec, os.O_RDONLY)
             spec = "-"
+        options = {ALLOW_PROMPT_OPTION: self._allow_prompt, DEFER_BLOCKS_OPTION: self._defer_blocks}
+        chosen = [option for option, is_chosen in options.items() if is_chosen]
         try:
-            self._loader = LoaderProcess(spec, place.folder, stdin, self._ask, defer_blocks=self._defer_blocks)
-            self._loader.start()
-        except BaseException:
-            self._loader = None
-            self.close()
-            raise
+            worker = WorkerProcess(Task.DECODE, spec, os.fspath(entry.folder), *chosen, stdin=stdin)
+            worker.start()
+            return worker
         finally:
             if opened is not None:
                 os.close(opened)

@@ -1,23 +1,33 @@
-"""Report how far a load is."""
+"""The progress of a load: phase, bytes and events, of one trace or of several ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
+from enum import Enum
 
 REPORT_INTERVAL_SECONDS = 0.05
-"""How often progress is told: as often as a screen shows it, no more."""
+"""Seconds between two reports of one phase; the screen redraws no more often."""
+
+
+class Phase(str, Enum):
+    """Name a stage of a load. The values are the words that workers send and that screens and commands print."""
+
+    STARTING = "starting"
+    CONNECTING = "connecting"
+    READING = "reading"
+    ARRANGING = "arranging"
+    STORING = "storing"
+    MERGING = "merging"
+
+    __str__ = str.__str__  # as enum.StrEnum of Python 3.11: format() differs between versions otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a load is. `bytes` of `total` are counted as they lie in the file; `total` is None for a pipe."""
+    """Progress of one load. `bytes` of `total` count the file as stored (compressed); `total` is None for a pipe."""
 
-    phase: str  # "connecting", "reading", "arranging", "storing"
+    phase: Phase
     bytes: int = 0
     total: int | None = None
     events: int = 0
@@ -29,14 +39,19 @@ FAILED_SHARE = -1.0
 
 @dataclass(frozen=True, slots=True)
 class RanksProgress(Progress):
-    """Of several ranks together. `shares`: of each how much has been read, 0 to 1, or FAILED."""
+    """Progress of several ranks together. `shares`: the part of each that has been read, 0 to 1, or FAILED_SHARE."""
 
     shares: tuple[float, ...] = ()
 
     @property
     def finished_count(self) -> int:
-        """How many have been read to their end."""
+        """Count the ranks that have been read completely."""
         return sum(share == 1.0 for share in self.shares)
 
 
 Report = Callable[[Progress], None]
+"""A function that receives progress."""
+
+
+def ignore_progress(progress: Progress) -> None:
+    """Discard progress that is not shown."""

@@ -1,7 +1,7 @@
-"""The loader in a process of its own, seen from the program: start it, watch it, stop it.
+"""A worker process seen from the app: start it, read its messages, cancel it, explain how it ended.
 
-Started before textual is imported, so that decoding and importing overlap; watched from the event loop without
-ever blocking it; stopped by a signal, at once, wherever it is.
+Started before textual is imported, so that decoding and importing overlap; watched from the event loop, which is never
+blocked; cancelled by a signal at any time. `worker_main.py` is the program that it runs, with the messages.
 """
 
 from __future__ import annotations
@@ -14,160 +14,149 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.load import (
-    ASK_OPTION,
-    DEFER_BLOCKS_OPTION,
-    LISTING_OPTION,
-    SPLIT_INTO_BLOCKS_OPTION,
-    BuildResult,
-)
-from torchprof_tui.trace.loading.progress import Progress
+from torchprof_tui.trace.loading.errors import LoadError, WorkerExitError
+from torchprof_tui.trace.loading.open_or_build import BuildResult
+from torchprof_tui.trace.loading.progress import Phase, Progress, Report
+from torchprof_tui.trace.loading.worker_main import MAX_MESSAGE_BYTES, Task
 from torchprof_tui.trace.specs.address import ListedTrace
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.sources.listing import Listing
+    import asyncio
 
-# The user's folder may hold a `random.py` or a `tui/`: isolated mode keeps it off the path, and ours is handed over.
+# The user's folder may hold a `random.py`: isolated mode keeps it off `sys.path`, and this process's path is passed on.
 _START_CODE = (
     "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "from torchprof_tui.trace.loading.load import main; main()"
+    "from torchprof_tui.trace.loading.worker_main import main; main()"
 )
 
-MAX_LINE_BYTES = 8 << 20
-"""Of an answer, at the most: thousands of names."""
-
 TERMINATE_SECONDS = 2.0
-"""A child that does not end at SIGTERM within this time is killed."""
+"""A worker that does not end within this time after SIGTERM is killed."""
 
 
-class LoaderProcess:
-    """`loading.load` as a program, running. `stdin` is a pipe to read the trace from, for `-`.
+class WorkerProcess:
+    """One worker. `arguments`: operands and options of `task`. `stdin`: a pipe to read, or subprocess.PIPE for jobs."""
 
-    `ask`: ssh may ask on the terminal, which nobody draws on yet. `built`: what it made, when `progress` has ended.
-
-    `look`: SPEC is a JSON list of names, and `looked` what these mean, when `progress` has ended. `late`: leave to
-    another one what can be done when the trace is there, which is that with `take_apart`; it tells nothing.
-    """
-
-    def __init__(
-        self,
-        spec: str,
-        folder: Path,
-        stdin: int | None = None,
-        ask: bool = False,
-        *,
-        defer_blocks: bool = False,
-        list_names: bool = False,
-        split_into_blocks: bool = False,
-    ) -> None:
-        self.spec = spec
-        self.folder = folder
-        self.result = BuildResult()
-        self.listings: list[Listing] = []
+    def __init__(self, task: Task, *arguments: str, stdin: int | None = None) -> None:
+        self._arguments = [task.value, *arguments]
         self._stdin = stdin
-        wanted = {
-            ASK_OPTION: ask,
-            DEFER_BLOCKS_OPTION: defer_blocks,
-            LISTING_OPTION: list_names,
-            SPLIT_INTO_BLOCKS_OPTION: split_into_blocks,
-        }
-        self._options = [option for option, is_wanted in wanted.items() if is_wanted]
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr_file: IO[bytes] | None = None
+        self._messages: asyncio.StreamReader | None = None
+        self._transport: asyncio.ReadTransport | None = None
 
     def start(self) -> None:
-        """Start reading. Raises OSError where no process can be started."""
-        self._stderr_file = tempfile.TemporaryFile(prefix="torchprof-tui-")  # noqa: SIM115  (open as long as the child runs)
-        arguments = [json.dumps(sys.path), self.spec, os.fspath(self.folder), *self._options]
+        """Start the process. Raises OSError where that is impossible."""
+        self._stderr_file = tempfile.TemporaryFile(prefix="torchprof-tui-")  # noqa: SIM115  (open as long as it runs)
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _START_CODE, *arguments],
+            [sys.executable, "-I", "-c", _START_CODE, json.dumps(sys.path), *self._arguments],
             stdin=subprocess.DEVNULL if self._stdin is None else self._stdin,
             stdout=subprocess.PIPE,
             stderr=self._stderr_file,
-            # One thread of BLAS is plenty for a program that multiplies nothing, and 64 cost memory.
+            # Nothing here multiplies matrices, and the threads of BLAS cost memory.
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
 
     def wait_for_message(self) -> None:
-        """Block until it has something to tell, or has ended: what is asked on the terminal is answered by then."""
+        """Block until there is a message or the worker has ended: its prompts on the terminal are answered by then."""
         assert self._process is not None, "start() comes first"
         if self._process.stdout is not None:
             select.select([self._process.stdout], [], [])
 
-    async def read_progress(self) -> AsyncIterator[Progress]:
-        """How far it is, until the folder is filled. Raises LoadError where it will not be."""
-        import asyncio  # whose import takes as long as starting the child does, so that comes first
+    def send_job(self, spec: str, folder: Path) -> None:
+        """Send a job to a worker that serves. Where it has died, `read_result` says so."""
+        assert self._process is not None, "start() comes first"
+        assert self._process.stdin is not None, "stdin is a pipe"
+        job = json.dumps({"spec": spec, "folder": os.fspath(folder)})
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(job.encode() + b"\n")  # does not block: a pipe holds more than a line
+            self._process.stdin.flush()
+
+    async def read_build(self, report: Report) -> BuildResult:
+        """Read messages as `read_result` does, until a trace is built."""
+        message = await self.read_result(report)
+        return BuildResult(message["identity"], message["already_cached"])
+
+    async def read_result(self, report: Report) -> dict[str, Any]:
+        """Report progress until the last message of a job, and return that.
+
+        Raises LoadError with the worker's own error, WorkerExitError where it ended without a result.
+        """
+        import asyncio  # deferred: takes as long as starting a worker, which comes first
 
         process = self._process
         assert process is not None, "start() comes first"
         assert process.stdout is not None
-        reader = asyncio.StreamReader(MAX_LINE_BYTES)
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
-        try:
-            async for line in reader:
-                message = json.loads(line)
-                if "looked" in message:
-                    from torchprof_tui.trace.sources.listing import (
-                        listing_from_json,  # of names elsewhere, which most traces do not have
-                    )
-
-                    self.listings = [listing_from_json(each) for each in message["looked"]]
-                    return
-                if "done" in message:
-                    self.result = BuildResult(message["identity"], message["kept"])
-                    return
-                if "error" in message:
-                    found = message.get("found")
-                    listed = None if found is None else [ListedTrace(**each) for each in found]
-                    raise LoadError(message["error"], message.get("detail", ""), listed)
-                yield Progress(**message)
-        finally:
-            transport.close()
+        if self._messages is None:
+            reader = self._messages = asyncio.StreamReader(MAX_MESSAGE_BYTES)
+            self._transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), process.stdout
+            )
+        async for line in self._messages:
+            message: dict[str, Any] = json.loads(line)
+            if "error" in message:
+                listed = message.get("listed_files")
+                files = None if listed is None else [ListedTrace(**fields) for fields in listed]
+                raise LoadError(message["error"], message["detail"], files)
+            if "phase" not in message:
+                return message
+            message["phase"] = Phase(message["phase"])
+            report(Progress(**message))
         raise await asyncio.to_thread(self._create_exit_error, process)
 
+    def detach(self) -> None:
+        """Stop reading messages. Call it on the event loop, before `cancel`."""
+        if self._transport is not None:
+            self._transport.close()
+
     def wait(self) -> None:
-        """Block until it has ended."""
+        """Block until the worker has ended."""
         process = self._process
         if process is not None:
             process.wait()
 
+    def terminate(self) -> None:
+        """Ask the worker to end."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+
     def cancel(self) -> None:
-        """Stop it, if it still runs, and wait until it has gone: its folder is then nobody's. Blocks briefly."""
-        process, self._process = self._process, None
+        """End the worker if it still runs, and block until it has ended: it writes no more files then."""
+        process = self._process
         if process is None:
             return
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(TERMINATE_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-        if self._stderr_file is not None:
-            self._stderr_file.close()
+        self.terminate()
+        try:
+            process.wait(TERMINATE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for pipe in (process.stdin, process.stdout, self._stderr_file):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
 
-    def _create_exit_error(self, process: subprocess.Popen[bytes]) -> LoadError:
-        """What to say of a child that ended without a word."""
+    def _create_exit_error(self, process: subprocess.Popen[bytes]) -> WorkerExitError:
         assert self._stderr_file is not None
         status = process.wait()
         self._stderr_file.seek(0)
         printed = self._stderr_file.read().decode(errors="replace")
-        if status == -signal.SIGKILL:
-            return LoadError("the loader was killed, most likely because the machine ran out of memory", printed)
-        if status == -signal.SIGBUS:  # some file systems take back the room that was set aside
-            return LoadError("the loader was stopped, most likely because the disk is full", printed)
-        if status < 0:
-            name = str(-status)
-            with contextlib.suppress(ValueError):
-                name = signal.Signals(-status).name
-            return LoadError(f"the loader was stopped by {name}", printed)
-        last = printed.strip().splitlines()[-1:] or [f"exit status {status}"]
-        return LoadError(f"the loader stopped without a result ({last[0][:200]})", printed)
+        return WorkerExitError(_explain_exit(status, printed), printed)
+
+
+def _explain_exit(status: int, printed: str) -> str:
+    """Explain an exit without a result in one line, from the exit status and what the worker printed."""
+    if status == -signal.SIGKILL:
+        return "the loader was killed, most likely because the machine ran out of memory"
+    if status == -signal.SIGBUS:  # some file systems withdraw blocks that were allocated to a mapped file
+        return "the loader was stopped, most likely because the disk is full"
+    if status < 0:
+        name = str(-status)
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(-status).name
+        return f"the loader was stopped by {name}"
+    last_line = printed.strip().splitlines()[-1:] or [f"exit status {status}"]
+    return f"the loader stopped without a result ({last_line[0][:200]})"

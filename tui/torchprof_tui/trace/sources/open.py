@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.specs.address import is_key_averages_file, is_url, parse_ssh_path
+from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_url, parse_ssh_path
 
 
 def open_source(spec: str, allow_prompt: bool = False) -> Source:
@@ -61,14 +61,12 @@ _ERRNO_MESSAGES = {
     errno.EPERM: "no permission to read it",
 }
 
-_TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst")
-
 
 def _describe_folder(spec: str, path: Path) -> str:
     """Return a message for a folder, with the name of a trace in it as an example."""
     try:
         names = sorted(
-            name for name in os.listdir(path) if name.endswith(_TRACE_SUFFIXES) and not is_key_averages_file(name)
+            name for name in os.listdir(path) if name.endswith(TRACE_SUFFIXES) and not is_key_averages_file(name)
         )
     except OSError:
         names = []

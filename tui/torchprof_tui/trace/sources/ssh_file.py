@@ -12,8 +12,8 @@ import re
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.sources.ssh_listing import identity_of
-from torchprof_tui.trace.sources.ssh_process import SHELL_FUNCTIONS, SshStream
-from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_key_averages_file
+from torchprof_tui.trace.sources.ssh_process import FIND_TRACES, SHELL_FUNCTIONS, SshStream
+from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, ListedTrace, SshPath, is_key_averages_file
 from torchprof_tui.trace.specs.folder_error import FolderError
 
 _MIN_COMPRESSED_BYTES = 1 << 18
@@ -26,7 +26,7 @@ _MIN_COMPRESSED_BYTES = 1 << 18
 _MAX_LISTED = 2000
 """Traces of a folder that are listed and returned, at most."""
 
-_STAT_LINE = re.compile(r"(\d+):(\d+):\./(.+\.json(?:\.gz|\.zst|\.xz)?)")
+_STAT_LINE = re.compile(rf"(\d+):(\d+):\./(.+(?:{'|'.join(map(re.escape, TRACE_SUFFIXES))}))")
 
 _SCRIPT = (
     r"""
@@ -36,7 +36,7 @@ if [ -d "$p" ]; then
   CDPATH= cd -- "$p" 2>/dev/null || { m denied; exit 0; };
   m folder;
   if stat -c %s . >/dev/null 2>&1; then f="-c %s:%Y:%n"; else f="-f %z:%m:%N"; fi;
-  find -L . -maxdepth 2 -type f "(" -name "*.json" -o -name "*.json.gz" -o -name "*.json.zst" -o -name "*.json.xz" ")"
+  find -L . -maxdepth 2 -type f "(" FIND_TRACES ")"
     -exec stat -L $f "{}" + 2>/dev/null | head -n LISTED;
 elif [ -r "$p" ]; then
   s=; z=cat;
@@ -61,6 +61,7 @@ fi
 """.replace("PACK_BYTES", str(_MIN_COMPRESSED_BYTES))
     .replace("LISTED", str(_MAX_LISTED))
     .replace("SAY", SHELL_FUNCTIONS)
+    .replace("FIND_TRACES", FIND_TRACES)
 )
 """Sent as one line. Contains no single quotes and no exclamation marks, which some login shells interpret."""
 

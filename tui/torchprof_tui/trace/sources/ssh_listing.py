@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
-from torchprof_tui.trace.sources.ssh_process import LINE_MARK, SHELL_FUNCTIONS, SshStream, read_ssh_config
+from torchprof_tui.trace.sources.ssh_process import FIND_TRACES, LINE_MARK, SHELL_FUNCTIONS, SshStream, read_ssh_config
 from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_key_averages_file, parse_ssh_path
 
 _MAX_PATHS_PER_COMMAND = 200
@@ -38,7 +38,7 @@ for p do
     if [ -x "$p" ] && [ -r "$p" ]; then
       m folder;
       s "$p" -maxdepth 1 -type f -not -path "*$l*"
-        "(" -name "*.json" -o -name "*.json.gz" -o -name "*.json.zst" -o -name "*.json.xz" ")";
+        "(" FIND_TRACES ")";
     else m denied; fi;
   elif [ -r "$p" ]; then m file; s "$p" -maxdepth 0;
   else
@@ -59,7 +59,7 @@ for p do
 done;
 m end;
 HOLD
-""".replace("SAY", SHELL_FUNCTIONS)
+""".replace("SAY", SHELL_FUNCTIONS).replace("FIND_TRACES", FIND_TRACES)
 """Sent as one line. Contains no single quotes and no exclamation marks, which some login shells interpret."""
 
 _FAILURE_REASONS = {

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
 from torchprof_tui.trace.sources.ssh_errors import describe_connection_failure, last_line
-from torchprof_tui.trace.specs.address import SshPath
+from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, SshPath
 
 _KEEPALIVE_SECONDS = 15
 """ServerAliveInterval: a lost host is detected after three times this; ssh alone may wait for hours or for ever."""
@@ -41,6 +41,9 @@ m() { printf "\n\036torchprof-tui %s\n" "$*"; };
 n() { case $(ls -dL -- "$1" 2>&1 >/dev/null) in ""|*ermission*) m denied ;; *) m missing ;; esac; };
 """
 """Functions for scripts: `m` prints a message line, `n` prints why a path cannot be read."""
+
+FIND_TRACES = " -o ".join(f'-name "*{suffix}"' for suffix in TRACE_SUFFIXES)
+"""The expression with which `find` matches the names of traces."""
 
 
 class SshStream:

@@ -14,7 +14,7 @@ from typing import Any
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.specs.address import ListedTrace, is_key_averages_file, is_pattern
+from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, ListedTrace, is_key_averages_file, is_pattern
 from torchprof_tui.trace.specs.folder_error import FolderError
 
 INSTALL_HINT = "pip install 'torchprof-tui[remote]'"
@@ -26,7 +26,6 @@ _CONNECT_TIMEOUT_SECONDS, _READ_TIMEOUT_SECONDS = 30, 60
 """Timeouts for connecting, and for each read. fsspec's default limits the whole download instead, which is too short
 for a large trace over a slow line."""
 
-_TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst")
 _MAX_LISTED = 2000
 
 _VERSION_KEYS = (
@@ -170,7 +169,7 @@ def _build_folder_error(spec: str, file_system: Any, path: str, info: dict[str, 
     traces = []
     for entry in file_system.ls(path, detail=True):
         name = str(entry.get("name", ""))
-        if entry.get("type") != "directory" and name.endswith(_TRACE_SUFFIXES) and not is_key_averages_file(name):
+        if entry.get("type") != "directory" and name.endswith(TRACE_SUFFIXES) and not is_key_averages_file(name):
             traces.append(_to_listed_trace(file_system, entry))
     traces.sort(key=lambda trace: (-trace.modified, trace.spec))
     return FolderError(spec, traces[:_MAX_LISTED]) if traces or not is_page else None

@@ -19,6 +19,11 @@ RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker|r)[-_.]?([0-9]{1,6})(?![0-9
 _HOME = re.compile(r"~([A-Za-z0-9_.-]*)(?:/|$)")
 _GLOB_MAGIC = re.compile(r"[*?\[]")
 _URL_GLOB_MAGIC = re.compile(r"[*\[]")
+
+
+TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace", ".trace.gz")
+"""What the names of traces end with: the files of a folder that are listed, local, over ssh or behind a URL."""
+
 _KEY_AVERAGES = re.compile(r"\.key_averages\.json(\.\w+)?$")
 
 

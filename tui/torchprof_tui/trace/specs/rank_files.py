@@ -14,13 +14,11 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchprof_tui.trace.specs.address import RANK_IN_NAME, ListedTrace, is_remote
+from torchprof_tui.trace.specs.address import RANK_IN_NAME, TRACE_SUFFIXES, ListedTrace, is_remote
 from torchprof_tui.trace.specs.rank_groups import group_runs
 
 HEAD_BYTES = 64 << 10
 """Bytes read of each file: Kineto's header, which holds `distributedInfo`, is 10 KB for sixteen devices."""
-
-TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace", ".trace.gz")
 
 _DISTRIBUTED_INFO = re.compile(rb'"distributedInfo"\s*:\s*\{')
 _TRACE_MARKER = re.compile(rb'"traceEvents"|"ph"\s*:\s*"')

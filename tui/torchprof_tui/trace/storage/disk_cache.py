@@ -1,11 +1,11 @@
-"""Where the columns of a trace lie on disk: opened again, a trace is only mapped.
+"""The disk cache of decoded traces: a trace that is opened again is only mapped.
 
-One folder per trace below the cache folder, named by a digest of the file's path, size, time of change and of this
-program's version: what does not match is not found, and what is not found is rebuilt. A folder is written under
-another name and renamed once it is whole, so a half-written one is never opened. Whoever uses a folder holds a
-lock on it, so that nobody else's tidying takes the text of its args away.
+Each trace has a folder below the cache folder, named by a digest of the file's path, size and times of change and of
+this program's version; without a match it is built again. A folder is written as a draft and renamed once it is
+complete, so an incomplete one is never opened. A process that uses a folder holds a shared lock on it, so that pruning
+by another process does not remove the text of its args.
 
-Read before numpy is, on the way to the first frame: standard library only.
+Imported on the way to the first frame: standard library only.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from pathlib import Path
 from torchprof_tui import __version__
 
 FORMAT_VERSION = 1
-"""Of these folders; the columns inside have a version of their own, which `store.open_trace` checks."""
+"""Version of the folders; the columns in them have a version of their own, which `trace_store.open_trace` checks."""
 
 LIMIT_BYTES = 4 << 30
-"""Bytes kept over all traces; the oldest go first. Columns take a fifth of their JSON: this is some 20 GB of it."""
+"""Bytes of all entries, at most; the oldest are removed first. Columns take a fifth of their JSON: some 20 GB of it."""
 
 ORPHAN_SECONDS = 3600
-"""A draft that nobody holds, untouched for so long, was left behind by a process that was killed."""
+"""Seconds since its last use after which a draft without a lock is removed: its process was killed."""
 
 _DRAFT_PREFIX = ".draft-"
 _LOCK_FILE = "lock"
@@ -41,11 +41,11 @@ _LOCK_FILE = "lock"
 
 @dataclass(eq=False, slots=True)
 class CacheEntry:
-    """One trace's folder: where its columns lie (`ready`), or where they are to be written.
+    """One trace's folder: complete (`ready`), or a draft whose columns are to be written.
 
-    `key` is None for what cannot be recognised before it is opened (a pipe, another host, a URL), for a cache that is
-    turned off and for one that cannot be written: the folder then lives as long as this object, or the process, unless
-    it is published under an identity.
+    `key` is None for what has no key before it is opened (a pipe, a remote file, a URL), for a cache that is turned off
+    and for one that cannot be written: `close` removes the folder then, at exit at the latest, unless it is published
+    under an identity.
     """
 
     spec: str
@@ -55,10 +55,10 @@ class CacheEntry:
     lock_descriptor: int | None = None
 
     def publish(self, identity: str | None = None) -> None:
-        """Call when the folder is whole: later openings find it. `identity`: of what is no local file, where known."""
+        """Make a complete folder available to later openings. `identity`: of a remote trace, where it is known."""
         key = self.key
         if key is not None and _file_key(self.spec) != key:
-            return  # a file that changed while it was read serves this session and no other
+            return  # the file changed while it was read: use the columns in this session only
         if key is None and identity is not None and is_in_cache_folder(self.folder):
             key = _digest(identity)
         if self.ready or key is None:
@@ -67,12 +67,12 @@ class CacheEntry:
         try:
             self.folder.rename(final)
         except OSError:
-            return  # somebody was faster; our copy is as good and goes when we do
+            return  # another process was faster; this copy is as good, and removed when it is closed
         self.folder = final
         self.ready = True
 
     def close(self) -> None:
-        """Let go of the folder; one that was not published is removed. May be called again."""
+        """Release the folder; a draft is removed. May be called again."""
         _open_entries.discard(self)
         if not self.ready:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -81,7 +81,7 @@ class CacheEntry:
             self.lock_descriptor = None
 
     def discard(self) -> None:
-        """What lies here is damaged or of another version: remove it."""
+        """Remove a folder that is damaged or of another version."""
         self.ready = False
         self.close()
 
@@ -91,24 +91,24 @@ _open_entries: set[CacheEntry] = set()
 
 @atexit.register
 def _close_entries() -> None:
-    for place in list(_open_entries):
-        place.close()
+    for entry in list(_open_entries):
+        entry.close()
 
 
 def cache_folder() -> Path:
-    """`$TORCHPROF_TUI_CACHE`, else `$XDG_CACHE_HOME/torchprof-tui`, else `~/.cache/torchprof-tui`."""
-    own = os.environ.get("TORCHPROF_TUI_CACHE")
-    if own:
-        return Path(own).absolute()
-    home = os.environ.get("XDG_CACHE_HOME")
-    base = Path(home) if home and os.path.isabs(home) else Path(os.path.expanduser("~/.cache"))
+    """Return `$TORCHPROF_TUI_CACHE`, else `$XDG_CACHE_HOME/torchprof-tui`, else `~/.cache/torchprof-tui`."""
+    configured = os.environ.get("TORCHPROF_TUI_CACHE")
+    if configured:
+        return Path(configured).absolute()
+    xdg_cache = os.environ.get("XDG_CACHE_HOME")
+    base = Path(xdg_cache) if xdg_cache and os.path.isabs(xdg_cache) else Path(os.path.expanduser("~/.cache"))
     return base / "torchprof-tui"
 
 
 def find_or_create_entry(spec: str, cache: bool = True) -> CacheEntry:
-    """The place of a trace: ready where it was opened before and has not changed, else an empty folder to fill.
+    """Return the entry of a trace: ready where it was opened before and has not changed, else an empty draft.
 
-    Never fails for the cache's sake; raises OSError only where not even a temporary folder can be made.
+    A cache that cannot be used is no error; raises OSError only where not even a temporary folder can be made.
     """
     key = _file_key(spec) if cache else None
     if key is not None:
@@ -120,70 +120,68 @@ def find_or_create_entry(spec: str, cache: bool = True) -> CacheEntry:
 
 
 def find_by_identity(spec: str, identity: str) -> CacheEntry | None:
-    """As `find`, for what is no local file and told by `identity`; None where it is not kept."""
+    """Return the entry of a remote trace by its identity; None where it is not in the cache."""
     folder = cache_folder() / _digest(identity)
     lock = _lock_folder(folder)
-    return (
-        None
-        if lock is None
-        else _register_entry(CacheEntry(spec, folder, folder.name, ready=True, lock_descriptor=lock))
-    )
+    if lock is None:
+        return None
+    return _register_entry(CacheEntry(spec, folder, folder.name, ready=True, lock_descriptor=lock))
 
 
 def is_cached(identity: str) -> bool:
-    """Whether `find_identity` would find it now."""
+    """Return whether `find_by_identity` would return an entry now."""
     return (cache_folder() / _digest(identity) / _LOCK_FILE).exists()
 
 
 def is_in_cache_folder(folder: Path) -> bool:
-    """Whether a folder to fill lies where later openings look."""
+    """Return whether a draft is in the cache folder, so that it can be published."""
     return folder.parent == cache_folder()
 
 
 def create_draft(spec: str, key: str | None = None, cache: bool = True) -> CacheEntry:
-    """An empty folder to fill: beside the cache's own, where a disk is; the system's temporary one as a last resort."""
+    """Create an empty draft: in the cache folder, which is on a disk; else in the system's temporary folder."""
     if cache:
         with contextlib.suppress(OSError):
-            home = cache_folder()
-            home.mkdir(parents=True, exist_ok=True, mode=0o700)  # names in a trace may be nobody else's business
-            folder = Path(tempfile.mkdtemp(prefix=_DRAFT_PREFIX, dir=home))
+            parent = cache_folder()
+            parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # names in a trace may be confidential
+            folder = Path(tempfile.mkdtemp(prefix=_DRAFT_PREFIX, dir=parent))
             return _register_entry(CacheEntry(spec, folder, key, lock_descriptor=_lock_folder(folder, new=True)))
     return _register_entry(CacheEntry(spec, Path(tempfile.mkdtemp(prefix="torchprof-tui-")), None))
 
 
 def prune_cache(limit: int = LIMIT_BYTES) -> int:
-    """Remove the traces opened longest ago until the rest fits, and what dead processes left. Returns bytes freed."""
+    """Remove the entries opened longest ago until the rest fits, and orphaned drafts. Returns the bytes freed."""
     freed = 0
     now = time.time()
-    kept = []
-    for entry in _scan_folders():
-        if entry.is_draft and now - entry.last_used > ORPHAN_SECONDS:
-            freed += _remove_folder(entry)
-        elif not entry.is_draft:
-            kept.append(entry)
-    total = sum(entry.size for entry in kept)
-    for entry in sorted(kept, key=lambda entry: entry.last_used):
+    entries = []
+    for info in _scan_folders():
+        if info.is_draft and now - info.last_used > ORPHAN_SECONDS:
+            freed += _remove_folder(info)
+        elif not info.is_draft:
+            entries.append(info)
+    total = sum(info.size for info in entries)
+    for info in sorted(entries, key=lambda info: info.last_used):
         if total <= limit:
             break
-        gone = _remove_folder(entry)
-        freed += gone
-        total -= gone
+        removed_bytes = _remove_folder(info)
+        freed += removed_bytes
+        total -= removed_bytes
     return freed
 
 
 def clear_cache() -> tuple[int, int]:
-    """Remove all that nobody has open. Returns (traces removed, bytes freed)."""
+    """Remove all folders that no process has open. Returns (traces removed, bytes freed)."""
     removed = freed = 0
-    for entry in list(_scan_folders()):
-        gone = _remove_folder(entry)
-        freed += gone
-        removed += bool(gone) and not entry.is_draft
+    for info in list(_scan_folders()):
+        removed_bytes = _remove_folder(info)
+        freed += removed_bytes
+        removed += bool(removed_bytes) and not info.is_draft
     return removed, freed
 
 
 def cache_usage() -> tuple[int, int]:
-    """(traces kept, bytes they take)."""
-    sizes = [entry.size for entry in _scan_folders() if not entry.is_draft]
+    """Return (traces in the cache, bytes they take)."""
+    sizes = [info.size for info in _scan_folders() if not info.is_draft]
     return len(sizes), sum(sizes)
 
 
@@ -196,22 +194,23 @@ class _FolderInfo:
 
 
 def _scan_folders() -> Iterator[_FolderInfo]:
+    """Yield the entries and drafts in the cache folder."""
     try:
-        folders = [entry for entry in os.scandir(cache_folder()) if entry.is_dir(follow_symlinks=False)]
+        folders = [item for item in os.scandir(cache_folder()) if item.is_dir(follow_symlinks=False)]
     except OSError:
         return
     for folder in folders:
-        # Only what has our lock in it is ours: the folder may be shared with something else by mistake.
+        # A folder without a lock file was not made by this program: the user may have named a shared folder by mistake.
         with contextlib.suppress(OSError):
             used = os.stat(os.path.join(folder.path, _LOCK_FILE)).st_mtime
             size = sum(file.lstat().st_size for file in Path(folder.path).rglob("*"))
             yield _FolderInfo(Path(folder.path), size, used, folder.name.startswith(_DRAFT_PREFIX))
 
 
-def _remove_folder(entry: _FolderInfo) -> int:
-    """Bytes freed; 0 where somebody has it open, or where it cannot be removed."""
+def _remove_folder(info: _FolderInfo) -> int:
+    """Remove a folder; return the bytes freed, 0 where a process has it open or it cannot be removed."""
     try:
-        lock = os.open(entry.folder / _LOCK_FILE, os.O_RDWR)
+        lock = os.open(info.folder / _LOCK_FILE, os.O_RDWR)
     except OSError:
         return 0
     try:
@@ -219,12 +218,12 @@ def _remove_folder(entry: _FolderInfo) -> int:
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             return 0
-        # A file system without locks: removing what another reads costs that one its args, no more.
-    doomed = entry.folder.with_name(f"{_DRAFT_PREFIX}gone-{os.getpid()}-{entry.folder.name.lstrip('.')}")
+        # A file system without locks: a process that reads the folder loses the args of its trace, no more.
+    renamed = info.folder.with_name(f"{_DRAFT_PREFIX}gone-{os.getpid()}-{info.folder.name.lstrip('.')}")
     try:
-        entry.folder.rename(doomed)  # so that nobody finds half of it
-        shutil.rmtree(doomed, ignore_errors=True)
-        return entry.size
+        info.folder.rename(renamed)  # so that no process opens a part of it
+        shutil.rmtree(renamed, ignore_errors=True)
+        return info.size
     except OSError:
         return 0
     finally:
@@ -232,7 +231,7 @@ def _remove_folder(entry: _FolderInfo) -> int:
 
 
 def _lock_folder(folder: Path, new: bool = False) -> int | None:
-    """A shared lock on a folder, as an open file; None where there is no such folder, or it is being removed."""
+    """Take a shared lock on a folder; return its descriptor, None where the folder is missing or being removed."""
     path = folder / _LOCK_FILE
     try:
         lock = os.open(path, os.O_RDWR | (os.O_CREAT if new else 0), 0o600)
@@ -252,13 +251,14 @@ def _lock_folder(folder: Path, new: bool = False) -> int | None:
     return lock
 
 
-def _register_entry(place: CacheEntry) -> CacheEntry:
-    _open_entries.add(place)
-    return place
+def _register_entry(entry: CacheEntry) -> CacheEntry:
+    """Have an entry closed at exit."""
+    _open_entries.add(entry)
+    return entry
 
 
 def _file_key(spec: str) -> str | None:
-    """What a regular file is recognised by; None for everything else."""
+    """Return the key of a regular file; None for everything else."""
     try:
         path = os.path.realpath(spec)
         status = os.stat(path)
@@ -266,7 +266,7 @@ def _file_key(spec: str) -> str | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         return None
-    # The second time is the kernel's own: tools set the first one back, after they have written other bytes.
+    # ctime as well: some tools restore mtime after they have written other bytes.
     return _digest(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}")
 
 

@@ -1,4 +1,4 @@
-"""While a trace is on its way: how far it is, and esc to give up. Then the explorer takes over, or an error shows."""
+"""The loading screen: the progress of a load, esc to cancel it, and the error where it fails."""
 
 from __future__ import annotations
 
@@ -18,35 +18,38 @@ from textual.widgets import Static
 
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.progress import FAILED_SHARE, Progress, RanksProgress
+from torchprof_tui.trace.loading.progress import FAILED_SHARE, Phase, Progress, RanksProgress
 from torchprof_tui.trace.specs.address import ListedTrace
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.loading.resolve import AnyOpener
+    from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.model.trace import Trace
 
 REDRAW_SECONDS = 0.1
-"""Ten times a second looks steady and costs an ssh line next to nothing."""
+"""Seconds between redraws: ten a second look steady and cost an ssh connection next to nothing."""
 
 MIN_ESTIMATE_SECONDS = 0.3
-"""Before this much is known of its speed, a time left would jump about."""
+"""Seconds of loading before the time left is shown: an earlier estimate would vary too much."""
 
 BAR_CELLS = 40
 
 _EIGHTHS = "·▁▂▃▄▅▆▇█"
 
 PHASE_LABELS = {
-    "starting": "starting",
-    "connecting": "connecting",
-    "reading": "reading",
-    "arranging": "nesting events, joining launches to kernels",
-    "merging": "bringing the ranks together",
-    "storing": "keeping the columns, so that the next opening is instant",
+    Phase.STARTING: "starting",
+    Phase.CONNECTING: "connecting",
+    Phase.READING: "reading",
+    Phase.ARRANGING: "nesting events, joining launches to kernels",
+    Phase.MERGING: "bringing the ranks together",
+    Phase.STORING: "keeping the columns, so that the next opening is instant",
 }
 
 
 class LoadingScreen(Screen[None]):
-    """`opening` was started. `prepare` is run in a thread meanwhile: imports that the next screen needs."""
+    """Load a trace and show the progress.
+
+    `opener` has been started. `prepare` runs in a thread meanwhile: it imports what the next screen needs.
+    """
 
     CSS_PATH = "loading_screen.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -55,39 +58,39 @@ class LoadingScreen(Screen[None]):
 
     @dataclass
     class Opened(Message):
-        """The trace is there."""
+        """The trace is loaded."""
 
-        opening: AnyOpener
+        opener: TraceOpener
         trace: Trace
 
     @dataclass
     class Failed(Message):
-        """It will not come. `line` is for the user, and on screen already."""
+        """The load failed. `line` is for the user, and on screen already."""
 
         line: str
         detail: str
 
     @dataclass
     class FolderFound(Message):
-        """It is a folder elsewhere, with traces in it."""
+        """The name is a remote folder that holds traces."""
 
         name: str
         traces: list[ListedTrace]
 
     class Left(Message):
-        """Esc: while it loaded, or at the error."""
+        """Esc was pressed, during the load or at the error."""
 
-    def __init__(self, opening: AnyOpener, prepare: Callable[[], object] | None = None) -> None:
+    def __init__(self, opener: TraceOpener, prepare: Callable[[], object] | None = None) -> None:
         super().__init__()
-        self.opening = opening
+        self.opener = opener
         self._prepare = prepare
-        self._progress = Progress("starting")
+        self._progress = Progress(Phase.STARTING)
         self._started_at = time.monotonic()
         self._failed = False
 
     def compose(self) -> ComposeResult:
         with Vertical(id="loading"):
-            yield Static(Content.from_markup("Opening [b]$name[/b]", name=clean(self.opening.label)), id="loading-name")
+            yield Static(Content.from_markup("Opening [b]$name[/b]", name=clean(self.opener.label)), id="loading-name")
             yield Static(id="loading-bar")
             yield Static(id="loading-ranks")
             yield Static(id="loading-numbers")
@@ -104,19 +107,19 @@ class LoadingScreen(Screen[None]):
         self.post_message(self.Left())
 
     async def _load(self) -> None:
-        prepared = None if self._prepare is None else asyncio.create_task(asyncio.to_thread(self._prepare))
+        preparation = None if self._prepare is None else asyncio.create_task(asyncio.to_thread(self._prepare))
         try:
-            trace = await self.opening.load_trace(self._store_progress)
+            trace = await self.opener.load_trace(self._store_progress)
         except LoadError as error:
             if error.listed_files:
-                self.post_message(self.FolderFound(self.opening.label, error.listed_files))
+                self.post_message(self.FolderFound(self.opener.label, error.listed_files))
                 return
             self._show_failure(str(error))
             self.post_message(self.Failed(str(error), error.detail))
             return
-        if prepared is not None:
-            await prepared
-        self.post_message(self.Opened(self.opening, trace))
+        if preparation is not None:
+            await preparation
+        self.post_message(self.Opened(self.opener, trace))
 
     def _store_progress(self, progress: Progress) -> None:
         self._progress = progress
@@ -124,15 +127,17 @@ class LoadingScreen(Screen[None]):
     def _show_progress(self) -> None:
         progress = self._progress
         self._update_text("#loading-bar", format_bar(progress))
-        cells = format_rank_bars(progress)
-        self.query_one("#loading-ranks", Static).display = bool(cells)
-        self._update_text("#loading-ranks", cells)
+        rank_bars = format_rank_bars(progress)
+        self.query_one("#loading-ranks", Static).display = bool(rank_bars)
+        self._update_text("#loading-ranks", rank_bars)
         self._update_text("#loading-numbers", format_counters(progress, time.monotonic() - self._started_at))
         self._update_text("#loading-keys", Content("esc cancel   q quit"))
 
     def _update_text(self, selector: str, line: Content) -> None:
-        """Laid out anew only where it takes more or fewer lines: it would cost ten times as much, and the processes
-        that read are short of what it takes."""
+        """Update a line; lay the screen out again only where the number of lines changes.
+
+        A layout takes ten times as long as an update, on cores that the workers need.
+        """
         widget = self.query_one(selector, Static)
         if line != widget.content:
             widget.update(line, layout=widget.size.height != 1 or line.cell_length > widget.size.width)
@@ -150,10 +155,10 @@ class LoadingScreen(Screen[None]):
 
 
 def format_bar(progress: Progress) -> Content:
-    """How much of the file has been read, as a bar; of a pipe nobody knows."""
-    if progress.phase in ("starting", "connecting"):
+    """Format the share of the file that has been read as a bar; the size of a pipe is unknown."""
+    if progress.phase in (Phase.STARTING, Phase.CONNECTING):
         share = 0.0
-    elif progress.phase != "reading":
+    elif progress.phase != Phase.READING:
         share = 1.0
     elif not progress.total:
         return Content(f"{'░' * BAR_CELLS}  of unknown length")
@@ -164,7 +169,7 @@ def format_bar(progress: Progress) -> Content:
 
 
 def format_rank_bars(progress: Progress) -> Content:
-    """Of several ranks a cell each, which fills; a cross where one could not be opened."""
+    """Format one cell for each rank, filled by its share; a cross where it could not be opened."""
     if not isinstance(progress, RanksProgress):
         return Content("")
     cells = ("×" if share == FAILED_SHARE else _EIGHTHS[max(int(share * 8), share > 0)] for share in progress.shares)
@@ -172,14 +177,14 @@ def format_rank_bars(progress: Progress) -> Content:
 
 
 def format_counters(progress: Progress, elapsed: float) -> Content:
-    """Bytes, events, time left, and what is being done, in one line."""
-    parts = [PHASE_LABELS.get(progress.phase, progress.phase)]
-    if progress.phase == "reading":
-        of = f" of {progress.total / 1e6:,.1f}" if progress.total else ""
-        parts = [f"{progress.bytes / 1e6:,.1f}{of} MB"]
+    """Format ranks, bytes, events, time left and the phase in one line."""
+    parts = [PHASE_LABELS[progress.phase]]
+    if progress.phase == Phase.READING:
+        total = f" of {progress.total / 1e6:,.1f}" if progress.total else ""
+        parts = [f"{progress.bytes / 1e6:,.1f}{total} MB"]
         if progress.total and progress.bytes and elapsed > MIN_ESTIMATE_SECONDS:
-            left = elapsed * (progress.total - progress.bytes) / progress.bytes
-            parts.append(f"{left:.1f} s left" if left < 9.95 else f"{left:.0f} s left")
+            seconds = elapsed * (progress.total - progress.bytes) / progress.bytes
+            parts.append(f"{seconds:.1f} s left" if seconds < 9.95 else f"{seconds:.0f} s left")
     if progress.events:
         parts.insert(1, f"{progress.events:,} events")
     if isinstance(progress, RanksProgress):

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchprof_tui.trace.specs.rank_files import TRACE_SUFFIXES, read_trace_head
+from torchprof_tui.trace.specs.address import TRACE_SUFFIXES
+from torchprof_tui.trace.specs.rank_files import read_trace_head
 
 MAX_ENTRIES = 3_000
 """Directory entries looked at: a folder of checkpoints and logs has fewer."""

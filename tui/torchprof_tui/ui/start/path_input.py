@@ -11,10 +11,10 @@ from textual.binding import Binding, BindingType
 from textual.suggester import Suggester
 from textual.widgets import Input
 
+from torchprof_tui.trace.specs.address import TRACE_SUFFIXES
+
 MAX_ENTRIES = 5_000
 """Of a folder that are looked at: completion must answer while one types."""
-
-LIKELY_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace")
 
 
 class PathInput(Input):
@@ -57,7 +57,7 @@ def list_completions(typed: str) -> list[str]:
             found = list(_match_entries(entries, start))
     except OSError:
         return []
-    return [shown + name for name in sorted(found, key=lambda name: (not name.endswith((*LIKELY_SUFFIXES, "/")), name))]
+    return [shown + name for name in sorted(found, key=lambda name: (not name.endswith((*TRACE_SUFFIXES, "/")), name))]
 
 
 def _common_prefix(names: list[str]) -> str:

@@ -1,0 +1,57 @@
+"""The build of a trace's columns: decode the source, build the trace, store it in a folder.
+
+Imports numpy and all decoders: import it where a trace is not in the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
+from torchprof_tui.trace.core.garbage_collector import disable_garbage_collector
+from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.loading.open_or_build import BuildResult
+from torchprof_tui.trace.loading.progress import Phase, Progress, Report
+from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.specs.address import is_remote
+from torchprof_tui.trace.storage.disk_cache import is_cached, is_in_cache_folder
+from torchprof_tui.trace.storage.trace_store import TraceWriter
+
+
+def decode_and_store(
+    spec: str,
+    folder: Path,
+    report: Report,
+    allow_prompt: bool = False,
+    process_count: int | None = None,
+    defer_blocks: bool = False,
+) -> BuildResult:
+    """Decode, build and store a trace in `folder`.
+
+    `allow_prompt`: ssh may ask on the terminal. `process_count`, `defer_blocks`: as in `decode_trace`.
+    Raises TraceError, OSError, MemoryError.
+    """
+    latest = Progress(Phase.READING)
+    if is_remote(spec) and not allow_prompt:
+        report(Progress(Phase.CONNECTING))
+
+    def report_reading(done: int, total: int | None, events: int) -> None:
+        nonlocal latest
+        latest = Progress(Phase.READING, done, total, events)
+        report(latest)
+
+    with disable_garbage_collector():
+        source = open_source(spec, allow_prompt)
+        report(latest)
+        if source.identity is not None and is_in_cache_folder(folder) and is_cached(source.identity):
+            source.close()
+            return BuildResult(source.identity, already_cached=True)
+        decoded = decode_trace(source, folder, report_reading, process_count=process_count, defer_blocks=defer_blocks)
+        report(replace(latest, phase=Phase.ARRANGING))
+        with TraceWriter(folder) as writer:
+            trace = add_row_index(build_trace(decoded, spec, writer.allocate), writer.allocate)
+            del decoded  # frees its memory before the columns are written
+            report(replace(latest, phase=Phase.STORING))
+            writer.finish(trace)
+    return BuildResult(None if source.connection_lost else source.identity)

@@ -1,0 +1,139 @@
+"""The decision where the columns of a trace come from: mapped from the cache, or built and stored there.
+
+Every way to open a trace takes the same steps: look in the cache; else build into a draft entry; where the source turns
+out to be cached already, map that entry; where that fails, build once more without the cache. `OpeningState` makes the
+decisions; `open_or_build` runs it in this process, `open_or_build_async` from an event loop.
+
+Imported on the way to the first frame: standard library only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from torchprof_tui.trace.storage.disk_cache import CacheEntry, find_by_identity, find_or_create_entry
+
+if TYPE_CHECKING:
+    from torchprof_tui.trace.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """The outcome of a build.
+
+    `identity`: the key to publish a remote trace under, None for local files and for traces that are not to be reused.
+    `already_cached`: the cache has this identity, and nothing was read.
+    """
+
+    identity: str | None = None
+    already_cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedTrace:
+    """A trace and how it was opened. Close `cache_entry` when the trace is no longer used."""
+
+    trace: Trace
+    cache_entry: CacheEntry | None  # None for several ranks, whose entries stay open until this process ends
+    cached: bool
+    seconds: float
+
+
+class OpeningState:
+    """The cache entry of one trace that is being opened, and whether its columns came from the cache.
+
+    `label`: the name that the trace gets, `spec` by default. `identity`: the key of a remote trace, where it is known.
+    `entry` changes while the trace is being opened. All methods block. Raises OSError where no folder can be made.
+    """
+
+    def __init__(self, spec: str, label: str | None = None, cache: bool = True, identity: str | None = None) -> None:
+        self.spec = spec
+        self.label = label or spec
+        self._use_cache = cache
+        entry = find_by_identity(spec, identity) if cache and identity is not None else None
+        self.entry = entry or find_or_create_entry(spec, cache)
+        self.cached = self.entry.ready
+
+    def map_cached(self) -> Trace | None:
+        """Map the columns in the cache; None where they must be built into `entry`."""
+        while self.entry.ready:
+            trace = _try_map(self.entry, self.label)
+            if trace is not None:
+                return trace
+            self.entry = find_or_create_entry(self.spec, self._use_cache)
+            self._use_cache = False  # damaged columns that cannot be removed are tried twice and no more
+        self.cached = False
+        return None
+
+    def map_built(self, result: BuildResult) -> Trace | None:
+        """Publish and map what was built into `entry`; None where it must be built again, into the new `entry`."""
+        if not result.already_cached:
+            self.cached = False
+            self.entry.publish(result.identity)
+            return _map(self.entry, self.label)
+        self.entry.discard()
+        stored = find_by_identity(self.spec, result.identity or "")
+        trace = None if stored is None else _try_map(stored, self.label)
+        if stored is not None and trace is not None:
+            self.entry, self.cached = stored, True
+            return trace
+        self.entry = find_or_create_entry(self.spec, cache=False)
+        return None
+
+    def close(self) -> None:
+        """Release the entry; a draft is removed. May be called again."""
+        self.entry.close()
+
+
+def open_or_build(state: OpeningState, build: Callable[[CacheEntry], BuildResult]) -> OpenedTrace:
+    """Map a trace from the cache, or build it with `build`, which fills the folder of an entry."""
+    began = time.perf_counter()
+    try:
+        trace = state.map_cached()
+        while trace is None:
+            trace = state.map_built(build(state.entry))
+    except BaseException:
+        state.close()
+        raise
+    return OpenedTrace(trace, state.entry, state.cached, time.perf_counter() - began)
+
+
+async def open_or_build_async(
+    state: OpeningState, build: Callable[[CacheEntry], Awaitable[BuildResult]]
+) -> OpenedTrace:
+    """Do the same as `open_or_build` from an event loop, which is never blocked.
+
+    `build` must have ended its worker before it raises, also where it is cancelled: the entry is removed then.
+    """
+    import asyncio  # deferred: takes as long as starting a worker, which comes first
+
+    began = time.perf_counter()
+    try:
+        trace = await asyncio.to_thread(state.map_cached) if state.entry.ready else None
+        while trace is None:
+            result = await build(state.entry)
+            trace = await asyncio.to_thread(state.map_built, result)
+    except BaseException:
+        await asyncio.to_thread(state.close)
+        raise
+    return OpenedTrace(trace, state.entry, state.cached, time.perf_counter() - began)
+
+
+def _try_map(entry: CacheEntry, label: str) -> Trace | None:
+    """Map stored columns; discard the entry and return None where they cannot be used."""
+    try:
+        return _map(entry, label)
+    except Exception:
+        # Whatever is wrong with a cache entry, the remedy is the same: build it again.
+        entry.discard()
+        return None
+
+
+def _map(entry: CacheEntry, label: str) -> Trace:
+    """Map the columns in an entry's folder, under the name that the user gave the trace."""
+    from torchprof_tui.trace.storage.trace_store import open_trace  # deferred: imports numpy
+
+    return replace(open_trace(entry.folder), label=label)
