@@ -17,15 +17,16 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any
 
-HARNESS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness.py")
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HARNESS = os.path.join(ROOT, "profiler_runs", "torchprof_runs", "harness.py")
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One trace: the harness's options, and the workload with its own.
+    """One sample trace: the harness's options, and the workload with its options.
 
-    What is `rehearsed` runs once before: else the measurements by which Inductor chooses its code, kept on disk from
-    then on, fill the trace with thousands of kernels.
+    A recording with `rehearsed` runs once before. Otherwise the benchmarks by which Inductor chooses its code, whose
+    results it then keeps on disk, would fill the trace with thousands of kernels.
     """
 
     name: str
@@ -53,62 +54,65 @@ RECORDINGS = (
     Recording("train_gpt_stack_memory", "--with-stack --profile-memory --record-shapes", "train_gpt --item --active 2"),
     Recording("train_gpt_2ranks", "--nproc 2", "train_gpt --late-rank 1 --layers 2 --active 2"),
 )
-"""In the order in which they teach; `sample_traces` says what to look at in each."""
+"""In the order in which a beginner should read them; `torchprof_samples` describes what to look at in each."""
 
 _SUFFIXES = {"trace": "pt.trace.json.gz", "table": "table.txt", "key_averages": "key_averages.json"}
 
 
 def record(recording: Recording, folder: str) -> str:
-    """Record one into `folder`; a line that says what it is. Raises RuntimeError where the run did not work out.
+    """Record one sample into `folder` and describe it in one line. Raises RuntimeError if the run failed.
 
-    Several ranks get a folder of their own, and files that are named by rank.
+    The traces of several ranks go into a folder of their own, with files that are named by rank.
     """
-    with tempfile.TemporaryDirectory() as folder_before, tempfile.TemporaryDirectory() as runs:
+    with tempfile.TemporaryDirectory() as rehearsal_runs, tempfile.TemporaryDirectory() as runs:
         words = [*recording.options.split(), *recording.command.split()]
         if recording.rehearsed:
-            subprocess.run([sys.executable, HARNESS, "-o", folder_before, *words], capture_output=True, check=False)
+            subprocess.run([sys.executable, HARNESS, "-o", rehearsal_runs, *words], capture_output=True, check=False)
         argv = [sys.executable, HARNESS, "-o", runs, *words]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        (made,) = os.listdir(runs) or [""]
+        process = subprocess.run(argv, capture_output=True, text=True, check=False)
+        (name,) = os.listdir(runs) or [""]
+        run_folder = os.path.join(runs, name)
         try:
-            manifests = _manifests(os.path.join(runs, made))
+            manifests = _read_manifests(run_folder)
             for rank, manifest in manifests:
-                _keep(manifest, os.path.join(runs, made), os.path.join(folder, recording.name), rank)
+                _copy_files(manifest, run_folder, os.path.join(folder, recording.name), rank)
         except (OSError, ValueError, KeyError) as error:
-            raise RuntimeError(f"{recording.name}: exit status {done.returncode}: {done.stderr.strip()}") from error
+            raise RuntimeError(
+                f"{recording.name}: exit status {process.returncode}: {process.stderr.strip()}"
+            ) from error
     manifest = manifests[0][1]
-    kept, environment = manifest["kept"][0], manifest["environment"]
+    trace, environment = manifest["kept"][0], manifest["environment"]
     device = ", ".join(device["name"] for device in environment["devices"]) or "CPU"
     return (
         f"{recording.name}: {recording.command} {recording.options}".rstrip()
-        + f" · {kept['events']} events, {kept['gpu_events']} on the GPU, {kept['bytes']} bytes"
+        + f" · {trace['events']} events, {trace['gpu_events']} on the GPU, {trace['bytes']} bytes"
         + f" · {device}, torch {environment['torch']}, Python {environment['python']}"
     )
 
 
-def _manifests(made: str) -> list[tuple[int | None, dict[str, Any]]]:
-    """(rank, manifest) of each process that recorded; the rank is None where there was one alone."""
+def _read_manifests(run_folder: str) -> list[tuple[int | None, dict[str, Any]]]:
+    """Read (rank, manifest) of each process that recorded; the rank is None if there was only one."""
 
     def read(name: str) -> dict[str, Any]:
-        with open(os.path.join(made, name), encoding="utf-8") as file:
+        with open(os.path.join(run_folder, name), encoding="utf-8") as file:
             manifest: dict[str, Any] = json.load(file)
             return manifest
 
-    whole = read("manifest.json")
-    if "ranks" not in whole:
-        return [(None, whole)]
-    return [(entry["rank"], read(f"manifest.rank{entry['rank']}.json")) for entry in whole["ranks"]]
+    run_manifest = read("manifest.json")
+    if "ranks" not in run_manifest:
+        return [(None, run_manifest)]
+    return [(entry["rank"], read(f"manifest.rank{entry['rank']}.json")) for entry in run_manifest["ranks"]]
 
 
-def _keep(manifest: dict[str, Any], made: str, path: str, rank: int | None) -> None:
-    """Copy what was recorded, and torch's answers about it, to `path` and its suffixes; a rank's into folder `path`."""
-    (kept,) = manifest["kept"]
+def _copy_files(manifest: dict[str, Any], run_folder: str, path: str, rank: int | None) -> None:
+    """Copy the trace, torch's table and its averages to `path` plus a suffix; those of a rank into folder `path`."""
+    (trace,) = manifest["kept"]
     if rank is not None:
         os.makedirs(path, exist_ok=True)
         path = os.path.join(path, f"rank{rank}")
     for key, suffix in _SUFFIXES.items():
-        if kept[key]:
-            shutil.copy(os.path.join(made, kept[key]), f"{path}.{suffix}")
+        if trace[key]:
+            shutil.copy(os.path.join(run_folder, trace[key]), f"{path}.{suffix}")
 
 
 def main() -> int:

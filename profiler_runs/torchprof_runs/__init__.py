@@ -1,32 +1,32 @@
-"""Profiling runs: record what a PyTorch program does, and keep it whatever happens to the program.
+"""Record a PyTorch program with torch.profiler, and save the trace however the program ends.
 
-Needs torch alone and imports nothing of the viewer, so it runs under the interpreter that the user names.
+This package needs only torch and imports nothing of the viewer, so it runs under the interpreter that the user names.
 
-`harness.py` is the way in: ``python …/profiler_runs/harness.py [options] script.py args…``. Behind it:
+`harness.py` is the entry point: ``python …/torchprof_runs/harness.py [options] script.py args…``. It runs `recorder/`:
 
-===============  ======================================================================================
-`options`        the command line → `Options`
-`target`         what is run: a script, a module, a built-in workload; run unchanged as ``__main__``
-`session`        one recorded process from start to end: puts all that follows together
-`schedule`       which step waits, warms up, is recorded
-`stepping`       what counts as a step: an optimizer's step, a function's call
-`window`         recording between two points in time, and calling into the main thread
-`recording`      the profiler, driven through the schedule
-`exporting`      what was recorded → files, also on a full disk
-`preflight`      how big a trace gets, and the memory that it may take
-`selfprofile`    a script that uses torch.profiler itself is left alone
-`endings`        Ctrl-C, SIGTERM, os._exit …: every way to end, saving first
-`outcome`        how the program ended, as Python would say it
-`files`          files written whole or not at all
-`modes`          steps, a window of time, the whole run: what begins and ends a recording
-`devices`        what torch reports, and one line for each thing that is missing
-`folder`         the run's folder, made fresh
-`manifest`       what ran, how, how it ended, what was kept
-`status`         log lines and the channel that tells an app which phase the run is in
-`ranks`          which rank this process is
-`launcher`       several ranks: --nproc, torchrun
-===============  ======================================================================================
+=====================  ================================================================================
+`options`              parse the command line into `Options`
+`target_program`       find the program (script, module, built-in workload) and run it as ``__main__``
+`recording_session`    record one process from its start to its end; combines the modules below
+`recording_modes`      decide when a recording begins and ends: steps, a window of time, the whole run
+`schedule`             plan which steps wait, warm up and are recorded
+`step_detection`       count steps: an optimizer's step, or the call of a function
+`time_window`          record between two points in time; call functions in the main thread
+`profiler_cycles`      start and stop torch.profiler as the plan says, and save each cycle
+`trace_export`         write the trace, the profiler's table and its averages, also on a full disk
+`size_estimate`        estimate a trace's size from one step, and limit the memory of a recording
+`profiler_conflict`    detect programs that use torch.profiler themselves, and leave them alone
+`exit_handlers`        save before the process ends by Ctrl-C, SIGTERM, os._exit, …
+`program_outcome`      exit status and traceback of the program, as Python would show them
+`torch_capabilities`   report what torch can record here, and explain what is missing
+`run_folder`           create the folder of a run and name its files
+`atomic_files`         write files completely or not at all
+`manifest`             manifest.json: what ran, how it ended, which traces were kept
+`status_messages`      log lines for people, and JSON status lines for the app
+`rank_environment`     identify the rank of this process
+`rank_launcher`        start several ranks: --nproc, torchrun
+=====================  ================================================================================
 
-The other modules are the built-in workloads (`matmul_add`, `linear`, `mlp`, `attention`, `train_gpt`, `recompiles`,
-`streams`, `graph_replay`), each a script on its own, and `record_samples`, which records the sample traces with them.
+`workloads/` holds the built-in programs (`matmul_add`, `linear`, `mlp`, `attention`, `train_gpt`, `recompiles`,
+`streams`, `graph_replay`). Each is a script on its own and says in its docstring what to expect in its trace.
 """

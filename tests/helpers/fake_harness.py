@@ -1,7 +1,7 @@
-"""Stands in for `torchprof_runs/harness.py` where torch would only cost time: says what it says, keeps what it keeps.
+"""Fake of `torchprof_runs/harness.py` without torch: sends the same status messages and writes the same files.
 
-The script runs in this process; what it "recorded" is one of the samples, unless it sets TRACES to 0,
-or RANKS: then each rank has two of it.
+The script runs in this process. Its "recording" is a copy of a sample, unless it sets the variable TRACES to 0. If it
+sets RANKS, each rank has two copies.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import time
 from pathlib import Path
 from typing import Any
 
-SAMPLE = (
-    Path(__file__).resolve().parents[2]
-    / "sample_traces"
-    / "torchprof_samples"
-    / "matmul_add_64_cold_eager.pt.trace.json.gz"
-)
+# Not from tests.helpers.paths: this script runs in any folder, without the checkout on sys.path.
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces" / "torchprof_samples"
+SAMPLE = SAMPLES / "matmul_add_64_cold_eager.pt.trace.json.gz"
 
 
-def tell(**facts: Any) -> None:
-    with contextlib.suppress(OSError):  # nobody may listen any more
-        os.write(channel, json.dumps({"time": time.time(), "pid": os.getpid(), "rank": 0, **facts}).encode() + b"\n")
+def send_message(**fields: Any) -> None:
+    """Write a status message, as `status_messages.Reporter` does."""
+    common_fields = {"time": time.time(), "pid": os.getpid(), "rank": 0}
+    with contextlib.suppress(OSError):  # the reader may have closed the pipe
+        os.write(channel, json.dumps({**common_fields, **fields}).encode() + b"\n")
 
 
-def save(how: str, status: int) -> None:
+def save(end_reason: str, status: int) -> None:
+    """Write the traces and the manifests, as the recorder does at the end of a run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    tell(phase="exporting")
+    send_message(phase="exporting")
     kept, trace = [], f"{Path(script).stem}.pt.trace.json.gz"
     if variables.get("TRACES", 1):
         shutil.copy(SAMPLE, folder / trace)
@@ -41,15 +41,16 @@ def save(how: str, status: int) -> None:
         names = [f"fake.rank{rank}.pt.trace.json.gz", f"fake.rank{rank}.cycle2.pt.trace.json.gz"]
         for name in names:
             shutil.copy(SAMPLE, folder / name)
-        its = {"rank": rank, "kept": [{"trace": name} for name in names], "ended": how, "exit_status": status}
-        (folder / f"manifest.rank{rank}.json").write_text(json.dumps(its))
-    facts = {"kept": kept, "ended": how, "exit_status": status, "seconds": 1.5}
+        facts = {"rank": rank, "kept": [{"trace": name} for name in names], "ended": end_reason, "exit_status": status}
+        (folder / f"manifest.rank{rank}.json").write_text(json.dumps(facts))
+    facts = {"kept": kept, "ended": end_reason, "exit_status": status, "seconds": 1.5}
     (folder / "manifest.json").write_text(json.dumps(facts))
-    tell(log=f"ended: {how}")
-    tell(phase="done")
+    send_message(log=f"ended: {end_reason}")
+    send_message(phase="done")
 
 
-def terminated(signum: int, frame: object) -> None:
+def save_and_terminate(signum: int, frame: object) -> None:
+    """Save, then end by the same signal."""
     save(signal.Signals(signum).name, -signum)
     signal.signal(signum, signal.SIG_DFL)
     os.kill(os.getpid(), signum)
@@ -66,10 +67,10 @@ folder.mkdir()
 (folder / "words.json").write_text(json.dumps(words))
 channel = os.open(os.environ["TORCHPROF_STATUS"], os.O_WRONLY | os.O_NONBLOCK)
 variables: dict[str, Any] = {}
-for each in (signal.SIGTERM, signal.SIGHUP):
-    signal.signal(each, terminated)
-tell(phase="starting", folder=str(folder))
-tell(phase="recording", step=2, of=3)
+for signum in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(signum, save_and_terminate)
+send_message(phase="starting", folder=str(folder))
+send_message(phase="recording", step=2, of=3)
 try:
     variables.update(runpy.run_path(script, {"FOLDER": str(folder), "SETTINGS": variables}))
 except KeyboardInterrupt:

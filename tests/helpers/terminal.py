@@ -1,4 +1,4 @@
-"""A terminal for tests: a program behind a pty, what is on its screen, keys to send."""
+"""Terminal for tests: run a program in a pty, send keys, and read its screen."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pyte
 
-PATIENCE_SECONDS = 240.0
-"""How long a screen may take on a busy machine before a test gives up; no test is about time."""
+TIMEOUT_SECONDS = 240.0
+"""Time limit for a screen to appear, long enough for a busy machine; no test measures time."""
 
-_UNKNOWN = re.compile(rb"\x1b\[[<=>][0-9;]*[a-zA-Z]|\x1b\[\?[0-9;]*\$p|\x1b\[\?u|\x1bP[^\x1b]*\x1b\\")
-"""Questions to modern terminals, which pyte would print: the answers are never waited for."""
+_UNSUPPORTED = re.compile(rb"\x1b\[[<=>][0-9;]*[a-zA-Z]|\x1b\[\?[0-9;]*\$p|\x1b\[\?u|\x1bP[^\x1b]*\x1b\\")
+"""Queries to modern terminals, which pyte would print; programs do not wait for the answers."""
 
 
 class Terminal:
-    """`with Terminal(command) as terminal:` runs it; `terminal.wait_for("text")` returns the screen."""
+    """`with Terminal(command) as terminal:` runs the command; `terminal.wait_for("text")` returns the screen."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Terminal:
     ) -> None:
         self.screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self.screen)
-        self._rest = b""
+        self._pending = b""
         self.pid, self._master = pty.fork()
         if self.pid == 0:
             if pipe is not None:
@@ -55,7 +55,7 @@ class Terminal:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         except (ProcessLookupError, ChildProcessError):
-            pass  # it has ended, as it should
+            pass  # the process has ended
         os.close(self._master)
 
     @property
@@ -66,25 +66,25 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     def wait_for(self, *words: str, gone: bool = False) -> str:
-        """The screen, when it shows all of the words (none of them: `gone`)."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < until:
+        """Wait until the screen shows all of the words (`gone`: none of them) and return it."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while time.monotonic() < deadline:
             if all((word in self.text) is not gone for word in words):
                 return self.text
             self._read(0.1)
-        raise AssertionError(f"waited in vain for {words}; the screen is\n{self.text}")
+        raise AssertionError(f"{words} did not appear (or vanish) in time; the screen is\n{self.text}")
 
     def wait_for_end(self) -> int:
-        """The program's exit status."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < until:
+        """Wait until the program ends and return its exit status."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while time.monotonic() < deadline:
             self._read(0.1)
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 while self._read(0.1):
                     pass
                 return os.waitstatus_to_exitcode(status)
-        raise AssertionError(f"it does not end; the screen is\n{self.text}")
+        raise AssertionError(f"the program does not end; the screen is\n{self.text}")
 
     def _read(self, seconds: float) -> bool:
         ready, _, _ = select.select([self._master], [], [], seconds)
@@ -92,20 +92,20 @@ class Terminal:
             return False
         try:
             data = os.read(self._master, 65536)
-        except OSError:  # Linux's way to say that the other side has closed
+        except OSError:  # on Linux: the other side has closed
             return False
         if not data:
             return False
-        # A question that is cut in two by the read must still be recognised.
-        data = self._rest + data
+        # Keep an escape sequence that the read cut in two, so that a query is still recognized.
+        data = self._pending + data
         cut = data.rfind(b"\x1b", -40)
-        data, self._rest = (data[:cut], data[cut:]) if cut > 0 and not _ends(data[cut:]) else (data, b"")
-        self._stream.feed(_UNKNOWN.sub(b"", data))
+        data, self._pending = (data[:cut], data[cut:]) if cut > 0 and not _is_complete(data[cut:]) else (data, b"")
+        self._stream.feed(_UNSUPPORTED.sub(b"", data))
         return True
 
 
-def _ends(sequence: bytes) -> bool:
-    """Whether an escape sequence is complete; text may follow it."""
+def _is_complete(sequence: bytes) -> bool:
+    """Return whether the escape sequence at the start is complete; text may follow it."""
     return (
         re.match(rb"\x1b(?:\[[0-9;<=>?$]*[a-zA-Z]|\][^\x07\x1b]*(?:\x07|\x1b\\)|P[^\x1b]*\x1b\\|[^\[\]P])", sequence)
         is not None

@@ -1,12 +1,12 @@
-"""A process that has imported torch once and forks for each run that a test asks for.
+"""A process that imports torch once and forks for each run of a test.
 
-Importing torch takes seconds, a fork of a process that has done so milliseconds. Each line on stdin is a JSON object:
-``{"argv", "module", "cwd", "env", "out", "err", "limit", "ignore", "tear_down"}`` starts the harness in a new session
-(by its path, or as ``python -m`` where `module` names the folder that it is installed in) and answers with its pid,
-``{"poll": pid}`` answers with its exit status as subprocess counts it, or null while it runs.
+Importing torch takes seconds, forking a process that has imported it takes milliseconds. Each line on stdin is a JSON
+object: ``{"argv", "module", "cwd", "env", "out", "err", "limit", "ignore", "tear_down"}`` starts the harness in a new
+session (by its path, or as ``python -m`` if `module` is the folder that it is installed in) and is answered with its
+pid; ``{"poll": pid}`` is answered with the exit status as subprocess counts it, or null while the process runs.
 
-A child ends as Python does, but for taking all of torch's modules apart, which costs more than most runs and which no
-code of the program's takes part in; with `tear_down` it does that too.
+A child ends as Python does, except that it does not destroy torch's modules: that takes longer than most runs and
+executes no code of the program. With `tear_down` it does that, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 
 def serve() -> dict[str, Any]:
-    """Answer requests; returns one in each child that is forked for it."""
+    """Answer requests. Returns the request in each child that is forked for it."""
     for line in sys.stdin:
         request: dict[str, Any] = json.loads(line)
         if "poll" in request:
@@ -39,16 +39,16 @@ def serve() -> dict[str, Any]:
     os._exit(0)
 
 
-def become(request: dict[str, Any]) -> None:
-    """Make this process what a shell would have started."""
+def apply_request(request: dict[str, Any]) -> None:
+    """Set up this process as a shell would: session, folder, files, environment, limits, arguments."""
     os.setsid()
     os.chdir(request["cwd"])
     for descriptor, (path, flags) in enumerate(
         [("/dev/null", os.O_RDONLY), *((request[name], os.O_WRONLY | os.O_CREAT) for name in ("out", "err"))]
     ):
-        opened = os.open(path, flags, 0o644)
-        os.dup2(opened, descriptor)
-        os.close(opened)
+        source = os.open(path, flags, 0o644)
+        os.dup2(source, descriptor)
+        os.close(source)
     os.environ.clear()
     os.environ.update(request["env"])
     if request["limit"]:
@@ -63,7 +63,7 @@ def become(request: dict[str, Any]) -> None:
 
 
 def run(request: dict[str, Any]) -> None:
-    """The harness."""
+    """Run the harness."""
     if request["module"]:
         runpy.run_module("torchprof_runs.harness", run_name="__main__", alter_sys=True)
     else:
@@ -71,8 +71,8 @@ def run(request: dict[str, Any]) -> None:
 
 
 def run_and_leave(request: dict[str, Any]) -> None:
-    """`run`, then what Python does as it ends, in its order."""
-    leave, status = os._exit, 0
+    """Run the harness, then do what Python does at its end, in the same order."""
+    leave, status = os._exit, 0  # before the recorder wraps os._exit
     try:
         run(request)
     except SystemExit as error:
@@ -98,8 +98,8 @@ if __name__ == "__main__":
         importlib.import_module(name)
 
     gc.collect()
-    gc.freeze()  # else each child, as it ends, looks at all of torch once more
+    gc.freeze()  # otherwise the garbage collector of each child would traverse all of torch at its end
     del sys.path[0]
-    job = serve()
-    become(job)
-    (run if job["tear_down"] else run_and_leave)(job)
+    request = serve()
+    apply_request(request)
+    (run if request["tear_down"] else run_and_leave)(request)

@@ -1,4 +1,4 @@
-"""Runs of the harness, started from a process that has torch loaded already."""
+"""Fixtures that run the harness, forked from a process that has imported torch already."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import pytest
 from tests.helpers.paths import ROOT
 
 HARNESS = ROOT / "profiler_runs/torchprof_runs/harness.py"
-PATIENCE = 300.0  # seconds: only a run that hangs takes longer
+TIMEOUT_SECONDS = 300.0  # only a run that hangs takes longer
 
-# A training loop as small as they come; each step prints its number.
+# A minimal training loop; each step prints its number.
 TRAIN = """
 import sys, torch
 model = torch.nn.Linear(4, 4)
@@ -37,22 +37,22 @@ print("end", flush=True)
 
 
 def train(steps: int = 12, after_step: str = "") -> str:
-    """The source of a training script; `after_step` is a statement at the end of its loop."""
+    """Build the source of a training script; `after_step` is a statement at the end of its loop."""
     return TRAIN.format(steps=steps, after_step=after_step)
 
 
 class Run:
-    """One run of the harness: its process, what it printed, what it wrote."""
+    """One run of the harness: its process, its output, and the files that it wrote."""
 
-    def __init__(self, ask: Callable[[dict[str, Any]], Any], folder: Path, pid: int) -> None:
-        self._ask, self.folder, self.pid = ask, folder, pid
+    def __init__(self, send_request: Callable[[dict[str, Any]], Any], folder: Path, pid: int) -> None:
+        self._send_request, self.folder, self.pid = send_request, folder, pid
         self._status: int | None = None
 
     def wait(self) -> int:
-        """Its exit status, minus the number of the signal that ended it."""
-        deadline = time.monotonic() + PATIENCE
+        """Wait for the end. Returns the exit status, or minus the number of the signal that ended the run."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while self._status is None:
-            self._status = self._ask({"poll": self.pid})
+            self._status = self._send_request({"poll": self.pid})
             if self._status is None:
                 if time.monotonic() > deadline:
                     os.kill(self.pid, signal.SIGKILL)
@@ -61,8 +61,8 @@ class Run:
         return self._status
 
     def wait_for(self, text: str) -> None:
-        """Until `text` was printed or logged."""
-        deadline = time.monotonic() + PATIENCE
+        """Wait until `text` was printed or logged."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while text not in self.out + self.err + self.status_text:
             if time.monotonic() > deadline:
                 os.kill(self.pid, signal.SIGKILL)
@@ -90,30 +90,30 @@ class Run:
         return [json.loads(line) for line in self.status_text.splitlines()]
 
     @property
-    def made(self) -> Path:
-        """The run's own folder."""
+    def run_folder(self) -> Path:
+        """The folder that the run created."""
         (path,) = (self.folder / "runs").iterdir()
         return path
 
     @property
     def manifest(self) -> dict[str, Any]:
-        facts: dict[str, Any] = json.loads((self.made / "manifest.json").read_text())
+        facts: dict[str, Any] = json.loads((self.run_folder / "manifest.json").read_text())
         return facts
 
     def trace(self, index: int = 0) -> dict[str, Any]:
-        """A trace that was kept."""
-        path = self.made / self.manifest["kept"][index]["trace"]
+        """Read a saved trace."""
+        path = self.run_folder / self.manifest["kept"][index]["trace"]
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         document: dict[str, Any] = json.loads(text)
         return document
 
     def names(self, index: int = 0) -> list[str]:
-        """The names of the complete events of a trace that was kept, without the GPU's copies of the CPU's ranges."""
+        """List the names of the complete events of a saved trace, without the GPU's copies of the CPU's ranges."""
         events = self.trace(index)["traceEvents"]
         return [event["name"] for event in events if event.get("ph") == "X" and event["cat"] != "gpu_user_annotation"]
 
     def steps(self, index: int = 0) -> list[int]:
-        """The numbers of the steps that are marked in a trace that was kept."""
+        """List the numbers of the steps that are marked in a saved trace."""
         return sorted(int(name.split("#")[1]) for name in self.names(index) if name.startswith("ProfilerStep#"))
 
 
@@ -122,6 +122,7 @@ Start = Callable[..., Run]
 
 @pytest.fixture(scope="session")
 def zygote() -> Iterator[Callable[[dict[str, Any]], Any]]:
+    """Start the process of `torch_zygote.py`. Yields a function that sends it a request and returns the answer."""
     if importlib.util.find_spec("torch") is None:
         pytest.skip("needs torch")
     process = subprocess.Popen(
@@ -133,21 +134,21 @@ def zygote() -> Iterator[Callable[[dict[str, Any]], Any]]:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    to, back = process.stdin, process.stdout
+    requests, answers = process.stdin, process.stdout
 
-    def ask(request: dict[str, Any]) -> Any:
-        to.write(json.dumps(request) + "\n")
-        to.flush()
-        return json.loads(back.readline())
+    def send_request(request: dict[str, Any]) -> Any:
+        requests.write(json.dumps(request) + "\n")
+        requests.flush()
+        return json.loads(answers.readline())
 
-    yield ask
-    to.close()
-    process.wait(PATIENCE)
+    yield send_request
+    requests.close()
+    process.wait(TIMEOUT_SECONDS)
 
 
 @pytest.fixture
 def start(zygote: Callable[[dict[str, Any]], Any], tmp_path: Path) -> Start:
-    """start(script, *options, args=…): run `script` (its source, or a command) under the harness; does not wait."""
+    """start(script, *options, args=…): run `script` (source code, or a command) under the harness; does not wait."""
     count = 0
 
     def start(
@@ -174,12 +175,12 @@ def start(zygote: Callable[[dict[str, Any]], Any], tmp_path: Path) -> Start:
             command = script
         for stream in ("out", "err"):
             (folder / stream).touch()
-        # The programs of the tests run on the CPU, wherever they are tested; the workloads ask for what there is.
-        status = {"TORCHPROF_STATUS": str(folder / "status"), "CUDA_VISIBLE_DEVICES": "-1"}
+        # The tests' programs run on the CPU on every machine; tests of the workloads set the variable themselves.
+        variables = {"TORCHPROF_STATUS": str(folder / "status"), "CUDA_VISIBLE_DEVICES": "-1"}
         request = {
             "argv": [str(HARNESS), "-o", str(runs or folder / "runs"), *options, *command],
             "cwd": str(cwd or folder),
-            "env": {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **status, **(env or {})},
+            "env": {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **variables, **(env or {})},
             "out": str(folder / "out"),
             "err": str(folder / "err"),
             "limit": limit,

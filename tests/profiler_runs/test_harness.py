@@ -1,4 +1,4 @@
-"""Under any interpreter: started by path, without torch, with the user's own modules in the way."""
+"""Start the harness under any interpreter: by path, without torch, with modules of the program that share its names."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from torchprof_runs.recorder.options import UsageError
-
-from .conftest import HARNESS, Start
+from tests.profiler_runs.conftest import HARNESS, Start
+from torchprof_runs.recorder import target_program
+from torchprof_runs.recorder.options import UsageError, parse_options
 
 
 def harness(*argv: str, cwd: Path, flags: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
@@ -27,7 +27,7 @@ def harness(*argv: str, cwd: Path, flags: tuple[str, ...] = (), **env: str) -> s
 
 
 def test_no_torch(tmp_path: Path) -> None:
-    """-S leaves out site-packages, and with them torch."""
+    """-S leaves out site-packages, and so torch."""
     (tmp_path / "train.py").write_text("print('must not run')\n")
     for options in ((), ("--nproc", "2")):
         done = harness(*options, "train.py", cwd=tmp_path, flags=("-S",), PYTHONPATH="")
@@ -68,23 +68,23 @@ def test_a_wrong_call_needs_no_torch(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_nothing_of_ours_is_on_the_path(start: Start, tmp_path: Path) -> None:
-    """The program's own modules win over ours of the same name, and over the package."""
+def test_the_package_is_not_on_sys_path(start: Start, tmp_path: Path) -> None:
+    """The program's own modules take precedence over the package and its modules of the same name."""
     (tmp_path / "script.py").write_text(
-        "import sys, status, recorder, torchprof_runs\n"
-        "print(status.mine, recorder.mine, torchprof_runs.mine, any('profiler_runs' in path for path in sys.path))\n"
+        "import sys, options, recorder, torchprof_runs\n"
+        "print(options.name, recorder.name, torchprof_runs.name, any('torchprof_runs' in path for path in sys.path))\n"
     )
-    for name in ("status", "recorder", "torchprof_runs"):
-        (tmp_path / f"{name}.py").write_text(f"mine = {name!r}\n")
+    for name in ("options", "recorder", "torchprof_runs"):
+        (tmp_path / f"{name}.py").write_text(f"name = {name!r}\n")
     run = start(["script.py"], cwd=tmp_path)
     assert run.wait() == 0, run.err
-    assert run.out == "status endings profiler_runs False\n"
+    assert run.out == "options recorder torchprof_runs False\n"
 
 
 def test_as_a_module(start: Start, tmp_path: Path) -> None:
     """python -m needs the package installed."""
     installed = tmp_path / "installed"
-    shutil.copytree(HARNESS.parent, installed / "profiler_runs", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(HARNESS.parent, installed / "torchprof_runs", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "script.py").write_text("import sys; print(sys.path[0], 'torch' in sys.modules)\n")
     run = start(["script.py"], cwd=tmp_path, module=installed)
     assert run.wait() == 0, run.err
@@ -93,7 +93,7 @@ def test_as_a_module(start: Start, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_isolated(tmp_path: Path) -> None:
-    """-I gives neither us nor the program a place on sys.path."""
+    """With -I neither the harness nor the program is on sys.path."""
     pytest.importorskip("torch")
     (tmp_path / "script.py").write_text("import sys; print(sys.path[0])\n")
     isolated = harness("script.py", cwd=tmp_path, flags=("-I",))
@@ -102,12 +102,9 @@ def test_isolated(tmp_path: Path) -> None:
 
 
 def test_workloads_exist() -> None:
-    from torchprof_runs.recorder import target_program
-    from torchprof_runs.recorder.options import parse_options
-
     for name in target_program.WORKLOADS:
         assert target_program.is_workload(parse_options([name]))
-        assert (HARNESS.parent / f"{name}.py").exists()
+        assert (HARNESS.parent / "workloads" / f"{name}.py").exists()
     assert not target_program.is_workload(parse_options(["-m", "matmul_add"]))
     with pytest.raises(UsageError, match="no workload of that name"):
         target_program.find_program(parse_options(["matmul_sub"]), None, None)

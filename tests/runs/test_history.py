@@ -1,4 +1,4 @@
-"""Past runs: found, in order, and asked for again."""
+"""Earlier runs: list them in order, and read their requests."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torchprof_tui.runs.history import list_past_runs, read_request, save_reques
 from torchprof_tui.runs.recording_request import RecordingRequest
 
 
-def test_a_request_lies_beside_its_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_is_stored_beside_its_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "runs" / "train-1"
     folder.mkdir(parents=True)
     save_request(
         str(folder), RecordingRequest(("python", "train.py", "--lr", "1"), ("--active", "2"), "/v/bin/python", "runs")
     )
-    found = read_request(str(folder / "train.pt.trace.json.gz"))
-    # Asked again from anywhere it goes to the same place.
-    again = RecordingRequest(
+    stored = read_request(str(folder / "train.pt.trace.json.gz"))
+    # The output folder is absolute, so that the repeated run writes to the same folder from anywhere.
+    absolute = RecordingRequest(
         ("python", "train.py", "--lr", "1"), ("--active", "2"), "/v/bin/python", str(tmp_path / "runs")
     )
-    assert found == (again, str(tmp_path))
+    assert stored == (absolute, str(tmp_path))
     assert read_request(str(tmp_path / "other.json")) is None
-    save_request(str(tmp_path / "gone"), again)  # nothing to write to
+    save_request(str(tmp_path / "missing"), absolute)  # errors are ignored
 
 
 def test_the_newest_come_first_and_the_rest_is_left_out(tmp_path: Path) -> None:
@@ -38,8 +38,8 @@ def test_the_newest_come_first_and_the_rest_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "strange").mkdir()
     (tmp_path / "strange" / "request.json").write_text('{"command": 3}')
     (tmp_path / "not ours").mkdir()
-    past = list_past_runs(str(tmp_path))
-    assert [each.request.command[1] for each in past] == ["1", "2", "0"]
-    assert (past[0].result.exit_status, past[0].result.seconds) == (130, 2.5)
-    assert [each.request.command[1] for each in list_past_runs(str(tmp_path), limit=1)] == ["1"]
+    runs = list_past_runs(str(tmp_path))
+    assert [run.request.command[1] for run in runs] == ["1", "2", "0"]
+    assert (runs[0].result.exit_status, runs[0].result.seconds) == (130, 2.5)
+    assert [run.request.command[1] for run in list_past_runs(str(tmp_path), limit=1)] == ["1"]
     assert list_past_runs(str(tmp_path / "none")) == []

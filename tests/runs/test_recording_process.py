@@ -1,4 +1,4 @@
-"""A run in its terminal: what is printed, every way to end it, and that nothing of it is left behind."""
+"""A run in its terminal: its output, every way to end it, and that no process is left behind."""
 
 from __future__ import annotations
 
@@ -33,43 +33,43 @@ Record = Callable[..., Recording]
 
 @pytest.fixture
 def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Record]:
-    """record(script): the script, started under the fake harness in a terminal of 80 × 24."""
+    """record(script): start the script under the fake harness in a terminal of 80 × 24."""
     monkeypatch.setattr(recording_request, "HARNESS", FAKE)
-    made: list[Recording] = []
+    recordings: list[Recording] = []
 
     def record(script: str) -> Recording:
         (tmp_path / "script.py").write_text(script)
-        made.append(Recording(RecordingRequest(("script.py",), (), sys.executable), str(tmp_path)))
-        made[-1].start(80, 24)
-        return made[-1]
+        recordings.append(Recording(RecordingRequest(("script.py",), (), sys.executable), str(tmp_path)))
+        recordings[-1].start(80, 24)
+        return recordings[-1]
 
     yield record
-    for each in made:
-        each.close()
+    for recording in recordings:
+        recording.close()
 
 
-def until(holds: Callable[[], object]) -> None:
+def until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 300
-    while not holds():
-        assert time.monotonic() < deadline, "it never came"
+    while not condition():
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.01)
 
 
-def printed(run: Recording, word: bytes | None = None) -> bytes:
-    """All that it prints, until `word` or its end."""
-    found = b""
+def read_output(run: Recording, word: bytes | None = None) -> bytes:
+    """Read the output of a run until `word` or its end."""
+    output = b""
 
-    def enough() -> bool:
-        nonlocal found
-        found += run.poll()[0]
-        return run.has_ended or (word is not None and word in found)
+    def is_complete() -> bool:
+        nonlocal output
+        output += run.poll()[0]
+        return run.has_ended or (word is not None and word in output)
 
-    until(enough)
-    return found + run.poll()[0]
+    until(is_complete)
+    return output + run.poll()[0]
 
 
-def gone(pid: int) -> bool:
-    """Whether the process is no more, or has only not been waited for."""
+def has_ended(pid: int) -> bool:
+    """Return whether the process has ended; it may still be a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -80,14 +80,14 @@ def gone(pid: int) -> bool:
         return False
 
 
-def test_it_has_a_terminal_and_what_it_kept_is_known(record: Record, tmp_path: Path) -> None:
+def test_a_run_has_a_terminal_and_a_result(record: Record, tmp_path: Path) -> None:
     run = record(
         "import os, sys\n"
-        "print([os.isatty(each) for each in range(3)], *os.get_terminal_size(), os.environ['TERM'])\n"
+        "print([os.isatty(descriptor) for descriptor in range(3)], *os.get_terminal_size(), os.environ['TERM'])\n"
         "print(repr(sys.stdin.read()), 'COLUMNS' in os.environ, open('/dev/tty').isatty())\n"
     )
-    out = printed(run)
-    assert out == b"[False, True, True] 80 24 xterm-256color\r\n'' False True\r\n"
+    output = read_output(run)
+    assert output == b"[False, True, True] 80 24 xterm-256color\r\n'' False True\r\n"
     result = run.result()
     assert (result.exit_status, result.end_reason) == (0, "finished")
     (trace,) = result.traces
@@ -99,31 +99,33 @@ def test_it_has_a_terminal_and_what_it_kept_is_known(record: Record, tmp_path: P
     assert (run.phase.phase, run.last_log) == ("done", "ended: finished")
 
 
-def test_the_first_ctrl_c_keeps_what_was_recorded(record: Record) -> None:
+def test_the_first_ctrl_c_saves_the_recording(record: Record) -> None:
     run = record("import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
-    printed(run, b"ready")
+    read_output(run, b"ready")
     assert run.phase is not None
     assert run.phase.text in ("recording, step 2 of 3", "starting")
     run.stop()
-    printed(run)
+    read_output(run)
     result = run.result()
     assert (result.exit_status, result.end_reason, len(result.traces)) == (130, "interrupted", 1)
 
 
-def test_what_does_not_stop_is_killed_with_its_children(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_does_not_stop_is_killed_with_its_children(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(recording_process, "KILL_DELAY_SECONDS", 0.2)
-    ignoring = "import signal\nfor each in (signal.SIGINT, signal.SIGTERM): signal.signal(each, signal.SIG_IGN)\n"
-    run = record(ignoring + CHILD)
-    printed(run, b"ready")
+    ignore = "import signal\nfor signum in (signal.SIGINT, signal.SIGTERM): signal.signal(signum, signal.SIG_IGN)\n"
+    run = record(ignore + CHILD)
+    read_output(run, b"ready")
     child = int(Path(run.folder or "", "child").read_text())
     run.stop()
     time.sleep(0.1)
     run.poll()
     assert not run.has_ended
     run.stop()
-    printed(run)
+    read_output(run)
     assert run.result().exit_status == 128 + signal.SIGKILL
-    until(lambda: gone(child))
+    until(lambda: has_ended(child))
 
 
 def test_a_program_that_catches_ctrl_c_and_goes_on_is_ended_by_the_second_and_saves(record: Record) -> None:
@@ -135,54 +137,54 @@ while True:
     except KeyboardInterrupt: print("went on", flush=True)
 """
     run = record(script)
-    printed(run, b"ready")
+    read_output(run, b"ready")
     run.stop()
-    printed(run, b"went on")
+    read_output(run, b"went on")
     assert not run.has_ended
     run.stop()
-    printed(run)
+    read_output(run)
     result = run.result()
     assert (result.exit_status, result.end_reason, len(result.traces)) == (128 + signal.SIGTERM, "SIGTERM", 1)
 
 
 def test_closing_ends_it_and_its_children_and_it_saves(record: Record) -> None:
     run = record(CHILD)
-    printed(run, b"ready")
+    read_output(run, b"ready")
     folder = Path(run.folder or "")
     run.close()
-    until(lambda: gone(int((folder / "child").read_text())))
+    until(lambda: has_ended(int((folder / "child").read_text())))
     until(lambda: (folder / "manifest.json").exists())
     assert json.loads((folder / "manifest.json").read_text())["ended"] == "interrupted"
     assert (folder / "script.pt.trace.json.gz").exists()
 
 
-def test_closing_does_not_wait_for_one_that_will_not_end(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_does_not_wait_for_a_program_that_does_not_end(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording_process, "CLOSE_TIMEOUT_SECONDS", 0.1)
     run = record(
         "import time\nprint('ready', flush=True)\nwhile True:\n"
         "    try:\n        time.sleep(600)\n    except KeyboardInterrupt:\n        pass\n"
     )
-    printed(run, b"ready")
+    read_output(run, b"ready")
     folder = Path(run.folder or "")
     run.close()
     until(lambda: (folder / "manifest.json").exists())
     assert json.loads((folder / "manifest.json").read_text())["ended"] in ("SIGTERM", "SIGHUP")
 
 
-def test_killing_this_program_ends_it_and_its_children_and_it_saves(tmp_path: Path) -> None:
+def test_killing_the_viewer_ends_the_run_and_its_children_and_it_saves(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(CHILD)
     code = (
         "import sys, time\nfrom pathlib import Path\nfrom torchprof_tui.runs import recording_request\n"
         "from torchprof_tui.runs.recording_process import Recording\n"
         f"recording_request.HARNESS = Path({str(FAKE)!r})\n"
-        "run = Recording(recording_request.Request(('script.py',), (), sys.executable))\nrun.start(80, 24)\n"
-        "while b'ready' not in run.look()[0]:\n    time.sleep(0.01)\n"
+        "run = Recording(recording_request.RecordingRequest(('script.py',), (), sys.executable))\nrun.start(80, 24)\n"
+        "while b'ready' not in run.poll()[0]:\n    time.sleep(0.01)\n"
         "print(run.folder, flush=True)\ntime.sleep(600)\n"
     )
     viewer = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tui")},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -192,26 +194,26 @@ def test_killing_this_program_ends_it_and_its_children_and_it_saves(tmp_path: Pa
     viewer.wait()
     viewer.stdout.close()
     until(lambda: (folder / "manifest.json").exists())
-    until(lambda: gone(int((folder / "child").read_text())))
+    until(lambda: has_ended(int((folder / "child").read_text())))
     assert (folder / "script.pt.trace.json.gz").exists()
 
 
-def test_a_flood_is_counted_and_only_its_end_kept(record: Record) -> None:
+def test_a_large_output_is_counted_and_only_its_end_is_kept(record: Record) -> None:
     run = record("for number in range(100_000):\n    print('line', number)\n")
-    until(lambda: run._process is not None and run._process.poll() is not None)  # it waits for nobody
-    seen = dropped = 0
-    last = b""
-    while not run.has_ended or last:
-        last, skipped = run.poll()
-        assert len(last) <= 2 * BUFFER_BYTES
-        seen, dropped = seen + last.count(b"\n"), dropped + skipped
+    until(lambda: run._process is not None and run._process.poll() is not None)  # it ends without being polled
+    read_lines = dropped_lines = 0
+    output = b""
+    while not run.has_ended or output:
+        output, dropped = run.poll()
+        assert len(output) <= 2 * BUFFER_BYTES
+        read_lines, dropped_lines = read_lines + output.count(b"\n"), dropped_lines + dropped
         time.sleep(0.01)
-    assert seen + dropped == 100_000
-    assert dropped > 90_000
+    assert read_lines + dropped_lines == 100_000
+    assert dropped_lines > 90_000
 
 
 def test_a_command_that_cannot_be_run_says_so(tmp_path: Path) -> None:
-    gone = Recording(RecordingRequest(("script.py",), (), sys.executable), str(tmp_path / "gone"))
+    run = Recording(RecordingRequest(("script.py",), (), sys.executable), str(tmp_path / "missing"))
     with pytest.raises(FileNotFoundError):
-        gone.start(80, 24)
-    gone.close()
+        run.start(80, 24)
+    run.close()

@@ -1,4 +1,4 @@
-"""Which command records what the user asks for; nothing is started."""
+"""Build the command that records a request; nothing is started."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def executable(path: Path, text: str = "") -> Path:
     return path
 
 
-def test_the_harness_is_where_it_is_looked_for() -> None:
+def test_the_harness_is_found() -> None:
     assert Path(harness_options.__file__).parents[1] / "harness.py" == HARNESS
     assert WORKLOADS == target_program.WORKLOADS
     assert all(summarize_workload(name) for name in WORKLOADS)
 
 
-def test_every_option_is_the_harnesss_own_and_none_is_left_out() -> None:
-    """Written down twice, since neither side may import the other."""
+def test_the_options_are_those_of_the_harness() -> None:
+    """They are written twice, because neither package may import the other."""
     value = {"count": "3", "seconds": "1.5", "switch": None, "choice": None, "text": "train:step"}
-    said = {}
+    parsed = {}
     for option in OPTIONS:
         words = [option.flag, *filter(None, [option.values[0] if option.values else value[option.kind]])]
-        said[option.flag] = (
+        parsed[option.flag] = (
             harness_options.parse_options([*words, "x.py"]) if option.flag not in ("--after", "--for") else None
         )
     parser = harness_options._build_parser()
-    theirs = {flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
-    assert theirs - {"--help", "--output"} == set(said)
+    harness_flags = {flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
+    assert harness_flags - {"--help", "--output"} == set(parsed)
     assert [option.values for option in OPTIONS if option.flag == "--then"] == [("stop", "finish")]
 
 
@@ -62,24 +62,24 @@ def test_every_option_is_the_harnesss_own_and_none_is_left_out() -> None:
         ("python3 --check-hash-based-pycs never a.py", ["--check-hash-based-pycs", "never"], ["a.py"]),
     ],
 )
-def test_pythons_own_flags_stay_pythons(tmp_path: Path, command: str, flags: list[str], program: list[str]) -> None:
+def test_flags_of_python_are_kept(tmp_path: Path, command: str, flags: list[str], program: list[str]) -> None:
     python = executable(tmp_path / "bin" / command.split()[0])
-    made = RecordingRequest(tuple(command.split()), ("--active", "2"), output="runs").argv({"PATH": str(python.parent)})
-    assert made == [str(python), *flags, str(HARNESS), "--output", "runs", "--active", "2", *program]
+    argv = RecordingRequest(tuple(command.split()), ("--active", "2"), output="runs").argv({"PATH": str(python.parent)})
+    assert argv == [str(python), *flags, str(HARNESS), "--output", "runs", "--active", "2", *program]
 
 
-def test_which_interpreter(tmp_path: Path) -> None:
+def test_the_choice_of_the_interpreter(tmp_path: Path) -> None:
     active = executable(tmp_path / "active" / "bin" / "python")
     other = executable(tmp_path / "other" / "bin" / "python")
     link = tmp_path / "linked" / "bin" / "python"
     link.parent.mkdir(parents=True)
     link.symlink_to(other)
-    within = {**ORDINARY, "VIRTUAL_ENV": str(tmp_path / "active")}
-    assert RecordingRequest(("mlp",)).argv(within)[0] == str(active)
-    assert RecordingRequest(("mlp",), python=str(tmp_path / "other")).argv(within)[0] == str(other)
-    # A link is an environment of its own: what it points to would have other packages.
-    assert RecordingRequest(("python", "x.py"), python=str(link)).argv(within)[0] == str(link)
-    assert RecordingRequest((str(other), "x.py")).argv(within)[0] == str(other)
+    environment = {**ORDINARY, "VIRTUAL_ENV": str(tmp_path / "active")}
+    assert RecordingRequest(("mlp",)).argv(environment)[0] == str(active)
+    assert RecordingRequest(("mlp",), python=str(tmp_path / "other")).argv(environment)[0] == str(other)
+    # A link may be the interpreter of a virtual environment: its target would have other packages.
+    assert RecordingRequest(("python", "x.py"), python=str(link)).argv(environment)[0] == str(link)
+    assert RecordingRequest((str(other), "x.py")).argv(environment)[0] == str(other)
     assert find_default_python({"VIRTUAL_ENV": str(tmp_path / "gone"), **ORDINARY}) in (sys.executable, *_on_path())
 
 
@@ -115,7 +115,7 @@ def test_a_script_with_an_interpreter_of_its_own(tmp_path: Path) -> None:
         (("python9.99", "x.py"), "no interpreter python9.99"),
     ],
 )
-def test_what_cannot_be_recorded_is_one_line(command: tuple[str, ...], says: str, tmp_path: Path) -> None:
+def test_an_invalid_request_is_explained_in_one_line(command: tuple[str, ...], says: str, tmp_path: Path) -> None:
     executable(tmp_path / "python")
     executable(tmp_path / "sh", "\x7fELF")
     with pytest.raises(RequestError) as raised:
@@ -124,12 +124,11 @@ def test_what_cannot_be_recorded_is_one_line(command: tuple[str, ...], says: str
     assert "\n" not in str(raised.value)
 
 
-def test_the_same_as_a_command_line() -> None:
+def test_the_equivalent_command_line() -> None:
     assert (
         RecordingRequest(("mlp", "--compile"), ("--active", "2")).equivalent_command()
         == "torchprof-tui run --active 2 mlp --compile"
     )
-    own = RecordingRequest(("python", "my train.py"), python="/v/bin/python", output="else where")
-    assert (
-        own.equivalent_command() == "torchprof-tui run --python /v/bin/python -o 'else where' -- python 'my train.py'"
-    )
+    request = RecordingRequest(("python", "my train.py"), python="/v/bin/python", output="else where")
+    expected = "torchprof-tui run --python /v/bin/python -o 'else where' -- python 'my train.py'"
+    assert request.equivalent_command() == expected

@@ -1,4 +1,4 @@
-"""What a run left, from manifests as the harness writes them."""
+"""Read what a run saved, from manifests as the harness writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run says, from the harness's own writer to our reader."""
+"""Status messages of a run, from the harness's writer to the viewer's reader."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from torchprof_runs.recorder.status_messages import PARENT_VARIABLE as THEIR_PARENT
-from torchprof_runs.recorder.status_messages import STATUS_VARIABLE as THEIRS
+from torchprof_runs.recorder import status_messages
 from torchprof_runs.recorder.status_messages import Reporter
 from torchprof_tui.runs.status_channel import PARENT_VARIABLE, STATUS_VARIABLE, StatusChannel, StatusMessage
 
 
 @pytest.fixture
 def channel() -> Iterator[StatusChannel]:
-    with contextlib.closing(StatusChannel()) as made:
-        yield made
+    with contextlib.closing(StatusChannel()) as opened:
+        yield opened
 
 
-def test_both_sides_mean_the_same() -> None:
-    assert (STATUS_VARIABLE, PARENT_VARIABLE) == (THEIRS, THEIR_PARENT)
+def test_both_sides_use_the_same_variables() -> None:
+    assert status_messages.STATUS_VARIABLE == STATUS_VARIABLE
+    assert status_messages.PARENT_VARIABLE == PARENT_VARIABLE
 
 
 def test_what_is_written_is_read(channel: StatusChannel) -> None:
@@ -30,14 +30,14 @@ def test_what_is_written_is_read(channel: StatusChannel) -> None:
     writers[0].report_phase("starting", folder="/runs/a")
     writers[1].report_phase("recording", step=2, of=3, cycle=1, cycles=1)
     writers[0].log("kept it")
-    said = channel.read()
-    assert [(each.rank, each.phase, each.log) for each in said] == [
+    messages = channel.read()
+    assert [(message.rank, message.phase, message.log) for message in messages] == [
         (0, "starting", ""), (1, "recording", ""), (0, "", "kept it"),
     ]  # fmt: skip
     assert channel.folder == "/runs/a"
-    assert said[1].text == "recording, step 2 of 3"
+    assert messages[1].text == "recording, step 2 of 3"
     writers[0].report_phase("done", exit_status=3)
-    assert [each.details["exit_status"] for each in channel.read()] == [3]
+    assert [message.details["exit_status"] for message in channel.read()] == [3]
 
 
 def test_a_line_that_comes_in_two_parts(channel: StatusChannel) -> None:
@@ -45,18 +45,18 @@ def test_a_line_that_comes_in_two_parts(channel: StatusChannel) -> None:
     os.write(writer, b'{"time": 1, "rank": 0, "pha')
     assert channel.read() == []
     os.write(writer, b'se": "waiting"}\nnot ours\n[1]\n{"time": "x", "rank": 0}\n')
-    assert [each.phase for each in channel.read()] == ["waiting"]
+    assert [message.phase for message in channel.read()] == ["waiting"]
     os.close(writer)
-    assert channel.read() == []  # nobody writes any more: not the end of the pipe
+    assert channel.read() == []  # without writers, the pipe is not at its end
 
 
-def test_nothing_is_left(channel: StatusChannel) -> None:
-    path = StatusChannel()
-    place = path.environment[STATUS_VARIABLE]
-    path.close()
-    assert not os.path.exists(os.path.dirname(place))
-    Reporter(0, place).log("nobody is there")  # and no file is made in its place
-    assert not os.path.exists(place)
+def test_closing_removes_the_pipe() -> None:
+    channel = StatusChannel()
+    path = channel.environment[STATUS_VARIABLE]
+    channel.close()
+    assert not os.path.exists(os.path.dirname(path))
+    Reporter(0, path).log("no reader")  # does not create a file at the pipe's path
+    assert not os.path.exists(path)
 
 
 @pytest.mark.parametrize(

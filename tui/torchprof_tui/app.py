@@ -7,6 +7,7 @@ first frame, so numpy and the explorer are not: they are imported while the trac
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import importlib
 import os
@@ -25,6 +26,7 @@ from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from torchprof_tui.trace.core.errors import format_error
+from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.storage.disk_cache import prune_cache
 from torchprof_tui.ui.common.themes import THEMES
@@ -91,7 +93,7 @@ class TorchprofApp(App[None]):
         self._start_position = at
         self._has_replaced_trace = False  # whether the trace on screen replaced another
         self._debug_errors = debug
-        self._switch_interval = sys.getswitchinterval()
+        self._switch_interval = contextlib.ExitStack()  # restored on unmount
         self._collection_scheduled = False
         self._original_environment = dict(os.environ)  # for recordings: the app changes some of it for itself
 
@@ -245,7 +247,7 @@ class TorchprofApp(App[None]):
             if problem:
                 self.notify(problem, title="--at", severity="warning", markup=False)
             screen.post_message(PromptClosed("go to"))  # has the screen show the new position
-        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        self._switch_interval.enter_context(use_switch_interval(SWITCH_INTERVAL_SECONDS))
         gc.disable()
         if self._has_replaced_trace:
             gc.collect()  # frees the previous trace; frozen objects would take ten times as long
@@ -259,7 +261,7 @@ class TorchprofApp(App[None]):
         if self._current_opener is not None:
             self._current_opener.close()
         if self.is_headless:
-            sys.setswitchinterval(self._switch_interval)
+            self._switch_interval.close()
             gc.unfreeze()
             gc.enable()
 

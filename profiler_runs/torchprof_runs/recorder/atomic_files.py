@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and what to do where a disk refuses."""
+"""Write files completely or not at all, and explain errors of the disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def explain_os_error(error: OSError) -> str:
-    """Why a file could not be written, and what to do."""
+    """Explain why a file could not be written, and what to do."""
     advice = {
         errno.ENOSPC: "the disk is full: free some space, or name another one with -o",
         errno.EDQUOT: "your quota is used up: free some space, or name another disk with -o",
@@ -24,7 +24,7 @@ def explain_os_error(error: OSError) -> str:
 
 @contextlib.contextmanager
 def remove_on_exit(path: str) -> Iterator[None]:
-    """Whatever happens meanwhile, nothing is left at `path`."""
+    """Remove the file at `path` on exit, also after an exception."""
     try:
         yield
     finally:
@@ -33,7 +33,7 @@ def remove_on_exit(path: str) -> Iterator[None]:
 
 
 def write_atomic(path: str, chunks: Iterable[bytes]) -> int:
-    """Write `path`, or leave it as it was; the size in bytes. Raises OSError."""
+    """Write `path` completely, or leave it as it was. Returns the size in bytes. Raises OSError."""
     part = f"{path}.part"
     with remove_on_exit(part):
         with open(part, "wb") as file:
@@ -44,7 +44,7 @@ def write_atomic(path: str, chunks: Iterable[bytes]) -> int:
 
 
 def write_json(path: str, facts: dict[str, Any]) -> OSError | None:
-    """Write `facts` as JSON, whole or not at all; what went wrong, if it did."""
+    """Write `facts` as JSON, completely or not at all. Returns the error, or None."""
     text = json.dumps(facts, indent=1, default=str) + "\n"
     try:
         write_atomic(path, [text.encode("utf-8", "backslashreplace")])

@@ -1,8 +1,9 @@
-"""Every way in which a program ends, caught so that what was recorded is saved first; then it ends just so.
+"""Save the recording before the program ends, whichever way it ends, and then end it in the same way.
 
-SIGTERM and SIGHUP would end it at once: they save, then end it by the same signal. Ctrl-C is Python's own
-KeyboardInterrupt, which the program may catch. os._exit, os.abort and the exec calls leave no time for anything, so
-they save before they leave. SIGKILL and a crash in native code cannot be caught: what earlier cycles wrote is kept.
+SIGTERM and SIGHUP would end the process at once: the recording is saved, then the process ends by the same signal.
+Ctrl-C is Python's KeyboardInterrupt, which the program may catch. os._exit, os.abort and the exec calls run no exit
+handlers, so they are wrapped to save first. SIGKILL and a crash in native code cannot be caught: only the cycles that
+were written before are kept.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from typing import Any
 from .status_messages import move_to_high_descriptor
 
 _TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-# A child that dies makes a DataLoader raise in the main thread, wherever that is: not while a trace is written.
+# SIGCHLD: the DataLoader's handler raises in the main thread when a worker dies, which must not interrupt a save.
 _HELD_SIGNALS = (signal.SIGINT, *_TERMINATION_SIGNALS, signal.SIGCHLD)
-UNBLOCK_AFTER_SECONDS = 3.0  # seconds that a program may stay in native code once it is told to end
-STUCK_AFTER_SECONDS = 30.0  # … before it is taken for one that never leaves it
+UNBLOCK_AFTER_SECONDS = 3.0  # seconds in native code after a termination signal, before collectives are aborted
+STUCK_AFTER_SECONDS = 30.0  # seconds in native code after a termination signal, before the process is killed
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, <linux/prctl.h>
 _EXIT_FUNCTIONS = ("_exit", "abort", "execv", "execve")  # in `os`; its other exec functions call the last two
 
 
 class StopRun(SystemExit):
-    """Raised in the program where its recording is done and it is to be stopped: it unwinds like sys.exit(0)."""
+    """Raised in the program to stop it when its recording is complete; unwinds like sys.exit(0)."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -40,10 +41,10 @@ class SaveAbandoned(BaseException):
 
 
 class ExitHandlers:
-    """Calls `save(how, status)` before the process ends in a way that Python would not unwind.
+    """Call `save(end_reason, status)` before the process ends in a way that runs no exit handlers.
 
-    `how` names it ("SIGTERM", "os._exit"); `status` is the exit status, None where the process goes on as another
-    program; minus the number of a signal, as `subprocess` has it.
+    `end_reason` is "SIGTERM", "os._exit", …; `status` is the exit status as `subprocess` counts it (minus the number
+    of a signal), None if the process goes on as another program.
     """
 
     def __init__(self, save: Callable[[str, int | None], None], log: Callable[[str], None]) -> None:
@@ -52,11 +53,11 @@ class ExitHandlers:
         self._depth = 0
         self._pending_signals: list[int] = []
         self._signal_mask = threading.local()  # the signals that were blocked before a fork
-        self.is_saving = False  # the end has come to Python code
-        self.interrupted = False  # a first Ctrl-C has come: the next one means it
+        self.is_saving = False  # the final save has begun, so the main thread runs Python
+        self.interrupted = False  # Ctrl-C was pressed once: the next one abandons a save
 
     def install(self) -> None:
-        """Catch what can be caught. Signals that the parent chose to ignore (nohup) stay ignored."""
+        """Install all handlers. Signals that the parent process chose to ignore (nohup) stay ignored."""
         for signum in _TERMINATION_SIGNALS:
             if signal.getsignal(signum) == signal.SIG_DFL:
                 signal.signal(signum, self._save_and_terminate)
@@ -68,12 +69,12 @@ class ExitHandlers:
 
     @contextlib.contextmanager
     def hold_signals(self) -> Iterator[None]:
-        """Signals that come meanwhile are delivered at the end. A second Ctrl-C raises Abandoned here and now."""
+        """Deliver signals only at the end of the block. A second Ctrl-C raises SaveAbandoned at once."""
         if self._depth or threading.current_thread() is not threading.main_thread():
             yield
             return
         handlers = {signum: signal.getsignal(signum) for signum in _HELD_SIGNALS}
-        # What the program does not hear (a job in the background has no Ctrl-C) is nothing to wait with either.
+        # Signals that the process ignores (Ctrl-C in a background job) stay ignored.
         handlers = {signum: handler for signum, handler in handlers.items() if handler != signal.SIG_IGN}
         self._depth += 1
         for signum in handlers:
@@ -82,38 +83,40 @@ class ExitHandlers:
             yield
         finally:
             for signum, handler in handlers.items():
-                # None: not set from Python, and only C could set it again; Python's default is the nearest.
+                # None: a handler installed by C code, which Python cannot restore; the default is the nearest.
                 signal.signal(signum, signal.SIG_DFL if handler is None else handler)
             self._depth -= 1
-            noted, self._pending_signals = self._pending_signals, []
-            for number in dict.fromkeys(noted):
+            pending, self._pending_signals = self._pending_signals, []
+            for number in dict.fromkeys(pending):
                 signal.raise_signal(number)
 
     def watch_native_code(self, torch: Any, call_in_main: Callable[[Callable[[], None]], None]) -> None:
-        """End also where SIGTERM finds the main thread in native code that does not return, as a collective whose
-        other ranks are gone: Python's handlers never run there. A thread is told by the signal itself, and asks
-        `in_main`, which calls a function in the main thread, whether that still runs Python.
+        """End the process on SIGTERM even if the main thread is in native code that never returns.
+
+        An example is a collective whose other ranks have ended: Python's signal handlers never run there. A thread
+        reads the signals from Python's wakeup descriptor and checks with `call_in_main`, which calls a function in the
+        main thread, whether that still runs Python.
         """
-        heard, told = map(move_to_high_descriptor, os.pipe())
-        os.set_blocking(told, False)
-        signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+        read_fd, write_fd = map(move_to_high_descriptor, os.pipe())
+        os.set_blocking(write_fd, False)
+        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
         threading.Thread(
-            target=self._listen_for_signals, args=(heard, torch, call_in_main), name="torchprof-endings", daemon=True
+            target=self._listen_for_signals, args=(read_fd, torch, call_in_main), name="torchprof-endings", daemon=True
         ).start()
 
-    def _listen_for_signals(self, heard: int, torch: Any, in_main: Callable[[Callable[[], None]], None]) -> None:
-        while signals := os.read(heard, 1):
-            # A handler of the program's own may well let it go on.
+    def _listen_for_signals(self, read_fd: int, torch: Any, call_in_main: Callable[[Callable[[], None]], None]) -> None:
+        while signals := os.read(read_fd, 1):
+            # The program's own handler may let it go on.
             if signals[0] not in _TERMINATION_SIGNALS or signal.getsignal(signals[0]) != self._save_and_terminate:
                 continue
-            runs = threading.Event()
-            in_main(runs.set)
-            if runs.wait(UNBLOCK_AFTER_SECONDS):
+            runs_python = threading.Event()
+            call_in_main(runs_python.set)
+            if runs_python.wait(UNBLOCK_AFTER_SECONDS):
                 continue
             if not self.is_saving:
-                with contextlib.suppress(Exception):  # an interface of torch's that comes and goes
+                with contextlib.suppress(Exception):  # a private interface of torch that not every version has
                     torch.distributed.distributed_c10d._abort_process_group()
-            if not runs.wait(STUCK_AFTER_SECONDS - UNBLOCK_AFTER_SECONDS) and not self.is_saving:
+            if not runs_python.wait(STUCK_AFTER_SECONDS - UNBLOCK_AFTER_SECONDS) and not self.is_saving:
                 self._log("the program hangs in native code: what is not saved yet is lost")
                 os.kill(os.getpid(), signal.SIGKILL)
 
@@ -129,19 +132,21 @@ class ExitHandlers:
         self._save(signal.Signals(signum).name, -signum)
         end_by_signal(signum)
 
-    def _wrap_exit_function(self, name: str, leave: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(leave)
-        def leaving(*args: Any, **kwargs: Any) -> Any:
+    def _wrap_exit_function(self, name: str, exit_function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(exit_function)
+        def saving_exit(*args: Any, **kwargs: Any) -> Any:
             if os.getpid() == self._pid:
                 status = {"_exit": args[0] if args else kwargs.get("status"), "abort": -signal.SIGABRT}.get(name)
                 self._save(f"os.{name}", status)
-            return leave(*args, **kwargs)
+            return exit_function(*args, **kwargs)
 
-        return leaving
+        return saving_exit
 
     def _block_signals(self) -> None:
-        """From here on a signal to the child waits for `_forget`: Python drops those that its own handlers got in
-        between, and their bytes would reach the thread of ours that listens.
+        """Block termination signals before a fork, until `_reset_in_child` has run in the child.
+
+        Python would drop a signal that reached its own handlers in between, and the byte on the wakeup descriptor,
+        which the child shares, would reach the listening thread of this process.
         """
         self._signal_mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, _TERMINATION_SIGNALS)
 
@@ -149,7 +154,7 @@ class ExitHandlers:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._signal_mask.before)
 
     def _reset_in_child(self) -> None:
-        """In a forked child: end as if we were not there."""
+        """Remove all handlers in a forked child."""
         signal.set_wakeup_fd(-1)
         for signum in _TERMINATION_SIGNALS:
             if signal.getsignal(signum) in (self._save_and_terminate, self._defer_signal):
@@ -158,9 +163,9 @@ class ExitHandlers:
 
 
 def end_with_parent(parent: str | None = None) -> None:
-    """Be sent SIGTERM when the parent ends, even if it is killed; where `parent` is given, if that is its pid.
+    """Have the kernel send SIGTERM when the parent process ends, even if it is killed. Linux only.
 
-    Linux alone has it.
+    `parent`: the expected pid of the parent; nothing happens if it is another process.
     """
     if parent is None or parent == str(os.getppid()):
         with contextlib.suppress(OSError, AttributeError):
@@ -168,16 +173,16 @@ def end_with_parent(parent: str | None = None) -> None:
 
 
 def end_by_signal(signum: int) -> None:
-    """End this process by `signum`, so that its parent sees what it would have seen without us."""
+    """End this process by `signum`, so that its parent sees the same status as without the recorder."""
     signal.signal(signum, signal.SIG_DFL)
     os.kill(os.getpid(), signum)
 
 
 def let_children_exit() -> None:
-    """Call it once torch's profiler has been used: a child that the program forks from now on can end by `exit`.
+    """Let children that the program forks from now on end by `exit`. Call it once torch's profiler has been used.
 
-    Kineto keeps a thread from then on (since torch 2.13, if not before), and what C runs at exit waits for it: for ever
-    in a child, which has no such thread. There nothing is run at exit but the flushing of C's own files.
+    From then on Kineto keeps a thread (since torch 2.13, if not before) that C exit handlers wait for. A forked child
+    has no such thread and would wait for ever, so its C exit handlers are skipped; only C's own files are flushed.
     """
     os.register_at_fork(after_in_child=_exit_at_once)
 

@@ -1,4 +1,7 @@
-"""manifest.json: what ran, how, how it ended and what was kept. Written early and again at each change."""
+"""manifest.json: what ran, with which options, how it ended and which traces were kept.
+
+Written when the run starts and again at each change.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ SCHEMA_VERSION = 1
 
 
 class Manifest:
-    """The facts of one process's run, in `facts`; `state` goes running → saved → ended.
+    """The contents of manifest.json for one process, in `facts`; `state` is "running", then "ended".
 
-    A manifest that still says "running" belongs to a run that goes on, or to one that was killed.
+    A manifest with state "running" belongs to a run that has not ended, or that was killed.
     """
 
     def __init__(
@@ -50,18 +53,18 @@ class Manifest:
         }
 
     def add_phase(self, phase: Phase) -> None:
-        """Note when each kind of phase began; its steps are not told one by one."""
+        """Add the time at which a phase began; further steps of the same phase are not listed."""
         phases = self.facts["phases"]
         if not phases or phases[-1]["phase"] != phase.name or phases[-1]["cycle"] != phase.cycle:
             phases.append({"phase": phase.name, "at_s": round(self._elapsed_seconds(), 6), "cycle": phase.cycle})
 
     def add_trace(self, saved_trace: SavedTrace) -> None:
-        """A cycle has been written."""
+        """Add the trace of a cycle that has been saved."""
         cycle = saved_trace.cycle
-        name = os.path.dirname(self._path)
+        folder = os.path.dirname(self._path)
         self.facts["kept"].append(
             {
-                "trace": os.path.relpath(saved_trace.trace, name),
+                "trace": os.path.relpath(saved_trace.trace, folder),
                 "bytes": saved_trace.bytes,
                 "json_bytes": saved_trace.counts.bytes,
                 "events": saved_trace.counts.events,
@@ -76,11 +79,11 @@ class Manifest:
         )
 
     def set_outcome(self, state: str, ended: str, status: int | None) -> None:
-        """How the program ended: `status` as `subprocess` counts it, a signal's number negative."""
+        """Set how the program ended: `status` as `subprocess` counts it, a signal's number negative."""
         self.facts.update(state=state, ended=ended, exit_status=status, seconds=round(self._elapsed_seconds(), 3))
 
     def write(self) -> OSError | None:
-        """Replace the file by what is known now; what went wrong, if it did."""
+        """Write the file. Returns the error, or None."""
         return write_json(self._path, self.facts)
 
     def _elapsed_seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""The harness's command line as one frozen value."""
+"""Parse the harness's command line into one frozen value."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 DEFAULT_OUTPUT_FOLDER = "torchprof_runs"
-# Step 0 holds the program's start, step 1 is measured for the preflight, one warm-up, then three to look at: enough to
-# tell a first step that differs from steps that repeat.
+# Step 0 contains the program's start-up, step 1 is measured by the preflight, step 2 warms up. Three recorded steps
+# are enough to see whether the first differs from those that repeat.
 DEFAULT_WAIT, DEFAULT_WARMUP, DEFAULT_ACTIVE, DEFAULT_REPEAT = 2, 1, 3, 1
 STEP_KEYWORDS = ("auto", "optimizer", "none")
 
 
 class UsageError(Exception):
-    """The command line is wrong; the text says how, in one line."""
+    """The command line is wrong; the message says how, in one line."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for. Times are seconds, memory is megabytes; None means that it was not said."""
+    """The parsed command line. Times are seconds, memory is megabytes; None: the option was not used."""
 
     command: tuple[str, ...]
     module: bool = False
@@ -44,15 +44,15 @@ class Options:
 
     @property
     def is_timed(self) -> bool:
-        """Whether a window of time is recorded rather than steps."""
+        """Whether a window of time is recorded instead of steps."""
         return self.after is not None or self.duration is not None
 
     def as_dict(self) -> dict[str, Any]:
-        """The options for the manifest: everything but the command."""
+        """Return the options for the manifest: everything except the command."""
         return {key: value for key, value in asdict(self).items() if key not in ("command", "module")}
 
     def as_argv(self) -> list[str]:
-        """The same options as a command line, without the command and without --nproc: what a rank is started with."""
+        """Return the options that a rank is started with: all of them except the command and --nproc."""
         argv: list[str] = []
         for flag, value in (
             ("--wait", self.wait),
@@ -68,7 +68,7 @@ class Options:
         ):
             if value is not None:
                 argv += [flag, str(value)]
-        for flag, on in (
+        for flag, is_set in (
             ("--record-shapes", self.record_shapes),
             ("--profile-memory", self.profile_memory),
             ("--with-stack", self.with_stack),
@@ -77,7 +77,7 @@ class Options:
             ("--no-preflight", not self.preflight),
             ("--no-table", not self.table),
         ):
-            if on:
+            if is_set:
                 argv.append(flag)
         return argv
 
@@ -152,7 +152,7 @@ def _build_parser() -> argparse.ArgumentParser:
 
 
 def parse_options(argv: list[str]) -> Options:
-    """The options in `argv`. Raises UsageError with one line; --help prints and exits."""
+    """Parse `argv`. Raises UsageError with a message of one line; --help prints and exits."""
     values = vars(_build_parser().parse_args(argv))
     module: list[str] | None = values.pop("module")
     command: list[str] = values.pop("command")

@@ -1,4 +1,4 @@
-"""The profiler, driven through a plan: prepared, started and stopped at the ends of steps, each cycle saved."""
+"""Prepare, start and stop torch.profiler at step boundaries as a plan says, and save each cycle."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .exit_handlers import let_children_exit
 from .schedule import NONE, RECORD, SAVE, WARMUP, Phase, RecordingPlan
 from .torch_capabilities import quiet_kineto
 
-OWN_PROFILE_ATTRIBUTE = "_torchprof_own"  # an attribute of the profiles that are ours, not the program's
+OWN_PROFILE_ATTRIBUTE = "_torchprof_own"  # set on the profiles that the recorder creates
 
 
 @dataclass(frozen=True)
 class Cycle:
-    """One stretch that was recorded, from step `first` to step `last`, both within it.
+    """One recorded cycle, from `first_step` to `last_step`, both included.
 
-    `whole` where all that the plan asked for is in it; `counted` where steps mean something.
+    `is_complete`: everything that the plan asked for is in it. `counts_steps`: the program takes steps.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Cycle:
 
 @dataclass(frozen=True)
 class ProfilerFlags:
-    """What is recorded besides ops and kernels, as torch.profiler.profile names it."""
+    """What to record besides ops and kernels; the fields are arguments of torch.profiler.profile."""
 
     record_shapes: bool = False
     profile_memory: bool = False
@@ -49,10 +49,10 @@ class ProfilerFlags:
 
 @dataclass(frozen=True)
 class RecorderCallbacks:
-    """Who hears of a recording.
+    """Callbacks of a recording.
 
-    `save` keeps a cycle, `measure` looks at the step that the preflight measures, `tell` hears where the run is,
-    `fail` hears that torch refused, which ends the recording and never the program.
+    `save` saves a cycle, `measure` gets the profile of the step that the preflight measures, `report_phase` gets each
+    new phase, `report_failure` gets an error of torch's, which ends the recording but never the program.
     """
 
     save: Callable[[Any, Cycle], None]
@@ -62,29 +62,30 @@ class RecorderCallbacks:
 
 
 class Recorder:
-    """Records what a plan says. Only the thread that is in it may step or close: a profiler belongs to its thread.
+    """Record what a plan says.
 
-    `held()` is entered around all that must not be interrupted.
+    A torch profiler belongs to the thread that started it, so only that thread may call `step` or `close`.
+    `hold_signals()` is entered around everything that a signal must not interrupt.
     """
 
     def __init__(
         self,
         flags: ProfilerFlags,
-        listeners: RecorderCallbacks,
+        callbacks: RecorderCallbacks,
         hold_signals: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self._flags, self._listeners, self._hold_signals = flags, listeners, hold_signals
+        self._flags, self._callbacks, self._hold_signals = flags, callbacks, hold_signals
         self._plan: RecordingPlan | None = None
-        self._action = NONE  # what the plan says of this step
+        self._action = NONE  # the plan's action for this step
         self._state = NONE  # what the profiler is doing: NONE, WARMUP or RECORD
-        self._measuring = False  # it is doing so for the preflight
+        self._measuring = False  # the profiler is on for the preflight
         self._profile: Any = None
         self._step_range: Any = None
         self._thread_id = 0
         self._first_step, self._start_time, self._cycle_count = 0, 0.0, 0
-        self._counts_steps = self._open_ended = False  # as the plan says
+        self._counts_steps = self._open_ended = False  # of the plan
         self._profiler_used = False
-        self.is_creating_profile = False  # a profile that is made now is ours, not the program's
+        self.is_creating_profile = False  # a profile that is created now is the recorder's, not the program's
         self.step_number = 0
 
     @property
@@ -94,80 +95,80 @@ class Recorder:
 
     @property
     def is_on_other_thread(self) -> bool:
-        """Whether the profiler is on in another thread than this one, which cannot touch it then."""
+        """Whether the profiler is on in another thread, so that this one cannot stop it."""
         return self.is_active and threading.get_ident() != self._thread_id
 
     def begin(self, plan: RecordingPlan, step: int = 0) -> None:
-        """Follow `plan` from now on, which is in step `step`."""
+        """Follow `plan` from now on, beginning with step `step`."""
         self._plan, self._counts_steps, self._open_ended = plan, plan.counts_steps, plan.open_ended
         self.step_number = step
         self._thread_id = threading.get_ident()
         self._begin_step(plan, plan.action(step))
 
     def step(self) -> None:
-        """A step has ended, the next one begins."""
+        """End the current step and begin the next one."""
         plan = self._plan
         if plan is None or self.is_on_other_thread:
             return
         self._thread_id = threading.get_ident()
         self._close_step_range()
-        ended, self.step_number = self._action, self.step_number + 1
+        last_action, self.step_number = self._action, self.step_number + 1
         action = plan.action(self.step_number)
-        if self._measuring or (self._state == RECORD and ended == SAVE):
+        if self._measuring or (self._state == RECORD and last_action == SAVE):
             self._stop_profiler(at_step_end=True)
-        if self._plan is not None:  # else torch refused
+        if self._plan is not None:  # None: torch raised an error
             self._begin_step(plan, action)
 
     def close(self) -> None:
-        """Stop, and save what there is of the cycle that is being recorded. Nothing is recorded after it."""
+        """Stop recording for good, and save the current cycle as far as it was recorded."""
         self._close_step_range()
         self._plan = None
         if self.is_active and not self.is_on_other_thread:
             self._stop_profiler(at_step_end=False)
 
     def discard(self) -> None:
-        """Stop, and keep nothing of the cycle that is being recorded."""
+        """Stop recording, and drop the current cycle."""
         self._close_step_range()
         self._plan = None
         if self.is_active and not self.is_on_other_thread:
             self._stop_profiler(at_step_end=False, keep=False)
 
     def _begin_step(self, plan: RecordingPlan, action: str) -> None:
-        """Do what the beginning of this step asks for."""
+        """Bring the profiler into the state that this step needs, and open the step's range."""
         self._action = action
-        wanted = RECORD if action == SAVE else action
+        target_state = RECORD if action == SAVE else action
         if plan.is_measured(self.step_number):
-            self._measuring, wanted = True, RECORD
-        self._listeners.report_phase(plan.phase(self.step_number))
-        if wanted != self._state:
+            self._measuring, target_state = True, RECORD
+        self._callbacks.report_phase(plan.phase(self.step_number))
+        if target_state != self._state:
             try:
                 with self._hold_signals():
-                    self._advance_state(wanted)
-            except Exception as error:  # whatever torch says, the program goes on
+                    self._advance_state(target_state)
+            except Exception as error:  # whatever torch raises, the program goes on
                 self._abort_recording(error)
                 return
         if self._state == RECORD and plan.counts_steps:
-            # Kept before it is opened: a signal that ends the run in between finds it. Holding signals back would cost
-            # tens of microseconds, each step.
+            # Assigned before it is entered, so that a signal that ends the run in between can close it. Holding
+            # signals back instead would cost tens of microseconds per step.
             self._step_range = torch.autograd.profiler.record_function(f"ProfilerStep#{self.step_number}")
             self._step_range.__enter__()
 
-    def _advance_state(self, wanted: str) -> None:
-        """Bring the profiler from doing less to doing `wanted`."""
+    def _advance_state(self, target_state: str) -> None:
+        """Advance the profiler to `target_state`, in the order NONE, WARMUP, RECORD."""
         self.is_creating_profile = True
         try:
-            if self._state == NONE and wanted in (WARMUP, RECORD):
+            if self._state == NONE and target_state in (WARMUP, RECORD):
                 self._profile = torch.profiler.profile(**vars(self._flags))
                 setattr(self._profile, OWN_PROFILE_ATTRIBUTE, True)
                 with quiet_kineto(), warnings.catch_warnings():
-                    # torch 2.11 warns of losing earlier cycles: each of ours has a profile of its own.
+                    # torch 2.11 warns that earlier cycles are lost; here each cycle has a profile of its own.
                     warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
                     self._profile.prepare_trace()
                 if not self._profiler_used:
                     self._profiler_used = True
                     let_children_exit()
                 self._state = WARMUP
-            if self._state == WARMUP and wanted == RECORD:
+            if self._state == WARMUP and target_state == RECORD:
                 self._profile.start_trace()
                 self._state = RECORD
                 self._first_step, self._start_time = self.step_number, time.monotonic()
@@ -175,35 +176,36 @@ class Recorder:
             self.is_creating_profile = False
 
     def _stop_profiler(self, at_step_end: bool, keep: bool = True) -> None:
-        """Stop the profiler and hand on what it recorded."""
+        """Stop the profiler and pass its profile to the `save` or `measure` callback."""
         profile, state, measuring = self._profile, self._state, self._measuring
         seconds = time.monotonic() - self._start_time
         with self._hold_signals():
             self._profile, self._state, self._measuring = None, NONE, False
             try:
-                if state == WARMUP:  # torch can only stop what was started
+                if state == WARMUP:  # torch can only stop a profiler that was started
                     profile.start_trace()
                 profile.stop_trace()
-            except Exception as error:  # whatever torch says, the program goes on
+            except Exception as error:  # whatever torch raises, the program goes on
                 self._abort_recording(error)
                 return
             if measuring:
                 if at_step_end:
-                    self._listeners.measure(profile)
+                    self._callbacks.measure(profile)
             elif state == RECORD and keep:
                 self._cycle_count += 1
-                # At the end of a step the next one is not in it; cut off within a step, that step's beginning is.
-                last = self.step_number - 1 if at_step_end else self.step_number
-                whole = at_step_end or self._open_ended
-                cycle = Cycle(self._cycle_count, self._first_step, last, whole, self._counts_steps, seconds)
-                self._listeners.save(profile, cycle)
+                # `step` has already counted the next step, which is not part of the cycle. A cycle that is cut off
+                # within a step contains the beginning of that step.
+                last_step = self.step_number - 1 if at_step_end else self.step_number
+                is_complete = at_step_end or self._open_ended
+                cycle = Cycle(self._cycle_count, self._first_step, last_step, is_complete, self._counts_steps, seconds)
+                self._callbacks.save(profile, cycle)
 
     def _abort_recording(self, error: Exception) -> None:
         self._plan, self._profile, self._state, self._measuring = None, None, NONE, False
-        self._listeners.report_failure(error)
+        self._callbacks.report_failure(error)
 
     def _close_step_range(self) -> None:
         if self._step_range is not None:
-            with contextlib.suppress(Exception):  # a signal came before it was open; closing it twice does nothing
+            with contextlib.suppress(Exception):  # a signal may come before it was entered; closing twice is harmless
                 self._step_range.__exit__(None, None, None)
             self._step_range = None

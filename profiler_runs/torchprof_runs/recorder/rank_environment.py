@@ -1,4 +1,4 @@
-"""Which rank of how many this process is, as its launcher says in the environment."""
+"""Identify the rank of this process and the number of ranks from the launcher's environment variables."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _LAUNCH_VARIABLES = (
     "SLURM_STEP_ID",
     "PMIX_NAMESPACE",
 )
-WAIT_FOR_OTHERS_SECONDS = 20.0  # seconds a rank that was stopped stays for the others, whose store may live in it
+# Seconds that a stopped rank waits for the others: its process may host the store that they still use.
+WAIT_FOR_OTHERS_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
 class RankInfo:
-    """This process's place; `launch` is the same text in all ranks of one launch."""
+    """The rank of this process; `launch_id` is the same text in all ranks of one launch."""
 
     rank: int
     world_size: int
@@ -36,7 +37,7 @@ class RankInfo:
 
 
 def identify_rank(environment: Mapping[str, str]) -> RankInfo | None:
-    """The rank that `environment` gives this process; None where it runs alone."""
+    """Identify this process's rank from `environment`; None if it runs alone."""
     for rank_name, size_name in _RANK_VARIABLES:
         try:
             rank, size = int(environment[rank_name]), int(environment[size_name])
@@ -49,22 +50,22 @@ def identify_rank(environment: Mapping[str, str]) -> RankInfo | None:
 
 
 def list_local_ranks(environment: Mapping[str, str], rank: RankInfo) -> list[int]:
-    """The ranks on this machine as far as the launcher tells: those whose files this process can expect to see."""
+    """List the ranks on this machine, whose files this process can see; only `rank` if the launcher does not say."""
     try:
-        local, count = int(environment["LOCAL_RANK"]), int(environment["LOCAL_WORLD_SIZE"])
+        local_rank, count = int(environment["LOCAL_RANK"]), int(environment["LOCAL_WORLD_SIZE"])
     except (KeyError, ValueError):
         return [rank.rank]
-    first = rank.rank - local
+    first = rank.rank - local_rank
     return list(range(first, first + count))
 
 
 def wait_for_manifests(manifests: Iterable[str], seconds: float = WAIT_FOR_OTHERS_SECONDS) -> None:
-    """Return once every rank whose manifest is named has saved what it recorded, or after `seconds`."""
-    waiting = list(manifests)
+    """Wait until the ranks with these manifests have saved their traces, at most `seconds`."""
+    unsaved = list(manifests)
     deadline = time.monotonic() + seconds
-    while waiting and time.monotonic() < deadline:
-        waiting = [path for path in waiting if not _is_saved(path)]
-        if waiting:
+    while unsaved and time.monotonic() < deadline:
+        unsaved = [path for path in unsaved if not _is_saved(path)]
+        if unsaved:
             time.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""Several ranks: started here (--nproc), or by torchrun, each of them recorded, all into one folder."""
+"""Start several ranks (--nproc, or through torchrun), each of them recorded, all into one folder."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 _FORWARDED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLL_SECONDS = 0.05  # seconds
-FAILURE_GRACE_SECONDS = 5.0  # seconds for the others to notice that a rank has died, before they are told
-SAVE_WITHIN_SECONDS = 120.0  # seconds for a rank that was told to end, before it is killed
+FAILURE_GRACE_SECONDS = 5.0  # seconds after a rank's failure before the others get SIGTERM
+SAVE_WITHIN_SECONDS = 120.0  # seconds after SIGTERM before a rank is killed
 
 
 def is_multi_rank(options: Options) -> bool:
-    """Whether this command starts several processes rather than being one of them."""
+    """Return whether this command starts several ranks."""
     return options.nproc is not None or _is_torchrun(options)
 
 
 def run_ranks(options: Options, reporter: Reporter) -> int:
-    """Start the ranks, see them to their end, and write a manifest over theirs; the exit status.
+    """Start the ranks, wait until all have ended, and write a manifest that combines theirs. Returns the exit status.
 
-    That is the status of the first rank that failed, 128 more than the number of a signal that ended it.
+    That is the status of the first rank that failed, or 128 plus the number of the signal that ended it.
     """
     if importlib.util.find_spec("torch") is None:
         raise UsageError(f"no torch in {sys.executable}: run with the interpreter that runs your program")
@@ -47,8 +47,7 @@ def run_ranks(options: Options, reporter: Reporter) -> int:
         path = run_folder.create_folder(options.output, run_folder.make_stem(_find_program_name(options)))
     except OSError as error:
         raise UsageError(f"cannot make a folder in {options.output}: {error.strerror or error}") from error
-    launch = _RankLauncher(options, path, reporter)
-    return launch.run(commands)
+    return _RankLauncher(options, path, reporter).run(commands)
 
 
 class _RankLauncher:
@@ -66,17 +65,18 @@ class _RankLauncher:
                 signal.signal(signum, self._forward_signal)
         self._write_manifest("running", None)
         self._reporter.report_phase("starting", folder=self._path, launcher=True)
-        channel = self._reporter.channel  # a descriptor that was inherited lies elsewhere by now; a path stays one
-        inherited = os.environ.get(STATUS_VARIABLE, "").isdigit() and channel is not None
-        told = {STATUS_VARIABLE: str(channel)} if inherited else {}
+        # The reporter has moved an inherited descriptor to another number, which the ranks need; a path is unchanged.
+        channel = self._reporter.channel
+        is_inherited = os.environ.get(STATUS_VARIABLE, "").isdigit() and channel is not None
+        channel_variable = {STATUS_VARIABLE: str(channel)} if is_inherited else {}
         for argv, environment in commands:
             self._children.append(
                 subprocess.Popen(
                     argv,
-                    env={**os.environ, **environment, **told, run_folder.FOLDER_VARIABLE: self._path},
+                    env={**os.environ, **environment, **channel_variable, run_folder.FOLDER_VARIABLE: self._path},
                     stdin=subprocess.DEVNULL,
-                    pass_fds=[channel] if inherited and channel is not None else [],
-                    # Its own session: a terminal's Ctrl-C reaches a rank once, through us, and never twice.
+                    pass_fds=[channel] if is_inherited and channel is not None else [],
+                    # In its own session, a rank gets a terminal's Ctrl-C only once, forwarded by the launcher.
                     start_new_session=True,
                     preexec_fn=end_with_parent,
                 )
@@ -91,7 +91,7 @@ class _RankLauncher:
         self._last_signal = signum
         self._interrupts += signum == signal.SIGINT
         self._send_signal(signum)
-        if self._interrupts == 2:  # those that save have given up now; those that hang are told more plainly
+        if self._interrupts == 2:  # ranks that were saving have given up; SIGTERM ends those that hang
             self._send_signal(signal.SIGTERM)
         elif self._interrupts > 2:
             self._send_signal(signal.SIGKILL)
@@ -102,21 +102,23 @@ class _RankLauncher:
                 child.send_signal(signum)
 
     def _wait_for_ranks(self) -> int:
-        """Until all have ended; where one fails, the others are told to end after a while."""
-        failed, since, told = 0, 0.0, False
-        while [child for child in self._children if child.poll() is None]:  # asks each of them
+        """Wait until all ranks have ended; after a failure, end the others when a grace period is over."""
+        failure, failed_at, sent_sigterm = 0, 0.0, False
+        while [child for child in self._children if child.poll() is None]:  # a list, so that every child is polled
             time.sleep(POLL_SECONDS)
-            if not failed:
-                failed, since = self._find_first_failure(), time.monotonic()
-            elif self._last_signal is None and not told and time.monotonic() - since > FAILURE_GRACE_SECONDS:
-                told = True
+            if not failure:
+                failure, failed_at = self._find_first_failure(), time.monotonic()
+            elif (
+                self._last_signal is None and not sent_sigterm and time.monotonic() - failed_at > FAILURE_GRACE_SECONDS
+            ):
+                sent_sigterm = True
                 self._reporter.log("a rank has failed: ending the others, which save what they recorded")
                 self._send_signal(signal.SIGTERM)
-            elif told and time.monotonic() - since > FAILURE_GRACE_SECONDS + SAVE_WITHIN_SECONDS:
+            elif sent_sigterm and time.monotonic() - failed_at > FAILURE_GRACE_SECONDS + SAVE_WITHIN_SECONDS:
                 self._reporter.log("a rank does not end: killing it")
                 self._send_signal(signal.SIGKILL)
-                since = time.monotonic()
-        return failed or self._find_first_failure()
+                failed_at = time.monotonic()
+        return failure or self._find_first_failure()
 
     def _find_first_failure(self) -> int:
         for rank, child in enumerate(self._children):
@@ -133,7 +135,7 @@ class _RankLauncher:
             for path in sorted(glob.glob(os.path.join(glob.escape(self._path), "manifest.rank*.json")))
         ]
         ranks.sort(key=lambda facts: facts.get("rank") or 0)
-        traces = [kept["trace"] for facts in ranks for kept in facts.get("kept", [])]
+        traces = [entry["trace"] for facts in ranks for entry in facts.get("kept", [])]
         error = write_json(
             os.path.join(self._path, "manifest.json"),
             {
@@ -160,35 +162,36 @@ class _RankLauncher:
 
 
 def _find_program_name(options: Options) -> str:
-    """What the ranks run, for the run's name."""
+    """Find the name of the program that the ranks run, for the run's folder."""
     if not _is_torchrun(options):
         return options.command[0]
     return str(_parse_torchrun_arguments(options).training_script)
 
 
 def _build_harness_command() -> list[str]:
-    """This interpreter with its own flags, and the harness by its path."""
-    before = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]  # the flags, then the harness as it was named
-    flags = before[:-2] if before[-2:-1] == ["-m"] else before[:-1]
+    """Build the command that starts the harness by its path, with this interpreter and its flags."""
+    # The interpreter's flags, then the harness as it was named on the command line.
+    words = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
+    flags = words[:-2] if words[-2:-1] == ["-m"] else words[:-1]
     return [sys.executable, *flags, os.path.join(_PACKAGE, "harness.py")]
 
 
 def _build_rank_commands(options: Options) -> list[tuple[list[str], dict[str, str]]]:
-    """A command and its environment for each of --nproc ranks, as torchrun would set it."""
+    """Build the command and the environment of each of --nproc ranks, as torchrun would set it."""
     count = options.nproc or 1
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     argv = [*_build_harness_command(), *options.as_argv(), *(["-m"] if options.module else []), *options.command]
-    shared = {
+    environment = {
         "WORLD_SIZE": str(count),
         "LOCAL_WORLD_SIZE": str(count),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
-        # Each rank would take all cores otherwise; torchrun says 1 for the same reason.
+        # Otherwise each rank would use all cores; torchrun sets 1 for the same reason.
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }
-    return [(argv, {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(count)]
+    return [(argv, {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(count)]
 
 
 def _is_torchrun(options: Options) -> bool:
@@ -197,32 +200,33 @@ def _is_torchrun(options: Options) -> bool:
 
 
 def _parse_torchrun_arguments(options: Options) -> Any:
-    """What torchrun itself makes of its arguments. Raises UsageError."""
+    """Parse torchrun's arguments with its own parser. Raises UsageError."""
     try:
         parser = importlib.import_module("torch.distributed.run").get_args_parser()
     except ImportError as error:
         raise UsageError(f"torch in {sys.executable} has no torchrun: {error}") from error
 
-    def refuse(message: str) -> None:
+    def raise_usage_error(message: str) -> None:
         raise UsageError(f"torchrun: {message}")
 
-    parser.error = refuse
+    parser.error = raise_usage_error
     return parser.parse_args(list(options.command[1:]))
 
 
 def _build_torchrun_commands(options: Options) -> list[tuple[list[str], dict[str, str]]]:
-    """torchrun as it was given, with the harness put before its script."""
+    """Build the torchrun command that the user gave, with the harness inserted before its script."""
     if options.nproc is not None:
         raise UsageError("--nproc starts ranks itself: leave it out, torchrun has --nproc-per-node")
     parsed = _parse_torchrun_arguments(options)
     if parsed.no_python:
         raise UsageError("torchrun --no-python starts no Python program, and only those are recorded")
-    given = list(options.command[1:])
-    own = given[: len(given) - len(parsed.training_script_args) - 1]
+    arguments = list(options.command[1:])
+    torchrun_arguments = arguments[: len(arguments) - len(parsed.training_script_args) - 1]
+    # The program may be a module: -m then goes to the harness, not to torchrun.
     module = ["-m"] if parsed.module else []
-    own = [word for word in own if word not in ("-m", "--module")]
+    torchrun_arguments = [word for word in torchrun_arguments if word not in ("-m", "--module")]
     *python, harness = _build_harness_command()
-    argv = [*python, "-m", "torch.distributed.run", *own, harness, *options.as_argv()]
+    argv = [*python, "-m", "torch.distributed.run", *torchrun_arguments, harness, *options.as_argv()]
     return [([*argv, *module, parsed.training_script, *parsed.training_script_args], {})]
 
 

@@ -1,4 +1,4 @@
-"""The three ways to say what is recorded: steps, a window of time, the whole run."""
+"""Recording modes: steps, a window of time, or the whole run. Each decides when a recording begins and ends."""
 
 from __future__ import annotations
 
@@ -17,42 +17,49 @@ if TYPE_CHECKING:
     from .recording_session import RecordingSession
 
 
+def create_mode(session: RecordingSession) -> WholeRunMode:
+    """Create the mode that the options of `session` ask for."""
+    if session.options.is_timed:
+        return TimeWindowMode(session)
+    return WholeRunMode(session) if session.options.step == "none" else StepsMode(session)
+
+
 class WholeRunMode:
-    """Everything, from the program's start to its end."""
+    """Record everything, from the program's start to its end."""
 
     def __init__(self, session: RecordingSession) -> None:
         self.session = session
 
     def find_step_function(self) -> tuple[str | None, Callable[..., Any] | None]:
-        """The function of ``__main__`` that counts as a step and what decorates it; None, None where none does."""
+        """Return the function of ``__main__`` that counts as a step and its decorator, or (None, None)."""
         return None, None
 
     def install(self) -> None:
-        """Put in place, before the program runs, what counts its steps."""
+        """Install the step counter, before the program runs."""
 
     def start(self) -> None:
-        """The program starts now."""
+        """Begin recording, or the wait for it; called when the program starts."""
         self.session.recorder.begin(WholeRunPlan())
 
     def cancel(self) -> None:
-        """Start nothing any more."""
+        """Prevent recordings that have not begun from beginning."""
 
     def abandon(self) -> None:
-        """The program profiles itself: keep what was asked for so far, and stop."""
+        """Stop because the program profiles itself; save what the user asked for so far."""
         self.cancel()
         self.session.recorder.close()
 
     def progress_fields(self) -> dict[str, Any]:
-        """What the app is told with each phase besides steps."""
+        """Return the fields that every phase report carries besides steps."""
         return {}
 
     def explain_no_trace(self) -> str:
-        """Why a run ended with nothing recorded, and what to do."""
+        """Explain why the run ended with nothing recorded, and what to do."""
         return "torch refused to record"
 
 
 class TimeWindowMode(WholeRunMode):
-    """From --after seconds on, for --for seconds."""
+    """Record from --after seconds on, for --for seconds."""
 
     def __init__(self, session: RecordingSession) -> None:
         super().__init__(session)
@@ -77,15 +84,15 @@ class TimeWindowMode(WholeRunMode):
         return {"after_s": self._window.after, "for_s": self._window.duration}
 
     def explain_no_trace(self) -> str:
-        lasted = time.monotonic() - self._start_time
+        elapsed = time.monotonic() - self._start_time
         if self._window.begun:
             return "torch refused to record"
-        if lasted > self._window.after:
+        if elapsed > self._window.after:
             return "the program was in native code, or still loading torch, from --after on until its end"
-        return f"the program ended after {lasted:.1f} s, before --after {self._window.after:g} was over"
+        return f"the program ended after {elapsed:.1f} s, before --after {self._window.after:g} was over"
 
     def _begin(self) -> None:
-        # Steps are marked in the window only where the program takes some: one mark over everything says nothing.
+        # Mark steps only if the program takes some: a single mark over the whole window would be useless.
         self.session.recorder.begin(
             WholeRunPlan(counts_steps=self._optimizer_steps.step_count > 0), self._optimizer_steps.step_count
         )
@@ -101,10 +108,10 @@ class TimeWindowMode(WholeRunMode):
 
 
 class StepsMode(WholeRunMode):
-    """--active steps after --wait and --warmup, of an optimizer or of a function.
+    """Record --active steps after --wait and --warmup, of an optimizer or of a function.
 
-    With --step auto a program without an optimizer is recorded whole: from the start, or, where there is a GPU, from
-    its first use, until an optimizer is made. What was recorded until then is thrown away.
+    With --step auto, a program without an optimizer is recorded whole. That recording begins at the start, or with a
+    GPU present at its first use; it is discarded once the program creates an optimizer.
     """
 
     def __init__(self, session: RecordingSession) -> None:
@@ -117,8 +124,8 @@ class StepsMode(WholeRunMode):
             DEFAULT_REPEAT if options.repeat is None else options.repeat,
             options.preflight,
         )
-        # Whether the whole run may still turn out to be what is recorded. Where the plan records or warms up from
-        # the very start there is nothing to fall back to.
+        # Whether the whole run may still be what is recorded. If the plan warms up or records in step 0, the profiler
+        # is in use from the start and cannot record the whole run besides.
         self._undecided = options.step == "auto" and self.plan.action(0) == NONE
         self._step_counter: FunctionStepCounter | OptimizerStepCounter
         if options.step in ("auto", "optimizer"):
@@ -127,9 +134,9 @@ class StepsMode(WholeRunMode):
             self._step_counter = FunctionStepCounter(_resolve_step_name(options), self._on_step, session.log_once)
 
     def find_step_function(self) -> tuple[str | None, Callable[..., Any] | None]:
-        steps = self._step_counter
-        if isinstance(steps, FunctionStepCounter) and steps.module == "__main__":
-            return steps.function, steps.decorate
+        counter = self._step_counter
+        if isinstance(counter, FunctionStepCounter) and counter.module == "__main__":
+            return counter.function, counter.decorate
         return None, None
 
     def install(self) -> None:
@@ -140,7 +147,8 @@ class StepsMode(WholeRunMode):
         if not self._undecided:
             session.recorder.begin(self.plan)
         elif torch_capabilities.is_gpu_present(session.torch):
-            # A profiler wakes the driver, and a program that forks its workers may not have it awake yet.
+            # A profiler initializes the CUDA driver. Before the program does so itself, that would break CUDA in the
+            # worker processes that it forks.
             session.reporter.report_phase("waiting")
             session.torch.cuda._lazy_call(lambda: session.main_thread.call(self._record_whole_run))
         else:
@@ -157,16 +165,16 @@ class StepsMode(WholeRunMode):
         self._undecided = False
 
     def explain_no_trace(self) -> str:
-        plan, seen = self.plan, self._step_counter.step_count
-        if seen == 0 and isinstance(self._step_counter, FunctionStepCounter):
+        plan, step_count = self.plan, self._step_counter.step_count
+        if step_count == 0 and isinstance(self._step_counter, FunctionStepCounter):
             return f"{self._step_counter.name} was never called (calls from compiled code do not count)"
-        if seen == 0:
+        if step_count == 0:
             return (
                 "no optimizer took a step: use --step MODULE:FUNCTION, --after and --for, or --step none for all of it"
             )
         return (
-            f"the program took {seen} step{'' if seen == 1 else 's'}, and the first {plan.wait + plan.warmup} wait and "
-            "warm up: use --wait 0 --warmup 0"
+            f"the program took {step_count} step{'' if step_count == 1 else 's'}, and the first "
+            f"{plan.wait + plan.warmup} wait and warm up: use --wait 0 --warmup 0"
         )
 
     def _record_whole_run(self) -> None:
@@ -174,7 +182,7 @@ class StepsMode(WholeRunMode):
             self.session.recorder.begin(WholeRunPlan())
 
     def _switch_to_steps(self) -> None:
-        """There is an optimizer: its steps are what is recorded."""
+        """Record the steps of the optimizer that was found, instead of the whole run."""
         if self._undecided:
             self._undecided = False
             self.session.main_thread.call(self._begin_steps)
@@ -197,10 +205,11 @@ class StepsMode(WholeRunMode):
 
 
 def _resolve_step_name(options: Options) -> str:
-    """--step MODULE:FUNCTION, with ``__main__`` for the name that the program itself has as a module: ``train`` for
-    ``train.py``, ``a.b`` for ``-m a.b``. It runs under the other name alone, and who says the first means it.
+    """Return --step MODULE:FUNCTION, with ``__main__`` in place of the program's own module name.
+
+    That name is ``train`` for ``train.py`` and ``a.b`` for ``-m a.b``; the program only ever runs as ``__main__``.
     """
     module, _, function = options.step.partition(":")
     program = options.command[0]
-    own = program if options.module else os.path.basename(program).removesuffix(".py")
-    return f"__main__:{function}" if module == own else options.step
+    program_module = program if options.module else os.path.basename(program).removesuffix(".py")
+    return f"__main__:{function}" if module == program_module else options.step

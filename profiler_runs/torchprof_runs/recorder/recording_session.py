@@ -1,31 +1,39 @@
-"""One recorded process from its start to its end."""
+"""Record one process from its start to its end."""
 
 from __future__ import annotations
 
+import argparse
 import atexit
 import contextlib
+import dataclasses
 import os
 import shlex
 import shutil
 import sys
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import rank_environment, rank_launcher, run_folder, target_program, torch_capabilities
 from .atomic_files import explain_os_error
 from .exit_handlers import ExitHandlers, SaveAbandoned, StopRun, end_with_parent
+from .manifest import Manifest
 from .options import DEFAULT_ACTIVE, Options, UsageError, parse_options
 from .program_outcome import exit_status, format_exit_status, print_exception
 from .status_messages import PARENT_VARIABLE, STATUS_VARIABLE, Reporter
+from .time_window import MainThreadCaller
 
-USAGE_EXIT_STATUS = 2  # as the command line's: the input or the call is wrong
-MAX_STOP_ATTEMPTS = 3  # times that a program may catch being stopped
+if TYPE_CHECKING:
+    from .profiler_cycles import Cycle, Recorder
+    from .schedule import Phase
+
+USAGE_EXIT_STATUS = 2  # as in the viewer's command line: the input or the arguments are wrong
+MAX_STOP_ATTEMPTS = 3  # times that a program may catch StopRun before it is ended
 LEAVE_WITHIN_SECONDS = 30.0  # seconds that a stopped program has for its threads and exit handlers
 
 
 def main(argv: list[str]) -> int:
-    """Run the command line `argv`; an exit status, where the program's own way out does not raise."""
+    """Run the command line `argv`. Returns the exit status, unless the program's own exception carries it."""
     environment = dict(os.environ)
     rank = rank_environment.identify_rank(environment)
     parent = environment.get(PARENT_VARIABLE)
@@ -38,11 +46,8 @@ def main(argv: list[str]) -> int:
         options = parse_options(argv)
         if rank_launcher.is_multi_rank(options):
             return rank_launcher.run_ranks(options, reporter)
-        for variable in (
-            STATUS_VARIABLE,
-            PARENT_VARIABLE,
-            run_folder.FOLDER_VARIABLE,
-        ):  # between us and the app, not for the program
+        # The program must not see the variables that only the app and the recorder use.
+        for variable in (STATUS_VARIABLE, PARENT_VARIABLE, run_folder.FOLDER_VARIABLE):
             os.environ.pop(variable, None)
         torch = torch_capabilities.load_torch()
         return RecordingSession(options, torch, reporter, rank, environment).run()
@@ -53,27 +58,25 @@ def main(argv: list[str]) -> int:
 
 
 def resolve_workload_steps(options: Options) -> Options:
-    """`options` for a built-in workload: its own --active, if given, is the number of steps to record too.
+    """Return `options` with the schedule of a built-in workload filled in.
 
-    A workload runs as many steps as its --active says after two that wait and warm up; a schedule that needs more
-    asks it for them. It ends by itself, so it is not stopped.
+    A workload runs one step to wait, one to warm up, and as many more as its own --active says. If the user passed
+    --active to the workload, that is also the number of steps to record; otherwise the workload gets an --active that
+    is large enough for the schedule. A workload ends by itself, so it is not stopped.
     """
-    from argparse import ArgumentParser
-    from dataclasses import replace
-
     name, *arguments = options.command
     if options.is_timed or options.step == "none":
         return options
-    own = ArgumentParser(add_help=False, allow_abbrev=False)
-    own.add_argument("--active", type=int)
-    said = own.parse_known_args(arguments)[0].active
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--active", type=int)
+    workload_active = parser.parse_known_args(arguments)[0].active
     wait = target_program.WORKLOAD_WAIT if options.wait is None else options.wait
     warmup = target_program.WORKLOAD_WARMUP if options.warmup is None else options.warmup
-    active = options.active or said or DEFAULT_ACTIVE
-    needed = (wait + warmup + active) * (options.repeat or 1)
-    if said is None:
-        arguments += ["--active", str(max(1, needed - target_program.WORKLOAD_WAIT - target_program.WORKLOAD_WARMUP))]
-    return replace(
+    active = options.active or workload_active or DEFAULT_ACTIVE
+    steps = (wait + warmup + active) * (options.repeat or 1)
+    if workload_active is None:
+        arguments += ["--active", str(max(1, steps - target_program.WORKLOAD_WAIT - target_program.WORKLOAD_WARMUP))]
+    return dataclasses.replace(
         options,
         command=(name, *arguments),
         wait=wait,
@@ -85,7 +88,7 @@ def resolve_workload_steps(options: Options) -> Options:
 
 
 class RecordingSession:
-    """Runs one program under the profiler. All that it puts into the process is inert in a forked child."""
+    """Run one program under the profiler. Everything that it installs in the process does nothing in a forked child."""
 
     def __init__(
         self,
@@ -95,76 +98,78 @@ class RecordingSession:
         rank: rank_environment.RankInfo | None,
         environment: Mapping[str, str],
     ) -> None:
-        # These need torch, which is known to be there only now.
-        from .manifest import Manifest
-        from .profiler_conflict import ProfilerConflictWatcher
-        from .profiler_cycles import ProfilerFlags, Recorder, RecorderCallbacks
-        from .recording_modes import StepsMode, TimeWindowMode, WholeRunMode
-        from .size_estimate import MemoryGuard
-        from .time_window import MainThreadCaller
-        from .trace_export import TraceExporter
+        # deferred: these modules import torch, which load_torch() has checked by now.
+        from . import profiler_conflict, recording_modes, size_estimate, trace_export
 
-        self.requested_options = options
+        requested_options = options
         self.options = options = resolve_workload_steps(options) if target_program.is_workload(options) else options
         self.torch, self.reporter, self.rank, self._environment = torch, reporter, rank, environment
         self._pid = os.getpid()
         self._finished = False
         self._recorded = False
-        self._data_lost = False  # something was recorded that could not be kept, which has been told
-        self.torch_refused = False  # by torch, which has been told
+        self._data_lost = False  # a cycle was recorded and could not be saved; this has been logged
+        self.torch_refused = False  # torch raised an error when asked to record; this has been logged
         self._stop_count = 0
-        self.yielded_to_program = False  # the program profiles itself
+        self.yielded_to_program = False  # the program uses torch.profiler itself
         self.logged_notices: set[str] = set()
 
-        flags = ProfilerFlags(**{name: getattr(options, name) for name in ProfilerFlags.__dataclass_fields__})
         self.exit_handlers = ExitHandlers(self.finish, reporter.log)
         self.main_thread = MainThreadCaller()
-        self.recorder = Recorder(
-            flags,
-            RecorderCallbacks(
-                save=self._save_cycle,
-                measure=self._measure_step,
-                report_phase=self._report_phase,
-                report_failure=self._report_refusal,
-            ),
-            self.exit_handlers.hold_signals,
-        )
-        mode_type = TimeWindowMode if options.is_timed else WholeRunMode if options.step == "none" else StepsMode
-        self.mode = mode_type(self)
+        self.recorder = self._create_recorder()
+        self.mode = recording_modes.create_mode(self)
+        # Before the folder is made: an argument that is wrong leaves no empty folder.
         self.program = target_program.find_program(options, *self.mode.find_step_function())
 
+        self.folder = self._create_folder()
+        self.reporter.open_log(self.folder.log_path())
+        self.manifest = Manifest(
+            self.folder.manifest_path(),
+            list(options.command) if not options.module else ["-m", *options.command],
+            requested_options.as_dict(),
+            rank.rank if rank else None,
+            rank.world_size if rank else 1,
+        )
+        self.exporter = trace_export.TraceExporter(self.folder, options.table, self.log, reporter.report_phase)
+        self.conflict_watcher = profiler_conflict.ProfilerConflictWatcher(self.recorder, self._yield_profiler)
+        limit = None if options.max_memory is None else options.max_memory * 1_000_000
+        self.memory_guard = size_estimate.MemoryGuard(
+            limit, lambda growth: self.main_thread.call(lambda: self._end_at_memory_limit(growth))
+        )
+
+    def _create_recorder(self) -> Recorder:
+        from . import profiler_cycles  # deferred: needs torch
+
+        flag_names = profiler_cycles.ProfilerFlags.__dataclass_fields__
+        flags = profiler_cycles.ProfilerFlags(**{name: getattr(self.options, name) for name in flag_names})
+        callbacks = profiler_cycles.RecorderCallbacks(
+            save=self._save_cycle,
+            measure=self._measure_step,
+            report_phase=self._report_phase,
+            report_failure=self._report_refusal,
+        )
+        return profiler_cycles.Recorder(flags, callbacks, self.exit_handlers.hold_signals)
+
+    def _create_folder(self) -> run_folder.RunFolder:
+        """Make or join the run's folder. Raises UsageError where it cannot be made."""
+        options, rank = self.options, self.rank
         stem = run_folder.make_stem(options.command[0])
         try:
-            path = environment.get(run_folder.FOLDER_VARIABLE) or (
+            path = self._environment.get(run_folder.FOLDER_VARIABLE) or (
                 run_folder.join_folder(options.output, stem, rank.launch_id, rank.rank)
                 if rank
                 else run_folder.create_folder(options.output, stem)
             )
         except OSError as error:
             raise UsageError(f"cannot make a folder in {options.output}: {error.strerror or error}") from error
-        self.folder = run_folder.RunFolder(path, stem, rank.rank if rank else None)
-        self.reporter.open_log(self.folder.log_path())
-        self.manifest = Manifest(
-            self.folder.manifest_path(),
-            list(options.command) if not options.module else ["-m", *options.command],
-            self.requested_options.as_dict(),
-            rank.rank if rank else None,
-            rank.world_size if rank else 1,
-        )
-        self.exporter = TraceExporter(self.folder, options.table, self.log, reporter.report_phase)
-        self.conflict_watcher = ProfilerConflictWatcher(self.recorder, self._yield_profiler)
-        limit = None if options.max_memory is None else options.max_memory * 1_000_000
-        self.memory_guard = MemoryGuard(
-            limit, lambda growth: self.main_thread.call(lambda: self._end_at_memory_limit(growth))
-        )
+        return run_folder.RunFolder(path, stem, rank.rank if rank else None)
 
-    # --- the program -------------------------------------------------------------------------------------------------
+    # --- running the program -----------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Run the program to its end, however it ends; the exit status, unless what it raises carries that."""
-        refused = self.manifest.write()
-        if refused is not None:
-            raise UsageError(f"cannot write to {self.folder.path}: {explain_os_error(refused)}")
+        """Run the program to its end. Returns the exit status, unless the exception that it raises carries it."""
+        write_error = self.manifest.write()
+        if write_error is not None:
+            raise UsageError(f"cannot write to {self.folder.path}: {explain_os_error(write_error)}")
         self.reporter.report_phase("starting", folder=self.folder.path)
         self.exit_handlers.install()
         self.exit_handlers.watch_native_code(self.torch, self.main_thread.call)
@@ -183,31 +188,31 @@ class RecordingSession:
             self.exit_handlers.interrupted = True
             print_exception(error)
             self.finish("interrupted", -2)
-            sys.excepthook = lambda *_: None  # it was shown; Python ends by the signal when it sees it again
+            sys.excepthook = lambda *_: None  # it was printed; Python ends by the signal when it is raised again
             raise
         except BaseException as error:
             print_exception(error)
             self.finish("exception", 1)
             return 1
-        if not _has_other_threads():  # else Python waits for them, and the exit handler saves after that
+        if not _has_other_threads():  # otherwise Python joins them first, and the exit handler saves after that
             self.finish("finished", 0)
         return 0
 
     def _finish_stopped(self) -> int:
         self.finish("stopped", 0)
         if self.rank is not None:
-            others = rank_environment.list_local_ranks(self._environment, self.rank)
+            local_ranks = rank_environment.list_local_ranks(self._environment, self.rank)
             rank_environment.wait_for_manifests(
-                self.folder.manifest_path(other) for other in others if other != self.rank.rank
+                self.folder.manifest_path(rank) for rank in local_ranks if rank != self.rank.rank
             )
-        # A thread that the program meant to run for days must not keep a program that is to stop.
-        leave = threading.Timer(LEAVE_WITHIN_SECONDS, os._exit, [0])
-        leave.daemon = True
-        leave.start()
+        # A thread that never ends must not keep a stopped program running.
+        exit_timer = threading.Timer(LEAVE_WITHIN_SECONDS, os._exit, [0])
+        exit_timer.daemon = True
+        exit_timer.start()
         return 0
 
     def _stop_program(self) -> None:
-        """Raise StopRun in the main thread; a program that keeps catching it is ended."""
+        """Raise StopRun in the main thread; end the process if the program keeps catching it."""
         self._stop_count += 1
         if self._stop_count > MAX_STOP_ATTEMPTS:
             self.log("the program caught being stopped each time: ending it")
@@ -215,76 +220,81 @@ class RecordingSession:
             os._exit(0)
         self.main_thread.call(_raise_stop)
 
-    # --- what the parts say ------------------------------------------------------------------------------------------
+    # --- callbacks of the recorder, the mode and the guards ----------------------------------------------------------
 
     def log(self, text: str) -> None:
-        """A line for the user, kept in the manifest too."""
+        """Log a line for the user, also in the manifest."""
         self.reporter.log(text)
         if hasattr(self, "manifest"):
             self.manifest.facts["messages"].append(text)
 
     def log_once(self, text: str) -> None:
-        """Say it once."""
+        """Log a line unless it was logged before."""
         if text not in self.logged_notices:
             self.logged_notices.add(text)
             self.log(text)
 
     def complete_recording(self) -> None:
-        """All that was asked for is recorded. Called again after each further step of a program that goes on."""
+        """End the run, or report that it goes on: all that was requested is recorded.
+
+        Called again after each further step of a program that goes on.
+        """
         if self._finished or self.yielded_to_program:
             return
-        first, self._recorded = not self._recorded, True
+        is_first_call, self._recorded = not self._recorded, True
         if (self.options.then or "stop") == "finish":
             self.reporter.report_phase("running on")
-        elif first:
+        elif is_first_call:
             self.log("recorded what was asked: stopping the program (--then finish lets it go on)")
             self._stop_program()
         elif threading.current_thread() is threading.main_thread():
-            self._stop_program()  # it has caught that
+            self._stop_program()  # the program caught the first StopRun
 
-    def _report_phase(self, phase: Any) -> None:
+    def _report_phase(self, phase: Phase) -> None:
         if phase.name in ("measuring", "warming up", "recording"):
-            self.memory_guard.start()  # before the profiler is on: its thread is not in the trace
+            self.memory_guard.start()  # before the profiler starts, so that the guard's thread is not in the trace
         self.manifest.add_phase(phase)
         self.reporter.report_phase(
             phase.name,
             step=phase.step,
-            of=phase.of,
+            of=phase.total,
             cycle=phase.cycle,
             cycles=phase.cycles,
             **self.mode.progress_fields(),
         )
 
-    def _save_cycle(self, profile: Any, cycle: Any) -> None:
+    def _save_cycle(self, profile: Any, cycle: Cycle) -> None:
         self.memory_guard.stop()
         try:
-            kept = self.exporter.save_cycle(profile, cycle)
+            saved = self.exporter.save_cycle(profile, cycle)
         except SaveAbandoned:
             self._data_lost = True
             self.log(f"gave up saving cycle {cycle.number}")
             return
-        if kept is None:
+        if saved is None:
             self._data_lost = True
             self.log(f"nothing of cycle {cycle.number} could be kept")
             return
-        self.manifest.add_trace(kept)
+        self.manifest.add_trace(saved)
         self.manifest.write()
-        what = f"steps {cycle.first} to {cycle.last}" if cycle.counted else f"{cycle.seconds:.3g} s"
-        part = ", cut off" if kept.partial and not cycle.whole and cycle.counted else ""
-        self.log(f"kept {what}{part}: {kept.counts.events:,} events in {kept.trace}")
-        missing = torch_capabilities.explain_missing_gpu(self.torch, kept.counts.gpu_events, kept.counts.launches)
-        if missing:
-            self.log_once(missing)
+        extent = f"steps {cycle.first_step} to {cycle.last_step}" if cycle.counts_steps else f"{cycle.seconds:.3g} s"
+        cut_off = ", cut off" if saved.partial and not cycle.is_complete and cycle.counts_steps else ""
+        self.log(f"kept {extent}{cut_off}: {saved.counts.events:,} events in {saved.trace}")
+        missing_gpu = torch_capabilities.explain_missing_gpu(self.torch, saved.counts.gpu_events, saved.counts.launches)
+        if missing_gpu:
+            self.log_once(missing_gpu)
 
     def _measure_step(self, profile: Any) -> None:
-        from .size_estimate import format_size_estimate, read_available_memory
+        from . import size_estimate  # deferred: needs torch
 
         step = self.exporter.measure_trace(profile)
         if step is None:
             return
         active = self.options.active or DEFAULT_ACTIVE
-        disk = shutil.disk_usage(self.folder.path).free
-        text, warning = format_size_estimate(step, active, self.options.with_stack, disk, read_available_memory())
+        free_disk = shutil.disk_usage(self.folder.path).free
+        text, warning = size_estimate.format_size_estimate(
+            step, active, self.options.with_stack, free_disk, size_estimate.read_available_memory()
+        )
         self.manifest.facts["preflight"] = {
             "events_per_step": step.events,
             "json_bytes_per_step": step.bytes,
@@ -297,9 +307,9 @@ class RecordingSession:
         self.torch_refused = True
         self.log(f"torch refused to record: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
 
-    def _yield_profiler(self, made: bool) -> None:
-        """The program, or a library in it, is about to use torch's profiler itself."""
-        if made and not self.yielded_to_program:
+    def _yield_profiler(self, is_creation: bool) -> None:
+        """End the recording because the program, or a library in it, is about to use torch's profiler itself."""
+        if is_creation and not self.yielded_to_program:
             self.yielded_to_program = True
             self.manifest.facts["script_profiles_itself"] = True
             self.log("the program uses torch.profiler itself: it is left alone, nothing more is recorded here")
@@ -319,15 +329,15 @@ class RecordingSession:
         self.recorder.close()
         self.complete_recording()
 
-    # --- the end -----------------------------------------------------------------------------------------------------
+    # --- the end of the run ------------------------------------------------------------------------------------------
 
-    def finish(self, how: str, status: int | None) -> None:
-        """Save what was recorded and say what was kept. The first call counts; in a forked child none does."""
+    def finish(self, end_reason: str, status: int | None) -> None:
+        """Save what was recorded and report what was kept, once. Does nothing in a forked child."""
         if self._finished or os.getpid() != self._pid:
             return
         self._finished = True
         self.exit_handlers.is_saving = True
-        # A Ctrl-C that came while it was saved: the program is over, and so it ends as it would have.
+        # A Ctrl-C during the save is dropped: the program has ended already, and its exit status stays.
         with contextlib.suppress(KeyboardInterrupt), self.exit_handlers.hold_signals():
             self.mode.cancel()
             self.memory_guard.stop()
@@ -337,9 +347,9 @@ class RecordingSession:
                 self.recorder.close()
             except SaveAbandoned:
                 self.log("gave up saving what was recorded")
-            self._report_end(how, status)
+            self._report_end(end_reason, status)
 
-    def _report_end(self, how: str, status: int | None) -> None:
+    def _report_end(self, end_reason: str, status: int | None) -> None:
         facts = self.manifest.facts
         facts["script_traces"] = self.conflict_watcher.script_traces
         if facts["script_traces"]:
@@ -347,18 +357,18 @@ class RecordingSession:
         elif not facts["kept"] and not (self.yielded_to_program or self._data_lost or self.torch_refused):
             self.log(f"nothing was recorded: {self.mode.explain_no_trace()}")
         facts["environment"] = torch_capabilities.describe_environment(self.torch)
-        self.manifest.set_outcome("ended", how, status)
+        self.manifest.set_outcome("ended", end_reason, status)
         command = shlex.join(facts["command"])
-        kept = len(facts["kept"])
+        count = len(facts["kept"])
         self.log(
-            f"{command}: {how}{format_exit_status(status)} after {facts['seconds']:.1f} s; "
-            f"{kept or 'no'} trace{'' if kept == 1 else 's'} kept in {self.folder.path}"
+            f"{command}: {end_reason}{format_exit_status(status)} after {facts['seconds']:.1f} s; "
+            f"{count or 'no'} trace{'' if count == 1 else 's'} kept in {self.folder.path}"
         )
         error = self.manifest.write()
         if error is not None:
             self.reporter.log(f"cannot write {self.folder.manifest_path()}: {explain_os_error(error)}")
-        traces = [os.path.join(self.folder.path, each["trace"]) for each in facts["kept"]]
-        self.reporter.report_phase("done", exit_status=status, ended=how, kept=traces or facts["script_traces"])
+        traces = [os.path.join(self.folder.path, entry["trace"]) for entry in facts["kept"]]
+        self.reporter.report_phase("done", exit_status=status, ended=end_reason, kept=traces or facts["script_traces"])
 
 
 def _raise_stop() -> None:

@@ -1,4 +1,4 @@
-"""The folder of one run: made fresh, shared by the ranks of one launch, with a name for each file in it."""
+"""Create the folder of a run, shared by the ranks of one launch, and name the files in it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import shutil
 import tempfile
 import time
 
-FOLDER_VARIABLE = "TORCHPROF_RUN_FOLDER"  # set by our own launcher: the very folder, already made
-_LAUNCH_FILE = ".launch"  # names the launch that a shared folder belongs to
-JOIN_WITHIN_SECONDS = 600.0  # seconds: ranks of one launch start together, an older folder is another launch's
+FOLDER_VARIABLE = "TORCHPROF_RUN_FOLDER"  # set by `rank_launcher`: the run's folder, already created
+_LAUNCH_FILE = ".launch"  # contains the id of the launch that a shared folder belongs to
+# Seconds. Ranks of one launch start together, so an older folder belongs to another launch.
+JOIN_WITHIN_SECONDS = 600.0
 
 
 class RunFolder:
-    """Where one process of a run keeps its files; `rank` is None for a process that runs alone."""
+    """Paths of the files of one process of a run; `rank` is None for a process that runs alone."""
 
     def __init__(self, path: str, stem: str, rank: int | None) -> None:
         self.path, self.stem, self.rank = path, stem, rank
@@ -37,7 +38,7 @@ class RunFolder:
         return self._file_path("key_averages", ".json", cycle, self.rank)
 
     def manifest_path(self, rank: int | None = None) -> str:
-        """This process's manifest, or the one of another rank of the same launch."""
+        """Return the path of this process's manifest, or of that of another rank of the same launch."""
         return self._file_path("manifest", ".json", 1, self.rank if rank is None else rank)
 
     def log_path(self) -> str:
@@ -45,15 +46,15 @@ class RunFolder:
 
 
 def make_stem(name: str) -> str:
-    """A short file name for what is run: ``train`` for ``some/train.py``, ``b`` for the module ``a.b``."""
+    """Make a short file name from a program's: ``train`` for ``some/train.py``, ``b`` for the module ``a.b``."""
     base = os.path.basename(name.rstrip("/"))
     base = base[:-3] if base.endswith(".py") else base.rpartition(".")[2] or base
-    kept = "".join(char if char.isalnum() or char in "-_" else "_" for char in base)
-    return kept[:80] if kept.strip("_") else "run"
+    stem = "".join(char if char.isalnum() or char in "-_" else "_" for char in base)
+    return stem[:80] if stem.strip("_") else "run"
 
 
 def create_folder(parent: str, stem: str) -> str:
-    """Make a new folder ``STEM-DATE-TIME`` in `parent` and return its path. Raises OSError where it cannot."""
+    """Create a new folder ``STEM-DATE-TIME`` in `parent` and return its path. Raises OSError if it cannot."""
     os.makedirs(parent, exist_ok=True)
     for path in _list_candidates(parent, stem):
         try:
@@ -65,29 +66,30 @@ def create_folder(parent: str, stem: str) -> str:
 
 
 def join_folder(parent: str, stem: str, launch_id: str, rank: int) -> str:
-    """The one folder that all ranks of `launch` get, made by whichever comes first. Raises OSError where it cannot.
+    """Return the folder that all ranks of a launch share; the first rank creates it. Raises OSError if it cannot.
 
-    Ranks that another program started share no parent of ours to choose a folder for them. So each tries the same
-    names: a folder that says it is this launch's is joined unless this rank already wrote there, any other skipped.
+    Ranks that another program started have no common parent process of this package that could choose a folder. So
+    each rank tries the same names: it joins a folder that belongs to `launch_id`, unless it has already written there,
+    and skips every other one.
     """
     os.makedirs(parent, exist_ok=True)
-    # A folder and its launch appear at once: it is filled under a private name and renamed to the public one.
-    made = tempfile.mkdtemp(prefix=f".{stem}-", dir=parent)
+    # The folder and its launch file must appear at the same time, so it is filled under a temporary name and renamed.
+    draft = tempfile.mkdtemp(prefix=f".{stem}-", dir=parent)
     try:
-        os.chmod(made, 0o755)
-        with open(os.path.join(made, _LAUNCH_FILE), "w", encoding="utf-8") as file:
+        os.chmod(draft, 0o755)
+        with open(os.path.join(draft, _LAUNCH_FILE), "w", encoding="utf-8") as file:
             file.write(launch_id)
-        # Numbered, not named by the clock, which two ranks may read on either side of a second.
+        # Numbered instead of named by the time, because the ranks may start in different seconds.
         for number in range(1, 10_000):
             path = os.path.join(parent, f"{stem}-{number:04d}")
-            with contextlib.suppress(OSError):  # taken: rename refuses a folder that is not empty
-                os.rename(made, path)
+            with contextlib.suppress(OSError):  # taken: rename fails if the target is not empty
+                os.rename(draft, path)
                 return os.path.abspath(path)
             if _is_joinable(path, launch_id, rank):
                 return os.path.abspath(path)
         raise FileExistsError(f"no free name for {stem} in {parent}")
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _list_candidates(parent: str, stem: str) -> list[str]:
@@ -95,12 +97,12 @@ def _list_candidates(parent: str, stem: str) -> list[str]:
     return [base, *(f"{base}-{number}" for number in range(2, 1000))]
 
 
-def _is_joinable(path: str, launch: str, rank: int) -> bool:
-    marker = os.path.join(path, _LAUNCH_FILE)
+def _is_joinable(path: str, launch_id: str, rank: int) -> bool:
+    launch_file = os.path.join(path, _LAUNCH_FILE)
     try:
-        with open(marker, encoding="utf-8") as file:
-            same = file.read() == launch
-        young = time.time() - os.path.getmtime(marker) < JOIN_WITHIN_SECONDS
+        with open(launch_file, encoding="utf-8") as file:
+            is_same_launch = file.read() == launch_id
+        is_recent = time.time() - os.path.getmtime(launch_file) < JOIN_WITHIN_SECONDS
     except OSError:
         return False
-    return same and young and not os.path.exists(os.path.join(path, f"manifest.rank{rank}.json"))
+    return is_same_launch and is_recent and not os.path.exists(os.path.join(path, f"manifest.rank{rank}.json"))

@@ -1,4 +1,4 @@
-"""Which step waits, warms up and is recorded: torch.profiler.schedule, and what a person is told about each step."""
+"""Plan which steps wait, warm up and are recorded (torch.profiler.schedule), and the phase to report for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NONE, WARMUP, RECORD, SAVE = "NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE"  # th
 
 @dataclass(frozen=True)
 class Phase:
-    """Where a run is: step `step` (from 1) of `of` in this phase, 0 where nothing is counted."""
+    """The phase of a run: step `step` (from 1) of `total` in it, both 0 if the phase has no steps."""
 
     name: str
     step: int = 0
@@ -25,74 +25,75 @@ class Phase:
 class RecordingPlan(Protocol):
     """What to do in each step, from step 0.
 
-    `counted` where steps mean something, `open_ended` where any moment is as good an end as another.
+    `counts_steps`: the program takes steps. `open_ended`: a recording is complete wherever it ends.
     """
 
     counts_steps: bool
     open_ended: bool
 
     def action(self, step: int) -> str:
-        """The name of the ProfilerAction for `step`."""
+        """Return the name of the ProfilerAction for `step`."""
 
     def phase(self, step: int) -> Phase:
-        """What a person is told about `step`."""
+        """Return the phase to report for `step`."""
 
     def is_measured(self, step: int) -> bool:
-        """Whether `step` is the one that the preflight measures."""
+        """Return whether the preflight measures `step`."""
 
 
 class StepPlan:
-    """wait, warmup, active, repeat as torch.profiler.schedule takes them; `repeat` 0 goes on for ever."""
+    """Plan steps by wait, warmup, active and repeat as torch.profiler.schedule takes them; `repeat` 0 is unlimited."""
 
     counts_steps, open_ended = True, False
 
     def __init__(self, wait: int, warmup: int, active: int, repeat: int, preflight: bool = True) -> None:
         self.wait, self.warmup, self.active, self.repeat = wait, warmup, active, repeat
         self.cycle_length = wait + warmup + active
-        # The first step holds the program's start and is no measure of the others: it takes a second one to wait.
+        # The first step contains the program's start-up and says nothing about the others, so the preflight measures
+        # the last step that waits, if there are at least two.
         self._measured_step = wait - 1 if preflight and wait >= 2 else None
         self._schedule: Callable[[int], Any] = torch.profiler.schedule(
             wait=wait,
-            warmup=warmup or 1,  # torch warns about 0, which is the user's choice here; `action` leaves it out
+            warmup=warmup or 1,  # torch warns about 0, which is the user's choice here; `action` skips the extra step
             active=active,
             repeat=repeat,
         )
 
     @property
     def total(self) -> int | None:
-        """Steps until the last one is recorded; None where it goes on for ever."""
+        """Number of steps until the last one is recorded; None if there is no last one."""
         return self.cycle_length * self.repeat or None
 
     def is_done(self, step: int) -> bool:
-        """Whether every cycle lies before `step`."""
+        """Return whether every cycle ends before `step`."""
         return self.repeat > 0 and step >= self.cycle_length * self.repeat
 
     def action(self, step: int) -> str:
         if self.warmup == 0:
             cycle, position = divmod(step, self.cycle_length)
-            # Skip the one step of warm-up that the schedule was made with.
+            # Skip the one warm-up step that the schedule was created with.
             step = cycle * (self.cycle_length + 1) + position + (position >= self.wait)
         return str(self._schedule(step).name)
 
     def phase(self, step: int) -> Phase:
         cycle, position = divmod(step, self.cycle_length)
-        place = {"cycle": cycle + 1, "cycles": self.repeat}
+        cycle_fields = {"cycle": cycle + 1, "cycles": self.repeat}
         if self.is_done(step):
             return Phase("running on")
         if self.is_measured(step):
-            return Phase("measuring", position + 1, self.wait, **place)
+            return Phase("measuring", position + 1, self.wait, **cycle_fields)
         if position < self.wait:
-            return Phase("waiting", position + 1, self.wait, **place)
+            return Phase("waiting", position + 1, self.wait, **cycle_fields)
         if position < self.wait + self.warmup:
-            return Phase("warming up", position - self.wait + 1, self.warmup, **place)
-        return Phase("recording", position - self.wait - self.warmup + 1, self.active, **place)
+            return Phase("warming up", position - self.wait + 1, self.warmup, **cycle_fields)
+        return Phase("recording", position - self.wait - self.warmup + 1, self.active, **cycle_fields)
 
     def is_measured(self, step: int) -> bool:
         return step == self._measured_step
 
 
 class WholeRunPlan:
-    """Everything from the start to the end; steps are only marks, where `counted`."""
+    """Record everything from the start to the end. With `counts_steps`, steps are marked in the trace."""
 
     open_ended = True
 

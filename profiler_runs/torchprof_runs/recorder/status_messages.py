@@ -1,12 +1,12 @@
-"""What a run says while it goes on: lines for people, and JSON lines for the app that started it.
+"""Status of a run while it goes on: log lines for people, and JSON lines for the app that started it.
 
-The app names a file, a named pipe or an inherited descriptor in the environment variable TORCHPROF_STATUS; each line
-there is one JSON object with `time` (Unix seconds), `pid` and `rank`, and either `log` (a line of text) or `phase`
-(one of `PHASES`) with what belongs to it. Lines are shorter than a pipe's atomic write, are never waited for, and
-are dropped when nobody reads.
+The app names a file, a named pipe or an inherited descriptor in the environment variable TORCHPROF_STATUS. Each line
+written there is one JSON object with `time` (Unix seconds), `pid` and `rank`, and either `log` (a line of text) or
+`phase` (one of `PHASES`) with the fields of that phase. Lines are shorter than a pipe's atomic write. Writing never
+blocks; lines are dropped if the pipe is full or has no reader.
 
-An app that names its pid in TORCHPROF_PARENT has the run end, saved, when it ends itself, however that is; and lines
-for people carry the app's name.
+If the app puts its pid into TORCHPROF_PARENT, the run saves and ends when the app ends, for whatever reason, and log
+lines carry the app's name.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ PHASES = (
     "running on",
     "done",
 )
-REPEAT_INTERVAL = 0.05  # seconds: a new step of the same phase is told this often at most, a person sees no more
-FIRST_PRIVATE_DESCRIPTOR = 200  # our own are numbered from here
+REPEAT_INTERVAL = 0.05  # seconds between reports of steps in one phase; faster updates cannot be read on screen
+FIRST_PRIVATE_DESCRIPTOR = 200  # the recorder's own descriptors are numbered from here
 MAX_LINE_BYTES = 4000  # bytes: a write to a pipe up to 4096 is never mixed with another process's
 
 
 def escape_control_characters(text: str) -> str:
-    """`text` with everything that could move a terminal's cursor written out."""
+    """Escape the characters of `text` that a terminal would act on."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def move_to_high_descriptor(descriptor: int) -> int:
-    """`descriptor` under a high number, closed on exec: programs close low ones by range, and then reuse them."""
+    """Move `descriptor` to a high number, closed on exec: programs close low numbers by range and then reuse them."""
     high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, FIRST_PRIVATE_DESCRIPTOR)
     if descriptor > 2:
         os.close(descriptor)
     return high
 
 
-def _open_private(open_it: Callable[[], int]) -> int | None:
-    """The descriptor that `open_it` opens, out of the way; None where it cannot be had."""
+def _open_private(open_descriptor: Callable[[], int]) -> int | None:
+    """Open a descriptor and move it to a high number; None if that fails."""
     try:
-        return move_to_high_descriptor(open_it())
+        return move_to_high_descriptor(open_descriptor())
     except OSError:
         return None
 
@@ -66,24 +66,24 @@ def _open_channel(name: str) -> int:
 
 
 class Reporter:
-    """Says what happens: to stderr, to the run's log file, to the app. No method raises or blocks."""
+    """Report what happens to stderr, to the run's log file and to the app. No method raises or blocks."""
 
     def __init__(self, rank: int | None = None, channel: str | None = None, name: str = "torchprof") -> None:
         self.rank = rank
         self._prefix = f"{name}: " if rank is None else f"{name}[rank {rank}]: "
-        # `channel`: the descriptor of the app's channel, None without one
-        self._stderr = _open_private(lambda: 2)  # a program may close or redirect its own
+        self._stderr = _open_private(lambda: 2)  # a copy, because the program may close or redirect stderr
+        # The descriptor of the app's channel, None without one.
         self.channel = _open_private(lambda: _open_channel(channel)) if channel else None
         self._log_file: int | None = None
         self._last_phase: dict[str, Any] = {}
         self._last_report_time = 0.0
 
     def open_log(self, path: str) -> None:
-        """Also append the lines to the file at `path`."""
+        """Append log lines to the file at `path` too."""
         self._log_file = _open_private(lambda: os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644))
 
     def log(self, text: str) -> None:
-        """One line for a person."""
+        """Write one line for people."""
         text = escape_control_characters(text)
         line = f"{self._prefix}{text}\n".encode()
         for descriptor in (self._stderr, self._log_file):
@@ -91,7 +91,7 @@ class Reporter:
         self._send_message({"log": text[: MAX_LINE_BYTES // 4]})
 
     def report_phase(self, name: str, **fields: Any) -> None:
-        """The run is now in phase `name`; steps of one phase that follow each other quickly are told only sometimes."""
+        """Report that the run is in phase `name`; steps of one phase at most every REPEAT_INTERVAL seconds."""
         if self.channel is None:
             return
         now = time.monotonic()
@@ -107,8 +107,8 @@ class Reporter:
 
     def _send_message(self, message: dict[str, Any]) -> None:
         if self.channel is not None:
-            head = {"time": time.time(), "pid": os.getpid(), "rank": self.rank or 0}
-            line = json.dumps({**head, **message}).encode() + b"\n"
+            common_fields = {"time": time.time(), "pid": os.getpid(), "rank": self.rank or 0}
+            line = json.dumps({**common_fields, **message}).encode() + b"\n"
             if len(line) <= MAX_LINE_BYTES:
                 self._write(self.channel, line)
 

@@ -1,4 +1,4 @@
-"""What counts as a step in a program that does not say so itself: an optimizer's step, or the call of a function."""
+"""Count the steps of a program that does not call prof.step(): an optimizer's steps, or the calls of a function."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from typing import Any
 
 import torch
 
-# Code that torch.compile traces must not see the counting: it would break the graph, or forbid fullgraph=True.
+# Inside code that torch.compile traces, calls are not counted: that would break the graph, or forbid fullgraph=True.
 _is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", None) or torch._utils.is_compiling
 
-# Where torch.compile gives up on a frame and runs it, ours would be the next that it compiles, and with it the
-# profiler. Frames of `_unseen` functions are left to Python, and so is all that `_unseen_call` calls.
+# When torch.compile gives up on a frame and runs it in Python, it would next compile the counting functions that the
+# frame calls, and with them the profiler. Functions marked with `_skip_dynamo` are not compiled, nor is anything that
+# `_call_without_dynamo` calls.
 _dynamo_eval_frame: Any = torch._C._dynamo.eval_frame
 
 
 def _skip_dynamo(function: Any) -> Any:
     code = function.__code__
-    with contextlib.suppress(AttributeError):  # an interface of torch's own: where it is gone, it only costs time
-        if hasattr(_dynamo_eval_frame, "skip_code"):  # its older name
+    with contextlib.suppress(AttributeError):  # a private interface of torch: without it, counting is only slower
+        if hasattr(_dynamo_eval_frame, "skip_code"):  # older versions of torch
             _dynamo_eval_frame.skip_code(code)
         else:
             action = _dynamo_eval_frame._FrameAction
@@ -40,67 +41,68 @@ def _skip_dynamo(function: Any) -> Any:
 
 @_skip_dynamo
 def _call_without_dynamo(function: Callable[[], None]) -> None:
-    before = _dynamo_eval_frame.set_eval_frame(None)
+    previous_callback = _dynamo_eval_frame.set_eval_frame(None)
     try:
         function()
     finally:
-        _dynamo_eval_frame.set_eval_frame(before)
+        _dynamo_eval_frame.set_eval_frame(previous_callback)
 
 
-# An optimizer that has not stepped while another stepped so often has been replaced by it.
+# If the counted optimizer does not step while others take this many steps, it is taken as replaced.
 REPLACED_AFTER_STEPS = 3
 
 
 class OptimizerStepCounter:
-    """Calls `on_step` each time the program's first optimizer has stepped, `on_made` when it makes one.
+    """Call `on_step` after each step of the program's first optimizer, and `on_create` when it creates one.
 
-    With several optimizers (a GAN's two, one for each parameter) the first that steps is counted: one step a loop.
+    With several optimizers (the two of a GAN, one for each parameter) only the first that steps is counted, so that a
+    loop iteration is one step.
     """
 
     def __init__(self, on_step: Callable[[], None], on_create: Callable[[], None] = lambda: None) -> None:
         self._on_step, self._on_create = on_step, on_create
         self._pid = os.getpid()
         self._counted_id: int | None = None  # id of the optimizer that is counted
-        self._other_steps = 0  # steps of others since it stepped
+        self._other_steps = 0  # steps of other optimizers since its last step
         self._nesting = threading.local()
         self.step_count = 0
 
     def install(self) -> None:
-        """Watch every optimizer made from now on."""
+        """Count the steps of every optimizer created from now on."""
         optimizer: Any = torch.optim.Optimizer
-        make_step, make = optimizer.profile_hook_step, optimizer.__init__
+        original_hook, original_init = optimizer.profile_hook_step, optimizer.__init__
 
         # A post hook (register_optimizer_step_post_hook) is called inside the range "Optimizer.step#…" that torch
-        # records, so a step that ended there would cut that range in two. Around the hooked method it has just closed.
-        @functools.wraps(make_step)
+        # records, so a step that ended there would cut that range in two. After the hooked method, the range is closed.
+        @functools.wraps(original_hook)
         def profile_hook_step(step: Callable[..., Any]) -> Any:
-            hooked = make_step(step)
+            hooked_step = original_hook(step)
 
             @_skip_dynamo
-            @functools.wraps(hooked)
-            def counted(*args: Any, **kwargs: Any) -> Any:
+            @functools.wraps(hooked_step)
+            def counted_step(*args: Any, **kwargs: Any) -> Any:
                 if _is_compiling():
-                    return hooked(*args, **kwargs)
+                    return hooked_step(*args, **kwargs)
                 depth = getattr(self._nesting, "depth", 0)
                 self._nesting.depth = depth + 1
                 try:
-                    result = hooked(*args, **kwargs)
+                    result = hooked_step(*args, **kwargs)
                 finally:
                     self._nesting.depth = depth
-                if depth == 0:  # a subclass's step calls its parent's
+                if depth == 0:  # a subclass's step calls that of its base class
                     self._count_step(args[0])
                 return result
 
-            return counted
+            return counted_step
 
-        @functools.wraps(make)
-        def made(instance: Any, *args: Any, **kwargs: Any) -> None:
-            make(instance, *args, **kwargs)
+        @functools.wraps(original_init)
+        def reporting_init(instance: Any, *args: Any, **kwargs: Any) -> None:
+            original_init(instance, *args, **kwargs)
             if os.getpid() == self._pid:
                 self._on_create()
 
         optimizer.profile_hook_step = staticmethod(profile_hook_step)
-        optimizer.__init__ = made
+        optimizer.__init__ = reporting_init
 
     @_skip_dynamo
     def _count_step(self, optimizer: Any) -> None:
@@ -117,7 +119,7 @@ class OptimizerStepCounter:
 
 
 class FunctionStepCounter:
-    """Calls `on_step` after each call of one function, named ``MODULE:FUNCTION`` or ``MODULE:CLASS.METHOD``."""
+    """Call `on_step` after each call of one function, named ``MODULE:FUNCTION`` or ``MODULE:CLASS.METHOD``."""
 
     def __init__(self, name: str, on_step: Callable[[], None], report: Callable[[str], None]) -> None:
         self.name = name
@@ -129,7 +131,7 @@ class FunctionStepCounter:
         self.is_decorated = False
 
     def install(self) -> None:
-        """Wrap the function now, or when its module is imported. ``__main__`` is decorated where it is compiled."""
+        """Wrap the function now, or when its module is imported. ``__main__`` is decorated when it is compiled."""
         if self.module == "__main__":
             return
         module = sys.modules.get(self.module)
@@ -139,21 +141,21 @@ class FunctionStepCounter:
             sys.meta_path.insert(0, _ImportHook(self.module, self._wrap_function))
 
     def decorate(self, function: Any) -> Any:
-        """`function`, counting its calls; also around staticmethod and classmethod objects and coroutines."""
+        """Wrap `function` (also a staticmethod, classmethod or coroutine function) so that its calls are counted."""
         self.is_decorated = True
         if isinstance(function, (staticmethod, classmethod)):
             return type(function)(self.decorate(function.__func__))
         if inspect.iscoroutinefunction(function):
 
-            async def stepped_async(*args: Any, **kwargs: Any) -> Any:
+            async def counted_coroutine(*args: Any, **kwargs: Any) -> Any:
                 result = await function(*args, **kwargs)
                 self._count_call(0)
                 return result
 
-            return functools.wraps(function)(stepped_async)
+            return functools.wraps(function)(counted_coroutine)
 
         @_skip_dynamo
-        def stepped(*args: Any, **kwargs: Any) -> Any:
+        def counted_function(*args: Any, **kwargs: Any) -> Any:
             if _is_compiling():
                 return function(*args, **kwargs)
             depth = getattr(self._nesting, "depth", 0)
@@ -165,28 +167,28 @@ class FunctionStepCounter:
             self._count_call(depth)
             return result
 
-        return functools.wraps(function)(stepped)
+        return functools.wraps(function)(counted_function)
 
     @_skip_dynamo
     def _count_call(self, depth: int) -> None:
-        if depth == 0 and os.getpid() == self._pid:  # a recursive function steps once
+        if depth == 0 and os.getpid() == self._pid:  # a recursive call is one step
             self.step_count += 1
             _call_without_dynamo(self._on_step)
 
     def _wrap_function(self, module: types.ModuleType) -> None:
         owner: Any = module
-        *path, last = self.function.split(".")
+        *owner_names, name = self.function.split(".")
         try:
-            for part in path:
-                owner = getattr(owner, part)
-            function = inspect.getattr_static(owner, last)
-            setattr(owner, last, self.decorate(function))
+            for owner_name in owner_names:
+                owner = getattr(owner, owner_name)
+            function = inspect.getattr_static(owner, name)
+            setattr(owner, name, self.decorate(function))
         except (AttributeError, TypeError):
             self._report(f"--step {self.name}: {self.module} has no function {self.function} that can be wrapped")
 
 
 class _ImportHook(importlib.abc.MetaPathFinder):
-    """Calls `then` with a module once it has been imported, then takes itself away."""
+    """Call `on_import` with a module once it has been imported, and remove itself from sys.meta_path."""
 
     def __init__(self, name: str, on_import: Callable[[types.ModuleType], None]) -> None:
         self._name, self._on_import = name, on_import

@@ -1,4 +1,4 @@
-"""What is run, and running it as Python itself would: as ``__main__``, with its own sys.argv and sys.path[0]."""
+"""Find the program to record and run it as Python itself would: as ``__main__``, with its sys.argv and sys.path[0]."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .options import Options, UsageError
 
 WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
 _WORKLOADS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "workloads")
-WORKLOAD_STEP = "__main__:step"  # each workload's unit of work is its function `step`
-WORKLOAD_WAIT, WORKLOAD_WARMUP = 1, 1  # what a workload's loop runs before the steps that it is run for
+WORKLOAD_STEP = "__main__:step"  # a step of a workload is one call of its function `step`
+WORKLOAD_WAIT, WORKLOAD_WARMUP = 1, 1  # steps that a workload's loop runs before its --active steps
 _STEP_DECORATOR_NAME = "__torchprof_step__"
-# What `python FILE` leaves in __main__ besides its name, its file and its loader
+# Globals that `python FILE` sets in __main__ besides its name, its file and its loader.
 _MAIN_GLOBALS = {"__package__": None, "__doc__": None, "__spec__": None, "__cached__": None}
 
 
 @dataclass
 class TargetProgram:
-    """A program, ready to run. `argv` is its sys.argv; `path0` its sys.path[0], None where it gets none."""
+    """A program, ready to run. `argv` becomes sys.argv, `path0` sys.path[0] (None: sys.path stays as it is)."""
 
     name: str
     argv: list[str]
@@ -39,7 +39,7 @@ class TargetProgram:
     workload: bool = False
 
     def run(self) -> None:
-        """Run it in this process, as ``__main__``; whatever it raises comes out."""
+        """Run the program in this process as ``__main__``. Its exceptions propagate."""
         main = types.ModuleType("__main__")
         vars(main).update(self.main_globals)
         vars(main)["__builtins__"] = builtins
@@ -54,17 +54,18 @@ class TargetProgram:
 def find_program(
     options: Options, step_function: str | None, step_decorator: Callable[..., Any] | None
 ) -> TargetProgram:
-    """The program that `options.command` names. Raises UsageError where there is none.
+    """Find the program that `options.command` names. Raises UsageError if there is none.
 
-    `step_function` names a function of the program's own ``__main__`` (``train_step``, ``Trainer.step``) that
-    `on_call` decorates.
+    `step_function` names a function of the program's ``__main__`` (``train_step``, ``Trainer.step``), which is then
+    decorated with `step_decorator`.
     """
     name, *arguments = options.command
     if options.module:
         target = _load_module(name, arguments)
     elif is_workload(options):
         target = _load_script(os.path.join(_WORKLOADS_FOLDER, f"{name}.py"), arguments)
-        # Our folder is not put on sys.path: a workload needs torch alone, and the others' names could hide modules.
+        # The workloads' folder stays off sys.path: a workload needs only torch, and the names of the other workloads
+        # could shadow modules.
         target.name, target.path0, target.workload = name, None, True
     elif os.path.exists(name):
         target = _load_script(name, arguments)
@@ -77,7 +78,7 @@ def find_program(
 
 
 def is_workload(options: Options) -> bool:
-    """Whether the command names a built-in workload; a file of that name goes first."""
+    """Return whether the command names a built-in workload; a file of that name takes precedence."""
     name = options.command[0]
     return not options.module and name in WORKLOADS and not os.path.exists(name)
 
@@ -85,11 +86,11 @@ def is_workload(options: Options) -> bool:
 def _load_script(path: str, arguments: list[str]) -> TargetProgram:
     argv = [path, *arguments]
     if os.path.isdir(path):
-        inside = os.path.join(path, "__main__.py")
-        if not os.path.isfile(inside):
+        main_file = os.path.join(path, "__main__.py")
+        if not os.path.isfile(main_file):
             raise UsageError(f"{path} is a folder without a __main__.py")
         package: str | None = ""
-        code, file, path0 = _compile_file(inside), os.path.abspath(inside), os.path.abspath(path)
+        code, file, path0 = _compile_file(main_file), os.path.abspath(main_file), os.path.abspath(path)
     elif zipfile.is_zipfile(path):
         try:
             archive_code = zipimport.zipimporter(path).get_code("__main__")
@@ -106,9 +107,9 @@ def _load_script(path: str, arguments: list[str]) -> TargetProgram:
 
 
 def _load_module(name: str, arguments: list[str]) -> TargetProgram:
-    # `python -m` looks in the working folder first, so the search needs it too, for as long as it takes.
-    here = os.getcwd()
-    sys.path.insert(0, here)
+    # `python -m` searches the working folder first, so it is on sys.path during this search.
+    cwd = os.getcwd()
+    sys.path.insert(0, cwd)
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -120,9 +121,9 @@ def _load_module(name: str, arguments: list[str]) -> TargetProgram:
     except SyntaxError as error:
         raise UsageError(f"{name} is not Python: {error}") from error
     finally:
-        sys.path.remove(here)
+        sys.path.remove(cwd)
     if spec is None or code is None:
-        raise UsageError(f"no module {name} that can be run in {here} or in {sys.executable}")
+        raise UsageError(f"no module {name} that can be run in {cwd} or in {sys.executable}")
     fields = {
         **_MAIN_GLOBALS,
         "__file__": spec.origin,
@@ -131,7 +132,7 @@ def _load_module(name: str, arguments: list[str]) -> TargetProgram:
         "__loader__": spec.loader,
         "__cached__": spec.cached,
     }
-    return TargetProgram(name, [spec.origin or name, *arguments], code, fields, here)
+    return TargetProgram(name, [spec.origin or name, *arguments], code, fields, cwd)
 
 
 def _read_source(path: str) -> bytes:
@@ -150,15 +151,15 @@ def _compile_file(path: str) -> types.CodeType:
 
 
 def _compile_decorated(target: TargetProgram, function: str) -> types.CodeType:
-    """The target's code with a decorator on its own function, which is made only as the code runs."""
+    """Compile the target's source with the step decorator added to `function`, which exists only once the code runs."""
     file = str(target.main_globals["__file__"])
     tree = ast.parse(_read_source(file))
     body: list[ast.stmt] = tree.body
     for part in function.split("."):
-        found = [node for node in _find_definitions(body) if node.name == part]
-        if not found:
+        definitions = [node for node in _find_definitions(body) if node.name == part]
+        if not definitions:
             raise UsageError(f"--step __main__:{function}: {file} defines no {part}; is it imported? name its module")
-        node = found[-1]
+        node = definitions[-1]
         body = node.body
     if isinstance(node, ast.ClassDef):
         raise UsageError(f"--step __main__:{function} is a class: name one of its functions")
@@ -168,13 +169,13 @@ def _compile_decorated(target: TargetProgram, function: str) -> types.CodeType:
 
 
 def _find_definitions(body: list[ast.stmt]) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    """Functions and classes defined in `body`, also under its ifs and trys."""
-    found: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef] = []
+    """List the functions and classes defined in `body`, also inside if, try and with statements."""
+    definitions: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef] = []
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            found.append(node)
+            definitions.append(node)
         elif isinstance(node, (ast.If, ast.Try, ast.With)):
-            inner = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
-            handlers = [child for handler in getattr(node, "handlers", []) for child in handler.body]
-            found += _find_definitions([*inner, *handlers])
-    return found
+            children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
+            handler_bodies = [child for handler in getattr(node, "handlers", []) for child in handler.body]
+            definitions += _find_definitions([*children, *handler_bodies])
+    return definitions

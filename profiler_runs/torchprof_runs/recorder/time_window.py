@@ -1,4 +1,4 @@
-"""Recording between two points in time, and the way into the main thread that it needs."""
+"""Record between two points in time, and call functions in the main thread, which that needs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import sys
 import threading
 from collections.abc import Callable
 
-# The profiler must be started and stopped in the program's own thread; a signal is the way in. The last real-time
-# signals are hardly used by anyone; macOS has none, and there SIGINFO does nothing unless a program asks for it.
+# The profiler must be started and stopped in the program's own thread, so a signal runs the call there. Programs hardly
+# ever use the last real-time signals. macOS has none; there SIGINFO does nothing unless a program asks for it.
 _CALL_SIGNAL: int = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGINFO", signal.SIGUSR2)
 
 
 def is_loading_torch() -> bool:
-    """Whether a module of torch's is in the middle of being imported. torch imports some of itself late, as the program
-    makes its first optimizer, and a profiler that is started then needs modules that are there only in part.
+    """Return whether a module of torch is being imported right now.
+
+    torch imports some of its modules late, for example when the program creates its first optimizer. A profiler that
+    is started at that moment would find some modules imported only in part.
     """
     return any(
         getattr(getattr(module, "__spec__", None), "_initializing", False)
@@ -25,23 +27,22 @@ def is_loading_torch() -> bool:
     )
 
 
-RETRY_SECONDS = 0.02  # seconds until another try, while torch is loading
+RETRY_SECONDS = 0.02  # seconds between attempts to begin while torch is loading
 
 
 class MainThreadCaller:
-    """Calls functions in the main thread, between two of its bytecodes. Made in the main thread."""
+    """Call functions in the main thread, between two of its bytecodes. Must be created in the main thread."""
 
     def __init__(self) -> None:
         self._calls: collections.deque[Callable[[], None]] = collections.deque()
         self._pid = os.getpid()
         self._ident = threading.main_thread().ident
         signal.signal(_CALL_SIGNAL, self._run_calls)
-        signal.siginterrupt(
-            _CALL_SIGNAL, False
-        )  # system calls that C code makes go on; Python's own resume by themselves
+        # System calls made by C code are restarted after the signal; Python restarts its own.
+        signal.siginterrupt(_CALL_SIGNAL, False)
 
     def call(self, function: Callable[[], None]) -> None:
-        """Run `function` in the main thread soon; what it raises is raised there."""
+        """Run `function` in the main thread soon; its exceptions are raised there."""
         if threading.get_ident() == self._ident:
             function()
             return
@@ -55,10 +56,10 @@ class MainThreadCaller:
 
 
 class TimeWindow:
-    """Calls `begin` after `after` seconds and `end` after `duration` more, each in the main thread.
+    """Call `begin` after `after` seconds and `end` after `duration` more, each in the main thread.
 
-    `begin` is put off while torch is loading, and while native code keeps the main thread; `duration` counts from when
-    it was called.
+    `begin` is delayed while torch is loading and while the main thread runs native code; `duration` counts from the
+    moment when `begin` was called.
     """
 
     def __init__(
@@ -76,14 +77,14 @@ class TimeWindow:
         self.begun = False
 
     def start(self) -> None:
-        """Count from now."""
+        """Start the clock; with `after` 0, call `begin` now."""
         if self.after == 0:
             self._try_begin()
         if self.after > 0 or self.duration is not None:
             threading.Thread(target=self._run_timer, name="torchprof-window", daemon=True).start()
 
     def cancel(self) -> None:
-        """Call nothing any more."""
+        """Call neither `begin` nor `end` from now on."""
         self._cancelled.set()
 
     def _try_begin(self) -> None:
@@ -93,13 +94,13 @@ class TimeWindow:
         self._attempted.set()
 
     def _run_timer(self) -> None:
-        wait = self.after
+        delay = self.after
         while not self.begun:
-            if self._cancelled.wait(wait):
+            if self._cancelled.wait(delay):
                 return
             self._attempted.clear()
             self._main_thread.call(self._try_begin)
             self._attempted.wait()
-            wait = RETRY_SECONDS
+            delay = RETRY_SECONDS
         if self.duration is not None and not self._cancelled.wait(self.duration):
             self._main_thread.call(self._end)

@@ -1,4 +1,4 @@
-"""What this interpreter's torch can record, and one line for each thing that is missing: what it is, what to do."""
+"""Report what this interpreter's torch can record, and explain in one line what is missing and what to do."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from typing import Any
 
 _KINETO_LOG_VARIABLE = "KINETO_LOG_LEVEL"
 OLDEST_TORCH = (2, 1)
-# What a driver puts there: told without loading it, which would spoil CUDA for children that the program forks.
+# Device files of GPU drivers. Asking the driver itself would initialize it and break CUDA in processes that the program
+# forks.
 _GPU_DEVICE_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
 class NoTorchError(Exception):
-    """This interpreter cannot record; the text says why and what to do, in one line."""
+    """This interpreter cannot record; the message says why and what to do, in one line."""
 
 
 @contextlib.contextmanager
 def quiet_kineto() -> Iterator[None]:
-    """Kineto, if it reads its level now, says nothing in the middle of the program's output, unless the user wants it.
+    """Silence Kineto's log within the block, unless the user has set its level.
 
-    It reads the level as torch loads or as the first profiler is prepared, and since torch 2.13 tells "USDT:
-    profiler_start" above its errors. What goes wrong is seen in the trace and told from there (`missing`).
+    Its lines would appear in the middle of the program's output. Kineto reads its log level when torch loads or when
+    the first profiler is prepared; since torch 2.13 it logs "USDT: profiler_start" at a level above its errors. Its
+    failures show in the trace and are reported from there (`explain_missing_gpu`).
     """
     if _KINETO_LOG_VARIABLE in os.environ:
         yield
@@ -38,7 +40,7 @@ def quiet_kineto() -> Iterator[None]:
 
 
 def load_torch() -> Any:
-    """torch, new enough to record with. Raises NoTorchError."""
+    """Import torch and check that it is new enough to record with. Raises NoTorchError."""
     try:
         with quiet_kineto():
             torch = importlib.import_module("torch")
@@ -65,9 +67,9 @@ def _parse_version(torch: Any) -> tuple[int, ...]:
 
 
 def is_gpu_present(torch: Any) -> bool:
-    """Whether a GPU that this torch was built for seems to be here. Initialises nothing."""
-    hidden = any(os.environ.get(name) in ("", "-1") for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"))
-    return _has_gpu_build(torch) and not hidden and any(map(os.path.exists, _GPU_DEVICE_FILES))
+    """Return whether this machine seems to have a GPU that this torch was built for. Initializes no driver."""
+    is_hidden = any(os.environ.get(name) in ("", "-1") for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"))
+    return _has_gpu_build(torch) and not is_hidden and any(map(os.path.exists, _GPU_DEVICE_FILES))
 
 
 def _has_gpu_build(torch: Any) -> bool:
@@ -75,7 +77,7 @@ def _has_gpu_build(torch: Any) -> bool:
 
 
 def is_gpu_used(torch: Any) -> bool:
-    """Whether the program has used CUDA or ROCm so far."""
+    """Return whether the program has used CUDA or ROCm so far."""
     return _has_gpu_build(torch) and bool(torch.cuda.is_initialized())
 
 
@@ -84,7 +86,7 @@ def is_wsl() -> bool:
 
 
 def describe_environment(torch: Any) -> dict[str, Any]:
-    """torch, its accelerators and the machine, for the manifest. Initialises no device that the program did not."""
+    """Describe torch, its devices and the machine for the manifest. Initializes no driver that the program did not."""
     devices: list[dict[str, Any]] = []
     if is_gpu_used(torch):
         for index in range(torch.cuda.device_count()):
@@ -112,14 +114,14 @@ def describe_environment(torch: Any) -> dict[str, Any]:
 
 
 def list_activities(torch: Any) -> list[str]:
-    """The activities that torch reports; only CPU where asking would wake a driver that the program did not."""
+    """List the activities that torch supports; only CPU if asking would initialize a driver that is not in use."""
     if is_gpu_present(torch) and not is_gpu_used(torch):
         return ["CPU"]
     return sorted(activity.name for activity in torch.profiler.supported_activities())
 
 
 def explain_missing_gpu(torch: Any, gpu_events: int, launches: int) -> str | None:
-    """One line on why a trace shows no GPU, or less than it could; None where all is as expected."""
+    """Explain in one line why a trace shows no GPU work, or less than it could; None if all is as expected."""
     if gpu_events:
         return None
     if is_gpu_used(torch):

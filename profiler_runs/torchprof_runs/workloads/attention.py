@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from torch.nn import functional as F  # noqa: N812 - the name that everyone knows it by
+from torch.nn import functional as F  # noqa: N812 - the usual name
 from torch.profiler import record_function
 
 AttentionFunction = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -35,31 +35,34 @@ SDPA_BACKENDS = {
 
 
 def naive(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, future: torch.Tensor) -> torch.Tensor:
+    """Compute causal attention op by op; `future` bool[length, length] marks the scores to mask."""
     scores = torch.matmul(q, k.transpose(-2, -1)) * (1 / math.sqrt(q.shape[-1]))
     scores = scores.masked_fill(future, float("-inf"))
     return torch.matmul(torch.softmax(scores, dim=-1), v)
 
 
 def inplace(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, future: torch.Tensor) -> torch.Tensor:
+    """Compute the same with the mask filled in place."""
     scores = torch.matmul(q, k.transpose(-2, -1)) * (1 / math.sqrt(q.shape[-1]))
     scores.masked_fill_(future, float("-inf"))
     return torch.matmul(torch.softmax(scores, dim=-1), v)
 
 
 def sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, future: torch.Tensor) -> torch.Tensor:
+    """Compute the same with torch's scaled_dot_product_attention."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 def step(
     attention: AttentionFunction, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, future: torch.Tensor
 ) -> torch.Tensor:
-    """What is profiled, once a step."""
+    """Run one step, which is what the profiler counts."""
     with record_function("attn_fwd"):
         return attention(q, k, v, future)
 
 
 def select_backend(backend: str) -> contextlib.AbstractContextManager[None]:
-    """SDPA with this backend alone; any for the two that are written by hand. Exits where torch has no such one."""
+    """Restrict SDPA to `backend`; no restriction for `naive` and `inplace`. Exits if torch has no such backend."""
     if backend not in SDPA_BACKENDS:
         return contextlib.nullcontext()
     try:
@@ -101,8 +104,8 @@ def main() -> None:
         except RuntimeError as error:
             sys.exit(f"the {args.backend} backend does not run {args.dtype} on {args.device}: {error}".splitlines()[0])
         total = y.float().sum().item()  # waits for the GPU
-    took = (time.perf_counter() - start) / (2 + args.active)
-    print(f"attention {args.backend} {shape} on {args.device}: {took * 1e6:.0f} µs a step, sum {total:.4g}")
+    seconds = (time.perf_counter() - start) / (2 + args.active)
+    print(f"attention {args.backend} {shape} on {args.device}: {seconds * 1e6:.0f} µs a step, sum {total:.4g}")
 
 
 if __name__ == "__main__":

@@ -25,13 +25,13 @@ from torch.profiler import record_function
 
 
 def step(forward: Callable[[], object]) -> None:
-    """What is profiled, once a step."""
+    """Run one step, which is what the profiler counts."""
     with record_function("replay"):
         forward()
 
 
 def capture_graph(forward: Callable[[], object], warmup: int) -> torch.cuda.CUDAGraph:
-    """`forward` as a graph; warmed up on a stream of its own first, as capturing asks for."""
+    """Capture `forward` as a CUDA graph, after a warm-up on a separate stream, which capturing requires."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -73,8 +73,8 @@ def main() -> None:
             step(replay)
         if args.device == "cuda":
             torch.cuda.synchronize()
-    took = (time.perf_counter() - start) / (2 + args.active)
-    print(f"graph_replay of {args.layers} layers on {args.device}: {took * 1e6:.0f} µs a step")
+    seconds = (time.perf_counter() - start) / (2 + args.active)
+    print(f"graph_replay of {args.layers} layers on {args.device}: {seconds * 1e6:.0f} µs a step")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from torch.profiler import record_function
 
 
 def step(layer: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-    """What is profiled, once a step."""
+    """Run one step, which is what the profiler counts."""
     with record_function("linear_fwd"):
         return layer(x)
 
@@ -53,10 +53,9 @@ def main() -> None:
         for _ in range(2 + args.active):
             y = step(function, x)
         total = y.float().sum().item()  # waits for the GPU
-    took = (time.perf_counter() - start) / (2 + args.active)
-    print(
-        f"linear {tuple(x.shape)} → {args.features_out} on {args.device}: {took * 1e6:.0f} µs a step, sum {total:.4g}"
-    )
+    seconds = (time.perf_counter() - start) / (2 + args.active)
+    shapes = f"{tuple(x.shape)} → {args.features_out}"
+    print(f"linear {shapes} on {args.device}: {seconds * 1e6:.0f} µs a step, sum {total:.4g}")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def matmul_add(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tenso
 
 
 def step(function: Function, x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """What is profiled, once a step."""
+    """Run one step, which is what the profiler counts."""
     with record_function("matmul_add"):
         return function(x, w, b)
 
@@ -58,8 +58,8 @@ def main() -> None:
     for _ in range(2 + args.active):
         y = step(function, x, w, b)
     total = y.float().sum().item()  # waits for the GPU
-    took = (time.perf_counter() - start) / (2 + args.active)
-    print(f"matmul_add {shape} {args.dtype} on {args.device}: {took * 1e6:.0f} µs a step, sum {total:.4g}")
+    seconds = (time.perf_counter() - start) / (2 + args.active)
+    print(f"matmul_add {shape} {args.dtype} on {args.device}: {seconds * 1e6:.0f} µs a step, sum {total:.4g}")
 
 
 if __name__ == "__main__":

@@ -21,12 +21,12 @@ import time
 from collections.abc import Callable
 
 import torch
-from torch.nn import functional as F  # noqa: N812 - the name that everyone knows it by
+from torch.nn import functional as F  # noqa: N812 - the usual name
 from torch.profiler import record_function
 
 
 class GeGLU(torch.nn.Module):
-    """down(gelu(gate(x)) · up(x))"""
+    """GeGLU MLP: down(gelu(gate(x)) · up(x))."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class GeGLU(torch.nn.Module):
 
 
 def step(model: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-    """What is profiled, once a step."""
+    """Run one step, which is what the profiler counts."""
     with record_function("mlp_fwd"):
         return model(x)
 
@@ -71,8 +71,8 @@ def main() -> None:
         for _ in range(2 + args.active):
             y = step(function, x)
         total = y.float().sum().item()  # waits for the GPU
-    took = (time.perf_counter() - start) / (2 + args.active)
-    print(f"mlp {tuple(x.shape)} × {args.hidden} on {args.device}: {took * 1e6:.0f} µs a step, sum {total:.4g}")
+    seconds = (time.perf_counter() - start) / (2 + args.active)
+    print(f"mlp {tuple(x.shape)} × {args.hidden} on {args.device}: {seconds * 1e6:.0f} µs a step, sum {total:.4g}")
 
 
 if __name__ == "__main__":

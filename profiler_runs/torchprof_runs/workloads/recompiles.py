@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from torch.nn import functional as F  # noqa: N812 - the name that everyone knows it by
+from torch.nn import functional as F  # noqa: N812 - the usual name
 from torch.profiler import record_function
 
 Function = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -27,7 +27,7 @@ def layer(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 
 def step(function: Function, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    """What is profiled, once a step."""
+    """Run one step, which is what the profiler counts."""
     with record_function("layer"):
         return function(x, w)
 
@@ -52,8 +52,8 @@ def main() -> None:
             x = torch.randn(args.rows + 16 * number, args.width, device=args.device).to(dtype)
             y = step(function, x, w)
         total = y.float().sum().item()  # waits for the GPU
-    took = (time.perf_counter() - start) / (2 + args.active)
-    print(f"recompiles of {args.width} columns on {args.device}: {took * 1e3:.1f} ms a step, sum {total:.4g}")
+    seconds = (time.perf_counter() - start) / (2 + args.active)
+    print(f"recompiles of {args.width} columns on {args.device}: {seconds * 1e3:.1f} ms a step, sum {total:.4g}")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from torch.profiler import record_function
 def step(
     x: torch.Tensor, w: torch.Tensor, batch: torch.Tensor, into: torch.Tensor, matmuls: int, copying: torch.cuda.Stream
 ) -> torch.Tensor:
-    """What is profiled, once a step."""
+    """Run one step, which is what the profiler counts."""
     copying.wait_stream(torch.cuda.current_stream())
     with record_function("copy the next batch"), torch.cuda.stream(copying):
         into.copy_(batch, non_blocking=True)
@@ -62,8 +62,8 @@ def main() -> None:
     for _ in range(2 + args.active):
         step(x, w, batch, into, args.matmuls, copying)
     torch.cuda.synchronize()
-    took = (time.perf_counter() - start) / (2 + args.active)
-    print(f"streams, {args.matmuls} matmuls and {args.megabytes} MB: {took * 1e6:.0f} µs a step")
+    seconds = (time.perf_counter() - start) / (2 + args.active)
+    print(f"streams, {args.matmuls} matmuls and {args.megabytes} MB: {seconds * 1e6:.0f} µs a step")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 from torch import distributed
-from torch.nn import functional as F  # noqa: N812 - the name that everyone knows it by
+from torch.nn import functional as F  # noqa: N812 - the usual name
 from torch.profiler import record_function
 from torch.utils.data import DataLoader, Dataset
 
@@ -35,7 +35,7 @@ VOCABULARY_SIZE = 1024
 
 
 class TokenDataset(Dataset[torch.Tensor]):
-    """Random token sequences, each as slow to load as `delay` seconds."""
+    """Random token sequences, each of which takes `delay` seconds to load."""
 
     def __init__(self, count: int, length: int, delay: float) -> None:
         self.count, self.length, self.delay = count, length, delay
@@ -87,7 +87,7 @@ def train_step(
     device: str,
     delay: float = 0.0,
 ) -> torch.Tensor:
-    """One iteration of the training loop; it sleeps for `delay` seconds before backward."""
+    """Run one iteration of the training loop; sleep for `delay` seconds before backward."""
     batch = next(batches).to(device, non_blocking=True)
     with record_function("forward"):
         loss = model(batch[:, :-1], batch[:, 1:])
@@ -108,7 +108,7 @@ def step(
     item: bool,
     delay: float = 0.0,
 ) -> float | None:
-    """What is profiled, once a step."""
+    """Run one step, which is what the profiler counts."""
     loss = train_step(batches, model, optimizer, device, delay)
     return loss.item() if item else None
 
@@ -131,16 +131,16 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 
-    ranks, local = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("LOCAL_RANK", "0"))
+    ranks, local_rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("LOCAL_RANK", "0"))
     delay = 0.003 if args.late_rank is not None and args.late_rank == int(os.environ.get("RANK", "0")) else 0.0
     device = args.device
     if device == "cuda":
-        device = f"cuda:{local % torch.cuda.device_count()}"
+        device = f"cuda:{local_rank % torch.cuda.device_count()}"
         torch.cuda.set_device(device)
     if ranks > 1:
-        # NCCL wants a GPU for each rank; gloo also lets ranks share one, or do without.
-        own_gpu = args.device == "cuda" and torch.cuda.device_count() >= ranks
-        distributed.init_process_group("nccl" if own_gpu else "gloo")
+        # NCCL needs a GPU for each rank; with gloo, ranks can share one or run without.
+        has_gpu_per_rank = args.device == "cuda" and torch.cuda.device_count() >= ranks
+        distributed.init_process_group("nccl" if has_gpu_per_rank else "gloo")
     model: Any = GPT(args.layers, args.width, args.heads, args.length).to(device, getattr(torch, args.dtype))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     if ranks > 1:
@@ -158,8 +158,8 @@ def main() -> None:
         step(batches, model, optimizer, device, args.item, delay)
     if args.device == "cuda":
         torch.cuda.synchronize()
-    took = (time.perf_counter() - start) / (2 + args.active)
-    print(f"train_gpt on {device}: {took * 1e3:.1f} ms a step")
+    seconds = (time.perf_counter() - start) / (2 + args.active)
+    print(f"train_gpt on {device}: {seconds * 1e3:.1f} ms a step")
     if ranks > 1:
         distributed.destroy_process_group()
 

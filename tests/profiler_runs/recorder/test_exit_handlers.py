@@ -1,4 +1,4 @@
-"""Every way to end: what was recorded is written, and the exit status is the program's own."""
+"""Every way in which a program can end: the recording is saved, and the exit status is the program's own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.profiler_runs.conftest import Start, train
 
-# Records from the first step on and never comes to the end of its plan.
+# Record from the first step on, for more steps than any test takes.
 ENDLESS = ("--wait", "0", "--warmup", "0", "--active", "1000000")
 SLOW = train(100_000, "import time; time.sleep(0.005)")
 
@@ -41,7 +41,7 @@ def test_from_inside(start: Start, statement: str, status: int, ended: str, says
     assert facts["kept"][0]["partial"]
     assert facts["exit_status"] == (None if "exec" in ended else status)
     assert says in run.err
-    assert f"kept steps 0 to 4, cut off: {facts['kept'][0]['events']} events in {run.made}" in run.err
+    assert f"kept steps 0 to 4, cut off: {facts['kept'][0]['events']} events in {run.run_folder}" in run.err
     assert ("replaced" in run.out) == ("exec" in ended)
 
 
@@ -57,8 +57,8 @@ def test_from_outside(start: Start, signum: signal.Signals) -> None:
     assert run.statuses[-1]["phase"] == "done"
 
 
-def test_killed_without_a_word(start: Start) -> None:
-    """Nothing can be saved after SIGKILL: what earlier cycles wrote is there, and the manifest says it was running."""
+def test_sigkill_keeps_earlier_cycles(start: Start) -> None:
+    """Nothing can be saved after SIGKILL: the traces of earlier cycles stay, and the manifest says "running"."""
     schedule = ("--wait", "0", "--warmup", "1", "--active", "1", "--repeat", "0", "--no-table")
     run = start(SLOW, *schedule)
     run.wait_for("step 6")
@@ -97,7 +97,7 @@ def test_a_program_with_handlers_of_its_own(start: Start) -> None:
 
 
 def test_a_parent_that_ignores_hangups(start: Start) -> None:
-    """As under nohup: what is ignored stays ignored."""
+    """As under nohup: an ignored signal stays ignored."""
     run = start(train(9, "import os, signal; os.kill(os.getpid(), signal.SIGHUP)"), *ENDLESS, ignore=signal.SIGHUP)
     assert run.wait() == 0
     assert run.out.endswith("end\n")
@@ -122,15 +122,15 @@ backend.profile.key_averages = slow
     run.wait_for("ctrl+c again to give it up")
     begin = time.monotonic()
     run.kill(signal.SIGINT)
-    assert run.wait() == 0  # the program itself had come to its end
+    assert run.wait() == 0  # the program itself had ended
     assert time.monotonic() - begin < 15
     assert "gave up saving" in run.err
-    assert not list(run.made.glob(".*"))  # no part of a file is left
+    assert not list(run.run_folder.glob(".*"))  # no part of a file is left
     assert run.statuses[-1]["phase"] == "done"
 
 
-def test_ctrl_c_that_the_program_does_not_hear(start: Start) -> None:
-    """A job in the background ignores it from the start: so does all of ours, while a trace is saved too."""
+def test_ctrl_c_that_the_program_ignores(start: Start) -> None:
+    """A background job ignores it from the start; the recorder then ignores it too, also while it saves."""
     script = """
 import os, signal, torch
 import torch.autograd.profiler as backend
@@ -263,7 +263,7 @@ if __name__ == "__main__":
 
 
 def test_a_worker_that_dies_while_a_trace_is_saved(start: Start) -> None:
-    """A handler that raises (as DataLoader's for SIGCHLD does) waits until the trace is written."""
+    """A handler that raises (as DataLoader's for SIGCHLD does) runs only after the trace is written."""
     script = """
 import os, signal, time, torch
 def died(*_): raise RuntimeError("a worker died")
@@ -286,35 +286,35 @@ def test_closed_and_redirected_streams(start: Start) -> None:
     close = "import os, sys\nsys.stdout.close(); os.close(2); os.closerange(3, 100)\n"
     printing = start(close + train(3), *ENDLESS)
     silent = start(close + train(3).replace("print(", "(lambda *_, **__: None)("), *ENDLESS)
-    assert printing.wait() == 1  # its print fails, which is its own business
+    assert printing.wait() == 1  # print fails in the program, with or without the recorder
     assert silent.wait() == 0
     assert printing.steps() == [0, 1]
     assert silent.steps() == [0, 1, 2, 3]
     for run in (printing, silent):
-        assert "kept in" in run.err  # our lines go where stderr was when it started
+        assert "kept in" in run.err  # log lines go to the stderr of the start
         assert run.statuses[-1]["phase"] == "done"
 
 
 def test_a_disk_that_is_full(start: Start) -> None:
-    """A limit on the size of files stands in for a quota: torch says nothing, the JSON just ends."""
+    """A limit on the size of files has the effect of a quota: torch reports no error, the JSON just ends."""
     steps = train(400)
     run = start(steps, *ENDLESS, limit=300_000)
     assert run.wait() == 0, run.err
     assert run.out.endswith("end\n")
     assert "cut short: a file may not grow so big here (ulimit -f)" in run.err
-    assert "the disk is full" not in run.err  # freeing some would not help
+    assert "the disk is full" not in run.err  # freeing space would not help
     assert run.manifest["kept"][0]["partial"]
-    assert run.made.joinpath(run.manifest["kept"][0]["trace"]).stat().st_size > 1_000
-    assert not list(run.made.glob(".*json"))
+    assert run.run_folder.joinpath(run.manifest["kept"][0]["trace"]).stat().st_size > 1_000
+    assert not list(run.run_folder.glob(".*json"))
 
 
 def test_a_program_that_lives_on_after_sigterm(start: Start) -> None:
-    """As one that saves a checkpoint then: nothing of ours takes it for one that hangs."""
+    """A program that saves a checkpoint on SIGTERM is not taken for one that hangs."""
     script = """
 import signal, sys, time, torch
 torch.ones(1)
-endings = sys.modules["_torchprof_runs.recorder.exit_handlers"]
-endings.UNBLOCK_AFTER, endings.STUCK_AFTER = 0.05, 0.1
+exit_handlers = sys.modules["_torchprof_runs.recorder.exit_handlers"]
+exit_handlers.UNBLOCK_AFTER_SECONDS, exit_handlers.STUCK_AFTER_SECONDS = 0.05, 0.1
 asked = []
 signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
 print("ready", flush=True)
@@ -329,11 +329,11 @@ print("checkpoint", flush=True)
     assert run.out.endswith("checkpoint\n")
 
 
-def test_a_child_that_is_told_to_end_as_soon_as_it_is_forked(start: Start) -> None:
+def test_a_child_that_gets_sigterm_as_soon_as_it_is_forked(start: Start) -> None:
     script = """
 import multiprocessing, sys, time, torch
-endings = sys.modules["_torchprof_runs.recorder.exit_handlers"]
-endings.UNBLOCK_AFTER, endings.STUCK_AFTER = 0.05, 0.1
+exit_handlers = sys.modules["_torchprof_runs.recorder.exit_handlers"]
+exit_handlers.UNBLOCK_AFTER_SECONDS, exit_handlers.STUCK_AFTER_SECONDS = 0.05, 0.1
 codes = []
 for _ in range(30):
     child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
@@ -347,18 +347,18 @@ print(set(codes))
 
 
 def test_native_code_that_never_returns(start: Start) -> None:
-    """SIGTERM ends a program whose main thread runs no Python any more, after a while."""
+    """SIGTERM ends a program whose main thread never returns to Python, after STUCK_AFTER_SECONDS."""
     script = """
 import ctypes, torch
 optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
 optimizer.step()
 import sys
-endings = sys.modules["_torchprof_runs.recorder.exit_handlers"]
-endings.UNBLOCK_AFTER, endings.STUCK_AFTER = 0.1, 0.3
+exit_handlers = sys.modules["_torchprof_runs.recorder.exit_handlers"]
+exit_handlers.UNBLOCK_AFTER_SECONDS, exit_handlers.STUCK_AFTER_SECONDS = 0.1, 0.3
 print("stuck", flush=True)
 libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
 libc.pthread_mutex_lock(mutex)
-libc.pthread_mutex_lock(mutex)  # waits for itself
+libc.pthread_mutex_lock(mutex)  # deadlock
 """
     run = start(script, *ENDLESS)
     run.wait_for("stuck")

@@ -1,4 +1,4 @@
-"""The command line, read without torch."""
+"""Parse the harness's command line, without torch."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def test_a_wrong_call_is_one_line(argv: list[str], says: str) -> None:
 
 
 def test_a_rank_is_started_with_the_same_options() -> None:
-    """as_argv leaves out what only the launcher does, and nothing else."""
-    given = {
+    """as_argv leaves out --nproc and the command, and nothing else."""
+    values = {
         "wait": 3, "warmup": 0, "active": 2, "repeat": 0, "record_shapes": True, "profile_memory": True,
         "with_stack": True, "with_flops": True, "with_modules": True, "step": "a.b:c", "then": "finish",
         "output": "else where", "preflight": False, "table": False, "max_memory": 5,
     }  # fmt: skip
-    options = Options(command=("train.py", "-x"), nproc=4, **given)
-    again = parse_options([*options.as_argv(), *options.command])
-    assert again == dataclasses.replace(options, nproc=None)
+    options = Options(command=("train.py", "-x"), nproc=4, **values)
+    parsed = parse_options([*options.as_argv(), *options.command])
+    assert parsed == dataclasses.replace(options, nproc=None)
     timed = Options(command=("train.py",), after=1.0, duration=0.25)
     assert parse_options([*timed.as_argv(), *timed.command]) == timed

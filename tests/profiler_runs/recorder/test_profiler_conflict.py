@@ -1,4 +1,4 @@
-"""A program that uses torch.profiler itself is left alone."""
+"""Programs that use torch.profiler themselves are left alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ print("end", flush=True)
 
 
 def test_its_own_profiler_runs_to_its_end(start: Start) -> None:
-    # Our plan would be done before its first recorded step, and would have stopped it.
+    # The recorder's own plan would be complete, and stop the program, before that profiler's first recorded step.
     run = start(OWN.format(before=""))
     assert run.wait() == 0, run.err
     assert run.out.splitlines() == ["ready 8", "end"]
@@ -48,7 +48,7 @@ def test_what_was_recorded_before_is_kept_or_dropped(start: Start) -> None:
     without = OWN.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)", "").replace("optimizer.step()", "")
     undecided = start(without.format(before=before))
     assert whole.wait() == 0
-    assert whole.names().count("aten::exp") == 1  # asked for: all of it, as far as it went
+    assert whole.names().count("aten::exp") == 1  # requested with --step none, so it is kept up to this point
     assert undecided.wait() == 0
     assert undecided.manifest["kept"] == []
     for run in (whole, undecided):
@@ -70,7 +70,7 @@ print(sorted(row.key for row in prof.key_averages())[-1])
     assert "aten::log" not in run.names()
 
 
-def test_a_profiler_that_is_made_and_never_started(start: Start) -> None:
+def test_a_profiler_that_is_created_and_never_started(start: Start) -> None:
     run = start("import torch\nprof = torch.profiler.profile()\nprint(type(prof).__name__)\n", "--step", "none")
     assert run.wait() == 0
     assert run.out == "profile\n"

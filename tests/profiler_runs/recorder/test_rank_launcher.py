@@ -1,7 +1,8 @@
-"""Several ranks: each its own trace, all in one folder, whatever one of them does."""
+"""Record several ranks: each has a trace of its own, all in one folder, also if a rank fails."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -41,34 +42,32 @@ def free_port() -> str:
 
 
 def rank_environment(rank: int, size: int, port: str) -> dict[str, str]:
-    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-    return {**{key: str(value) for key, value in place.items()}, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+    return {**{key: str(value) for key, value in numbers.items()}, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
 
 
 def events(path: Path) -> list[dict[str, Any]]:
-    import gzip
-
     with gzip.open(path) as file:
-        traced: list[dict[str, Any]] = json.load(file)["traceEvents"]
-    return traced
+        entries: list[dict[str, Any]] = json.load(file)["traceEvents"]
+    return entries
 
 
-def test_ranks_that_others_started_meet_in_one_folder(start: Start, tmp_path: Path) -> None:
-    """As under torchrun without our launcher: only the environment says that they belong together."""
+def test_ranks_that_another_launcher_started_share_one_folder(start: Start, tmp_path: Path) -> None:
+    """As under torchrun without `rank_launcher`: only the environment shows that they are one launch."""
     port, folder = free_port(), tmp_path / "runs"
-    both = [
+    runs = [
         start(DDP.format(mishap="pass"), args=("12",), env=rank_environment(rank, 2, port), runs=folder)
         for rank in range(2)
     ]
-    assert [run.wait() for run in both] == [0, 0], both[0].err + both[1].err
-    (made,) = folder.iterdir()
-    assert {path.name for path in made.iterdir()} == {
+    assert [run.wait() for run in runs] == [0, 0], runs[0].err + runs[1].err
+    (run_folder,) = folder.iterdir()
+    assert {path.name for path in run_folder.iterdir()} == {
         ".launch", "log.txt",
         *(f"{kind}.rank{rank}.{suffix}" for rank in range(2) for kind, suffix in (
             ("manifest", "json"), ("table", "txt"), ("key_averages", "json"), ("script", "pt.trace.json.gz"))),
     }  # fmt: skip
-    for rank, run in enumerate(both):
-        facts = json.loads((made / f"manifest.rank{rank}.json").read_text())
+    for rank, run in enumerate(runs):
+        facts = json.loads((run_folder / f"manifest.rank{rank}.json").read_text())
         assert (facts["rank"], facts["world_size"], facts["ended"]) == (rank, 2, "stopped")
         assert run.statuses[-1]["rank"] == rank
         assert f"torchprof[rank {rank}]: kept steps 3 to 5" in run.err
@@ -79,38 +78,39 @@ def test_a_rank_that_dies_does_not_lose_the_others(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(DDP.format(mishap="os.kill(os.getpid(), 9)"))
     options = ("--wait", "0", "--warmup", "0", "--active", "1000", "--no-table")
-    heard, told = os.pipe()  # an inherited descriptor as the channel: it has to reach every rank
-    done = subprocess.run(
+    read_fd, write_fd = os.pipe()  # the channel is an inherited descriptor, which every rank must get
+    process = subprocess.run(
         [sys.executable, str(HARNESS), "--nproc", "2", *options, "train.py", "1000"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "TORCHPROF_STATUS": str(told)},
-        pass_fds=[told],
+        env={**os.environ, "TORCHPROF_STATUS": str(write_fd)},
+        pass_fds=[write_fd],
     )
-    os.close(told)
-    with open(heard, encoding="utf-8") as channel:
-        said = [json.loads(line) for line in channel]
-    assert done.returncode == 128 + signal.SIGKILL, done.stderr
-    (made,) = (tmp_path / "torchprof_runs").iterdir()
-    facts = json.loads((made / "manifest.json").read_text())
+    os.close(write_fd)
+    with open(read_fd, encoding="utf-8") as channel:
+        messages = [json.loads(line) for line in channel]
+    assert process.returncode == 128 + signal.SIGKILL, process.stderr
+    (run_folder,) = (tmp_path / "torchprof_runs").iterdir()
+    facts = json.loads((run_folder / "manifest.json").read_text())
     assert (facts["state"], facts["exit_status"], facts["world_size"]) == ("ended", 137, 2)
-    assert [one["rank"] for one in facts["ranks"]] == [0, 1]
+    assert [entry["rank"] for entry in facts["ranks"]] == [0, 1]
     survivor, dead = facts["ranks"]
     assert survivor["ended"] in ("exception", "SIGTERM")
     assert dead["kept"] == []
     (kept,) = survivor["kept"]
     assert kept["partial"]
-    names = [event["name"] for event in events(made / kept["trace"])]
+    names = [event["name"] for event in events(run_folder / kept["trace"])]
     assert {f"ProfilerStep#{step}" for step in range(6)} <= set(names)
-    assert "rank 1 ended first, by SIGKILL" in done.stderr
-    assert {(line["rank"], line["phase"]) for line in said if "phase" in line} >= {(0, "recording"), (1, "recording")}
+    assert "rank 1 ended first, by SIGKILL" in process.stderr
+    phases = {(message["rank"], message["phase"]) for message in messages if "phase" in message}
+    assert phases >= {(0, "recording"), (1, "recording")}
 
 
 @pytest.mark.slow
 def test_torchrun(tmp_path: Path) -> None:
-    """torchrun's own command, with the harness slipped in before the script; ctrl-c ends it all, saved."""
+    """Run torchrun's own command with the harness inserted before the script; SIGTERM ends all ranks, saved."""
     pytest.importorskip("torch")
     slow = DDP.format(mishap="pass").replace("print(", "import time; time.sleep(0.05); print(")
     (tmp_path / "train.py").write_text(slow)
@@ -128,13 +128,13 @@ def test_torchrun(tmp_path: Path) -> None:
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
         assert process.wait(400) == -signal.SIGTERM
-    (made,) = (tmp_path / "torchprof_runs").iterdir()
-    assert made.name.startswith("train-")
-    facts = json.loads((made / "manifest.json").read_text())
+    (run_folder,) = (tmp_path / "torchprof_runs").iterdir()
+    assert run_folder.name.startswith("train-")
+    facts = json.loads((run_folder / "manifest.json").read_text())
     assert facts["command"] == list(command)
-    assert [one["ended"] for one in facts["ranks"]] == ["SIGTERM", "SIGTERM"], (tmp_path / "out").read_text()
-    for one in facts["ranks"]:
-        names = [event["name"] for event in events(made / one["kept"][0]["trace"])]
+    assert [entry["ended"] for entry in facts["ranks"]] == ["SIGTERM", "SIGTERM"], (tmp_path / "out").read_text()
+    for entry in facts["ranks"]:
+        names = [event["name"] for event in events(run_folder / entry["kept"][0]["trace"])]
         assert "ProfilerStep#3" in names
         assert any("all_reduce" in name or "allreduce" in name for name in names)
 
@@ -153,7 +153,7 @@ def test_torchrun(tmp_path: Path) -> None:
         ({"RANK": "0", "WORLD_SIZE": "2", "SLURM_PROCID": "5", "SLURM_NTASKS": "9"}, (0, 2)),
     ],
 )
-def test_who_says_which_rank(environment: dict[str, str], expected: tuple[int, int] | None) -> None:
+def test_the_rank_is_read_from_the_environment(environment: dict[str, str], expected: tuple[int, int] | None) -> None:
     rank = ranks.identify_rank(environment)
     assert (rank and (rank.rank, rank.world_size)) == expected
 
@@ -165,7 +165,7 @@ def test_ranks_of_this_machine() -> None:
     assert ranks.list_local_ranks({}, rank) == [5]
 
 
-def test_waiting_for_the_others_has_an_end(tmp_path: Path) -> None:
+def test_waiting_for_other_ranks_has_a_time_limit(tmp_path: Path) -> None:
     saved, running = tmp_path / "saved", tmp_path / "running"
     saved.write_text('{"state": "ended"}')
     running.write_text('{"state": "running"}')
@@ -177,7 +177,7 @@ def test_waiting_for_the_others_has_an_end(tmp_path: Path) -> None:
     assert time.monotonic() - begin >= 0.2
 
 
-def test_what_is_launched() -> None:
+def test_commands_that_start_several_ranks() -> None:
     assert rank_launcher.is_multi_rank(parse_options(["--nproc", "2", "x.py"]))
     assert rank_launcher.is_multi_rank(parse_options(["torchrun", "x.py"]))
     assert rank_launcher.is_multi_rank(parse_options(["-m", "torch.distributed.run", "x.py"]))
@@ -190,10 +190,10 @@ def test_torchrun_commands() -> None:
     command = "torchrun --nnodes 1 --nproc-per-node=2 -m pkg.train --lr 1 --module x"
     ((argv, environment),) = rank_launcher._build_torchrun_commands(parse_options(["--active", "7", *command.split()]))
     assert environment == {}
-    at = argv.index(str(HARNESS))
-    assert argv[at - 5 : at] == ["-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node=2"]
-    assert argv[at + 1 :][-6:] == ["-m", "pkg.train", "--lr", "1", "--module", "x"]
-    assert argv[at + 1 : at + 3] == ["--active", "7"]
+    index = argv.index(str(HARNESS))
+    assert argv[index - 5 : index] == ["-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node=2"]
+    assert argv[index + 1 :][-6:] == ["-m", "pkg.train", "--lr", "1", "--module", "x"]
+    assert argv[index + 1 : index + 3] == ["--active", "7"]
     for wrong, says in (
         ("torchrun --no-python ./a.sh", "no Python program"),
         ("torchrun --no-such-option x.py", "torchrun: "),

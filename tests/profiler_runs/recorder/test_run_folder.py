@@ -1,4 +1,4 @@
-"""Run folders: fresh each time, and one for all ranks of a launch."""
+"""Run folders: a new one for each run, shared by all ranks of a launch."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ def test_stem(name: str, stem: str) -> None:
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda _: run_folder.create_folder(str(tmp_path / "runs"), "train"), range(40)))
-    assert len(set(made)) == 40
+        paths = list(pool.map(lambda _: run_folder.create_folder(str(tmp_path / "runs"), "train"), range(40)))
+    assert len(set(paths)) == 40
     assert all(
-        os.path.isdir(path) and re.fullmatch(r"train-\d{8}-\d{6}(-\d+)?", os.path.basename(path)) for path in made
+        os.path.isdir(path) and re.fullmatch(r"train-\d{8}-\d{6}(-\d+)?", os.path.basename(path)) for path in paths
     )
 
 
-def test_ranks_of_a_launch_meet_and_launches_do_not(tmp_path: Path) -> None:
-    def rank(number: int) -> tuple[str, str]:
+def test_ranks_of_a_launch_share_a_folder_and_launches_do_not(tmp_path: Path) -> None:
+    def join(number: int) -> tuple[str, str]:
         launch = f"launch{number % 3}"
         path = run_folder.join_folder(str(tmp_path), "train", launch, number // 3)
         Path(path, f"manifest.rank{number // 3}.json").touch()
         return launch, path
 
     with ThreadPoolExecutor(12) as pool:
-        places = set(pool.map(rank, range(12)))
-    assert len(places) == 3
-    assert len({path for _, path in places}) == 3
-    # The same launch again (a fixed port, say) finds its ranks' files there and goes elsewhere.
-    again = {run_folder.join_folder(str(tmp_path), "train", "launch0", number) for number in range(2)}
-    assert len(again) == 1
-    assert not again & {path for _, path in places}
+        folders = set(pool.map(join, range(12)))
+    assert len(folders) == 3
+    assert len({path for _, path in folders}) == 3
+    # A second launch with the same id (a fixed port, for example) finds its ranks' files and takes another folder.
+    second_launch = {run_folder.join_folder(str(tmp_path), "train", "launch0", number) for number in range(2)}
+    assert len(second_launch) == 1
+    assert not second_launch & {path for _, path in folders}
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
@@ -67,9 +67,9 @@ def test_an_old_launch_is_not_joined(tmp_path: Path) -> None:
 
 
 def test_names_of_files() -> None:
-    alone = run_folder.RunFolder("/runs/a", "train", None)
-    assert alone.trace_path() == "/runs/a/train.pt.trace.json.gz"
-    assert (alone.table_path(2), alone.averages_path()) == ("/runs/a/table.cycle2.txt", "/runs/a/key_averages.json")
+    single = run_folder.RunFolder("/runs/a", "train", None)
+    assert single.trace_path() == "/runs/a/train.pt.trace.json.gz"
+    assert (single.table_path(2), single.averages_path()) == ("/runs/a/table.cycle2.txt", "/runs/a/key_averages.json")
     third = run_folder.RunFolder("/runs/a", "train", 3)
     assert third.trace_path(2) == "/runs/a/train.rank3.cycle2.pt.trace.json.gz"
     assert (third.manifest_path(), third.manifest_path(0)) == (

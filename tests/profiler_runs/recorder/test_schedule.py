@@ -1,4 +1,4 @@
-"""The plan against torch's own schedule."""
+"""Compare `StepPlan` with torch's own schedule."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def test_actions_are_torchs(wait: int, warmup: int, active: int, repeat: int, st
 def test_phases_count_every_step_once_and_end(wait: int, warmup: int, active: int, repeat: int) -> None:
     plan = StepPlan(wait, warmup, active, repeat)
     length = wait + warmup + active
-    told = [plan.phase(step) for step in range(length * repeat)]
-    recording = [(phase.cycle, phase.step) for phase in told if phase.name == "recording"]
+    phases = [plan.phase(step) for step in range(length * repeat)]
+    recording = [(phase.cycle, phase.step) for phase in phases if phase.name == "recording"]
     assert recording == [(cycle, step) for cycle in range(1, repeat + 1) for step in range(1, active + 1)]
-    assert sum(phase.name == "warming up" for phase in told) == warmup * repeat
+    assert sum(phase.name == "warming up" for phase in phases) == warmup * repeat
     assert [step for step in range(length * repeat) if plan.is_measured(step)] == ([wait - 1] if wait >= 2 else [])
     assert not plan.is_done(length * repeat - 1)
     assert plan.is_done(length * repeat)
     assert plan.phase(length * repeat).name == "running on"
 
 
-def test_for_ever_is_never_done() -> None:
+def test_an_unlimited_plan_is_never_done() -> None:
     assert not StepPlan(1, 1, 1, 0).is_done(10**9)
 
 

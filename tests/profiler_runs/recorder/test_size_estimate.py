@@ -1,4 +1,4 @@
-"""What a recording comes to, and where it ends."""
+"""Estimate the size of a recording, and end it at its memory limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torchprof_runs.recorder.trace_export import TraceCounts
 MEGA, GIGA = 10**6, 10**9
 
 
-def test_a_small_trace_is_told_without_a_warning() -> None:
+def test_a_small_trace_has_no_warning() -> None:
     text, warning = format_size_estimate(TraceCounts(events=1_200, bytes=400_000), 3, False, 100 * GIGA, 100 * GIGA)
     assert not warning
     assert "1,200 events" in text
@@ -43,7 +43,7 @@ def test_a_large_one_gets_a_better_schedule(
     assert says in text
 
 
-def test_small_sizes_are_told_as_well() -> None:
+def test_small_sizes_are_reported_too() -> None:
     text, _ = format_size_estimate(TraceCounts(events=88, bytes=26_400), 3, False, 100 * GIGA, 100 * GIGA)
     assert "88 events, 26 kB of trace: 3 steps make 79 kB (5 kB compressed)" in text
 
@@ -52,7 +52,7 @@ def test_no_advice_from_an_empty_step() -> None:
     assert not format_size_estimate(TraceCounts(), 10**9, True, 0, 0)[1]
 
 
-def test_memory_is_read_where_the_system_tells_it() -> None:
+def test_memory_is_read_if_the_system_reports_it() -> None:
     if not os.path.exists("/proc/self/statm"):
         pytest.skip("needs /proc")
     resident, available = size_estimate.read_resident_memory(), size_estimate.read_available_memory()
@@ -62,19 +62,19 @@ def test_memory_is_read_where_the_system_tells_it() -> None:
     assert 0 < available < 100_000 * GIGA
 
 
-def test_the_guard_speaks_once_when_memory_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guard_calls_once_when_memory_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = iter([100, 150, 200, 251, 300, 400])
     monkeypatch.setattr(size_estimate, "read_resident_memory", lambda: next(sizes, 500))
     monkeypatch.setattr(size_estimate, "WATCH_INTERVAL_SECONDS", 0.001)
-    said: list[int] = []
-    spoken = threading.Event()
+    growths: list[int] = []
+    called = threading.Event()
 
-    def full(growth: int) -> None:
-        said.append(growth)
-        spoken.set()
+    def on_limit(growth: int) -> None:
+        growths.append(growth)
+        called.set()
 
-    guard = MemoryGuard(150, full)
+    guard = MemoryGuard(150, on_limit)
     guard.start()
-    assert spoken.wait(200)
+    assert called.wait(200)
     guard.stop()
-    assert said == [151]
+    assert growths == [151]

@@ -1,4 +1,4 @@
-"""What a run says: to people without control characters, to the app in lines that never block."""
+"""Status of a run: log lines without control characters, and JSON lines whose writing never blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_no_control_character_reaches_a_terminal(capfd: pytest.CaptureFixture[st
     assert escape_control_characters("\x9b\u202e") == "\\x9b\\u202e"
 
 
-def test_steps_that_follow_each_other_quickly_are_told_now_and_then(tmp_path: Path) -> None:
+def test_steps_that_follow_each_other_quickly_are_reported_at_intervals(tmp_path: Path) -> None:
     reporter = Reporter(channel=str(tmp_path / "status"))
     start = time.monotonic()
     for step in range(20_000):
@@ -33,21 +33,21 @@ def test_steps_that_follow_each_other_quickly_are_told_now_and_then(tmp_path: Pa
     elapsed = time.monotonic() - start
     reporter.report_phase("recording", step=1)
     reporter.report_phase("exporting")
-    told = lines(tmp_path / "status")
-    assert [line["phase"] for line in told][-2:] == ["recording", "exporting"]  # a new phase is always told
-    assert len(told) <= elapsed / 0.05 + 4
-    assert told[0] == {**told[0], "phase": "waiting", "step": 0, "rank": 0, "pid": os.getpid()}
+    messages = lines(tmp_path / "status")
+    assert [message["phase"] for message in messages][-2:] == ["recording", "exporting"]  # a new phase: always
+    assert len(messages) <= elapsed / 0.05 + 4
+    assert messages[0] == {**messages[0], "phase": "waiting", "step": 0, "rank": 0, "pid": os.getpid()}
 
 
-def test_a_descriptor_is_told_too_and_never_waited_for() -> None:
-    read, write = os.pipe()
-    reporter = Reporter(channel=str(write))
-    for _ in range(5_000):  # far more than a pipe holds, and nobody reads
+def test_writing_to_a_descriptor_never_blocks() -> None:
+    read_fd, write_fd = os.pipe()
+    reporter = Reporter(channel=str(write_fd))
+    for _ in range(5_000):  # far more than a pipe can buffer, without a reader
         reporter.log("x" * 500)
-    received = os.read(read, 1 << 20).splitlines()
+    received = os.read(read_fd, 1 << 20).splitlines()
     assert json.loads(received[0])["log"] == "x" * 500
     assert all(json.loads(line) for line in received)
-    os.close(read)
+    os.close(read_fd)
     reporter.log("the reader is gone")
 
 
@@ -61,6 +61,6 @@ def test_a_long_line_stays_short_enough_for_a_pipe(tmp_path: Path) -> None:
     assert all(len(line) < MAX_LINE_BYTES for line in raw)
 
 
-def test_a_channel_that_is_not_there_is_no_channel(tmp_path: Path) -> None:
+def test_a_channel_that_cannot_be_opened_is_ignored(tmp_path: Path) -> None:
     for channel in ("", None, str(tmp_path / "no" / "such"), "987"):
         Reporter(channel=channel).report_phase("done")

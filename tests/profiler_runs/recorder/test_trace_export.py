@@ -1,4 +1,4 @@
-"""Files: counted, compressed, kept as far as a disk allows."""
+"""Export a trace: count its events, compress it, and keep as much as fits on the disk."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_counting_does_not_depend_on_where_chunks_end(words: list[bytes], size: 
 
 @given(st.lists(st.binary()))
 def test_compressed_is_one_gzip_member(chunks: list[bytes]) -> None:
-    packed = b"".join(compress_chunks(iter(chunks)))
-    assert gzip.decompress(packed) == b"".join(chunks)
+    compressed = b"".join(compress_chunks(iter(chunks)))
+    assert gzip.decompress(compressed) == b"".join(chunks)
 
 
 def recorded() -> Any:
@@ -60,13 +60,13 @@ def recorded() -> Any:
     return profile
 
 
-@pytest.fixture  # one for each test: since torch 2.13 a trace can be exported once alone
+@pytest.fixture  # one for each test: since torch 2.13 a trace can be exported only once
 def profile() -> Any:
     return recorded()
 
 
 class Disk:
-    """An exporter into a folder, and what it logged."""
+    """An exporter into a folder, and its log lines."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, list[str]()
@@ -99,9 +99,9 @@ def test_a_cycle_becomes_three_files(profile: Any, disk: Disk) -> None:
 
 
 def cut_short(profile: Any, monkeypatch: pytest.MonkeyPatch, folders: tuple[str, ...], once: bool = False) -> None:
-    """Let the JSON be cut, as torch does without a word where a disk is full, in folders of these names.
+    """Cut the JSON off, as torch does on a full disk without an error, in folders of these names.
 
-    `once`: a second export is refused, as torch has done since 2.13; before that it wrote the same again.
+    `once`: a second export raises, as since torch 2.13; earlier versions write the same file again.
     """
     export, written = profile.export_chrome_trace, list[bytes]()
 
@@ -111,15 +111,16 @@ def cut_short(profile: Any, monkeypatch: pytest.MonkeyPatch, folders: tuple[str,
             written.append(Path(path).read_bytes())
         elif once:
             raise RuntimeError("Trace is already saved.")
-        whole = written[0]
-        Path(path).write_bytes(
-            whole[: len(whole) // 2] if os.path.basename(os.path.dirname(path)) in folders else whole
-        )
+        content = written[0]
+        is_cut = os.path.basename(os.path.dirname(path)) in folders
+        Path(path).write_bytes(content[: len(content) // 2] if is_cut else content)
 
     monkeypatch.setattr(profile, "export_chrome_trace", cutting)
 
 
-def test_a_full_disk_is_gone_around(profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_disk_is_used_if_the_first_is_full(
+    profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     cut_short(profile, monkeypatch, ("run",))
     kept = disk.exporter.save_cycle(profile, CYCLE)
     assert kept is not None
@@ -145,7 +146,7 @@ def test_a_disk_that_is_nearly_full_is_not_tried_first(
 
 
 @pytest.mark.parametrize("once", [False, True])
-def test_what_fits_is_kept_where_every_disk_is_full(
+def test_the_part_that_fits_is_kept_if_every_disk_is_full(
     profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch, once: bool, tmp_path: Path
 ) -> None:
     cut_short(profile, monkeypatch, ("run", "tmp"), once)
@@ -159,19 +160,19 @@ def test_what_fits_is_kept_where_every_disk_is_full(
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, *suffixes: str) -> None:
-    """A disk that has no room for files that end so."""
+    """Raise ENOSPC when files with these suffixes are written."""
     write = atomic_files.write_atomic
 
-    def refusing(path: str, chunks: Iterator[bytes]) -> int:
+    def failing_write(path: str, chunks: Iterator[bytes]) -> int:
         if path.endswith(suffixes):
             for _ in chunks:
                 raise OSError(errno.ENOSPC, "No space left on device")
         return write(path, chunks)
 
-    monkeypatch.setattr(trace_export, "write_atomic", refusing)
+    monkeypatch.setattr(trace_export, "write_atomic", failing_write)
 
 
-def test_a_trace_that_cannot_be_compressed_is_kept_as_it_is(
+def test_a_trace_that_cannot_be_compressed_is_kept_uncompressed(
     profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse(monkeypatch, ".gz")
@@ -182,7 +183,7 @@ def test_a_trace_that_cannot_be_compressed_is_kept_as_it_is(
     assert "the disk is full" in disk.log[0]
 
 
-def test_a_table_that_does_not_fit_costs_the_table_alone(
+def test_a_table_that_does_not_fit_loses_only_the_table(
     profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse(monkeypatch, ".txt")
@@ -220,7 +221,7 @@ def test_a_step_that_cannot_be_measured_is_not_taken_for_an_empty_one(
     assert "the disk is full" in disk.log[0]
 
 
-def test_what_had_to_go_to_another_disk_overwrites_nothing_there(
+def test_traces_on_another_disk_do_not_overwrite_each_other(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(trace_export, "_free_megabytes", lambda folder: 0 if folder == str(disk.folder) else 500)
@@ -234,7 +235,7 @@ def test_what_had_to_go_to_another_disk_overwrites_nothing_there(
         json.loads(Path(kept.trace).read_text())
 
 
-def test_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_files_are_written_completely_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.write_bytes(b"before")
 

@@ -1,4 +1,4 @@
-"""The built-in workloads: each runs by itself and under the harness, and shows what its docstring promises."""
+"""The built-in workloads: each runs by itself and under the harness, and its trace shows what its docstring says."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.paths import ROOT
 from tests.profiler_runs.conftest import HARNESS, Start
+from tools.record_samples import RECORDINGS
 
-FOLDER = HARNESS.parent
+FOLDER = HARNESS.parent / "workloads"
 NAMES = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
-GPU_TOO = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")}
+WITH_GPU = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")}
 SMALL_GPT = ("--layers", "1", "--width", "16", "--heads", "2", "--length", "8", "--batch", "2", "--dtype", "float32")
 SMALL_MLP = ("--batch", "2", "--length", "4", "--width", "8", "--hidden", "16", "--dtype", "float32")
 
@@ -46,7 +48,7 @@ SMALL_MLP = ("--batch", "2", "--length", "4", "--width", "8", "--hidden", "16", 
     ],
 )
 def test_under_the_harness(start: Start, command: tuple[str, ...], marks: str, ops: set[str], absent: set[str]) -> None:
-    run = start([*command, "--active", "2"], env=GPU_TOO)
+    run = start([*command, "--active", "2"], env=WITH_GPU)
     assert run.wait() == 0, run.err
     names = run.names()
     assert run.steps() == [2, 3]  # one waits, one warms up, then its own --active
@@ -55,14 +57,14 @@ def test_under_the_harness(start: Start, command: tuple[str, ...], marks: str, o
     assert not absent & set(names)
     assert command[0] in run.out  # it ran to its end and says so
     assert run.manifest["ended"] == "finished"
-    assert run.made.name.startswith(command[0])
+    assert run.run_folder.name.startswith(command[0])
 
 
 def test_reading_the_loss_at_each_step(start: Start) -> None:
     """AdamW reads its own step counts on a CPU; --item adds one more each step."""
-    read, unread = (start(["train_gpt", *SMALL_GPT, "--active", "2", *item]) for item in (["--item"], []))
-    assert (read.wait(), unread.wait()) == (0, 0), read.err + unread.err
-    assert read.names().count("aten::item") == unread.names().count("aten::item") + 2
+    with_item, without = (start(["train_gpt", *SMALL_GPT, "--active", "2", *item]) for item in (["--item"], []))
+    assert (with_item.wait(), without.wait()) == (0, 0), with_item.err + without.err
+    assert with_item.names().count("aten::item") == without.names().count("aten::item") + 2
 
 
 def test_the_schedule_asks_the_workload_for_steps(start: Start) -> None:
@@ -82,7 +84,7 @@ def test_a_backend_that_does_not_run_here(start: Start) -> None:
 
 
 @pytest.mark.parametrize("name", ["graph_replay", "streams"])
-def test_one_that_needs_a_gpu_says_so(start: Start, name: str) -> None:
+def test_a_workload_that_needs_a_gpu_says_so(start: Start, name: str) -> None:
     run = start([name])
     assert run.wait() == 1
     assert "torch sees none here" in run.err
@@ -92,29 +94,16 @@ def test_one_that_needs_a_gpu_says_so(start: Start, name: str) -> None:
 @pytest.mark.slow
 def test_by_itself() -> None:
     pytest.importorskip("torch")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "torchprof_runs.workloads.matmul_add",
-            "--size",
-            "8",
-            "--active",
-            "1",
-            "--device",
-            "cpu",
-        ],
-        cwd=FOLDER.parent,
-        capture_output=True,
-        text=True,
-        check=False,
+    command = ["-m", "torchprof_runs.workloads.matmul_add", "--size", "8", "--active", "1", "--device", "cpu"]
+    process = subprocess.run(
+        [sys.executable, *command], cwd=ROOT / "profiler_runs", capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("matmul_add (8, 8) bfloat16 on cpu")
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.startswith("matmul_add (8, 8) bfloat16 on cpu")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_learner_can_open_it(name: str) -> None:
+def test_a_beginner_can_read_it(name: str) -> None:
     """One file, torch and the standard library alone, a docstring that says what to expect, one function `step`."""
     tree = ast.parse((FOLDER / f"{name}.py").read_text())
     imported = {
@@ -129,8 +118,6 @@ def test_a_learner_can_open_it(name: str) -> None:
 
 
 def test_every_sample_is_a_workload() -> None:
-    from tools.record_samples import RECORDINGS
-
     assert {recording.command.split()[0] for recording in RECORDINGS} == set(NAMES)
     assert len({recording.name for recording in RECORDINGS}) == len(RECORDINGS)
 
@@ -138,15 +125,15 @@ def test_every_sample_is_a_workload() -> None:
 @pytest.mark.slow
 def test_recording_a_sample(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tools.record_samples", "-o", str(tmp_path), "matmul_add_64_cold_eager"],
-        cwd=FOLDER.parent,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     assert {path.name for path in tmp_path.iterdir()} == {
         f"matmul_add_64_cold_eager.{suffix}" for suffix in ("pt.trace.json.gz", "table.txt", "key_averages.json")
     }
-    assert "matmul_add --size 64" in done.stdout
+    assert "matmul_add --size 64" in process.stdout

@@ -1,4 +1,4 @@
-"""Colours that can be read, that are really in the cube, and that are not the only sign."""
+"""Colours of events: readable, in the 6×6×6 cube, and never the only sign."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def luminance(color: tuple[int, int, int]) -> float:
 def contrast(style: Style) -> float:
     assert style.color is not None
     assert style.bgcolor is not None
-    one, two = sorted(luminance(tuple(color.get_truecolor())) for color in (style.color, style.bgcolor))
-    return (two + 0.05) / (one + 0.05)
+    darker, lighter = sorted(luminance(tuple(color.get_truecolor())) for color in (style.color, style.bgcolor))
+    return (lighter + 0.05) / (darker + 0.05)
 
 
 @pytest.mark.parametrize("palette", [DARK, LIGHT], ids=["dark", "light"])
 @pytest.mark.parametrize("kind", list(Kind))
 def test_text_in_bars_can_be_read(palette: Palette, kind: Kind) -> None:
-    for tone in Emphasis:
-        assert contrast(palette.cells[style_index(kind, CellForm.BAR, tone)]) >= 4.5, tone
+    for emphasis in Emphasis:
+        assert contrast(palette.cells[style_index(kind, CellForm.BAR, emphasis)]) >= 4.5, emphasis
     assert contrast(palette.cells[style_index(kind, CellForm.SHADE)]) >= 3
 
 
@@ -62,13 +62,13 @@ def test_the_kinds_of_one_lane_differ_in_16_colours() -> None:
     thread = (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON, Kind.OP, Kind.RUNTIME)
     stream = (Kind.KERNEL, Kind.COPY, Kind.MEMSET, Kind.COLLECTIVE)
     for lane in (thread, stream):
-        assert all(ANSI_FILL[one] != ANSI_FILL[two] for one, two in itertools.combinations(lane, 2))
+        assert all(ANSI_FILL[first] != ANSI_FILL[second] for first, second in itertools.combinations(lane, 2))
 
 
 def test_no_color_sends_no_colour() -> None:
     palette = build_palette(ThemeColors(), ColorSupport.NONE)
-    own = [value for value in vars(palette).values() if isinstance(value, Style)]
-    for style in (*palette.cells, *own, *palette.bands):
+    named_styles = [value for value in vars(palette).values() if isinstance(value, Style)]
+    for style in (*palette.cells, *named_styles, *palette.bands):
         assert style.color is None
         assert style.bgcolor is None
     bar, shade = (palette.cells[style_index(Kind.OP, form)] for form in (CellForm.BAR, CellForm.SHADE))
@@ -78,7 +78,7 @@ def test_no_color_sends_no_colour() -> None:
     assert selected != bar
 
 
-def test_lifted_colours_stay_in_the_cube_or_on_the_ramp() -> None:
+def test_lightened_colours_stay_in_the_cube_or_on_the_ramp() -> None:
     assert lighten("#5fafd7", 1) == "#87d7ff"
     assert lighten("#ffffff", 1) == "#ffffff"
     assert lighten("#005faf", -1) == "#000087"

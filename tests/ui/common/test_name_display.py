@@ -1,4 +1,4 @@
-"""Names as they may be shown: nothing that a file holds reaches the terminal as a control."""
+"""Format names for display: no control character of a file reaches the terminal."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def test_clean_text_is_one_printable_line(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["\x1b[31mred", "a\nb", "a\tb", "bell\x07", "\u202eevil", "e\u0301", "\udcff", "\x9b2J"]
 )
-def test_what_a_terminal_would_obey_becomes_a_dot(text: str) -> None:
+def test_control_characters_become_a_dot(text: str) -> None:
     shown = clean(text)
     assert "·" in shown
     assert not any(character in shown for character in "\x1b\n\t\x07\u202e\u0301\udcff\x9b")
 
 
 @given(st.text(max_size=30), st.integers(0, 20))
-def test_cut_never_takes_more_cells_than_it_may(text: str, width: int) -> None:
+def test_truncated_text_fits_into_its_width(text: str, width: int) -> None:
     shown = truncate(clean(text), width)
     assert cell_len(shown) <= width
     if cell_len(clean(text)) <= width:
@@ -37,7 +37,7 @@ def test_cut_never_takes_more_cells_than_it_may(text: str, width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "brief"),
+    ("name", "short"),
     [
         ("aten::mm", "mm"),
         ("/usr/lib/python3/torch/nn/modules/module.py(1783): _call_impl", "_call_impl module.py:1783"),
@@ -57,11 +57,11 @@ def test_cut_never_takes_more_cells_than_it_may(text: str, width: int) -> None:
         ("", ""),
     ],
 )
-def test_short_names_keep_what_tells_them_apart(name: str, brief: str | None) -> None:
-    if brief is None:
+def test_short_names_keep_the_distinctive_part(name: str, short: str | None) -> None:
+    if short is None:
         assert shorten(name) == "built-in method run_backward of torch._C._EngineBase"
     else:
-        assert shorten(name) == brief
+        assert shorten(name) == short
 
 
 @given(st.text(max_size=40))

@@ -1,4 +1,4 @@
-"""Wrapped lines: no cell too many, no character lost."""
+"""Wrap text, join columns and build strips: exact widths, no character lost."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ PLAIN, BOLD = Style(), Style(bold=True)
 def test_wrapping_keeps_every_character_but_the_blanks_it_breaks_at(text: str, width: int) -> None:
     shown = clean(text)
     lines = wrap_text(shown, width, PLAIN)
-    pieces = ["".join(piece for piece, _ in runs) for runs in lines]
-    assert all(cell_len(piece) <= width for piece in pieces)
-    assert "".join(pieces).replace(" ", "") == shown.replace(" ", "")
+    texts = ["".join(text for text, _ in runs) for runs in lines]
+    assert all(cell_len(text) <= width for text in texts)
+    assert "".join(texts).replace(" ", "") == shown.replace(" ", "")
 
 
 def test_a_name_of_megabytes_is_cut_before_it_is_laid_out() -> None:
@@ -33,8 +33,8 @@ def test_a_name_of_megabytes_is_cut_before_it_is_laid_out() -> None:
 
 
 def test_breaks_at_a_space_where_there_is_one_near() -> None:
-    pieces = [runs[0][0] for runs in wrap_text("the quick brown fox jumps", 10, PLAIN, indent="  ")]
-    assert pieces == ["the quick", "  brown", "  fox", "  jumps"]
+    texts = [runs[0][0] for runs in wrap_text("the quick brown fox jumps", 10, PLAIN, indent="  ")]
+    assert texts == ["the quick", "  brown", "  fox", "  jumps"]
 
 
 def test_columns_stand_side_by_side() -> None:

@@ -1,4 +1,4 @@
-"""The Run screens in the real app: what is asked for, what is shown meanwhile, what happens at the end."""
+"""The record form and the recording screen in the real app: requests, output, phases, and the end of a run."""
 
 from __future__ import annotations
 
@@ -35,24 +35,25 @@ SAMPLE = find("matmul_add_64_cold_eager").path
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to stand in, no recent traces, and a harness that needs no torch."""
+    """Change to an empty folder, without recent traces, and use a harness that needs no torch."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(recording_request, "HARNESS", FAKE)
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    return here
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
 
 
-async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
+async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
     for _ in range(6_000):
-        if holds():
+        if condition():
             return
         await pilot.pause(0.01)
-    raise AssertionError(f"it never came:\n{[shown(pilot.app, each) for each in ('#running-phase', '#running-end')]}")
+    texts = [shown(pilot.app, selector) for selector in ("#running-phase", "#running-end")]
+    raise AssertionError(f"the condition was not met in time:\n{texts}")
 
 
 def shown(app: object, selector: str) -> str:
@@ -73,8 +74,8 @@ async def form(pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
-async def ask(pilot: Pilot[None], script: str, name: str = "script.py") -> None:
-    """Ask for a run of the script, through the form."""
+async def submit(pilot: Pilot[None], script: str, name: str = "script.py") -> None:
+    """Start a run of the script through the form."""
     Path(name).write_text(script)
     await form(pilot)
     pilot.app.screen.query_one(Input).value = name
@@ -82,14 +83,14 @@ async def ask(pilot: Pilot[None], script: str, name: str = "script.py") -> None:
 
 
 async def started(pilot: Pilot[None], script: str, name: str = "script.py") -> RecordingScreen:
-    """The run of a script that does not end on the lanes at once."""
-    await ask(pilot, script, name)
+    """Start a run and return its screen; for scripts whose trace is not opened at once."""
+    await submit(pilot, script, name)
     await until(pilot, lambda: isinstance(pilot.app.screen, RecordingScreen))
     assert isinstance(pilot.app.screen, RecordingScreen)
     return pilot.app.screen
 
 
-async def test_the_start_screen_leads_there_and_esc_back() -> None:
+async def test_the_form_opens_from_the_start_screen_and_escape_returns() -> None:
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:
         assert isinstance(app.screen, StartScreen)
@@ -123,7 +124,7 @@ async def test_the_form_is_a_command_line() -> None:
         assert shown(app, "#run-equivalent") == line
 
 
-async def test_what_cannot_be_run_is_said_before_anything_starts() -> None:
+async def test_an_invalid_request_is_reported_before_anything_starts() -> None:
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:
         await form(pilot)
@@ -137,7 +138,7 @@ async def test_what_cannot_be_run_is_said_before_anything_starts() -> None:
 async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:
-        await ask(pilot, "print('hello')")
+        await submit(pilot, "print('hello')")
         await until(pilot, lambda: app.screen.TITLE == "explorer")
         (first,) = (alone / "torchprof_runs").iterdir()
         assert "hello\n" in (first / "output.txt").read_text()
@@ -150,7 +151,7 @@ async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
         await pilot.press("R")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen) and len(app.screen._past_runs) == 2)
         await until(
-            pilot, lambda: [Path(each.spec).parent.name for each in list_recent_traces()] == ["script-1", "script-0"]
+            pilot, lambda: [Path(trace.spec).parent.name for trace in list_recent_traces()] == ["script-1", "script-0"]
         )
         await pilot.press("escape", "o")
         await until(
@@ -164,17 +165,17 @@ async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
     assert words == ["--output", "torchprof_runs", "script.py"]
 
 
-async def test_the_environment_is_the_users_and_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_run_gets_the_users_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:
-        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the explorer has it for itself
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the explorer sets it for the viewer
         await started(pilot, "import os\nprint(os.environ.get('OPENBLAS_NUM_THREADS'))\nTRACES = 0")
         await until(pilot, lambda: not app.screen.busy)
         assert output(app).startswith("None\n")
 
 
-async def test_a_past_run_is_taken_with_all_that_was_set(alone: Path) -> None:
+async def test_a_past_run_fills_the_form_with_all_its_options(alone: Path) -> None:
     folder = alone / "torchprof_runs" / "train-1"
     folder.mkdir(parents=True)
     save_request(
@@ -209,7 +210,7 @@ async def test_a_failed_run_stays_on_screen_and_its_trace_is_one_key_away() -> N
         await until(pilot, lambda: app.screen.TITLE == "explorer")
 
 
-async def test_without_a_trace_it_says_what_to_do_and_esc_leaves() -> None:
+async def test_a_run_without_a_trace_explains_what_to_do() -> None:
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:
         screen = await started(pilot, "", "refuse.py")
@@ -227,7 +228,7 @@ async def test_ctrl_c_keeps_what_was_recorded_and_opens_it() -> None:
         screen = await started(pilot, "import time\nprint('ready', flush=True)\ntime.sleep(600)")
         await until(pilot, lambda: "ready" in output(app))
         await until(pilot, lambda: "recording, step 2 of 3" in shown(app, "#running-phase"))
-        for key in ("o", "R", "r", "escape", "enter"):  # nothing leaves a run by the way
+        for key in ("o", "R", "r", "escape", "enter"):  # no other key leaves a run
             await pilot.press(key)
         assert app.screen is screen
         await pilot.press("ctrl+c")
@@ -237,13 +238,13 @@ async def test_ctrl_c_keeps_what_was_recorded_and_opens_it() -> None:
 
 
 async def test_several_ranks_open_as_one(alone: Path) -> None:
-    """The first trace of each, which are of the same time."""
+    """The first trace of each rank is opened, because these cover the same time."""
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:
-        await ask(pilot, "TRACES, RANKS = 0, 3")
+        await submit(pilot, "TRACES, RANKS = 0, 3")
         await until(pilot, lambda: app.screen.TITLE == "explorer")
-        (made,) = (alone / "torchprof_runs").iterdir()
-        assert len(list(made.glob("*.json.gz"))) == 6
+        (run_folder,) = (alone / "torchprof_runs").iterdir()
+        assert len(list(run_folder.glob("*.json.gz"))) == 6
         explorer = app.screen
         assert isinstance(explorer, ExplorerScreen)
         ranks = explorer.trace.ranks
@@ -251,7 +252,7 @@ async def test_several_ranks_open_as_one(alone: Path) -> None:
         assert [(rank.number, Path(rank.file).name) for rank in ranks.all] == [
             (number, f"fake.rank{number}.pt.trace.json.gz") for number in range(3)
         ]
-        await pilot.press("r")  # and the run can be repeated from there
+        await pilot.press("r")  # repeats the run
         await until(pilot, lambda: app.screen is not explorer and app.screen.TITLE == "explorer")
 
 
@@ -266,16 +267,16 @@ async def test_quitting_ends_the_run_and_it_saves(alone: Path) -> None:
     assert (folder / "request.json").exists()
 
 
-async def test_a_flood_leaves_the_app_quick_and_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    fed: list[float] = []
+async def test_a_large_output_keeps_the_app_responsive_and_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed_times: list[float] = []
     feed = ConsoleView.feed
 
-    def counted(self: ConsoleView, data: bytes, dropped: int = 0) -> None:
-        fed.append(time.monotonic())
+    def counting_feed(self: ConsoleView, data: bytes, dropped_lines: int = 0) -> None:
+        feed_times.append(time.monotonic())
         assert len(data) <= 200_000
-        feed(self, data, dropped)
+        feed(self, data, dropped_lines)
 
-    monkeypatch.setattr(ConsoleView, "feed", counted)
+    monkeypatch.setattr(ConsoleView, "feed", counting_feed)
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:
         script = "for number in range(100_000):\n    print('line', number, '-' * 60)\nTRACES = 0"
@@ -287,7 +288,7 @@ async def test_a_flood_leaves_the_app_quick_and_small(monkeypatch: pytest.Monkey
         await pilot.pause()
         assert "line 99999 " in console.render_line(console.size.height - 2).text
         assert "100,001 lines" in shown(app, "#running-phase")
-        assert len(fed) <= screen._recording.seconds * 20 + 3  # however much was printed
+        assert len(feed_times) <= screen._recording.seconds * 20 + 3  # however much was printed
         at_end = console.scroll_offset.y
         await pilot.press("pageup")
         await until(pilot, lambda: console.scroll_offset.y == at_end - console.size.height + 1)
@@ -295,7 +296,7 @@ async def test_a_flood_leaves_the_app_quick_and_small(monkeypatch: pytest.Monkey
         await until(pilot, lambda: console.scroll_offset.y == 0)
 
 
-async def test_its_terminal_is_as_large_as_what_shows_it() -> None:
+async def test_the_terminal_has_the_size_of_the_console_view() -> None:
     app = TorchprofApp()
     async with app.run_test(size=(80, 24)) as pilot:
         script = (
@@ -310,7 +311,7 @@ async def test_its_terminal_is_as_large_as_what_shows_it() -> None:
         await until(pilot, lambda: f"now {console.columns} {console.size.height}\n" in output(app))
 
 
-async def test_r_on_a_trace_from_elsewhere_is_said(alone: Path) -> None:
+async def test_r_on_a_trace_without_a_request_is_reported(alone: Path) -> None:
     shutil.copy(SAMPLE, alone / "mine.json.gz")
     opening = SingleTraceOpener(str(alone / "mine.json.gz"))
     opening.start()
@@ -327,4 +328,4 @@ async def test_r_on_a_trace_from_elsewhere_is_said(alone: Path) -> None:
 
 
 def test_elapsed_in_words() -> None:
-    assert [format_elapsed(each) for each in (0, 59.94, 65, 3665)] == ["0.0 s", "59.9 s", "1:05", "1:01:05"]
+    assert [format_elapsed(seconds) for seconds in (0, 59.94, 65, 3665)] == ["0.0 s", "59.9 s", "1:05", "1:01:05"]

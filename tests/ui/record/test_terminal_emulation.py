@@ -1,4 +1,4 @@
-"""The console against pyte, which is a whole terminal, and against floods and hostile bytes."""
+"""Compare the emulator with pyte, a complete one, and test it with large outputs and hostile bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKENS = [
 
 
 class Screen(pyte.Screen):
-    """As xterm has it: moving up or down from behind the last column means the last column."""
+    """pyte with xterm's behaviour: moving up or down from behind the last column starts in the last column."""
 
     def cursor_up(self, count: int | None = None) -> None:
         self.cursor.x = min(self.cursor.x, self.columns - 1)
@@ -46,15 +46,15 @@ def plain(console: TerminalEmulator) -> list[str]:
 @example(["word", "word", "word", "\x1b[3D", "a"])
 @example(["word", "word", "word", "\b", "a"])
 def test_it_shows_what_a_terminal_shows(tokens: list[str]) -> None:
-    text = "".join(tokens).replace("宽", "wide")  # pyte's display fails where half of one is overwritten
+    text = "".join(tokens).replace("宽", "wide")  # pyte's display fails if half of a wide character is overwritten
     console = TerminalEmulator(WIDTH, 100)
     console.feed(text.encode())
     screen = Screen(WIDTH, 100)
     pyte.Stream(screen).feed(text)
-    wanted = [line.rstrip() for line in screen.display]
-    while wanted and not wanted[-1]:
-        wanted.pop()
-    assert plain(console) == wanted
+    expected = [line.rstrip() for line in screen.display]
+    while expected and not expected[-1]:
+        expected.pop()
+    assert plain(console) == expected
 
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=20), st.lists(st.integers(0, 200), max_size=5))
@@ -78,11 +78,11 @@ def test_nothing_but_printable_text_comes_out(pieces: list[bytes]) -> None:
     assert all(len(line.cells) == len(line.styles) <= WIDTH for line in console.lines)
 
 
-def test_half_of_a_wide_character_is_none() -> None:
+def test_half_of_a_wide_character_is_blank() -> None:
     console = TerminalEmulator(5, HEIGHT)
     console.feed("宽宽\rab\b\b\x1b[2Cc".encode())
     assert plain(console) == ["abc"]
-    console.feed("\r\nabcd宽".encode())  # has no room in the last cell
+    console.feed("\r\nabcd宽".encode())  # does not fit into the last cell
     assert plain(console)[1:] == ["abcd", "宽"]
 
 
@@ -122,7 +122,7 @@ def test_colours_are_kept(codes: str, style: Style) -> None:
     assert console.lines[0].runs() == [("text", style)]
 
 
-def test_a_flood_keeps_its_end_and_says_how_much_went() -> None:
+def test_a_large_output_keeps_its_end_and_counts_the_rest() -> None:
     console = TerminalEmulator(80, 24)
     for start in range(0, 100_000, 1000):
         console.feed("".join(f"line {number}\r\n" for number in range(start, start + 1000)).encode())
@@ -144,7 +144,7 @@ def test_one_endless_line_and_endless_sequences_are_bounded() -> None:
         assert len(console._pending_text) < 10_000
 
 
-def test_long_lines_are_whole_again_in_the_log() -> None:
+def test_wrapped_lines_are_joined_in_the_text() -> None:
     console = TerminalEmulator(10, 5)
     console.feed(b"0123456789abc  xyz\r\nnext\r\n\r\n")
     assert [line.text for line in console.lines[:2]] == ["0123456789", "abc  xyz"]

@@ -1,5 +1,7 @@
-"""What lies in a folder elsewhere, as a list, and the ranks of a run on their way, as text at three sizes.
-`UPDATE_GOLDENS=1` writes them anew: read the difference before you commit it."""
+"""Goldens at three sizes: the list of a remote folder, and the progress of loading the ranks of a run.
+
+`UPDATE_GOLDENS=1` writes them again: read the difference before you commit it.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,11 @@ SIZES = [(80, 24), (160, 48), (240, 60)]
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(StartScreen, "_search_traces", lambda _: None)  # what lies here is another test's
+    monkeypatch.setattr(StartScreen, "_search_traces", lambda _: None)  # list no traces of the current folder
 
 
 def listing() -> list[ListedTrace]:
-    """Two runs of ranks, one of them recorded twice; traces of no run, one whose name would act on a terminal."""
+    """Two runs with several ranks, one of them recorded twice, and single traces, one with control characters."""
     now = time.time()
     return [
         *(ListedTrace(f"gpu-box:runs/ddp/rank{k}.pt.trace.json.gz", 3_400_000 + k, now - 3 * 3600) for k in range(8)),
@@ -60,7 +62,7 @@ def compare(name: str, text: str, size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-async def test_a_folder_elsewhere(size: tuple[int, int]) -> None:
+async def test_a_remote_folder(size: tuple[int, int]) -> None:
     app = TorchprofApp()
     async with app.run_test(size=size) as pilot:
         await app.switch_screen(StartScreen(remote_folder=("gpu-box:runs/", listing()), folder=Path("/nowhere")))
@@ -93,14 +95,14 @@ async def test_a_run_opens_by_its_pattern_or_by_its_files(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-async def test_ranks_on_their_way(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LoadingScreen, "_load", _nothing)
+async def test_loading_the_ranks_of_a_run(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoadingScreen, "_load", _load_nothing)
     shares = (1.0, 1.0, 0.99, 0.5, 0.13, 0.12, FAILED_SHARE, *(0.0,) * 57)
     app = TorchprofApp(SingleTraceOpener("gpu-box:runs/ddp/rank*.json"))
     async with app.run_test(size=size) as pilot:
         screen = app.screen
         assert isinstance(screen, LoadingScreen)
-        screen._started_at = time.monotonic() + 3600  # so that it does not guess a time
+        screen._started_at = time.monotonic() + 3600  # so that it shows no estimated time
         screen._store_progress(RanksProgress("reading", 14_000_000, 217_600_000, 123_456, shares))
         screen._show_progress()
         await pilot.pause()
@@ -110,12 +112,12 @@ async def test_ranks_on_their_way(size: tuple[int, int], monkeypatch: pytest.Mon
         assert "2 of 64 ranks · 14.0 of 217.6 MB · 123,456 events" in text
 
 
-async def _nothing(self: LoadingScreen) -> None:
-    """Nothing comes."""
+async def _load_nothing(self: LoadingScreen) -> None:
+    """Do nothing, so that the test sets the progress itself."""
 
 
 async def test_one_trace_has_no_cells_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LoadingScreen, "_load", _nothing)
+    monkeypatch.setattr(LoadingScreen, "_load", _load_nothing)
     app = TorchprofApp(SingleTraceOpener("trace.json"))
     async with app.run_test(size=(80, 24)) as pilot:
         screen = app.screen

@@ -1,4 +1,4 @@
-"""The start and loading screens, in the real app: what is offered, what is opened, what happens when it fails."""
+"""The start and loading screens in the real app: the lists, opening a trace, and failures."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ SAMPLE = find("matmul_add_64_cold_eager").path
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to stand in, and no recent traces."""
+    """Change to an empty folder, without recent traces."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    return here
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
 
 
-async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
+async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     for _ in range(12_000):
-        if holds():
+        if condition():
             return
         await pilot.pause(0.01)
-    raise AssertionError("it never came")
+    raise AssertionError("the condition was not met in time")
 
 
 def options(app: TorchprofApp) -> list[str]:
@@ -62,7 +62,7 @@ def shown(app: TorchprofApp, selector: str) -> str:
     return str(app.screen.query_one(selector, Static).content)
 
 
-async def test_the_samples_are_offered_with_a_word_on_each() -> None:
+async def test_the_samples_are_listed_with_a_description() -> None:
     app = TorchprofApp()
     async with app.run_test(size=(160, 48)) as pilot:
         assert isinstance(app.screen, StartScreen)
@@ -94,7 +94,7 @@ async def test_another_trace_replaces_the_one_before() -> None:
             app.post_message(StartScreen.Chosen(f"sample:{name}"))
             await until(pilot, lambda: explored(app) and name in app.screen.trace.label)  # noqa: B023
             assert len(app.screen_stack) == 2
-    assert all(place.ready for place in disk_cache._open_entries - before)
+    assert all(entry.ready for entry in disk_cache._open_entries - before)
 
 
 async def test_traces_in_the_folder_are_found(alone: Path) -> None:
@@ -148,7 +148,7 @@ async def test_a_path_begins_by_typing_it_and_esc_gives_it_up() -> None:
     assert app.return_code == 0
 
 
-async def test_a_wrong_path_is_said_and_nothing_else_happens() -> None:
+async def test_a_wrong_path_is_reported_and_nothing_else_happens() -> None:
     app = TorchprofApp()
     async with app.run_test(notifications=True) as pilot:
         app.post_message(StartScreen.Chosen("missing[b].json"))
@@ -172,8 +172,8 @@ async def test_a_file_that_is_no_trace_says_what_to_do_next(alone: Path) -> None
 
 
 async def test_loading_can_be_given_up(tmp_path: Path) -> None:
-    read, write = os.pipe()
-    opening = SingleTraceOpener("-", "a slow pipe", stdin=read)
+    read_fd, write_fd = os.pipe()
+    opening = SingleTraceOpener("-", "a slow pipe", stdin=read_fd)
     opening.start()
     app = TorchprofApp(opening)
     async with app.run_test() as pilot:
@@ -182,8 +182,8 @@ async def test_loading_can_be_given_up(tmp_path: Path) -> None:
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, StartScreen))
         await until(pilot, lambda: list((tmp_path / "cache").iterdir()) == [])
-    os.close(read)
-    os.close(write)
+    os.close(read_fd)
+    os.close(write_fd)
 
 
 def test_progress_in_words() -> None:
@@ -198,8 +198,8 @@ def test_progress_in_words() -> None:
 
 def test_ages_in_words() -> None:
     minute, hour, day = 60, 3600, 86400
-    said = [format_age(age) for age in (0, 80, 3 * minute, 5 * hour, 3 * day, 400 * day)]
-    assert said == ["just now", "just now", "3 minutes ago", "5 hours ago", "3 days ago", "13 months ago"]
+    texts = [format_age(age) for age in (0, 80, 3 * minute, 5 * hour, 3 * day, 400 * day)]
+    assert texts == ["just now", "just now", "3 minutes ago", "5 hours ago", "3 days ago", "13 months ago"]
 
 
 def test_completion_offers_folders_and_traces_before_other_files(alone: Path) -> None:
@@ -222,12 +222,12 @@ def test_what_looks_like_a_trace_and_what_does_not(alone: Path) -> None:
     (alone / "deep" / "er" / "too").mkdir()
     shutil.copy(SAMPLE, alone / "deep" / "er" / "too" / "far.json.gz")
     (alone / "loop").symlink_to(alone)
-    found = local_traces.find_traces(alone)
-    assert {each.path.relative_to(alone).as_posix() for each in found} == {"bare.json", "deep/er/trace.json.gz"}
+    traces = local_traces.find_traces(alone)
+    assert {trace.path.relative_to(alone).as_posix() for trace in traces} == {"bare.json", "deep/er/trace.json.gz"}
     assert local_traces.find_traces(alone / "missing") == []
 
 
-def test_the_search_gives_up_in_time(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_is_limited_in_entries_and_time(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         (alone / f"{number}.json").write_text('{"traceEvents": []}')
     monkeypatch.setattr(local_traces, "MAX_ENTRIES", 7)
@@ -236,7 +236,7 @@ def test_the_search_gives_up_in_time(alone: Path, monkeypatch: pytest.MonkeyPatc
     assert local_traces.find_traces(alone) == []
 
 
-def test_recent_traces_are_newest_first_without_doubles_or_ghosts(alone: Path) -> None:
+def test_recent_traces_are_newest_first_without_duplicates_or_missing_files(alone: Path) -> None:
     for name in ("a.json", "b.json"):
         (alone / name).write_text("[]")
     for spec in ("a.json", "b.json", "-", "host:a.json", str(alone / "a.json")):
@@ -289,4 +289,4 @@ async def test_on_a_narrow_screen_the_guide_is_one_key_away() -> None:
         await until(pilot, lambda: "What this does" not in text())
         before = app.screen.query_one(OptionList).highlighted
         await pilot.press("down")
-        assert app.screen.query_one(OptionList).highlighted != before  # the list has its arrows back
+        assert app.screen.query_one(OptionList).highlighted != before  # arrow keys move in the list again

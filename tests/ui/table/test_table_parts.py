@@ -1,4 +1,4 @@
-"""What the table screen is made of, each on its own: what is listed, what it is restricted to, what is written."""
+"""Parts of the table screen: the listed rows, the scopes, the export, and the worker functions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.explorer_app import event_of, two_steps
+from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import late_rank
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.analysis.table.groups import NotRecordedError
 from torchprof_tui.analysis.table.profiler_table import Profile
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
@@ -36,20 +36,20 @@ def names(listing: RowListing) -> list[str]:
 
 
 class TestListing:
-    def test_sorted_by_what_its_tab_says_and_then_by_the_columns_beside_it(self) -> None:
+    def test_sorted_by_the_column_of_its_tab_and_then_by_others(self) -> None:
         listing = RowListing({"a": "time"})
         assert listing.sort_and_filter() == ""
         assert names(listing) == []
         listing.set_sheet("a", sheet("name", "calls", "time"))
         listing.sort_and_filter()
-        assert names(listing) == ["copy", "addmm", "mm", "add"]  # what is not known comes last
+        assert names(listing) == ["copy", "addmm", "mm", "add"]  # unknown values come last
         listing.descending = False
         listing.sort_and_filter()
         assert names(listing) == ["mm", "addmm", "copy", "add"]
         listing.cycle_sort_column(1)
         listing.sort_and_filter()
         assert (listing.sort_key, listing.descending) == ("name", True)
-        assert names(listing) == sorted(NAMES)  # text's usual way is from a to z
+        assert names(listing) == sorted(NAMES)  # text is sorted from a to z by default
         listing.descending = False
         listing.sort_and_filter()
         assert names(listing) == sorted(NAMES, reverse=True)
@@ -74,7 +74,7 @@ class TestListing:
         assert listing.sort_and_filter() == ""
         assert names(listing) == ["addmm", "add"]
         assert [listing.index_of(row) for row in range(4)] == [-1, 1, -1, 0]
-        assert [listing.row_at(place) for place in (0, 1)] == [3, 1]
+        assert [listing.row_at(index) for index in (0, 1)] == [3, 1]
         listing.filter = "/(/"
         assert "regular expression" in listing.sort_and_filter()
         assert len(names(listing)) == 4
@@ -83,7 +83,7 @@ class TestListing:
         assert listing.row_at(0) == -1
 
 
-def test_a_table_is_written_in_the_form_that_its_name_asks_for(tmp_path: Path) -> None:
+def test_a_table_is_written_in_the_format_of_its_suffix(tmp_path: Path) -> None:
     rows, order = sheet("name", "calls"), np.array([2, 0])
     assert file_export.write_sheet(rows, order, tmp_path / "a.CSV") == (f"wrote 2 rows to {tmp_path / 'a.CSV'}", True)
     assert list(csv.reader((tmp_path / "a.CSV").open())) == [["name", "calls"], ["copy", "2"], ["mm", "3"]]
@@ -94,69 +94,70 @@ def test_a_table_is_written_in_the_form_that_its_name_asks_for(tmp_path: Path) -
     assert "| copy | 2 |" in file_export.format_markdown(rows, order)
 
 
-@pytest.mark.parametrize(("name", "said"), [("a", ".md"), ("there.csv", "overwritten"), ("no/folder.md", "No such")])
-def test_what_cannot_be_written_says_why(tmp_path: Path, name: str, said: str) -> None:
+@pytest.mark.parametrize(("name", "reason"), [("a", ".md"), ("there.csv", "overwritten"), ("no/folder.md", "No such")])
+def test_a_failed_export_reports_the_reason(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "there.csv").write_text("kept")
     line, written = file_export.write_sheet(sheet("name"), np.array([0]), tmp_path / name)
-    assert (said in line, written) == (True, False)
-    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("there.csv", "kept")]
+    assert (reason in line, written) == (True, False)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("there.csv", "kept")]
 
 
-def test_scopes_are_those_of_where_one_is() -> None:
+def test_scopes_follow_the_view_state() -> None:
     shown = two_steps()
-    walk, profile = ViewState(shown, 100, 20), Profile(shown)
-    assert [scope.label for scope in list_table_scopes(profile, walk)] == ["whole trace", "ProfilerStep#1", "CPU 100"]
-    walk.select(event_of(shown, "gemm"))
-    walk.toggle_mark()
-    walk.fit_selection()
-    scopes = {scope.label: scope.select_events() for scope in list_table_scopes(profile, walk)}
+    state, profile = ViewState(shown, 100, 20), Profile(shown)
+    assert [scope.label for scope in list_table_scopes(profile, state)] == ["whole trace", "ProfilerStep#1", "CPU 100"]
+    state.select(event_of(shown, "gemm"))
+    state.toggle_mark()
+    state.fit_selection()
+    scopes = {scope.label: scope.select_events() for scope in list_table_scopes(profile, state)}
     assert list(scopes) == ["whole trace", "the marked range", "on screen", "ProfilerStep#0", "stream 7"]
     assert scopes["whole trace"] is None
 
-    def counted(label: str) -> list[str]:
+    def selected_names(label: str) -> list[str]:
         return [shown.event(event).name for event in np.flatnonzero(scopes[label])]
 
-    assert counted("the marked range") == ["gemm"]
-    assert counted("stream 7") == ["gemm", "gemm", "add"]
-    assert set(counted("ProfilerStep#0")) == {"ProfilerStep#0", "work", "aten::mm", "cudaLaunchKernel", "gemm"}
+    assert selected_names("the marked range") == ["gemm"]
+    assert selected_names("stream 7") == ["gemm", "gemm", "add"]
+    assert set(selected_names("ProfilerStep#0")) == {"ProfilerStep#0", "work", "aten::mm", "cudaLaunchKernel", "gemm"}
 
 
 def test_the_lane_of_a_rank_is_numbered_as_in_its_own_trace(tmp_path: Path) -> None:
-    whole = merged(late_rank(2, late=1).write(tmp_path))
+    whole = load_merged_ranks(late_rank(2, late=1).write(tmp_path))
     assert whole.ranks is not None
     rank = whole.ranks.all[1]
-    walk = ViewState(whole, 100, 20)
-    walk.select(rank.first)
-    assert list_table_scopes(Profile(rank.trace), walk)[0].label == "rank 1, whole trace"
-    walk.toggle_fold((rank.header_lane,))  # open: the lane that one is on is one of its own
-    last = list_table_scopes(Profile(rank.trace), walk)[-1]
-    assert last.label == rank.trace.lanes[0].label
-    only = last.select_events()
-    assert only is not None
-    assert len(only) == len(rank.trace)
-    assert np.flatnonzero(only).tolist() == list(range(rank.trace.lanes[0].first, rank.trace.lanes[0].last))
+    state = ViewState(whole, 100, 20)
+    state.select(rank.first)
+    assert list_table_scopes(Profile(rank.trace), state)[0].label == "rank 1, whole trace"
+    state.toggle_fold((rank.header_lane,))  # unfolded: the current lane is one of the rank's
+    lane_scope = list_table_scopes(Profile(rank.trace), state)[-1]
+    assert lane_scope.label == rank.trace.lanes[0].label
+    mask = lane_scope.select_events()
+    assert mask is not None
+    assert len(mask) == len(rank.trace)
+    assert np.flatnonzero(mask).tolist() == list(range(rank.trace.lanes[0].first, rank.trace.lanes[0].last))
 
 
-def test_what_a_thread_cannot_find_out_it_says_in_a_line() -> None:
+def test_worker_functions_report_failures_in_a_line() -> None:
     shown = two_steps()
-    profile, everything = Profile(shown), TableScope("whole trace", lambda: None)
-    asked = SheetQuery("profiler table", GroupBy.NAME, 0)
-    told = read_sheet(profile, shown, asked, everything)
-    assert told.built_sheet is not None
-    assert (told.query, told.problem) == (asked, "")
-    row = list(told.built_sheet.sheet.columns["name"]).index("aten::mm")
-    read = read_row(profile, shown, told.built_sheet, row)
+    profile, whole_trace = Profile(shown), TableScope("whole trace", lambda: None)
+    query = SheetQuery("profiler table", GroupBy.NAME, 0)
+    built = read_sheet(profile, shown, query, whole_trace)
+    assert built.built_sheet is not None
+    assert (built.query, built.problem) == (query, "")
+    row = list(built.built_sheet.sheet.columns["name"]).index("aten::mm")
+    read = read_row(profile, shown, built.built_sheet, row)
     assert read is not None
     assert read.row_name == "aten::mm"
     assert read.detail.start.tolist() == [20_000, 120_000]
 
-    def raising(error: Exception) -> TableScope:
-        def only() -> None:
+    def failing_scope(error: Exception) -> TableScope:
+        def select_events() -> None:
             raise error
 
-        return TableScope("one that fails", only)
+        return TableScope("fails", select_events)
 
-    silent = read_sheet(profile, shown, asked, raising(NotRecordedError("no input shapes")))
-    assert (silent.built_sheet, silent.problem) == (None, "no input shapes")
-    unread = read_sheet(profile, shown, asked, raising(FileNotFoundError("it was moved")))
-    assert (unread.built_sheet, unread.problem) == (None, "the trace file cannot be read any more: it was moved")
+    missing = read_sheet(profile, shown, query, failing_scope(NotRecordedError("no input shapes")))
+    assert (missing.built_sheet, missing.problem) == (None, "no input shapes")
+    unreadable = read_sheet(profile, shown, query, failing_scope(FileNotFoundError("it was moved")))
+    assert unreadable.built_sheet is None
+    assert unreadable.problem == "the trace file cannot be read any more: it was moved"

@@ -1,4 +1,4 @@
-"""The table screen by its keys: what it lists, how it is sorted and restricted, and the way to the lanes and back."""
+"""The table screen by its keys: tabs, sorting, filters, scopes, export, and the selection on the lanes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_it_sums_up_and_sorts_by_any_column() -> None:
         assert known == sorted(known)
 
 
-async def test_filtering_as_one_types() -> None:
+async def test_filtering_while_typing() -> None:
     async with explorer(two_steps(), (160, 40)) as (screen, pilot):
         table = await opened(screen, pilot)
         everything = len(listed(table))
@@ -124,7 +124,7 @@ def _calls(table: TableScreen) -> list[int]:
     return [int(table._built_sheet.sheet.columns["calls"][row]) for row in table._listing.order.tolist()]
 
 
-async def test_what_was_not_recorded_says_how_to_record_it() -> None:
+async def test_missing_data_says_how_to_record_it() -> None:
     shown = load_trace(str(SAMPLES / "matmul_add_64_cold_eager.pt.trace.json.gz"), cache=False)
     async with explorer(shown, (120, 40)) as (screen, pilot):
         table = await opened(screen, pilot)
@@ -182,7 +182,7 @@ async def test_every_tab_and_group_of_a_real_trace(size: tuple[int, int]) -> Non
             await look()
         lines = [line for said in seen for line in said.split("\n")]
         assert all(len(line) <= size[0] for line in lines)
-        assert "Block_1" in "".join(seen) or size[1] < 40  # further down on a small screen
+        assert "Block_1" in "".join(seen) or size[1] < 40  # below the screen of a small terminal
         for part in ("by shape", "by class", "[memory]", "[copies]", "peak"):
             assert any(part in said for said in seen), part
 
@@ -206,24 +206,24 @@ async def test_pictures_of_where_gpu_time_goes() -> None:
 
 def test_the_shares_add_up() -> None:
     shown = load_trace(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
-    found = compute_gpu_time_shares(Profile(shown))
-    work = np.isin(shown.kind, [int(kind) for kind in GPU_WORK])
-    whole = int(shown.duration[work].sum())
-    assert sum(each.time for each in found.classes) == whole
-    assert sum(each.share for each in found.classes) == pytest.approx(1)
-    assert sum(each.time for each in found.modules) == whole
-    assert int(found.time_by_step.sum()) <= whole
-    for place, each in enumerate(shown.steps):
-        launched = [
+    shares = compute_gpu_time_shares(Profile(shown))
+    is_gpu_work = np.isin(shown.kind, [int(kind) for kind in GPU_WORK])
+    total = int(shown.duration[is_gpu_work].sum())
+    assert sum(share.time for share in shares.classes) == total
+    assert sum(share.share for share in shares.classes) == pytest.approx(1)
+    assert sum(share.time for share in shares.modules) == total
+    assert int(shares.time_by_step.sum()) <= total
+    for index, step in enumerate(shown.steps):
+        durations = [
             int(shown.duration[event])
-            for event in np.flatnonzero(work).tolist()
-            if each.start <= int(shown.start[shown.links.launch_of[event]]) < each.start + each.duration
+            for event in np.flatnonzero(is_gpu_work).tolist()
+            if step.start <= int(shown.start[shown.links.launch_of[event]]) < step.start + step.duration
         ]
-        assert int(found.time_by_step[place].sum()) == sum(launched)
+        assert int(shares.time_by_step[index].sum()) == sum(durations)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
-async def test_no_share_stands_without_the_column_that_it_is_of(width: int) -> None:
+async def test_no_share_is_shown_without_its_column(width: int) -> None:
     async with explorer(two_steps(), (width, 30)) as (screen, pilot):
         table = await opened(screen, pilot)
         assert table._built_sheet is not None

@@ -57,7 +57,7 @@ def listed(folds: FoldState, tree: DispatchTree, shown: Trace) -> str:
     return " ".join(names)
 
 
-def test_folding_works_in_what_a_filter_lists(folds: FoldState, tree: DispatchTree, shown: Trace) -> None:
+def test_folding_works_within_a_filter(folds: FoldState, tree: DispatchTree, shown: Trace) -> None:
     folds.set_filter("COPY")
     assert (listed(folds, tree, shown), folds.match_count) == (LEADING_TO_COPIES, 2)
     forward = int(folds.visible_nodes[2])
@@ -72,7 +72,7 @@ def test_folding_works_in_what_a_filter_lists(folds: FoldState, tree: DispatchTr
     assert listed(folds, tree, shown) == LEADING_TO_COPIES
 
 
-def test_another_filter_unfolds_all_that_it_finds(folds: FoldState, tree: DispatchTree, shown: Trace) -> None:
+def test_another_filter_unfolds_its_matches(folds: FoldState, tree: DispatchTree, shown: Trace) -> None:
     folds.set_filter("cop")
     folds.set_all_folds(False)
     folds.set_filter("copy")
@@ -81,7 +81,7 @@ def test_another_filter_unfolds_all_that_it_finds(folds: FoldState, tree: Dispat
 
 def test_without_the_filter_all_is_folded_as_before(folds: FoldState, tree: DispatchTree, shown: Trace) -> None:
     assert listed(folds, tree, shown) == "CPU train forward backward"
-    folds.unfold(2)  # and aten::mm, the only way on
+    folds.unfold(2)  # and aten::mm, its only child
     before = listed(folds, tree, shown)
     assert before == "CPU train forward aten::mm aten::copy_ backward"
     folds.set_filter("copy")
@@ -92,31 +92,20 @@ def test_without_the_filter_all_is_folded_as_before(folds: FoldState, tree: Disp
     assert listed(folds, tree, shown) == "CPU train"
 
 
-def test_what_has_nothing_beneath_it_that_is_found_cannot_be_folded(folds: FoldState) -> None:
+def test_a_node_without_matches_below_it_cannot_be_folded(folds: FoldState) -> None:
+    def can_fold() -> list[bool]:
+        return [folds.can_fold(node) for node in folds.visible_nodes.tolist()]
+
     folds.set_filter("aten::mm")
-    assert [folds.can_fold(node) for node in folds.visible_nodes.tolist()] == [
-        True,
-        True,
-        True,
-        False,
-    ]  # mm: no copy_ here
+    assert can_fold() == [True, True, True, False]  # aten::mm: its copy_ does not match
     folds.set_filter("aten")
-    assert [folds.can_fold(node) for node in folds.visible_nodes.tolist()] == [
-        True,
-        True,
-        True,
-        True,
-        False,
-        True,
-        False,
-        False,
-    ]
+    assert can_fold() == [True, True, True, True, False, True, False, False]
 
 
-def test_a_node_that_is_not_listed_has_the_place_of_the_one_before_it(folds: FoldState) -> None:
+def test_a_node_that_is_not_listed_has_the_index_of_the_one_before_it(folds: FoldState) -> None:
     folds.set_filter("add")
     assert folds.index_of(0) == 0
-    assert folds.index_of(4) == 1  # aten::copy_ below forward: train stands above it
+    assert folds.index_of(4) == 1  # aten::copy_ below forward: train is the nearest listed node above
     folds.set_filter("nothing has this name")
     assert folds.index_of(4) == -1
     assert folds.match_count == 0

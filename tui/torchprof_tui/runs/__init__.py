@@ -1,13 +1,13 @@
-"""Starting profiling runs from here: what is run, what it says meanwhile, what it kept.
+"""Start profiling runs from the viewer, follow their status, and read what they saved.
 
-The recording itself is `profiler_runs`, which runs under the user's interpreter in a process of its own and is known
-here by its path alone: neither it nor torch is imported.
+The recorder is the package `torchprof_runs`. It runs under the user's interpreter in a process of its own and is known
+here only by its path: neither it nor torch is imported.
 
-===========  =========================================================================
-`request`    what the user asks for → the command that records it, or why it cannot be
-`channel`    what the run says while it goes on
-`recording`  a run in a terminal of its own, for the screen that shows it
-`result`     what it kept, read from its folder
-`past`       runs of before, and asking for them again
-===========  =========================================================================
+====================  ==========================================================================
+`recording_request`   what the user wants to record → the command that records it
+`status_channel`      status messages of a run while it goes on
+`recording_process`   a run in a pseudo-terminal of its own, for the screen that shows it
+`run_result`          what a run saved, read from its folder
+`history`             earlier runs and their requests, so that they can be repeated
+====================  ==========================================================================
 """

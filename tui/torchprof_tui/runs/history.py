@@ -1,4 +1,4 @@
-"""Runs of before: what was asked for lies beside what was recorded, so that it can be asked for again."""
+"""Earlier runs: their requests are stored beside the traces, so that a run can be repeated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REQUEST_FILE = "request.json"
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One run: what was asked for, in which folder; when it `began` (Unix seconds), and what it left."""
+    """One run: its request, made in folder `cwd`; when it started (Unix seconds), and what it saved."""
 
     request: RecordingRequest
     cwd: str
@@ -26,8 +26,9 @@ class PastRun:
 
 
 def save_request(folder: str, request: RecordingRequest, cwd: str | None = None) -> None:
-    """Leave `request`, made in `cwd` (None: here), in the run's folder. One that cannot be written costs the repeating
-    of this run alone.
+    """Store `request`, made in `cwd` (None: the current folder), in the run's folder.
+
+    Errors are ignored: without the file, only this run cannot be repeated.
     """
     cwd = cwd or os.getcwd()
     with contextlib.suppress(OSError), open(os.path.join(folder, REQUEST_FILE), "w", encoding="utf-8") as file:
@@ -35,7 +36,7 @@ def save_request(folder: str, request: RecordingRequest, cwd: str | None = None)
 
 
 def read_request(trace: str) -> tuple[RecordingRequest, str] | None:
-    """The request that led to the trace at this path, and the folder it was made in; None where it was not one."""
+    """Read the request that recorded the trace at this path, and the folder it was made in; None if there is none."""
     facts = _read_json(os.path.join(os.path.dirname(os.path.abspath(trace)), REQUEST_FILE))
     try:
         request = RecordingRequest(
@@ -47,25 +48,26 @@ def read_request(trace: str) -> tuple[RecordingRequest, str] | None:
 
 
 def list_past_runs(output: str = DEFAULT_OUTPUT, limit: int = 50) -> list[PastRun]:
-    """The runs in this folder that can be repeated, newest first."""
-    found = []
+    """List the runs in folder `output` that can be repeated, newest first."""
+    runs = []
     try:
         folders = [os.path.join(output, name) for name in os.listdir(output)]
     except OSError:
         return []
     for folder in folders:
-        asked = read_request(os.path.join(folder, REQUEST_FILE))
+        stored = read_request(os.path.join(folder, REQUEST_FILE))
         facts = _read_json(os.path.join(folder, MANIFEST_FILE))
-        if asked is not None:
+        if stored is not None:
+            request, cwd = stored
             status = facts.get("exit_status")
             result = read_result(
                 os.path.abspath(folder),
                 status if isinstance(status, int) else 0,
                 facts.get("seconds") or 0.0,
-                asked[0].command,
+                request.command,
             )
-            found.append(PastRun(*asked, _read_start_time(facts, folder), result))
-    return sorted(found, key=lambda past: -past.started_at)[:limit]
+            runs.append(PastRun(request, cwd, _read_start_time(facts, folder), result))
+    return sorted(runs, key=lambda run: -run.started_at)[:limit]
 
 
 def _read_start_time(facts: dict[str, Any], folder: str) -> float:

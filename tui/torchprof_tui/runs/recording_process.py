@@ -1,9 +1,9 @@
-"""One run while it goes on: its process in a pseudo-terminal of its own, what it prints, and its end.
+"""One run while it goes on: its process in a pseudo-terminal of its own, its output, and its end.
 
-The terminal is also what keeps orphans away: when this program ends, however that is, the kernel hangs it up, and every
-process of the run is told; so is what the run leaves behind when it ends itself. (On Linux it is besides sent SIGTERM:
-`torchprof_runs.recorder.status_messages`.) Call `start` from the main thread, because on Linux the run ends with the
-thread.
+The terminal also prevents orphans: when the viewer ends, for whatever reason, the kernel hangs the terminal up and
+sends SIGHUP to every process of the run. The same happens to processes that the run leaves behind when it ends. (On
+Linux the run gets SIGTERM besides: `torchprof_runs.recorder.status_messages`.) Call `start` from the main thread,
+because on Linux the run ends when the thread that started it ends.
 """
 
 from __future__ import annotations
@@ -26,36 +26,39 @@ from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult, read_result
 from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
+from torchprof_tui.trace.core.process_state import use_switch_interval
 
 BUFFER_BYTES = 64 * 1024
-"""Of what was printed since the last look: some 20 screens of it, and no more than a look can take in."""
+"""Output kept between two polls: about 20 screens, and no more than one poll can process."""
 
 OVERFLOW_BYTES = 16 * 1024
-"""… and where it was more than that, which nobody reads while it goes on: the end of it has KEPT_BYTES again."""
+"""Output kept if more than BUFFER_BYTES was printed, too fast to read; after the run's end it is BUFFER_BYTES again."""
 
 SWITCH_INTERVAL_SECONDS = 0.0005
-"""How long the reader may wait for a thread that computes. A terminal holds 4 KB, and then the program waits for us,
-which would be seen in its trace: at Python's own 5 ms that is at less than a megabyte a second.
+"""Python's thread switch interval while a run goes on, so that the reader thread need not wait long for the GIL.
+
+A terminal buffers 4 KB; when it is full the program blocks, which would show in its trace. With Python's own interval
+of 5 ms that happens at less than a megabyte per second.
 """
 
 KILL_DELAY_SECONDS = 3.0
-"""After a second ctrl+c, until the run is killed. One that saves for the first time then has all the time it takes."""
+"""Seconds from the second ctrl+c until the run is killed. A run that begins to save only then is not killed."""
 
 SAVING_PHASES = ("exporting", "tabulating")
-"""Phases in which what was recorded is written."""
+"""Phases in which the recording is written."""
 
 CLOSE_TIMEOUT_SECONDS = 2.0
-"""How long this program waits for a run at its own end. What takes longer to save is saved after it."""
+"""Seconds that the viewer waits at its own end for a run to end. A run that takes longer saves on its own."""
 
 DRAIN_SECONDS = 0.5
-"""After the end, for what was printed last; a child of the run may hold the terminal open for ever."""
+"""Seconds to read the last output after the run's end; a child process may keep the terminal open for ever."""
 
 OUTPUT_FILE = "output.txt"
 
 _READ_BYTES = 65536
 
-# Its terminal becomes the controlling one, which only the process itself can ask for. Under our own interpreter and
-# before theirs, because Python code between fork and exec may hang where there are threads.
+# Make the terminal the run's controlling terminal, which only the process itself can do. This runs in the viewer's
+# interpreter before it executes the user's, because Python code between fork and exec may hang if there are threads.
 _EXEC_SHIM = """
 import fcntl, os, sys, termios
 fcntl.ioctl(1, termios.TIOCSCTTY, 0)
@@ -67,15 +70,15 @@ except OSError as error:
 
 
 class Recording:
-    """`request` being recorded in `cwd`. After `start`, call `look` some 20 times a second until `ended`."""
+    """The process that records `request` in `cwd`. After `start`, call `poll` about 20 times a second until it ends."""
 
     def __init__(self, request: RecordingRequest, cwd: str | None = None) -> None:
         self.request = request
         self.cwd = os.path.abspath(cwd or os.getcwd())
-        self.phase: StatusMessage | None = None  # of the first rank
+        self.phase: StatusMessage | None = None  # the last one of rank 0
         self.last_log = ""
         self.interrupts = 0
-        self.save_abandoned = False  # a second ctrl+c came while it saved
+        self.save_abandoned = False  # a second ctrl+c was sent while the run was saving
         self._channel = StatusChannel()
         self._process: subprocess.Popen[bytes] | None = None
         self._output: _OutputReader | None = None
@@ -84,23 +87,26 @@ class Recording:
         self._start_time = self._end_time = self._kill_at = 0.0
         self._request_saved = False
 
-    # -- its life ------------------------------------------------------------------------------------------
+    # -- start, output, end --------------------------------------------------------------------------------
 
     def start(self, columns: int, lines: int, environment: Mapping[str, str] | None = None) -> None:
-        """Raises RequestError where it cannot be recorded, OSError where it cannot be started."""
+        """Start the process in a terminal of this size.
+
+        Raises RequestError if the request cannot be recorded, OSError if the process cannot be started.
+        """
         argv = self.request.argv(environment)
-        theirs = {**(os.environ if environment is None else environment), **self._channel.environment}
-        theirs["TERM"] = "xterm-256color"
-        for name in ("COLUMNS", "LINES"):  # of the terminal that we are in
-            theirs.pop(name, None)
+        run_environment = {**(os.environ if environment is None else environment), **self._channel.environment}
+        run_environment["TERM"] = "xterm-256color"
+        for name in ("COLUMNS", "LINES"):  # these describe the viewer's own terminal
+            run_environment.pop(name, None)
         self._master, slave = os.openpty()
         try:
             self.resize(columns, lines)
             self._process = subprocess.Popen(
                 [sys.executable, "-ISc", _EXEC_SHIM, *argv],
-                env=theirs,
+                env=run_environment,
                 cwd=self.cwd,
-                stdin=subprocess.DEVNULL,  # nobody could answer: a question ends in an error and not in waiting
+                stdin=subprocess.DEVNULL,  # the user cannot answer, so reading input must fail instead of blocking
                 stdout=slave,
                 stderr=slave,
                 start_new_session=True,
@@ -111,11 +117,11 @@ class Recording:
         self._output = _OutputReader(self._master)
 
     def poll(self) -> tuple[bytes, int]:
-        """What it printed since the last look, and how many lines of it were dropped before that: see KEPT_BYTES."""
-        for said in self._channel.read():
-            if said.phase and said.rank == 0:
-                self.phase = said
-            self.last_log = said.log or self.last_log
+        """Return the output since the last poll and the number of lines dropped before it (see BUFFER_BYTES)."""
+        for message in self._channel.read():
+            if message.phase and message.rank == 0:
+                self.phase = message
+            self.last_log = message.log or self.last_log
         if self._channel.folder is not None and not self._request_saved:
             self._request_saved = True
             save_request(self._channel.folder, self.request, self.cwd)
@@ -133,17 +139,17 @@ class Recording:
             self._output is None or self._output.at_eof or time.monotonic() - self._end_time > DRAIN_SECONDS
         ):
             if self.interrupts:
-                self._send_signal(signal.SIGTERM)  # what it started goes with it
+                self._send_signal(signal.SIGTERM)  # end the processes that the run started, too
             self._status = self._process.returncode
 
     @property
     def has_ended(self) -> bool:
-        """It has, and the `look` that found out had the last that it printed."""
+        """Whether the run has ended and the last poll returned the rest of its output."""
         return self._status is not None
 
     @property
     def is_saving(self) -> bool:
-        """Whether it writes what was recorded."""
+        """Whether the run is writing its recording."""
         return self.phase is not None and self.phase.phase in SAVING_PHASES
 
     @property
@@ -157,28 +163,29 @@ class Recording:
         return self._channel.folder
 
     def result(self) -> RunResult:
-        """What it left. Once it has ended."""
+        """Read what the run saved, once it has ended."""
         assert self._status is not None
         return read_result(self._channel.folder, self._status, self.seconds, self.request.command)
 
     def save_output(self, text: str) -> None:
-        """Leave what it printed beside what it recorded, if it got that far."""
+        """Write the run's output to its folder, if it has one."""
         if self.folder is not None:
             with contextlib.suppress(OSError):
                 Path(self.folder, OUTPUT_FILE).write_text(text, encoding="utf-8")
 
-    # -- what one does to it -------------------------------------------------------------------------------
+    # -- control -------------------------------------------------------------------------------------------
 
     def resize(self, columns: int, lines: int) -> None:
-        """Its terminal is so large from now on; programs are told by SIGWINCH."""
+        """Resize the run's terminal; the program gets SIGWINCH."""
         if self._master >= 0 and columns > 0 and lines > 0:
             with contextlib.suppress(OSError):
                 fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def stop(self) -> None:
-        """Ctrl-C: the first saves what was recorded, the second gives that up, and what still runs then is killed.
+        """Send Ctrl-C: the first lets the run save, the second abandons the save.
 
-        A program may catch the first and go on. There the second is a SIGTERM, at which it saves and ends.
+        After KILL_DELAY_SECONDS, or at the third, the run is killed. A program may catch the first Ctrl-C and go on;
+        in that case the second is SIGTERM, on which it saves and ends.
         """
         self.interrupts += 1
         if self.interrupts > 2:
@@ -193,8 +200,10 @@ class Recording:
         self._send_signal(signal.SIGINT)
 
     def close(self) -> None:
-        """Be done with it. Where it still runs it is told to end and waited for a little; it saves, with us or after
-        us: it holds back signals meanwhile, but for a second SIGINT.
+        """End the run if it still runs, wait for CLOSE_TIMEOUT_SECONDS, and release the terminal.
+
+        The run saves its recording even if that takes longer than the viewer lives: while it saves it ignores all
+        signals except a second SIGINT.
         """
         if self._process is not None and self._process.poll() is None:
             if not self.interrupts:
@@ -202,7 +211,7 @@ class Recording:
                 self._send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(CLOSE_TIMEOUT_SECONDS)
-            self.poll()  # where its folder is
+            self.poll()  # to read the run's folder and save the request there
             if self._process.poll() is None:
                 self._send_signal(signal.SIGTERM)
         if self._output is not None:
@@ -220,7 +229,7 @@ class Recording:
 
 
 class _OutputReader:
-    """Reads the terminal in a thread, so that the program never waits for our painting; keeps the last of it."""
+    """Read the terminal in a thread, so that the program never blocks while the screen is drawn; keep the end of it."""
 
     def __init__(self, master: int) -> None:
         self._master = master
@@ -229,8 +238,8 @@ class _OutputReader:
         self._buffer = bytearray()
         self._dropped_lines = 0
         self.at_eof = False
-        self._previous_switch_interval = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        self._switch_interval = contextlib.ExitStack()
+        self._switch_interval.enter_context(use_switch_interval(SWITCH_INTERVAL_SECONDS))
         self._thread = threading.Thread(target=self._read_loop, name="run-output", daemon=True)
         self._thread.start()
 
@@ -241,7 +250,7 @@ class _OutputReader:
                 return
             try:
                 chunk = os.read(self._master, _READ_BYTES)
-            except OSError:  # Linux's way to say that the other side has closed
+            except OSError:  # on Linux: the other side has closed
                 chunk = b""
             if not chunk:
                 self.at_eof = True
@@ -252,7 +261,7 @@ class _OutputReader:
                     self._trim(BUFFER_BYTES)
 
     def _trim(self, size: int) -> None:
-        """To so many bytes, from the beginning of a line on."""
+        """Drop whole lines from the start of the buffer, down to at most `size` bytes."""
         excess = len(self._buffer) - size
         if excess > 0:
             cut = self._buffer.find(b"\n", excess) + 1 or excess
@@ -260,18 +269,18 @@ class _OutputReader:
             del self._buffer[:cut]
 
     def drain(self, last: bool) -> tuple[bytes, int]:
-        """(what was printed since the last time, lines dropped before it)."""
+        """Return and clear (the output since the last call, lines dropped before it)."""
         with self._lock:
-            flood = len(self._buffer) > BUFFER_BYTES or self._dropped_lines
-            self._trim(OVERFLOW_BYTES if flood and not last else BUFFER_BYTES)
-            taken = bytes(self._buffer), self._dropped_lines
+            has_overflowed = len(self._buffer) > BUFFER_BYTES or self._dropped_lines
+            self._trim(OVERFLOW_BYTES if has_overflowed and not last else BUFFER_BYTES)
+            drained = bytes(self._buffer), self._dropped_lines
             self._buffer.clear()
             self._dropped_lines = 0
-        return taken
+        return drained
 
     def close(self) -> None:
         os.write(self._wake_write_fd, b"x")
         self._thread.join()
-        sys.setswitchinterval(self._previous_switch_interval)
+        self._switch_interval.close()
         os.close(self._wake_read_fd)
         os.close(self._wake_write_fd)

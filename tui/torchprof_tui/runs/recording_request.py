@@ -1,4 +1,4 @@
-"""What the user asks to be recorded → the command line of the harness, under the user's own interpreter."""
+"""Build the harness's command line, under the user's own interpreter, from what the user wants to record."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-# Found beside this package and not on sys.path, where a folder of the user's may have the same name: installed, it lies
-# in the same folder; in a checkout, under the folder `profiler_runs`.
+# Located relative to this package and not by sys.path, where a folder of the user may have the same name. Installed, it
+# is in the same folder as this package; in a checkout, in the folder `profiler_runs`.
 _INSTALLED = Path(__file__).resolve().parents[2] / "torchprof_runs"
 _CHECKOUT = Path(__file__).resolve().parents[3] / "profiler_runs" / "torchprof_runs"
 HARNESS_FOLDER = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
 HARNESS = HARNESS_FOLDER / "harness.py"
 
 WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
-"""The built-in ones, from the simplest on."""
+"""The built-in workloads, from simple to complex."""
 
 DEFAULT_OUTPUT = "torchprof_runs"
 
 _INTERPRETER = re.compile(r"(python|pypy)\d*(\.\d+)*[a-z]?")
-_FLAGS_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")  # options of Python's that have a value in the next word
+_FLAGS_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")  # Python's options that take a value in the next word
 _SCRIPT_SUFFIXES = (".py", ".pyw", ".pyz")
 
 
 class RequestError(ValueError):
-    """It cannot be recorded; the text says why and what to do, in one line."""
+    """The request cannot be recorded; the message says why and what to do, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One of the harness's options. `help` is one line; `values` are the only ones that a choice takes."""
+    """One option of the harness. `help` is one line; `values` are the values that a choice accepts."""
 
     flag: str
     kind: Literal["count", "seconds", "switch", "choice", "text"]
@@ -47,7 +47,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        """As an attribute: ``with_stack`` for ``--with-stack``."""
+        """The option as an attribute name: ``with_stack`` for ``--with-stack``."""
         return self.flag[2:].replace("-", "_")
 
 
@@ -82,12 +82,12 @@ OPTIONS = (
     Option("--no-preflight", "switch", "do not measure a step first to tell how large the trace gets"),
     Option("--no-table", "switch", "write the trace alone, without torch's table"),
 )
-"""What can be said about a recording, in the order in which it is asked."""
+"""The options of a recording, in the order of the form and of --help."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingRequest:
-    """What to record: a workload or the user's own command, and the harness's options as words."""
+    """What to record: a workload or the user's own command, with the harness's options as words."""
 
     command: tuple[str, ...]
     options: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class RecordingRequest:
     output: str = DEFAULT_OUTPUT
 
     def argv(self, environment: Mapping[str, str] | None = None) -> list[str]:
-        """The command that records it. Raises RequestError where it cannot be."""
+        """Build the command that records this request. Raises RequestError if it cannot be recorded."""
         environment = os.environ if environment is None else environment
         python, flags, program = _parse_command(self.command, environment)
         if self.python is not None:
@@ -111,29 +111,29 @@ class RecordingRequest:
         ]
 
     def equivalent_command(self) -> str:
-        """The command line that asks for the same."""
+        """Format the `torchprof-tui run` command line that records the same."""
         words = ["torchprof-tui", "run", *self.options]
         if self.python is not None:
             words += ["--python", self.python]
         if self.output != DEFAULT_OUTPUT:
             words += ["-o", self.output]
-        own = bool(self.command) and not is_workload(self.command[0])
-        return shlex.join([*words, *(["--"] if own else []), *self.command])
+        is_user_command = bool(self.command) and not is_workload(self.command[0])
+        return shlex.join([*words, *(["--"] if is_user_command else []), *self.command])
 
 
 def is_workload(name: str) -> bool:
-    """Whether a built-in workload is meant; a file of that name goes first."""
+    """Return whether `name` is a built-in workload; a file of that name takes precedence."""
     return name in WORKLOADS and not os.path.exists(name)
 
 
 def summarize_workload(workload: str) -> str:
-    """The first line of what a workload says about itself."""
+    """Read the first line of a workload's docstring."""
     source = (HARNESS_FOLDER / "workloads" / f"{workload}.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
 def workload_flags(workload: str) -> set[str]:
-    """The options that a workload's own parser has, read from its source."""
+    """List the options of a workload's own parser, read from its source."""
     tree = ast.parse((HARNESS_FOLDER / "workloads" / f"{workload}.py").read_text(encoding="utf-8"))
     return {
         flag.value
@@ -145,64 +145,66 @@ def workload_flags(workload: str) -> set[str]:
 
 
 def find_default_python(environment: Mapping[str, str]) -> str:
-    """The interpreter where none is named: the active environment's, ours if it has torch, else the PATH's."""
+    """Find the default interpreter: the active environment's, the viewer's own if it has torch, or that on the PATH."""
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        active = os.path.join(environment.get(variable, ""), "bin", "python")
-        if environment.get(variable) and os.access(active, os.X_OK):
-            return active
-    if importlib.util.find_spec("torch") is not None:  # looks for it, imports nothing
+        python = os.path.join(environment.get(variable, ""), "bin", "python")
+        if environment.get(variable) and os.access(python, os.X_OK):
+            return python
+    if importlib.util.find_spec("torch") is not None:  # does not import torch
         return sys.executable
     return shutil.which("python3", path=environment.get("PATH")) or sys.executable
 
 
 def _parse_command(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str | None, list[str], list[str]]:
-    """(interpreter, None for the default one; its own flags; what it runs, as the harness takes it)."""
+    """Split a command into (interpreter, None for the default; its flags; the program as the harness takes it)."""
     if not command:
         raise RequestError(f"nothing to run: name a workload ({', '.join(WORKLOADS)}) or a command after --")
-    first, *rest = command
-    if _INTERPRETER.fullmatch(os.path.basename(first)):
-        flags, program = _split_python_arguments(rest)
-        return _find_interpreter(first, environment), flags, program
-    if is_workload(first) or first.endswith(_SCRIPT_SUFFIXES) or os.path.isdir(first):
+    name, *arguments = command
+    if _INTERPRETER.fullmatch(os.path.basename(name)):
+        flags, program = _split_python_arguments(arguments)
+        return _find_interpreter(name, environment), flags, program
+    if is_workload(name) or name.endswith(_SCRIPT_SUFFIXES) or os.path.isdir(name):
         return None, [], list(command)
-    path = shutil.which(first, path=environment.get("PATH"))
+    path = shutil.which(name, path=environment.get("PATH"))
     if path is None:
         raise RequestError(
-            f"{first}: neither a workload ({', '.join(WORKLOADS)}) nor a command; your own: run -- python train.py"
+            f"{name}: neither a workload ({', '.join(WORKLOADS)}) nor a command; your own: run -- python train.py"
         )
     interpreter = _read_shebang(path)
     if interpreter is None:
-        raise RequestError(f"{first} is no Python program, and only those are recorded: run -- python SCRIPT …")
-    # torchrun is known by its name to the harness, which puts itself between it and its script.
-    return interpreter, [], ["torchrun" if os.path.basename(first) == "torchrun" else path, *rest]
+        raise RequestError(f"{name} is no Python program, and only those are recorded: run -- python SCRIPT …")
+    # The harness recognizes torchrun by its name and inserts itself before the script.
+    return interpreter, [], ["torchrun" if os.path.basename(name) == "torchrun" else path, *arguments]
 
 
 def _split_python_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Python's own flags, and its program with what belongs to it."""
+    """Split the arguments of `python` into its own flags and the program with its arguments."""
     flags: list[str] = []
-    rest = list(words)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        word = rest.pop(0)
+    remaining = list(words)
+    while remaining and remaining[0].startswith("-") and remaining[0] != "-":
+        word = remaining.pop(0)
         letters = "" if word.startswith(("--", "-X", "-W")) else word[1:]
         if "c" in letters:
             raise RequestError("python -c cannot be recorded: put the program into a file")
-        if "m" in letters:
-            before, _, attached = letters.partition("m")
-            return [*flags, *([f"-{before}"] if before else [])], ["-m", *([attached] if attached else []), *rest]
+        if "m" in letters:  # flags may be joined: -Im MODULE, -mMODULE
+            joined_flags, _, module = letters.partition("m")
+            if joined_flags:
+                flags.append(f"-{joined_flags}")
+            return flags, ["-m", *([module] if module else []), *remaining]
         flags.append(word)
-        if word in _FLAGS_WITH_VALUE and rest:
-            flags.append(rest.pop(0))
-    if not rest or rest[0] == "-":
+        if word in _FLAGS_WITH_VALUE and remaining:
+            flags.append(remaining.pop(0))
+    if not remaining or remaining[0] == "-":
         raise RequestError("python without a script: name one, or -m MODULE")
-    return flags, rest
+    return flags, remaining
 
 
 def _find_interpreter(name: str, environment: Mapping[str, str]) -> str:
-    """The interpreter at a path or on the PATH; a folder is taken for an environment's."""
+    """Find the interpreter at a path or on the PATH; a folder is taken as that of a virtual environment."""
     expanded = os.path.expanduser(name)
     if os.path.isdir(expanded):
         expanded = os.path.join(expanded, "bin", "python")
-    # Not resolved: an environment's interpreter is a link, and knows its packages by where the link lies.
+    # Links are not resolved: an environment's interpreter is a link, and finds its packages by the link's location.
     path = shutil.which(expanded, path=environment.get("PATH"))
     if path is None:
         raise RequestError(f"no interpreter {name}: name one that has torch, as in --python /path/to/venv/bin/python")
@@ -210,18 +212,18 @@ def _find_interpreter(name: str, environment: Mapping[str, str]) -> str:
 
 
 def _read_shebang(path: str) -> str | None:
-    """The Python interpreter that the first line of a script names; None where it is none."""
+    """Read the Python interpreter from the first line of a script; None if it names no Python."""
     try:
         with open(path, "rb") as file:
-            first = file.readline(512).decode("utf-8", "replace")
-            second = file.readline(512).decode("utf-8", "replace")
+            first_line = file.readline(512).decode("utf-8", "replace")
+            second_line = file.readline(512).decode("utf-8", "replace")
     except OSError:
         return None
-    if not first.startswith("#!"):
+    if not first_line.startswith("#!"):
         return None
-    words = first[2:].split()
-    if words[:1] == ["/bin/sh"] and second.startswith("'''exec'"):  # pip's way around long paths and spaces
-        words = shlex.split(second[len("'''exec'") :])[:1]
+    words = first_line[2:].split()
+    if words[:1] == ["/bin/sh"] and second_line.startswith("'''exec'"):  # written by pip for long paths and spaces
+        words = shlex.split(second_line[len("'''exec'") :])[:1]
     if words and os.path.basename(words[0]) == "env":
         words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     if not words or not _INTERPRETER.fullmatch(os.path.basename(words[0])):

@@ -1,9 +1,8 @@
-"""What a run says while it goes on: JSON lines through a named pipe, so that its own output stays its own.
+"""Status messages of a run while it goes on: JSON lines through a named pipe, separate from the program's output.
 
-Every process of the run writes there, all ranks too, one whole line at a time;
-`torchprof_runs.recorder.status_messages`
-says what is in a line. A pipe, because its reader is woken and need not look; named, because torchrun closes what it
-inherits.
+Every process of the run, also each rank, writes one whole line at a time; `torchprof_runs.recorder.status_messages`
+documents the fields. A pipe wakes its reader when there is something to read. It has a name because torchrun closes
+inherited descriptors.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ PARENT_VARIABLE = "TORCHPROF_PARENT"
 
 @dataclass(frozen=True, slots=True)
 class StatusMessage:
-    """One line: a `phase` with its details in `facts`, or a `log` line; `time` in Unix seconds."""
+    """One line: a `phase` with its `details`, or a `log` line; `time` in Unix seconds."""
 
     time: float
     rank: int
@@ -33,51 +32,51 @@ class StatusMessage:
 
     @property
     def text(self) -> str:
-        """A phase as a person says it: ``recording, step 2 of 3``."""
-        facts = self.details
+        """The phase in words: ``recording, step 2 of 3``."""
+        details = self.details
         words = self.phase
-        if self.phase == "waiting" and facts.get("after_s"):
-            words += f" for {facts['after_s']:g} s"
-        elif self.phase == "recording" and facts.get("for_s"):
-            words += f" for {facts['for_s']:g} s"
-        if facts.get("step"):
-            words += f", step {facts['step']}" + (f" of {facts['of']}" if facts.get("of") else "")
-        if facts.get("cycles", 1) != 1:
-            words += f", cycle {facts['cycle']}" + (f" of {facts['cycles']}" if facts["cycles"] else "")
+        if self.phase == "waiting" and details.get("after_s"):
+            words += f" for {details['after_s']:g} s"
+        elif self.phase == "recording" and details.get("for_s"):
+            words += f" for {details['for_s']:g} s"
+        if details.get("step"):
+            words += f", step {details['step']}" + (f" of {details['of']}" if details.get("of") else "")
+        if details.get("cycles", 1) != 1:
+            words += f", cycle {details['cycle']}" + (f" of {details['cycles']}" if details["cycles"] else "")
         return words
 
 
 class StatusChannel:
-    """The pipe. Give `environment` to the run; when `fileno()` is readable, `read()` what it said. `close()` it."""
+    """The named pipe of one run. Start the run with `environment`; call `read()` when `fileno()` is readable."""
 
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="torchprof-tui-run-")
         self._path = os.path.join(self._folder, "status")
         os.mkfifo(self._path, 0o600)
         self._read_fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        # A writer of ours, so that the pipe never looks closed between two of the run's.
+        # A writer in this process, so that the pipe is never at its end while no process of the run has it open.
         self._write_fd = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._partial_line = b""
-        self.folder: str | None = None  # the run's, once it has one
+        self.folder: str | None = None  # the run's folder, once it is known
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the run must find in its environment besides ours. It ends, having saved, when this process does."""
+        """Environment variables to add for the run. With them, it saves and ends when this process ends."""
         return {STATUS_VARIABLE: self._path, PARENT_VARIABLE: str(os.getpid())}
 
     def fileno(self) -> int:
         return self._read_fd
 
     def read(self) -> list[StatusMessage]:
-        """What was said since the last call; never waits."""
+        """Read the messages since the last call; never blocks."""
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._read_fd, 1 << 16):
                 self._partial_line += chunk
         *lines, self._partial_line = self._partial_line.split(b"\n")
-        said = [each for line in lines if (each := _parse_message(line)) is not None]
-        for each in said:
-            self.folder = each.details.get("folder", self.folder)
-        return said
+        messages = [message for line in lines if (message := _parse_message(line)) is not None]
+        for message in messages:
+            self.folder = message.details.get("folder", self.folder)
+        return messages
 
     def close(self) -> None:
         for descriptor in (self._read_fd, self._write_fd):
@@ -96,4 +95,4 @@ def _parse_message(line: bytes) -> StatusMessage | None:
             facts,
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        return None  # a program that writes there itself is no reason to stop
+        return None  # a line that the recorded program itself wrote to the pipe

@@ -18,7 +18,7 @@ from torchprof_tui.analysis.completeness.slice_metadata import SLICE_KEY, build_
 from torchprof_tui.analysis.slicing.entry_survey import ProgressCallback, get_text_index, read_chunks, survey_entries
 from torchprof_tui.analysis.slicing.event_selection import select_events
 from torchprof_tui.trace.core.arrays import Bool
-from torchprof_tui.trace.core.garbage_collector import disable_garbage_collector
+from torchprof_tui.trace.core.process_state import pause_garbage_collection
 from torchprof_tui.trace.json_text.repair import parse_values, repair_piece
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.json_text.scan import scan_structure
@@ -61,7 +61,7 @@ def write_slice(trace: Trace, t0: int, t1: int, out: Path, report: ProgressCallb
     LookupError if the trace's text cannot be read any more.
     """
     check_request(trace, t0, t1, out)
-    with disable_garbage_collector():
+    with pause_garbage_collection():
         survey = survey_entries(trace, report)
     events = select_events(trace, t0, t1, survey.flows)
     kept = np.zeros(len(survey.event_of), np.bool_)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
-from torchprof_tui.trace.core.garbage_collector import disable_garbage_collector
+from torchprof_tui.trace.core.process_state import pause_garbage_collection
 from torchprof_tui.trace.decode.decoder import decode_trace
 from torchprof_tui.trace.loading.open_or_build import BuildResult
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report
@@ -41,7 +41,7 @@ def decode_and_store(
         latest = Progress(Phase.READING, done, total, events)
         report(latest)
 
-    with disable_garbage_collector():
+    with pause_garbage_collection():
         source = open_source(spec, allow_prompt)
         report(latest)
         if source.identity is not None and is_in_cache_folder(folder) and is_cached(source.identity):

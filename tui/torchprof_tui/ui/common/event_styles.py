@@ -1,12 +1,12 @@
-"""Kind of event → prebuilt rich styles, for the theme and for the colours that the terminal has.
+"""Prebuilt rich styles for each kind of event, for the theme and the colours that the terminal supports.
 
-A style is built once per theme and looked up by number while painting: making a `Style` per segment costs five
-times as much as the rest of a frame. Every fill comes from the 6×6×6 colour cube or the dark half of its grey ramp,
-because terminals reached over ssh mostly show 256 colours, and what rich rounds to a neighbour (light greys among
-it) may already be in use.
+A style is built once per theme and looked up by index while painting: creating a `Style` per segment costs five
+times as much as the rest of a frame. Every fill comes from the 6×6×6 colour cube or the dark half of its grey ramp.
+Terminals reached over ssh mostly show 256 colours, and rich would round other colours (light greys, for example) to a
+neighbour that may already be in use.
 
-Colour says what kind of thing an event is. It is never the only sign: glyphs tell a bar's edges, how busy a cell
-is, what is selected (`▶`), lit (`◆`) or found (underlined), and without colour bars are drawn in reverse video.
+Colour shows the kind of an event and is never the only sign: glyphs mark the edges of a bar, how busy a cell is, and
+the selected (`▶`), highlighted (`◆`) or matched (underlined) events. Without colour, bars are drawn in reverse video.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torchprof_tui.trace.model.event_kind import Kind
 
 
 class ColorSupport(Enum):
-    """What the terminal can show."""
+    """Colours that the terminal supports."""
 
     NONE = "none"  # NO_COLOR: attributes only
     ANSI = "16"
@@ -37,7 +37,7 @@ class CellForm(IntEnum):
 
 
 class Emphasis(IntEnum):
-    """Why an event stands out; a later one wins over an earlier one."""
+    """Why an event is emphasized; a higher value takes precedence."""
 
     NORMAL = 0
     HIGHLIGHTED = 1
@@ -48,11 +48,11 @@ class Emphasis(IntEnum):
 KIND_COUNT = len(Kind)
 BLANK = len(Emphasis) * len(CellForm) * KIND_COUNT
 BLANK_MARKED = BLANK + 1
-GRID = BLANK + 2  # lines drawn into the blank: a range's edges, the cursor
+GRID = BLANK + 2  # lines on the blank background: a range's edges, the cursor
 
 
 def style_index(kind: Any, cell_form: Any, emphasis: Any = Emphasis.NORMAL) -> Any:
-    """Where a style stands in `Palette.cells`; works on integers and on integer arrays alike."""
+    """Compute the index of a style in `Palette.cells`, for integers or integer arrays."""
     return (emphasis * len(CellForm) + cell_form) * KIND_COUNT + kind
 
 
@@ -75,7 +75,7 @@ DARK_FILL: dict[Kind, str] = {
     Kind.INSTANT: "#afd7ff",
     Kind.MEMORY: "#5fafaf",
 }
-"""Under black text on a dark screen."""
+"""Fills of the dark theme, under black text."""
 
 LIGHT_FILL: dict[Kind, str] = {
     Kind.OTHER: "#005f87",
@@ -96,7 +96,7 @@ LIGHT_FILL: dict[Kind, str] = {
     Kind.INSTANT: "#000087",
     Kind.MEMORY: "#5f0087",
 }
-"""Under white text on a light screen."""
+"""Fills of the light theme, under white text."""
 
 ANSI_FILL: dict[Kind, str] = {
     Kind.OTHER: "blue",
@@ -121,22 +121,22 @@ _ANSI_DARK = frozenset({"blue", "bright_black", "red"})
 """Fills that need white text; the others need black."""
 
 _CUBE_LEVELS = (0, 95, 135, 175, 215, 255)
-_GREY_STEP = 30  # three of the ramp's
+_GREY_STEP = 30  # three steps of the grey ramp
 
 
 def lighten(color: str, steps: int) -> str:
-    """The colour that is `steps` levels of the cube lighter (darker where negative); a grey of the ramp stays one."""
-    parts = [int(color[place : place + 2], 16) for place in (1, 3, 5)]
-    if all(part in _CUBE_LEVELS for part in parts):
-        lifted = [_CUBE_LEVELS[min(max(_CUBE_LEVELS.index(part) + steps, 0), 5)] for part in parts]
+    """Lighten `#rrggbb` by `steps` levels of the cube (darken if negative); greys of the ramp stay on the ramp."""
+    channels = [int(color[index : index + 2], 16) for index in (1, 3, 5)]
+    if all(channel in _CUBE_LEVELS for channel in channels):
+        lighter = [_CUBE_LEVELS[min(max(_CUBE_LEVELS.index(channel) + steps, 0), 5)] for channel in channels]
     else:
-        lifted = [min(max(part + _GREY_STEP * steps, 8), 238) for part in parts]
-    return "#" + "".join(f"{part:02x}" for part in lifted)
+        lighter = [min(max(channel + _GREY_STEP * steps, 8), 238) for channel in channels]
+    return "#" + "".join(f"{channel:02x}" for channel in lighter)
 
 
 @dataclass(frozen=True, slots=True)
 class ThemeColors:
-    """What the palette needs to know of the app's theme: colours as `#rrggbb`."""
+    """The colours of the app's theme that the palette is built from, as `#rrggbb`."""
 
     dark: bool = True
     background: str = "#121212"
@@ -146,7 +146,7 @@ class ThemeColors:
 
 @dataclass(frozen=True)
 class Palette:
-    """All styles that our own widgets paint with. `cells` by `style_number`, the others by what they are for."""
+    """All styles of the painted widgets. `cells` are indexed by `style_index`, the others are named by their use."""
 
     theme: ThemeColors
     color_support: ColorSupport
@@ -159,22 +159,22 @@ class Palette:
     line: Style
     active: Style  # the current lane's label, the current panel's tab
     viewport: Style  # the part of the overview that is on screen
-    bands: tuple[Style, Style]  # steps on the ruler, in turn
+    bands: tuple[Style, Style]  # steps on the ruler, alternating
     marked: Style  # a marked range on the ruler
     warning: Style
     key: Style
 
     def fill(self, kind: int) -> Style:
-        """Text on the kind's fill: a legend, a swatch."""
+        """Return the style of text on the kind's fill, for legends."""
         return self.cells[int(style_index(kind, CellForm.BAR))]
 
     def ink(self, kind: int) -> Style:
-        """The kind's colour as text on the blank background."""
+        """Return the style of text in the kind's colour on the blank background."""
         return self.cells[int(style_index(kind, CellForm.SHADE))]
 
 
 def build_palette(theme: ThemeColors, color_support: ColorSupport) -> Palette:
-    """The palette for one theme and one sort of terminal."""
+    """Build the palette for a theme and the colours that the terminal supports."""
     if color_support is ColorSupport.NONE:
         return _build_plain_palette(theme)
     if color_support is ColorSupport.ANSI:
@@ -183,69 +183,72 @@ def build_palette(theme: ThemeColors, color_support: ColorSupport) -> Palette:
 
 
 def blend(color: str, into: str, share: float) -> str:
-    """`#rrggbb` that is `share` of `color` and the rest of `into`."""
-    pairs = ((int(color[place : place + 2], 16), int(into[place : place + 2], 16)) for place in (1, 3, 5))
+    """Mix two `#rrggbb` colours: `share` of `color`, the rest of `into`."""
+    pairs = ((int(color[index : index + 2], 16), int(into[index : index + 2], 16)) for index in (1, 3, 5))
     return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in pairs)
 
 
 def _build_rgb_palette(theme: ThemeColors) -> Palette:
     fills = DARK_FILL if theme.dark else LIGHT_FILL
-    inside, outside = ("#000000", "#ffffff") if theme.dark else ("#ffffff", "#000000")
-    lighter = 1 if theme.dark else -1
-    hit = Style(color="#000000", bgcolor="#ffff5f" if theme.dark else "#ffd700", underline=True)
-    found = "#ffff5f" if theme.dark else "#af5f00"
-    back = theme.background
-    marked = blend(theme.foreground, back, 0.16)
+    bar_text, selected_fill = ("#000000", "#ffffff") if theme.dark else ("#ffffff", "#000000")
+    lighten_steps = 1 if theme.dark else -1
+    matched_bar = Style(color="#000000", bgcolor="#ffff5f" if theme.dark else "#ffd700", underline=True)
+    matched_ink = "#ffff5f" if theme.dark else "#af5f00"
+    background = theme.background
+    marked_background = blend(theme.foreground, background, 0.16)
+    selected = Style(color=bar_text, bgcolor=selected_fill, bold=True)
     cells: dict[int, Style] = {}
     for kind in Kind:
         fill = fills[kind]
-        strong = lighten(fill, lighter)
-        cells[style_index(kind, CellForm.BAR, Emphasis.NORMAL)] = Style(color=inside, bgcolor=fill)
-        cells[style_index(kind, CellForm.BAR, Emphasis.HIGHLIGHTED)] = Style(color=inside, bgcolor=strong, bold=True)
-        cells[style_index(kind, CellForm.BAR, Emphasis.MATCHED)] = hit
-        cells[style_index(kind, CellForm.BAR, Emphasis.SELECTED)] = Style(color=inside, bgcolor=outside, bold=True)
-        for form, ground in ((CellForm.SHADE, back), (CellForm.SHADE_MARKED, marked)):
+        highlight = lighten(fill, lighten_steps)
+        cells[style_index(kind, CellForm.BAR, Emphasis.NORMAL)] = Style(color=bar_text, bgcolor=fill)
+        cells[style_index(kind, CellForm.BAR, Emphasis.HIGHLIGHTED)] = Style(
+            color=bar_text, bgcolor=highlight, bold=True
+        )
+        cells[style_index(kind, CellForm.BAR, Emphasis.MATCHED)] = matched_bar
+        cells[style_index(kind, CellForm.BAR, Emphasis.SELECTED)] = selected
+        for form, ground in ((CellForm.SHADE, background), (CellForm.SHADE_MARKED, marked_background)):
             cells[style_index(kind, form, Emphasis.NORMAL)] = Style(color=fill, bgcolor=ground)
-            cells[style_index(kind, form, Emphasis.HIGHLIGHTED)] = Style(color=strong, bgcolor=ground, bold=True)
-            cells[style_index(kind, form, Emphasis.MATCHED)] = Style(color=found, bgcolor=ground, underline=True)
-            cells[style_index(kind, form, Emphasis.SELECTED)] = Style(color=inside, bgcolor=outside, bold=True)
-    muted = Style(color=blend(theme.foreground, back, 0.6), bgcolor=back)
-    text = Style(color=theme.foreground, bgcolor=back)
+            cells[style_index(kind, form, Emphasis.HIGHLIGHTED)] = Style(color=highlight, bgcolor=ground, bold=True)
+            cells[style_index(kind, form, Emphasis.MATCHED)] = Style(color=matched_ink, bgcolor=ground, underline=True)
+            cells[style_index(kind, form, Emphasis.SELECTED)] = selected
+    muted = Style(color=blend(theme.foreground, background, 0.6), bgcolor=background)
+    text = Style(color=theme.foreground, bgcolor=background)
     cells[BLANK] = muted
-    cells[BLANK_MARKED] = Style(color=theme.foreground, bgcolor=marked)
-    cells[GRID] = Style(color=blend(theme.foreground, back, 0.45), bgcolor=back)
+    cells[BLANK_MARKED] = Style(color=theme.foreground, bgcolor=marked_background)
+    cells[GRID] = Style(color=blend(theme.foreground, background, 0.45), bgcolor=background)
     return Palette(
         theme=theme,
         color_support=ColorSupport.MANY,
-        cells=tuple(cells[number] for number in range(GRID + 1)),
+        cells=tuple(cells[index] for index in range(GRID + 1)),
         text=text,
         muted=muted,
         strong=text + Style(bold=True),
-        heading=Style(color=theme.accent, bgcolor=back, bold=True),
-        accent=Style(color=theme.accent, bgcolor=back),
+        heading=Style(color=theme.accent, bgcolor=background, bold=True),
+        accent=Style(color=theme.accent, bgcolor=background),
         line=cells[GRID],
-        active=Style(color=theme.foreground, bgcolor=marked, bold=True),
-        viewport=Style(color=theme.foreground, bgcolor=blend(theme.accent, back, 0.45)),
+        active=Style(color=theme.foreground, bgcolor=marked_background, bold=True),
+        viewport=Style(color=theme.foreground, bgcolor=blend(theme.accent, background, 0.45)),
         bands=(
-            Style(color=theme.foreground, bgcolor=blend(theme.foreground, back, 0.18)),
-            Style(color=theme.foreground, bgcolor=blend(theme.foreground, back, 0.30)),
+            Style(color=theme.foreground, bgcolor=blend(theme.foreground, background, 0.18)),
+            Style(color=theme.foreground, bgcolor=blend(theme.foreground, background, 0.30)),
         ),
-        marked=hit + Style(underline=False),
-        warning=Style(color=fills[Kind.OVERHEAD], bgcolor=back, bold=True),
-        key=Style(color=theme.accent, bgcolor=back, bold=True),
+        marked=matched_bar + Style(underline=False),
+        warning=Style(color=fills[Kind.OVERHEAD], bgcolor=background, bold=True),
+        key=Style(color=theme.accent, bgcolor=background, bold=True),
     )
 
 
 def _build_ansi_palette(theme: ThemeColors) -> Palette:
-    """Sixteen colours: named ones, so that the user's own terminal theme decides what they look like."""
-    paper, pen = ("black", "white") if theme.dark else ("white", "black")
-    blank = Style(color=pen, bgcolor=paper)
+    """Build the palette of sixteen named colours, whose appearance the user's terminal theme decides."""
+    background, foreground = ("black", "white") if theme.dark else ("white", "black")
+    blank = Style(color=foreground, bgcolor=background)
     cells: dict[int, Style] = {}
     for kind in Kind:
         fill = ANSI_FILL[kind]
-        inside = "white" if fill in _ANSI_DARK else "black"
-        bar = Style(color=inside, bgcolor=fill)
-        selected = Style(color=paper, bgcolor="bright_white" if theme.dark else "black", bold=True)
+        bar_text = "white" if fill in _ANSI_DARK else "black"
+        bar = Style(color=bar_text, bgcolor=fill)
+        selected = Style(color=background, bgcolor="bright_white" if theme.dark else "black", bold=True)
         cells[style_index(kind, CellForm.BAR, Emphasis.NORMAL)] = bar
         cells[style_index(kind, CellForm.BAR, Emphasis.HIGHLIGHTED)] = bar + Style(bold=True, underline=True)
         cells[style_index(kind, CellForm.BAR, Emphasis.MATCHED)] = Style(
@@ -253,34 +256,34 @@ def _build_ansi_palette(theme: ThemeColors) -> Palette:
         )
         cells[style_index(kind, CellForm.BAR, Emphasis.SELECTED)] = selected
         for form in (CellForm.SHADE, CellForm.SHADE_MARKED):
-            shade = Style(color=pen if fill == paper else fill, bgcolor=paper)
+            shade = Style(color=foreground if fill == background else fill, bgcolor=background)
             cells[style_index(kind, form, Emphasis.NORMAL)] = shade
             cells[style_index(kind, form, Emphasis.HIGHLIGHTED)] = shade + Style(bold=True, underline=True)
             cells[style_index(kind, form, Emphasis.MATCHED)] = shade + Style(color="bright_yellow", underline=True)
             cells[style_index(kind, form, Emphasis.SELECTED)] = selected
     cells[BLANK] = cells[BLANK_MARKED] = blank
-    cells[GRID] = Style(color="bright_black", bgcolor=paper)
+    cells[GRID] = Style(color="bright_black", bgcolor=background)
     return Palette(
         theme=theme,
         color_support=ColorSupport.ANSI,
-        cells=tuple(cells[number] for number in range(GRID + 1)),
+        cells=tuple(cells[index] for index in range(GRID + 1)),
         text=blank,
         muted=cells[GRID],
         strong=blank + Style(bold=True),
-        heading=Style(color="cyan" if theme.dark else "blue", bgcolor=paper, bold=True),
-        accent=Style(color="cyan" if theme.dark else "blue", bgcolor=paper),
+        heading=Style(color="cyan" if theme.dark else "blue", bgcolor=background, bold=True),
+        accent=Style(color="cyan" if theme.dark else "blue", bgcolor=background),
         line=cells[GRID],
-        active=Style(color=paper, bgcolor=pen, bold=True),
+        active=Style(color=background, bgcolor=foreground, bold=True),
         viewport=Style(color="black", bgcolor="cyan"),
-        bands=(Style(color=paper, bgcolor=pen), Style(color=paper, bgcolor=pen)),
+        bands=(Style(color=background, bgcolor=foreground), Style(color=background, bgcolor=foreground)),
         marked=Style(color="black", bgcolor="bright_yellow"),
-        warning=Style(color="red", bgcolor=paper, bold=True),
-        key=Style(color="cyan" if theme.dark else "blue", bgcolor=paper, bold=True),
+        warning=Style(color="red", bgcolor=background, bold=True),
+        key=Style(color="cyan" if theme.dark else "blue", bgcolor=background, bold=True),
     )
 
 
 def _build_plain_palette(theme: ThemeColors) -> Palette:
-    """No colour at all: bars are reverse video, everything else is bold, dim, underlined or a glyph."""
+    """Build the palette without colours: bars in reverse video, everything else bold, underlined or a glyph."""
     blank, bar = Style(), Style(reverse=True)
     selected = Style(reverse=True, bold=True, underline=True)
     cells: dict[int, Style] = {}
@@ -299,7 +302,7 @@ def _build_plain_palette(theme: ThemeColors) -> Palette:
     return Palette(
         theme=theme,
         color_support=ColorSupport.NONE,
-        cells=tuple(cells[number] for number in range(GRID + 1)),
+        cells=tuple(cells[index] for index in range(GRID + 1)),
         text=blank,
         muted=blank,
         strong=bold,

@@ -1,4 +1,4 @@
-"""All keys, made from the bindings themselves, and how to read the lanes."""
+"""Help screen: all keys, listed from the bindings themselves, and how to read the lanes."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ KINDS_SHOWN = (
 
 
 class HelpText(TextPanel):
+    """The keys by section and the legend of the lanes, side by side if there is space."""
+
     def __init__(self, keys: Mapping[str, Sequence[KeyHelp]]) -> None:
         super().__init__()
         self._keys = keys
@@ -60,37 +62,37 @@ class HelpText(TextPanel):
 
     def _key_lines(self, width: int) -> Lines:
         palette = self.palette
-        room = max(cell_len(key.keys) for keys in self._keys.values() for key in keys) + 2
+        indent = max(cell_len(key.keys) for keys in self._keys.values() for key in keys) + 2
         lines: Lines = []
         for title, keys in self._keys.items():
             lines += [[]] if lines else []
             lines.append([(title, palette.heading)])
             for key in keys:
-                sentence = wrap_text(key.description, width - room, palette.text)
-                lines.append([(key.keys.ljust(room), palette.key), *sentence[0]])
-                lines += [[(" " * room, palette.text), *runs] for runs in sentence[1:]]
+                wrapped = wrap_text(key.description, width - indent, palette.text)
+                lines.append([(key.keys.ljust(indent), palette.key), *wrapped[0]])
+                lines += [[(" " * indent, palette.text), *runs] for runs in wrapped[1:]]
         return lines
 
     def _legend_lines(self, width: int) -> Lines:
         palette = self.palette
         lines: Lines = [[("How to read the lanes", palette.heading)]]
-        room = 14
-        for sign, meaning in LANE_SYMBOLS:
-            wrapped = wrap_text(meaning, width - room, palette.text)
-            lines.append([(sign.ljust(room), palette.strong), *wrapped[0]])
-            lines += [[(" " * room, palette.text), *runs] for runs in wrapped[1:]]
+        indent = 14
+        for symbol, meaning in LANE_SYMBOLS:
+            wrapped = wrap_text(meaning, width - indent, palette.text)
+            lines.append([(symbol.ljust(indent), palette.strong), *wrapped[0]])
+            lines += [[(" " * indent, palette.text), *runs] for runs in wrapped[1:]]
         lines += [[], [("Colours", palette.heading)]]
-        room = 18
+        indent = 18
         for kind in KINDS_SHOWN:
-            word, sentence = KIND_DESCRIPTIONS[kind]
-            wrapped = wrap_text(sentence, width - room, palette.text)
-            lines.append([(f" {word} ".ljust(room - 2), palette.fill(kind)), ("  ", palette.text), *wrapped[0]])
-            lines += [[(" " * room, palette.text), *runs] for runs in wrapped[1:]]
+            name, description = KIND_DESCRIPTIONS[kind]
+            wrapped = wrap_text(description, width - indent, palette.text)
+            lines.append([(f" {name} ".ljust(indent - 2), palette.fill(kind)), ("  ", palette.text), *wrapped[0]])
+            lines += [[(" " * indent, palette.text), *runs] for runs in wrapped[1:]]
         return lines
 
 
 class HelpScreen(ModalScreen[None]):
-    """Any of the keys that one tries first closes it."""
+    """Keys and legend over the current screen; several keys close it (escape, q, ?, enter)."""
 
     CSS_PATH = "help_screen.tcss"
     BINDINGS = [

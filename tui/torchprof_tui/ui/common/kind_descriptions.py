@@ -1,4 +1,4 @@
-"""Each kind of event in words: what it is called, and one sentence for somebody who meets it the first time."""
+"""Name and one-sentence description of each kind of event, for the help screen and the event panel."""
 
 from __future__ import annotations
 

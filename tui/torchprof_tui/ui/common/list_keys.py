@@ -1,4 +1,4 @@
-"""The keys of a screen that is one long list: the same on all of them."""
+"""Bindings shared by all screens that consist of one long list."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LIST_BINDINGS = [
 
 
 class ListScreen(Screen[Any]):
-    """`rows` is its list. Subclasses add `LIST_BINDINGS` to their own; `moved` tells them that the cursor has moved."""
+    """A screen with one list, `rows`. Subclasses add `LIST_BINDINGS` to their BINDINGS."""
 
     rows: RowList
 
     def handle_cursor_move(self) -> None:
-        """Another row is under the cursor."""
+        """Called when another row is under the cursor."""
 
     def action_move(self, distance: int) -> None:
         self.rows.move_by(distance)

@@ -1,7 +1,7 @@
-"""What widgets tell their screen. Dataclasses, nothing else: data goes down as attributes, messages come up.
+"""Messages that widgets post to their screen, as dataclasses. (Screens set attributes of widgets in return.)
 
-Times are ns from the trace's first event, fractional where a pointer stands between two of them. They are called
-`at`, because a textual message has a `time` of its own: when it was sent.
+Times are ns from the trace's first event, fractional if a pointer is between two ns. They are called `at`, because
+textual's Message already has an attribute `time`: when it was sent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-if TYPE_CHECKING:  # what finds these out is imported by the threads that ask it
+if TYPE_CHECKING:  # deferred: only the worker threads import these modules
     from torchprof_tui.analysis.dispatch.chain import Chain
     from torchprof_tui.analysis.dispatch.event_context import EventContext
     from torchprof_tui.analysis.doctor.remark import Diagnosis
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # what finds these out is imported by the threads that ask it
 
 @dataclass
 class EventPicked(Message):
-    """Somebody clicked on a lane."""
+    """A click on a lane."""
 
     event: int  # -1: no event there
     lane: int  # -1: not on a lane
@@ -30,29 +30,29 @@ class EventPicked(Message):
 
 @dataclass
 class ZoomAsked(Message):
-    """The wheel turned over the lanes or the ruler."""
+    """The wheel was turned over the lanes or the ruler."""
 
-    at: float  # stays where it is on the screen
+    at: float  # the time that keeps its column on the screen
     steps: int  # positive zooms in
 
 
 @dataclass
 class PanAsked(Message):
-    """A horizontal wheel, or shift and the wheel."""
+    """A horizontal wheel was turned, or the wheel with shift."""
 
     cells: int
 
 
 @dataclass
 class ScrollAsked(Message):
-    """The wheel over the gutter, or a key."""
+    """The wheel was turned over the gutter, or a scroll key pressed."""
 
     lines: int
 
 
 @dataclass
 class RangeDragged(Message):
-    """The mouse marks a range; `done` when its button is let go."""
+    """The mouse marks a range; `done` when the button is released."""
 
     start: float
     end: float
@@ -64,7 +64,7 @@ class RangeDragged(Message):
 
 @dataclass
 class PointerMoved(Message):
-    """The mouse is over the lanes (at a time) or has left them (None)."""
+    """The mouse moved over the lanes (to time `at`) or left them (None)."""
 
     at: float | None
 
@@ -74,7 +74,7 @@ class PointerMoved(Message):
 
 @dataclass
 class LanesResized(Message):
-    """The lanes have another size, in cells."""
+    """The lanes area was resized; the size is in cells."""
 
     width: int
     height: int
@@ -85,7 +85,7 @@ class LanesResized(Message):
 
 @dataclass
 class JumpAsked(Message):
-    """A click on the overview: put this time in the middle."""
+    """A click on the overview: centre the viewport on this time."""
 
     at: float
 
@@ -95,7 +95,7 @@ class JumpAsked(Message):
 
 @dataclass
 class LanesFolded(Message):
-    """A click on a lane's label, or on the heading over several."""
+    """A click on a lane's label, or on the heading above several lanes."""
 
     lanes: tuple[int, ...]
 
@@ -109,7 +109,7 @@ class PanelPicked(Message):
 
 @dataclass
 class PromptChanged(Message):
-    """Something was typed into the prompt."""
+    """The text in the prompt changed."""
 
     purpose: str
     text: str
@@ -135,7 +135,7 @@ class PromptClosed(Message):
 
 @dataclass
 class EventContextRead(Message):
-    """What takes a moment to find out about an event, its args among it, has been found out."""
+    """A worker has read what is slow to read about an event, such as its args."""
 
     event: int
     context: EventContext
@@ -143,7 +143,7 @@ class EventContextRead(Message):
 
 @dataclass
 class ChainRead(Message):
-    """The dispatch chain through an event, and what is known of the GPU work at its end."""
+    """A worker has read the dispatch chain through an event and the summary of the kernel at its end."""
 
     chain: Chain
     kernel: KernelSummary | None
@@ -151,8 +151,10 @@ class ChainRead(Message):
 
 @dataclass
 class TraceChecked(Message):
-    """The cheatsheet of the whole trace (of several ranks that at `place`); what its lanes say beside names is known
-    as well."""
+    """The cheatsheet of the whole trace (of the rank at `rank_index`) has been checked.
+
+    What the labels of its lanes show besides names is known, too.
+    """
 
     checked: CheckResult
     rank_index: int = 0
@@ -160,7 +162,7 @@ class TraceChecked(Message):
 
 @dataclass
 class ScopeChecked(Message):
-    """The cheatsheet of what one looks at; of several ranks that at `place`."""
+    """The cheatsheet of the current scope (of the rank at `rank_index`) has been checked."""
 
     checked: CheckResult
     rank_index: int = 0
@@ -168,21 +170,21 @@ class ScopeChecked(Message):
 
 @dataclass
 class RangeRead(Message):
-    """The statistics of a marked range."""
+    """The statistics of a marked range have been computed."""
 
     range: RangeStatistics
 
 
 @dataclass
 class DiagnosisReady(Message):
-    """What the trace doctor says."""
+    """The trace doctor has made its diagnosis."""
 
     diagnosis: Diagnosis
 
 
 @dataclass
 class SliceWritten(Message):
-    """A slice of the trace was written, or was not: the line that says so."""
+    """A slice of the trace was written, or failed to be: `line` reports which."""
 
     line: str
     failed: bool

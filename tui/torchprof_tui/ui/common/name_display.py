@@ -1,4 +1,4 @@
-"""Names as a terminal may show them: escaped, shortened to what tells them apart, cut by cells."""
+"""Format names for display: escape them, shorten them to their distinctive part, and cut them to a width in cells."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NAMESPACES = re.compile(r"(?:\(anonymous namespace\)|[\w~]+)::")
 
 
 def shorten(name: str) -> str:
-    """The part of a (cleaned) name that tells it apart, for places too narrow for all of it.
+    """Shorten a (cleaned) name to its distinctive part, for bars and columns too narrow for all of it.
 
-    Python frames lose their folder, operators, module calls and autograd nodes their prefix. C++ kernels are decoded;
-    those that cannot be lose their return type, namespaces, template arguments and parameters. Everything else stays.
+    Python frames lose their folder; operators, module calls and autograd nodes lose their prefix. C++ kernels are
+    decoded, or else lose their return type, namespaces, template arguments and parameters. Other names stay.
     """
     frame = _FRAME.match(name)
     if frame:
@@ -41,47 +41,50 @@ def shorten(name: str) -> str:
 
 
 _UNLABELLED_CLASSES = (KernelClass.OTHER, KernelClass.MEMORY)
-"""Not known, and said by the name already."""
+"""Classes without a label: unknown, or obvious from the name."""
 
 
 def kernel_class_label(name: str) -> str:
-    """The class of a kernel in a word ("gemm", "elementwise"), "" where the name does not tell."""
-    found = decode_kernel_name(name).kernel_class
-    return "" if found in _UNLABELLED_CLASSES else found.label
+    """Return the class of a kernel in a word ("gemm", "elementwise"), "" if unknown or obvious from the name."""
+    kernel_class = decode_kernel_name(name).kernel_class
+    return "" if kernel_class in _UNLABELLED_CLASSES else kernel_class.label
 
 
 class DisplayNames:
-    """Cleaned and shortened names by their number in `Trace.names`, worked out when first drawn."""
+    """Cleaned and shortened names by their index in `Trace.names`, computed when they are first drawn."""
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
         self._cache: dict[int, tuple[str, str]] = {}
 
-    def __getitem__(self, number: int) -> tuple[str, str]:
-        """(the whole name, its short form), both cleaned."""
-        known = self._cache.get(number)
-        if known is None:
-            whole = clean(self._names[number])
-            known = self._cache[number] = (whole, shorten(whole))
-        return known
+    def __getitem__(self, index: int) -> tuple[str, str]:
+        """Return (the full name, the short name), both cleaned."""
+        names = self._cache.get(index)
+        if names is None:
+            full_name = clean(self._names[index])
+            names = self._cache[index] = (full_name, shorten(full_name))
+        return names
 
-    def fit_name(self, number: int, width: int) -> str:
-        """The whole name where it fits, the short one cut to `width` cells where it does not."""
-        whole, brief = self[number]
-        return whole if cell_len(whole) <= width else truncate(brief, width)
+    def fit_name(self, index: int, width: int) -> str:
+        """Return the full name if it fits into `width` cells, otherwise the short name cut to that width."""
+        full_name, short_name = self[index]
+        return full_name if cell_len(full_name) <= width else truncate(short_name, width)
 
-    def fit_name_with_class(self, number: int, width: int) -> str:
-        """A kernel's name with its class before it; in a narrow bar the class says more than how a name begins."""
-        whole, brief = self[number]
-        word = kernel_class_label(self._names[number])
-        if not word:
-            return self.fit_name(number, width)
-        decoded = decode_kernel_name(self._names[number])
-        brief = clean(decoded.display) if decoded.known and decoded.display else brief
-        told = brief if word in brief else f"{word} · {brief}"
-        for text in (whole if word in whole else f"{word} · {whole}", told):
+    def fit_name_with_class(self, index: int, width: int) -> str:
+        """Fit a kernel's class and name into `width` cells.
+
+        In a narrow bar the class is more informative than the first letters of the name.
+        """
+        full_name, short_name = self[index]
+        label = kernel_class_label(self._names[index])
+        if not label:
+            return self.fit_name(index, width)
+        decoded = decode_kernel_name(self._names[index])
+        short_name = clean(decoded.display) if decoded.known and decoded.display else short_name
+        labelled_short_name = short_name if label in short_name else f"{label} · {short_name}"
+        for text in (full_name if label in full_name else f"{label} · {full_name}", labelled_short_name):
             if cell_len(text) <= width:
                 return text
-        if len(word) + 3 < width:
-            return truncate(told, width)
-        return word if len(word) <= width else truncate(brief, width)
+        if len(label) + 3 < width:
+            return truncate(labelled_short_name, width)
+        return label if len(label) <= width else truncate(short_name, width)

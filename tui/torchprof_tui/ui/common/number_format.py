@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Format byte counts, shares and ordinals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _BYTES = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 def format_value(value: float, unit: str) -> str:
-    """A counter's value; bytes in powers of 1024, as the profiler prints them."""
+    """Format a counter's value; bytes in powers of 1024, as the profiler prints them."""
     if unit != "bytes":
         return f"{value:,.6g}"
     size, step = abs(value), 0
@@ -18,12 +18,12 @@ def format_value(value: float, unit: str) -> str:
 
 
 def format_share(share: float) -> str:
-    """A share of 1 as percent, with a decimal where the whole number would hide what there is."""
+    """Format a share of 1 as percent, with one decimal below 10 %."""
     percent = share * 100
     return f"{percent:.1f} %" if 0 < percent < 9.95 else f"{percent:.0f} %"
 
 
 def format_ordinal(number: int) -> str:
-    """1st, 2nd, 3rd, 4th …"""
+    """Format an ordinal: 1st, 2nd, 3rd, 4th …"""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number:,}{ending}"

@@ -1,8 +1,8 @@
-"""A widget that paints its own lines: prebuilt styles, few segments, and only the lines that changed.
+"""A widget that paints its own lines, with prebuilt styles, few segments, and only the lines that changed.
 
-Textual sends the whole of a dirty region, so what a frame costs is decided here: `repaint` names the lines that
-changed, the strips of all others are kept, and borders, padding and text selection, which would send every line
-through the style cache, are not to be had.
+Textual sends the whole of a dirty region, so this module decides the cost of a frame: `repaint` names the lines that
+changed, and the strips of all others are cached. Borders, padding and text selection are not supported, because they
+would send every line through textual's style cache.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from torchprof_tui.ui.common.event_styles import ColorSupport, Palette, ThemeCol
 
 TextRun = tuple[str, Style]
 DEFAULT_PALETTE = build_palette(ThemeColors(), ColorSupport.MANY)
-"""Until the screen has said which theme and how many colours there are."""
+"""Used until the screen has set a palette for its theme and the terminal's colours."""
 
 
 class PaintedWidget(Widget):
-    """Subclasses implement `paint`; they call `repaint` when their data changes and may override `prepare`."""
+    """A widget of painted lines.
+
+    Subclasses implement `paint`, call `repaint` when their data changes, and may override `prepare`.
+    """
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "PaintedWidget { height: 1; }"
@@ -47,18 +50,18 @@ class PaintedWidget(Widget):
         self.repaint()
 
     def prepare(self, size: Size) -> None:
-        """Work that all lines share, once before the first line of a frame after a full `repaint`."""
+        """Do the work that all lines share, once before the first line of a frame after a full `repaint`."""
 
     def paint(self, y: int, width: int) -> Strip:
-        """One line, exactly `width` cells."""
+        """Paint one line, exactly `width` cells wide."""
         raise NotImplementedError
 
     def paint_lines(self, ys: Sequence[int], size: Size) -> list[Strip]:
-        """Those lines of a frame that are not kept from the last one."""
+        """Paint the lines of a frame that are not in the cache."""
         return [self.paint(y, size.width) for y in ys]
 
     def repaint(self, lines: Sequence[int] | None = None) -> None:
-        """Everything changed, or just these lines (those outside the widget are ignored)."""
+        """Repaint everything, or only these lines (lines outside the widget are ignored)."""
         if lines is None:
             self._strip_cache.clear()
             self._needs_prepare = True
@@ -92,7 +95,7 @@ class PaintedWidget(Widget):
         self._needs_prepare = True
 
     def _paint_missing(self, ys: Iterable[int]) -> None:
-        """Paint what is missing."""
+        """Paint the lines that are not in the cache."""
         if self._needs_prepare:
             self._strip_cache.clear()
             self._needs_prepare = False
@@ -100,30 +103,32 @@ class PaintedWidget(Widget):
         missing = [y for y in ys if y not in self._strip_cache]
         if not missing:
             return
-        # Ours are real colours, or at 16 the terminal's own: nothing to translate.
-        filters = [each for each in self.get_line_filters() if not isinstance(each, ANSIToTruecolor)]
+        # Palettes contain true colours, or the terminal's own sixteen, which must not be converted.
+        filters = [
+            line_filter for line_filter in self.get_line_filters() if not isinstance(line_filter, ANSIToTruecolor)
+        ]
         for y, strip in zip(missing, self.paint_lines(missing, self.size), strict=True):
-            for each in filters:
-                strip = strip.apply_filter(each, self.background_colors[1])
+            for line_filter in filters:
+                strip = strip.apply_filter(line_filter, self.background_colors[1])
             self._strip_cache[y] = strip
 
 
 def build_strip(runs: Sequence[TextRun], width: int, blank: Style) -> Strip:
-    """Styled pieces of text, cropped or filled up to exactly `width` cells; equal neighbours become one segment."""
+    """Join styled text into a strip of exactly `width` cells; adjacent runs of one style become one segment."""
     segments: list[Segment] = []
     used = 0
     text, style = "", blank
-    for piece, piece_style in (*runs, ("", blank)):
-        size, room = cell_len(piece), width - used
-        if size > room:
-            piece, size = set_cell_size(piece, room), room
+    for run_text, run_style in (*runs, ("", blank)):
+        size, available = cell_len(run_text), width - used
+        if size > available:
+            run_text, size = set_cell_size(run_text, available), available
         used += size
-        if piece and piece_style is not style:
+        if run_text and run_style is not style:
             if text:
                 segments.append(Segment(text, style))
-            text, style = piece, piece_style
+            text, style = run_text, run_style
         else:
-            text += piece
+            text += run_text
     if used < width:
         if style is blank:
             text += " " * (width - used)

@@ -1,4 +1,4 @@
-"""One line to type into: what to search for, where to go. Takes the status line's place while it is open."""
+"""A one-line prompt for searches, filters and file names, shown in place of the status line while it is open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, Prompt
 
 
 class Prompt(Horizontal):
-    """`ask` opens it. It reports what is typed, entered, or given up; the screen decides what that means."""
+    """An input with a label and a hint. `open` shows it; changes, enter and escape are posted as messages."""
 
     BINDINGS = [
         Binding("escape", "close", "close", show=False),
@@ -40,21 +40,21 @@ class Prompt(Horizontal):
         return self.has_class("open")
 
     def open(self, purpose: str, hint: str, text: str = "") -> None:
-        """Open with a text to edit."""
+        """Show the prompt with `text` to edit and give it the focus."""
         self._purpose = purpose
         self._label.update(f" {purpose}: ")
         self._input.value = text
         self._input.cursor_position = len(text)
         self.show_hint(hint)
         self.add_class("open")
-        self.screen.set_focus(self._input)  # now, not in its turn: what is typed next is its own
+        self.screen.set_focus(self._input)  # at once, unlike Widget.focus: the next key must reach the input
 
     def show_hint(self, text: str) -> None:
-        """At the right end: how to type it, then what it found."""
+        """Show a hint at the right end: the syntax, or the number of matches."""
         self._hint.update(f" {text} " if text else "")
 
     def insert_text(self, text: str) -> None:
-        """What was typed before the input had the focus."""
+        """Insert text that was typed before the input had the focus."""
         self._input.insert_text_at_cursor(text)
 
     def close(self) -> None:

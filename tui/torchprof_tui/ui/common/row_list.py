@@ -1,4 +1,4 @@
-"""A list of any number of rows with a cursor: only those on screen are ever asked for."""
+"""A list of any number of rows with a cursor, which builds only the rows on screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS_PER_WHEEL_STEP = 3
 
 
 class RowPicked(Message):
-    """A click on a row; the second one on the same row opens it."""
+    """A click on a row; `opened` if the row was under the cursor already."""
 
     def __init__(self, row: int, opened: bool) -> None:
         super().__init__()
@@ -24,9 +24,10 @@ class RowPicked(Message):
 
 
 class RowList(PaintedWidget):
-    """`row(place, width, chosen)` gives the runs of one row, `head(width)` those of the line above them.
+    """A scrolling list below a header line.
 
-    Set `show` when the rows change; move with `to` and `by`.
+    `build_row(index, width, selected)` returns the runs of one row, `build_header(width)` those of the header. Call
+    `set_row_count` when the rows change; move the cursor with `move_to` and `move_by`.
     """
 
     DEFAULT_CSS = "RowList { height: 1fr; }"
@@ -47,23 +48,23 @@ class RowList(PaintedWidget):
 
     @property
     def page_size(self) -> int:
-        """How many rows fit on the screen."""
+        """Number of rows that fit on the screen."""
         return max(self.size.height - 1, 1)
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return self._count
 
     def set_row_count(self, count: int, cursor: int = 0) -> None:
-        """There are other rows now."""
+        """Set the number of rows and the cursor after the rows changed."""
         self._count = count
         self.cursor = min(max(cursor, 0), max(count - 1, 0))
         self._scroll_to_cursor()
         self.repaint()
 
     def move_to(self, row: int) -> None:
-        """The cursor to a row, as near as there is one."""
+        """Move the cursor to a row, or to the nearest one that exists."""
         self.set_row_count(self._count, row)
 
     def move_by(self, rows: int) -> None:
@@ -83,18 +84,18 @@ class RowList(PaintedWidget):
         blank = self.palette.text
         if y == 0:
             return build_strip(self._build_header(width), width, self.palette.muted)
-        place = self._top + y - 1
-        if place >= self._count:
+        index = self._top + y - 1
+        if index >= self._count:
             return build_strip([], width, blank)
-        return build_strip(self._build_row(place, width, place == self.cursor), width, blank)
+        return build_strip(self._build_row(index, width, index == self.cursor), width, blank)
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
-        place = self._top + event.y - 1
-        if event.y >= 1 and place < self._count:
-            again = place == self.cursor
-            self.move_to(place)
-            self.post_message(RowPicked(place, again))
+        index = self._top + event.y - 1
+        if event.y >= 1 and index < self._count:
+            was_selected = index == self.cursor
+            self.move_to(index)
+            self.post_message(RowPicked(index, was_selected))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()

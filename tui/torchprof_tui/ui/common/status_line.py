@@ -1,4 +1,4 @@
-"""The last line: what just happened on the left, the keys that matter now on the right."""
+"""The last line of a screen: a message on the left, the most useful keys on the right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build
 
 
 class StatusLine(PaintedWidget):
-    """Set `say` and `keys`."""
+    """One line with a message (`show_message`) and key hints (`show_keys`)."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -21,7 +21,7 @@ class StatusLine(PaintedWidget):
         self._key_hints: tuple[tuple[str, str], ...] = ()
 
     def show_message(self, message: str, is_warning: bool = False) -> None:
-        """One line, escaped here; stays until something else is said."""
+        """Show one line, which is escaped here; it stays until the next message."""
         if (message, is_warning) != (self._message, self._is_warning):
             self._message, self._is_warning = message, is_warning
             self.repaint()
@@ -31,7 +31,7 @@ class StatusLine(PaintedWidget):
         return self._message
 
     def show_keys(self, keys: Sequence[tuple[str, str]]) -> None:
-        """(key, what it does), the most useful first: as many as fit are shown."""
+        """Show as many of these (key, description) hints as fit; the most useful come first."""
         if tuple(keys) != self._key_hints:
             self._key_hints = tuple(keys)
             self.repaint()
@@ -39,17 +39,17 @@ class StatusLine(PaintedWidget):
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
         message = truncate(clean(self._message), width - 2)
-        room = width - cell_len(message) - 4
+        available = width - cell_len(message) - 4
         runs: list[TextRun] = [(" ", palette.text), (message, palette.warning if self._is_warning else palette.text)]
         hints: list[TextRun] = []
         used = 0
-        for key, what in self._key_hints:
-            needed = cell_len(key) + cell_len(what) + (3 if hints else 1)
-            if used + needed > room:
+        for key, description in self._key_hints:
+            needed = cell_len(key) + cell_len(description) + (3 if hints else 1)
+            if used + needed > available:
                 break
             if hints:
                 hints.append(("  ", palette.text))
-            hints += [(key, palette.key), (f" {what}", palette.muted)]
+            hints += [(key, palette.key), (f" {description}", palette.muted)]
             used += needed
         return build_strip(
             [*runs, (" " * (width - used - cell_len(message) - 2), palette.text), *hints], width, palette.text

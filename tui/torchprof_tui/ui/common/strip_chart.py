@@ -1,4 +1,4 @@
-"""Durations in time order as a line of blocks: the mean must not mislead."""
+"""Draw durations in time order as one line of block characters, which shows what a mean would hide."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from torchprof_tui.ui.explorer.lanes.bar_painter import LEVELS
 
 
 def build_strip_chart(durations: I64, selected: int, cells: int) -> tuple[str, int]:
-    """(one block a cell, as high as the longest of those it stands for; the cell of the selected one).
+    """Build the chart and return (its text, the cell of the selected duration).
 
-    At most `cells` cells, never more than there are durations. Raises ValueError for none.
+    Each cell is a block as high as the longest duration in it. The chart has at most `cells` cells, and no more than
+    there are durations. Raises ValueError if there are none.
     """
     count = len(durations)
     if not count:
         raise ValueError("no durations")
     cells = max(min(cells, count), 1)
     bins = np.minimum(np.arange(count) * cells // count, cells - 1)
-    high = np.zeros(cells)
-    np.maximum.at(high, bins, durations)
-    most = max(float(high.max()), 1.0)
-    return "".join(LEVELS[min(int(value / most * 8), 7)] for value in high.tolist()), int(bins[selected])
+    heights = np.zeros(cells)
+    np.maximum.at(heights, bins, durations)
+    highest = max(float(heights.max()), 1.0)
+    return "".join(LEVELS[min(int(height / highest * 8), 7)] for height in heights.tolist()), int(bins[selected])

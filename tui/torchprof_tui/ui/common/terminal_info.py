@@ -1,4 +1,4 @@
-"""What the app knows about the terminal and the theme, as the palette wants to hear it."""
+"""Choose the palette for the app's theme and the colours that the terminal supports."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _COLORS = {
 
 
 def palette_for(app: App[Any]) -> Palette:
-    """The styles for the app's theme and as many colours as the terminal has; none with NO_COLOR."""
-    colors = ColorSupport.NONE if app.no_color else _COLORS.get(app.console.color_system or "", ColorSupport.NONE)
+    """Return the palette for the app's theme and the terminal's colours; without colours if NO_COLOR is set."""
+    support = ColorSupport.NONE if app.no_color else _COLORS.get(app.console.color_system or "", ColorSupport.NONE)
     dark = app.current_theme.dark
-    plain = ThemeColors() if dark else ThemeColors(False, "#ffffff", "#1f1f1f", "#005faf")
+    default = ThemeColors() if dark else ThemeColors(False, "#ffffff", "#1f1f1f", "#005faf")
     variables = app.theme_variables
     return _cached_palette(
         ThemeColors(
             dark,
-            _parse_hex(variables.get("background"), plain.background),
-            _parse_hex(variables.get("foreground"), plain.foreground),
-            _parse_hex(variables.get("accent"), plain.accent),
+            _parse_hex(variables.get("background"), default.background),
+            _parse_hex(variables.get("foreground"), default.foreground),
+            _parse_hex(variables.get("accent"), default.accent),
         ),
-        colors,
+        support,
     )
 
 
 def follow_theme(screen: Screen[Any]) -> None:
-    """All that is painted on a mounted screen gets its palette, now and whenever the theme changes."""
+    """Set the palette of all painted widgets on a mounted screen, now and whenever the theme changes."""
 
     def repaint(_: object = None) -> None:
         palette = palette_for(screen.app)
@@ -50,14 +50,17 @@ def follow_theme(screen: Screen[Any]) -> None:
 
 
 @lru_cache(maxsize=8)
-def _cached_palette(theme: ThemeColors, colors: ColorSupport) -> Palette:
-    return build_palette(theme, colors)
+def _cached_palette(theme: ThemeColors, color_support: ColorSupport) -> Palette:
+    return build_palette(theme, color_support)
 
 
-def _parse_hex(value: str | None, otherwise: str) -> str:
-    """`#rrggbb`; themes that leave colours to the terminal (`ansi_default`) have none to mix with."""
+def _parse_hex(value: str | None, default: str) -> str:
+    """Parse a theme's colour into `#rrggbb`.
+
+    Returns `default` for colours that the theme leaves to the terminal (`ansi_default`), which cannot be mixed.
+    """
     try:
         color = Color.parse(value or "")
     except ColorParseError:
-        return otherwise
-    return otherwise if color.ansi is not None else color.hex6.lower()
+        return default
+    return default if color.ansi is not None else color.hex6.lower()

@@ -1,4 +1,4 @@
-"""A panel of styled lines that scrolls without scrollbars: showing another event costs no layout."""
+"""A panel of styled lines that scrolls without scrollbars, so that new content needs no layout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINES_PER_WHEEL_STEP = 2
 
 
 class TextPanel(PaintedWidget):
-    """Subclasses implement `content`; they call `renew` when what it says has changed."""
+    """A panel of text. Subclasses implement `content` and call `refresh_content` when it has changed."""
 
     DEFAULT_CSS = "TextPanel { height: 1fr; }"
 
@@ -25,46 +25,47 @@ class TextPanel(PaintedWidget):
         self._top = 0
 
     def content(self, width: int) -> Lines:
-        """All lines, none wider than `width` cells; called once per frame at most."""
+        """Build all lines, none wider than `width` cells; called at most once per frame."""
         raise NotImplementedError
 
     def text(self) -> str:
-        """The same as plain text, for copying."""
-        return "\n".join("".join(piece for piece, _ in runs).rstrip() for runs in self.content(COPY_WIDTH))
+        """Return the content as plain text, for copying."""
+        return "\n".join("".join(text for text, _ in runs).rstrip() for runs in self.content(COPY_WIDTH))
 
     def refresh_content(self, top: bool = True) -> None:
-        """There is something else to say; `top`: from its first line."""
+        """Repaint after the content changed; `top`: scroll to its first line."""
         if top:
             self._top = 0
         self.repaint()
 
     def scroll_lines(self, count: int) -> None:
-        """Down (up where negative), as far as there is something to see."""
-        wanted = min(max(self._top + count, 0), max(0, len(self._content) - self.size.height))
-        if wanted != self._top:
-            self._top = wanted
+        """Scroll down by `count` lines (up if negative), within the content."""
+        top = min(max(self._top + count, 0), max(0, len(self._content) - self.size.height))
+        if top != self._top:
+            self._top = top
             self.repaint()
 
     @property
     def lines_below(self) -> int:
-        """How many lines lie below the last one on screen."""
+        """Number of lines below the last one on screen."""
         return max(0, len(self._content) - self._top - self.size.height)
 
     def prepare(self, size: Size) -> None:
         self._content = self.content(max(size.width - 2, 1))
-        if len(self._content) > size.height:  # then `paint` says how much lies below, and no number may end under that
+        if len(self._content) > size.height:
+            # `paint` writes the number of lines below into the last line: keep those cells free of text.
             self._content = self.content(max(size.width - 2 - (1 + len(str(len(self._content)))), 1))
         self._top = min(self._top, max(0, len(self._content) - size.height))
 
     def paint(self, y: int, width: int) -> Strip:
-        place = self._top + y
-        runs = self._content[place] if place < len(self._content) else []
-        more = f" ▾{self.lines_below}" if y == self.size.height - 1 and self.lines_below else ""
-        inner = build_strip([(" ", self.palette.text), *runs], width - len(more), self.palette.text)
-        if not more:
-            return inner
+        index = self._top + y
+        runs = self._content[index] if index < len(self._content) else []
+        indicator = f" ▾{self.lines_below}" if y == self.size.height - 1 and self.lines_below else ""
+        strip = build_strip([(" ", self.palette.text), *runs], width - len(indicator), self.palette.text)
+        if not indicator:
+            return strip
         return build_strip(
-            [*((text, style or self.palette.text) for text, style, _ in inner), (more, self.palette.muted)],
+            [*((text, style or self.palette.text) for text, style, _ in strip), (indicator, self.palette.muted)],
             width,
             self.palette.text,
         )
@@ -79,48 +80,48 @@ class TextPanel(PaintedWidget):
 
 
 COPY_WIDTH = 10_000
-"""Wide enough that nothing is wrapped in what is copied."""
+"""Cells; wide enough that copied text is not wrapped."""
 
 
 MAX_WRAPPED_CHARACTERS = 20_000
-"""Characters of one text that are laid out: nobody scrolls further through a name, and a file may have one of MBs."""
+"""Characters of a text that are laid out. A trace may contain names of several MB."""
 
 
 def wrap_text(text: str, width: int, style: Style, indent: str = "") -> Lines:
-    """Cleaned text in lines of at most `width` cells, broken at a space where there is one near."""
-    out: Lines = []
+    """Wrap cleaned text to lines of at most `width` cells, at a space if there is one in the last two thirds."""
+    lines: Lines = []
     rest = (
         text if len(text) <= MAX_WRAPPED_CHARACTERS else f"{text[:MAX_WRAPPED_CHARACTERS]}… ({len(text):,} characters)"
     )
     width = max(width, 1)
     while rest:
-        lead = indent if out else ""
-        room = max(width - cell_len(lead), 1)
-        if cell_len(rest) <= room:
-            out.append([(lead + rest, style)])
+        line_indent = indent if lines else ""
+        available = max(width - cell_len(line_indent), 1)
+        if cell_len(rest) <= available:
+            lines.append([(line_indent + rest, style)])
             break
-        used = taken = 0
+        used = count = 0
         for character in rest:
             used += get_character_cell_size(character)
-            if used > room and taken:
+            if used > available and count:
                 break
-            taken += 1
-        space = rest.rfind(" ", taken // 3, taken + 1)
-        end = space if space > 0 else taken
-        out.append([(lead + rest[:end], style)])
+            count += 1
+        space = rest.rfind(" ", count // 3, count + 1)
+        end = space if space > 0 else count
+        lines.append([(line_indent + rest[:end], style)])
         rest = rest[end:].lstrip(" ") if space > 0 else rest[end:]
-    return out or [[("", style)]]
+    return lines or [[("", style)]]
 
 
 def join_columns(left: Lines, right: Lines, right_offset: int, blank: Style) -> Lines:
-    """Two blocks side by side, the right one beginning at cell `at`."""
-    out: Lines = []
-    for place in range(max(len(left), len(right))):
-        runs = list(left[place]) if place < len(left) else []
-        beside = right[place] if place < len(right) else []
-        if beside:
+    """Place two blocks of lines side by side, the right one from cell `right_offset` on."""
+    lines: Lines = []
+    for index in range(max(len(left), len(right))):
+        runs = list(left[index]) if index < len(left) else []
+        right_runs = right[index] if index < len(right) else []
+        if right_runs:
             used = sum(cell_len(text) for text, _ in runs)
             runs.append((" " * max(right_offset - used, 1), blank))
-            runs.extend(beside)
-        out.append(runs)
-    return out
+            runs.extend(right_runs)
+        lines.append(runs)
+    return lines

@@ -1,7 +1,7 @@
 """The dark and the light theme of the app.
 
-All from the 6×6×6 colour cube and its grey ramp: over ssh most terminals show 256 colours, and a tint that is none of
-them is rounded to a neighbour that may be in use already.
+All colours are from the 6×6×6 colour cube and its grey ramp: over ssh most terminals show 256 colours, and any other
+colour would be rounded to a neighbour that may already be in use.
 """
 
 from __future__ import annotations
@@ -41,4 +41,4 @@ LIGHT = Theme(
 )
 
 THEMES = {"dark": DARK, "light": LIGHT}
-"""By what `--theme` calls them."""
+"""Themes by their name in `--theme`."""

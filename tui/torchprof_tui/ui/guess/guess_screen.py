@@ -1,4 +1,4 @@
-"""Guess, then look: covers the lanes, asks which kernels somebody expects, then shows that beside what was launched."""
+"""Screen "Guess, then look": hide the lanes, ask which kernels a range launches, and compare the guess with them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXAMPLE = "gemm 2, elementwise 3, flash"
 
 
 class GuessText(TextPanel):
-    """The question, then the answer."""
+    """The question, then the comparison of the guesses with the launched kernels."""
 
     def __init__(self, trace: Trace, t0: int, t1: int, range_label: str) -> None:
         super().__init__()
@@ -39,7 +39,9 @@ class GuessText(TextPanel):
         title = f"{self._range_label}: {format_duration(t1 - t0)} from {format_time(t0)}"
         lines: Lines = [[("Guess, then look", palette.heading)], *wrap_text(title, width, palette.strong), []]
         if self._rows is None:
-            classes = ", ".join(each.label for each in KernelClass if each is not KernelClass.OTHER)
+            classes = ", ".join(
+                kernel_class.label for kernel_class in KernelClass if kernel_class is not KernelClass.OTHER
+            )
             lines += wrap_text(
                 "Which kernels does the code in this range launch, and how many of each?", width, palette.text
             )
@@ -47,20 +49,20 @@ class GuessText(TextPanel):
                 "Classes, or parts of names, with or without a count, separated by commas.", width, palette.muted
             )
             return [*lines, [], *wrap_text(f"classes: {classes}", width, palette.muted)]
-        right = sum(row.is_correct for row in self._rows)
+        correct = sum(row.is_correct for row in self._rows)
         if not self._rows:
             return [
                 *lines,
                 *wrap_text("Nothing was launched in this range, and nothing was expected.", width, palette.text),
             ]
         lines += wrap_text(
-            f"{right} of {len(self._rows)} as expected; what differs comes first.", width, palette.strong
+            f"{correct} of {len(self._rows)} as expected; what differs comes first.", width, palette.strong
         )
         lines.append([(f"   {'what':<18}{'expected':>9}{'launched':>9}{'time':>11}  heaviest of them", palette.muted)])
-        lines += [self._row(row, width) for row in self._rows]
+        lines += [self._format_row(row, width) for row in self._rows]
         return [*lines, [], *wrap_text("enter: guess again · esc: back to the lanes", width, palette.muted)]
 
-    def _row(self, row: GuessResult, width: int) -> list[TextRun]:
+    def _format_row(self, row: GuessResult, width: int) -> list[TextRun]:
         palette = self.palette
         guess = row.guess
         expected = "–" if guess is None else "some" if guess.count is None else str(guess.count)
@@ -76,7 +78,7 @@ class GuessText(TextPanel):
 
 
 class GuessScreen(Screen[None]):
-    """One range of one trace. Enter answers, and enter again asks anew."""
+    """Guess the kernels of one range of a trace. Enter shows the comparison; another guess may follow."""
 
     CSS_PATH = "guess_screen.tcss"
     BINDINGS = [Binding("escape", "leave", "back", show=False)]

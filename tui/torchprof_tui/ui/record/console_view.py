@@ -1,4 +1,4 @@
-"""A program's output as a terminal shows it, painted at its end until somebody scrolls back."""
+"""View of a program's output as a terminal shows it, which follows the end until the user scrolls back."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torchprof_tui.ui.record.terminal_emulation import TerminalEmulator
 
 
 class ConsoleView(ScrollView):
-    """`feed` it what was printed; it repaints once for each time that it is fed."""
+    """A scroll view over a `TerminalEmulator`. Each call of `feed` repaints it once."""
 
     can_focus = False
 
     class Resized(Message):
-        """Its cells, for the program's terminal."""
+        """The view was resized; its size in cells, for the program's terminal."""
 
         def __init__(self, columns: int, lines: int) -> None:
             super().__init__()
@@ -27,7 +27,7 @@ class ConsoleView(ScrollView):
     def __init__(self, *, id: str) -> None:  # noqa: A002  (textual's own word)
         super().__init__(id=id)
         self.terminal = TerminalEmulator()
-        self._auto_scroll = True  # what is printed, until somebody scrolls back
+        self._auto_scroll = True  # follow the end, until the user scrolls back
 
     def on_resize(self, event: events.Resize) -> None:
         columns, lines = self.columns, self.size.height
@@ -42,31 +42,32 @@ class ConsoleView(ScrollView):
 
     def _scroll_to_end(self) -> None:
         if self._auto_scroll:
-            # Forced, as before its first layout with so many lines it does not know that it can be scrolled.
+            # force: before its next layout the widget would take itself for not scrollable.
             self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True, force=True)
 
     @property
     def columns(self) -> int:
-        """The last column is the scrollbar's, which must not come and go under the program's lines."""
+        """Cells per line; the last column is kept for the scrollbar, so that the lines never change their width."""
         return self.container_size.width - 1
 
     def feed(self, data: bytes, dropped_lines: int = 0) -> None:
-        follows, cut = self._auto_scroll, self.terminal.discarded_lines
+        """Show output of the program; `dropped_lines` lines before it were not kept."""
+        auto_scroll, discarded_before = self._auto_scroll, self.terminal.discarded_lines
         if dropped_lines:
             self.terminal.skip_lines(dropped_lines)
         self.terminal.feed(data)
         self.virtual_size = Size(self.columns, len(self.terminal.lines))
-        if follows:
-            self._auto_scroll = True  # a list that was cut is shorter, not scrolled
+        if auto_scroll:
+            self._auto_scroll = True  # discarding lines changed the scroll position, but the user did not scroll
             self._scroll_to_end()
-        elif gone := self.terminal.discarded_lines - cut - dropped_lines:
-            self.scroll_to(y=self.scroll_y - gone, animate=False, immediate=True)
+        elif discarded := self.terminal.discarded_lines - discarded_before - dropped_lines:
+            self.scroll_to(y=self.scroll_y - discarded, animate=False, immediate=True)
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        place = y + self.scroll_offset.y
+        index = y + self.scroll_offset.y
         width = self.size.width
-        if place >= len(self.terminal.lines):
+        if index >= len(self.terminal.lines):
             return Strip.blank(width, self.rich_style)
-        segments = [Segment(text, style) for text, style in self.terminal.lines[place].runs()]
+        segments = [Segment(text, style) for text, style in self.terminal.lines[index].runs()]
         return Strip(segments).adjust_cell_length(width).apply_style(self.rich_style)

@@ -1,5 +1,6 @@
-"""What to record: a built-in workload, a command of one's own, or a run of before, and how; as a form over the command
-line that would do the same. Nothing runs here: `Asked` says what is wanted.
+"""Form for a recording: a built-in workload, the user's own command, or an earlier run, with the options.
+
+The form shows the equivalent command line. It starts nothing itself: it posts `StartRequested`.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from torchprof_tui.runs.recording_request import (
     summarize_workload,
 )
 from torchprof_tui.ui.common.name_display import clean, truncate
-from torchprof_tui.ui.record.option_list import RunOptions
+from torchprof_tui.ui.record.run_options import RunOptions
 from torchprof_tui.ui.start.start_screen import format_age
 
 PYTHON_OPTION = Option("--python", "text", "the interpreter that has torch, or its environment's folder", "PATH")
 OUTPUT_OPTION = Option("--output", "text", f"where runs are kept ({DEFAULT_OUTPUT})", "FOLDER")
 
 WIDE_MIN_WIDTH = 110
-"""From this width on the options have room beside the list."""
+"""Minimal width for the options beside the list."""
 
 PAST_RUNS_SHOWN = 20
 NAME_CELLS = 13
@@ -51,7 +52,7 @@ KEY_HINTS = {
 
 
 class RecordScreen(Screen[None]):
-    """`request`: what the form begins with, made in the folder `cwd`."""
+    """The form. `request`, made in folder `cwd`, is what it is filled with at first."""
 
     CSS_PATH = "record_screen.tcss"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_MIN_WIDTH, "-wide")]
@@ -65,13 +66,13 @@ class RecordScreen(Screen[None]):
 
     @dataclass
     class StartRequested(Message):
-        """Record this, in that folder."""
+        """The user wants to record `request` in folder `cwd`."""
 
         request: RecordingRequest
         cwd: str
 
     class Left(Message):
-        """Esc."""
+        """The user left the form with escape."""
 
     def __init__(self, request: RecordingRequest | None = None, cwd: str | None = None) -> None:
         super().__init__()
@@ -106,30 +107,30 @@ class RecordScreen(Screen[None]):
 
     @work(thread=True)
     def _load_past_runs(self) -> None:
-        past = list_past_runs(limit=PAST_RUNS_SHOWN)
-        self.app.call_from_thread(self._show_past_runs, past)
+        past_runs = list_past_runs(limit=PAST_RUNS_SHOWN)
+        self.app.call_from_thread(self._show_past_runs, past_runs)
 
-    def _show_past_runs(self, past: list[PastRun]) -> None:
-        self._past_runs = past
+    def _show_past_runs(self, past_runs: list[PastRun]) -> None:
+        self._past_runs = past_runs
         self._fill_list()
 
     def _fill_list(self) -> None:
-        listing = self.query_one("#run-list", OptionList)
-        current = listing.highlighted_option.id if listing.highlighted_option is not None else None
+        option_list = self.query_one("#run-list", OptionList)
+        current = option_list.highlighted_option.id if option_list.highlighted_option is not None else None
         rows: list[Row | None] = [Row(Content.styled("Workloads", "bold"), disabled=True)]
         rows += [Row(_format_workload(name, summarize_workload(name)), id=f"workload:{name}") for name in WORKLOADS]
         if self._past_runs:
             rows += [None, Row(Content.styled("Past runs", "bold"), disabled=True)]
-            rows += [Row(_format_past_run(past), id=f"past:{place}") for place, past in enumerate(self._past_runs)]
+            rows += [Row(_format_past_run(run), id=f"past:{index}") for index, run in enumerate(self._past_runs)]
         with self.app.batch_update():
-            listing.clear_options()
-            listing.add_options(rows)
-            listing.highlighted = listing.get_option_index(current) if current is not None else 1
+            option_list.clear_options()
+            option_list.add_options(rows)
+            option_list.highlighted = option_list.get_option_index(current) if current is not None else 1
 
-    # -- what is asked -------------------------------------------------------------------------------------
+    # -- the request ---------------------------------------------------------------------------------------
 
     def _build_request(self) -> RecordingRequest:
-        """Raises RequestError where the command cannot be read."""
+        """Build the request that the form describes. Raises RequestError if the command cannot be parsed."""
         options = self.query_one(RunOptions)
         try:
             command = shlex.split(self.query_one("#run-command", Input).value)
@@ -143,7 +144,7 @@ class RecordScreen(Screen[None]):
         )
 
     def _fill_form(self, request: RecordingRequest, cwd: str) -> None:
-        """The form as it was when this was asked for."""
+        """Fill the form with a request that was made in folder `cwd`."""
         self._cwd = cwd
         output = "" if request.output == os.path.join(self._cwd, DEFAULT_OUTPUT) else request.output
         self.query_one(RunOptions).set_values(
@@ -167,7 +168,7 @@ class RecordScreen(Screen[None]):
             return
         self.post_message(self.StartRequested(request, self._cwd))
 
-    # -- what is shown -------------------------------------------------------------------------------------
+    # -- hint and equivalent command -----------------------------------------------------------------------
 
     def _update_equivalent(self) -> None:
         try:
@@ -185,7 +186,7 @@ class RecordScreen(Screen[None]):
         hint.update(Content(clean(text)))
 
     def _update_hint(self) -> None:
-        """A line on what the cursor is on."""
+        """Show the keys of the focused widget and a hint about the current row."""
         focused = self.focused.id if self.focused is not None and self.focused.id in KEY_HINTS else "run-list"
         self.query_one("#run-keys", Static).update(KEY_HINTS[focused or "run-list"])
         option = self.query_one(RunOptions).current_option
@@ -205,8 +206,8 @@ class RecordScreen(Screen[None]):
         if kind == "workload":
             return f"{name}: {summarize_workload(name)}"
         if kind == "past":
-            past = self._past_runs[int(name)]
-            return f"{past.request.equivalent_command()}   {_format_outcome(past)}, in {past.result.folder}"
+            run = self._past_runs[int(name)]
+            return f"{run.request.equivalent_command()}   {_format_outcome(run)}, in {run.result.folder}"
         return ""
 
     # -- events --------------------------------------------------------------------------------------------
@@ -232,15 +233,15 @@ class RecordScreen(Screen[None]):
     def _apply_list_choice(self, event: OptionList.OptionSelected) -> None:
         kind, _, name = (event.option_id or "").partition(":")
         if kind == "past":
-            past = self._past_runs[int(name)]
-            self._fill_form(past.request, past.cwd)
+            run = self._past_runs[int(name)]
+            self._fill_form(run.request, run.cwd)
         elif kind == "workload":
             self._cwd = self._app_cwd
             self._set_command(name)
         self._update_equivalent()
 
     def on_key(self, event: events.Key) -> None:
-        """A command that is simply typed needs no key before it."""
+        """Start a command with any typed letter; `down` leads from the command to the list."""
         field = self.query_one("#run-command", Input)
         if field.has_focus and event.key == "down":
             event.stop()
@@ -257,28 +258,28 @@ class RecordScreen(Screen[None]):
 
     def _cycle_focus(self, direction: int) -> None:
         order = ("run-command", "run-list", "run-options")
-        place = order.index(self.focused.id) if self.focused is not None and self.focused.id in order else 0
-        # At once, unlike Widget.focus: the next key may be here already.
-        self.set_focus(self.query_one(f"#{order[(place + direction) % len(order)]}"))
+        index = order.index(self.focused.id) if self.focused is not None and self.focused.id in order else 0
+        # At once, unlike Widget.focus: the next key may already be queued.
+        self.set_focus(self.query_one(f"#{order[(index + direction) % len(order)]}"))
 
     def action_back(self) -> None:
         self.post_message(self.Left())
 
 
-def _format_workload(name: str, about: str) -> Content:
+def _format_workload(name: str, summary: str) -> Content:
     name = truncate(clean(name), NAME_CELLS)
-    return Content.assemble("  ", name, " " * (NAME_CELLS - len(name) + 1), (clean(about), "$text-muted"))
+    return Content.assemble("  ", name, " " * (NAME_CELLS - len(name) + 1), (clean(summary), "$text-muted"))
 
 
-def _format_past_run(past: PastRun) -> Content:
+def _format_past_run(run: PastRun) -> Content:
     return Content.assemble(
-        f"  {clean(shlex.join(past.request.command))}",
-        (f"   {format_age(time.time() - past.started_at)}, {_format_outcome(past)}", "$text-muted"),
+        f"  {clean(shlex.join(run.request.command))}",
+        (f"   {format_age(time.time() - run.started_at)}, {_format_outcome(run)}", "$text-muted"),
     )
 
 
-def _format_outcome(past: PastRun) -> str:
-    result = past.result
+def _format_outcome(run: PastRun) -> str:
+    result = run.result
     if not result.traces:
         return "no trace"
     if result.exit_status and result.end_reason != "interrupted":

@@ -1,6 +1,6 @@
-"""A run while it goes on: what it prints, in which phase the profiler is, and what it left.
+"""Screen of a run while it goes on: its output, the phase of the profiler, and what it saved.
 
-The screen starts it and is the one that ends it: taken off the screen, for whatever reason, the run is told to stop.
+The screen starts the run and owns it: when the screen is removed, for whatever reason, the run is stopped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.record.console_view import ConsoleView
 
 POLL_SECONDS = 0.05
-"""20 times a second is as often as anybody can read."""
+"""20 times a second; faster updates cannot be read."""
 
 LIVE_KEY_HINTS = "ctrl+c stop, and keep what was recorded   page up, down scroll   q stop and quit"
 STOP_MESSAGES_SAVING = (
@@ -41,11 +41,11 @@ STOP_MESSAGES_RUNNING = (
     "ending it, and saving what was recorded; ctrl+c again kills it",
     "killed",
 )
-"""… where it does not save yet."""
+"""By the number of interrupts: while the run saves its recording, and while it does not save yet."""
 
 
 class RecordingScreen(Screen[None]):
-    """`request` is started in the folder `cwd`, with `environment`, as soon as the size of its terminal is known."""
+    """Run `request` in folder `cwd` with `environment`, as soon as the size of its terminal is known."""
 
     CSS_PATH = "recording_screen.tcss"
     AUTO_FOCUS = ""
@@ -64,19 +64,19 @@ class RecordingScreen(Screen[None]):
 
     @dataclass
     class Recorded(Message):
-        """Open these: one trace, or the ranks of a run."""
+        """The run has ended with these traces to open: one trace, or the ranks of a run."""
 
         traces: tuple[str, ...]
 
     @dataclass
     class RestartRequested(Message):
-        """Record the same once more."""
+        """The user wants to record the same request again."""
 
         request: RecordingRequest
         cwd: str
 
     class Left(Message):
-        """Esc, after its end."""
+        """The user left the screen with escape, after the run's end."""
 
     def __init__(self, request: RecordingRequest, cwd: str, environment: Mapping[str, str] | None = None) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class RecordingScreen(Screen[None]):
 
     @property
     def busy(self) -> bool:
-        """Whether there is a run that would be lost."""
+        """Whether the run has not ended, so that leaving the screen would stop it."""
         return self.result is None and not self._start_error
 
     def compose(self) -> ComposeResult:
@@ -121,7 +121,7 @@ class RecordingScreen(Screen[None]):
             self._timer.stop()
         self._recording.close()
 
-    # -- while it runs -------------------------------------------------------------------------------------
+    # -- while the run goes on -----------------------------------------------------------------------------
 
     def _poll(self) -> None:
         recording = self._recording
@@ -136,14 +136,15 @@ class RecordingScreen(Screen[None]):
 
     def _format_phase(self) -> Content:
         recording = self._recording
-        shown = self.query_one(ConsoleView).terminal
+        terminal = self.query_one(ConsoleView).terminal
         phase = recording.phase.text if recording.phase is not None else "starting"
         parts = [("ended" if recording.has_ended else phase), format_elapsed(recording.seconds)]
-        if shown.discarded_lines:
-            parts.append(f"{shown.discarded_lines + len(shown.lines):,} lines, the last {len(shown.lines):,} are kept")
+        if terminal.discarded_lines:
+            count = terminal.discarded_lines + len(terminal.lines)
+            parts.append(f"{count:,} lines, the last {len(terminal.lines):,} are kept")
         if recording.interrupts and not recording.has_ended:
-            saves = recording.save_abandoned if recording.interrupts > 1 else recording.is_saving
-            parts.append((STOP_MESSAGES_SAVING if saves else STOP_MESSAGES_RUNNING)[min(recording.interrupts, 3)])
+            is_saving = recording.save_abandoned if recording.interrupts > 1 else recording.is_saving
+            parts.append((STOP_MESSAGES_SAVING if is_saving else STOP_MESSAGES_RUNNING)[min(recording.interrupts, 3)])
         return Content.assemble(("○ " if recording.has_ended else "● ", "$accent"), clean(" · ".join(parts)))
 
     def action_stop(self) -> None:
@@ -153,19 +154,19 @@ class RecordingScreen(Screen[None]):
         else:
             self.app.exit()
 
-    # -- its end -------------------------------------------------------------------------------------------
+    # -- the end of the run --------------------------------------------------------------------------------
 
     def _show_result(self, result: RunResult) -> None:
         self.result = result
         self._recording.save_output(self.query_one(ConsoleView).terminal.text)
-        stopped = self._recording.interrupts > 0
-        if result.traces and (result.exit_status == 0 or stopped):
+        was_stopped = self._recording.interrupts > 0
+        if result.traces and (result.exit_status == 0 or was_stopped):
             self._show_end(
                 f"{len(result.traces)} kept in {result.folder}", "enter open it   r again   esc back   q quit"
             )
             self.action_show_trace()
             return
-        self._show_end(describe_outcome(result, stopped, self._recording.last_log), _format_end_keys(result))
+        self._show_end(describe_outcome(result, was_stopped, self._recording.last_log), _format_end_keys(result))
 
     def _show_end(self, text: str, keys: str) -> None:
         self.add_class("ended")
@@ -200,35 +201,35 @@ class RecordingScreen(Screen[None]):
 
 
 def format_elapsed(seconds: float) -> str:
-    """``3.2 s``, from a minute on ``1:05``, from an hour on ``1:01:05``."""
+    """Format a duration: ``3.2 s``, from a minute on ``1:05``, from an hour on ``1:01:05``."""
     if seconds < 60:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
+    minutes, whole_seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{whole_seconds:02}" if hours else f"{minutes}:{whole_seconds:02}"
 
 
 def describe_outcome(result: RunResult, was_stopped: bool, last_log: str) -> str:
-    """What became of a run whose trace does not open by itself."""
+    """Describe how a run ended whose trace is not opened automatically."""
     after = f"after {format_elapsed(result.seconds)}"
     if result.exit_status > 128:
-        how = f"It was ended by signal {result.exit_status - 128} {after}"
+        ending = f"It was ended by signal {result.exit_status - 128} {after}"
     elif result.exit_status:
-        how = f"It failed with exit status {result.exit_status} {after}"
+        ending = f"It failed with exit status {result.exit_status} {after}"
     else:
-        how = f"It ended {after}"
+        ending = f"It ended {after}"
     if result.traces:
-        return f"{how}; what it recorded was kept. What it said is above, and in {result.folder}"
+        return f"{ending}; what it recorded was kept. What it said is above, and in {result.folder}"
     if was_stopped and result.exit_status == 128 + signal.SIGKILL:
-        return f"{how}, before it had saved what it recorded."
+        return f"{ending}, before it had saved what it recorded."
     if was_stopped:
-        return f"{how}, stopped before anything was recorded."
+        return f"{ending}, stopped before anything was recorded."
     if result.folder is None:
-        return f"{how}, before anything could be recorded: the reason is above."
-    said = f" The profiler's last word: {last_log}." if last_log else ""
-    return f"{how}, and there is no trace.{said} All it said is above, and in {result.folder}"
+        return f"{ending}, before anything could be recorded: the reason is above."
+    last_message = f" The profiler's last word: {last_log}." if last_log else ""
+    return f"{ending}, and there is no trace.{last_message} All it said is above, and in {result.folder}"
 
 
 def _format_end_keys(result: RunResult) -> str:
-    first = "enter open the trace   " if result.traces else ""
-    return f"{first}r again   R change it   esc back   page up, down scroll   q quit"
+    open_key = "enter open the trace   " if result.traces else ""
+    return f"{open_key}r again   R change it   esc back   page up, down scroll   q quit"

@@ -1,8 +1,9 @@
-r"""What a terminal would show of a program's output, as far as logs and progress bars need one: `\r`, colours, a cursor
-that moves among the last lines, lines erased and wrapped. Everything else that could act on a terminal is dropped, so
-that nothing but text and styles of ours comes out.
+r"""Emulate a terminal as far as logs and progress bars need one.
 
-Written for floods: a run of plain text is one slice assignment, and no more than `LIMIT` lines are kept.
+That is `\r`, colours, a cursor that moves among the last lines, erasing and wrapping. All other control sequences are
+dropped, so that the result contains only printable text and rich styles.
+
+Optimized for large outputs: a run of plain text is one slice assignment, and about `MAX_LINES` lines are kept.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from rich.style import Style
 from torchprof_tui.ui.common.name_display import clean
 
 MAX_LINES = 2_000
-"""Lines kept. The whole output is the program's own business to log."""
+"""Lines kept. A program that needs all of its output must log it itself."""
 
-_SLACK_LINES = 500  # lines more than LIMIT before they are cut, as cutting moves all the others
-_MAX_COLUMN = 2_000  # cells: a cursor that is sent further must not make us fill a line up to it
+_SLACK_LINES = 500  # lines beyond MAX_LINES before old ones are discarded, because discarding moves all the others
+_MAX_COLUMN = 2_000  # cells: limits the padding of a line when the cursor is moved far to the right
 _TAB_WIDTH = 8
 _MAX_SEQUENCE_LENGTH = 4_096
 
@@ -54,36 +55,36 @@ _SGR_ATTRIBUTES: dict[int, dict[str, bool]] = {
 
 
 class TerminalLine:
-    """Cells and their styles. The second cell of a wide character is empty, so joined they are the text."""
+    """Cells and their styles. The second cell of a wide character is "", so that the joined cells are the text."""
 
     __slots__ = ("cells", "is_wrapped", "styles")
 
     def __init__(self) -> None:
         self.cells: list[str] = []
         self.styles: list[Style] = []
-        self.is_wrapped = False  # on the next one, as it was too long for one
+        self.is_wrapped = False  # the text continues on the next line
 
     @property
     def text(self) -> str:
         return "".join(self.cells).rstrip()
 
     def runs(self) -> list[tuple[str, Style]]:
-        """The text in pieces of one style each."""
-        place, found = 0, []
+        """Split the text into (text, style) runs of one style each."""
+        start, runs = 0, []
         for style, group in groupby(self.styles):
             length = sum(1 for _ in group)
-            found.append(("".join(self.cells[place : place + length]), style))
-            place += length
-        return found
+            runs.append(("".join(self.cells[start : start + length]), style))
+            start += length
+        return runs
 
 
 class TerminalEmulator:
-    """Feed it bytes; `lines` are the last of what they show. The cursor walks among the last `height` of them."""
+    """The screen of a terminal with its scrollback in `lines`. The cursor moves among the last `height` lines."""
 
     def __init__(self, width: int = 80, height: int = 24) -> None:
         self.width, self.height = width, height
         self.lines = [TerminalLine()]
-        self.discarded_lines = 0  # lines that were shown before the first of `lines`
+        self.discarded_lines = 0  # number of lines before the first of `lines`
         self._row = self._column = 0
         self._style = PLAIN_STYLE
         self._pending_text = ""
@@ -91,29 +92,30 @@ class TerminalEmulator:
 
     @property
     def text(self) -> str:
-        """All that is kept, with long lines whole again."""
+        """The text of all kept lines, with wrapped lines joined."""
         ends = ("" if line.is_wrapped else "\n" for line in self.lines)
-        whole = ("".join(line.cells) if line.is_wrapped else line.text for line in self.lines)
-        return "".join(f"{text}{end}" for text, end in zip(whole, ends, strict=True)).rstrip("\n") + "\n"
+        texts = ("".join(line.cells) if line.is_wrapped else line.text for line in self.lines)
+        return "".join(f"{text}{end}" for text, end in zip(texts, ends, strict=True)).rstrip("\n") + "\n"
 
     def skip_lines(self, lines: int) -> None:
-        """So many lines were printed that nobody saw, the last one that is here to its end among them."""
+        """Count lines that were printed but not fed; the last line here was the beginning of the first of them."""
         self.discarded_lines += lines
         self._row, self._column, self._style, self._pending_text = len(self.lines) - 1, 0, PLAIN_STYLE, ""
         self._clear_line(self.lines[-1])
 
     def feed(self, data: bytes) -> None:
+        """Process output of the program; it may end within a character or a control sequence."""
         text = self._pending_text + self._decode(data)
         self._pending_text = ""
         unfinished = _UNFINISHED_SEQUENCE.search(text, max(0, len(text) - _MAX_SEQUENCE_LENGTH))
         if unfinished is not None:
             text, self._pending_text = text[: unfinished.start()], text[unfinished.start() :]
         for token in _TOKEN.finditer(text):
-            piece = token[0]
-            first = piece[0]
+            token_text = token[0]
+            first = token_text[0]
             if first >= " " and first != "\x7f":
-                self._write(piece)
-            elif piece[-1] == "\n":
+                self._write(token_text)
+            elif token_text[-1] == "\n":
                 self._new_line()
                 self._column = 0
             elif first == "\r":
@@ -140,18 +142,18 @@ class TerminalEmulator:
 
     def _write(self, text: str) -> None:
         cells = list(text) if text.isascii() else _split_cells(clean(text))
-        place = 0
-        while place < len(cells):
-            room = self.width - self._column
-            if room < 1 or (room == 1 and place + 1 < len(cells) and not cells[place + 1]):
+        start = 0
+        while start < len(cells):
+            available = self.width - self._column
+            if available < 1 or (available == 1 and start + 1 < len(cells) and not cells[start + 1]):
                 self.lines[self._row].is_wrapped = True
                 self._new_line()
-                self._column, room = 0, max(self.width, 2)
-            end = min(place + room, len(cells))
+                self._column, available = 0, max(self.width, 2)
+            end = min(start + available, len(cells))
             if end < len(cells) and not cells[end]:
-                end -= 1  # a wide character is not torn
-            self._write_cells(cells[place:end])
-            place = end
+                end -= 1  # do not split a wide character
+            self._write_cells(cells[start:end])
+            start = end
 
     def _write_cells(self, cells: list[str]) -> None:
         line, start = self.lines[self._row], self._column
@@ -171,8 +173,8 @@ class TerminalEmulator:
             self._style = _apply_sgr(self._style, parameters)
             return
         if parameters[:1] in ("?", "<", "=", ">"):
-            return  # questions and modes
-        numbers = [int(each[:5]) if each.isdigit() else 0 for each in parameters.split(";")]
+            return  # queries and modes
+        numbers = [int(digits[:5]) if digits.isdigit() else 0 for digits in parameters.split(";")]
         count = max(numbers[0], 1)
         top = max(len(self.lines) - self.height, 0)
         if final in "AF":
@@ -196,7 +198,7 @@ class TerminalEmulator:
 
     @property
     def _clamped_column(self) -> int:
-        """The cursor's column: where a line is full, it stands on the last one until something more is written."""
+        """The cursor's column: after a full line it stays in the last column until more is written."""
         return min(self._column, max(self.width - 1, 0))
 
     def _move_cursor(self, row: int, column: int) -> None:
@@ -206,13 +208,14 @@ class TerminalEmulator:
             self.lines.append(TerminalLine())
         self._column = min(max(column, 0), max(self.width - 1, 0), _MAX_COLUMN)
 
-    def _erase_line(self, which: int) -> None:
+    def _erase_line(self, mode: int) -> None:
+        """Erase the cursor's line: from the cursor on (0), up to the cursor (1), or all of it (2)."""
         line = self.lines[self._row]
-        if which == 0:
+        if mode == 0:
             _blank_split_characters(line.cells, self._column, self._column)
             del line.cells[self._column :], line.styles[self._column :]
             line.is_wrapped = False
-        elif which == 1:
+        elif mode == 1:
             end = min(self._column + 1, len(line.cells))
             _blank_split_characters(line.cells, 0, end)
             line.cells[:end], line.styles[:end] = [" "] * end, [PLAIN_STYLE] * end
@@ -225,15 +228,16 @@ class TerminalEmulator:
         line.styles.clear()
         line.is_wrapped = False
 
-    def _erase_screen(self, which: int, top: int) -> None:
-        self._erase_line(which)
-        rows = range(self._row + 1, len(self.lines)) if which == 0 else range(top, self._row)
-        for row in rows if which < 2 else range(top, len(self.lines)):
+    def _erase_screen(self, mode: int, top: int) -> None:
+        """Erase the screen, whose first line is `top`, with the modes of `_erase_line`."""
+        self._erase_line(mode)
+        rows = range(self._row + 1, len(self.lines)) if mode == 0 else range(top, self._row)
+        for row in rows if mode < 2 else range(top, len(self.lines)):
             self._clear_line(self.lines[row])
 
 
 def _blank_split_characters(cells: list[str], start: int, end: int) -> None:
-    """Cells from start to end are about to go: wide characters that reach over either edge become blanks."""
+    """Blank wide characters that reach over an edge of start:end, before these cells are replaced or removed."""
     if start < len(cells) and not cells[start] and start > 0:
         cells[start - 1] = cells[start] = " "
     if end < len(cells) and not cells[end] and end > 0:
@@ -241,6 +245,7 @@ def _blank_split_characters(cells: list[str], start: int, end: int) -> None:
 
 
 def _split_cells(text: str) -> list[str]:
+    """Split text into cells: a wide character and "", or one other character each."""
     cells = []
     for character in text:
         cells.append(character)
@@ -251,18 +256,18 @@ def _split_cells(text: str) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _apply_sgr(style: Style, parameters: str) -> Style:
-    """`style` after a Select Graphic Rendition: ECMA-48, and the colours of xterm."""
-    numbers = [int(each[:5]) if each.isdigit() else 0 for each in re.split("[;:]", parameters)]
-    place = 0
-    while place < len(numbers):
-        number = numbers[place]
-        place += 1
+    """Apply a Select Graphic Rendition to `style`: ECMA-48, and the colours of xterm."""
+    numbers = [int(digits[:5]) if digits.isdigit() else 0 for digits in re.split("[;:]", parameters)]
+    index = 0
+    while index < len(numbers):
+        number = numbers[index]
+        index += 1
         if number == 0:
             style = PLAIN_STYLE
         elif number in _SGR_ATTRIBUTES:
             style += Style(**_SGR_ATTRIBUTES[number])  # type: ignore[arg-type]
         elif number in (38, 48):
-            color, place = _parse_extended_color(numbers, place)
+            color, index = _parse_extended_color(numbers, index)
             if color is not None:
                 style += Style(color=color) if number == 38 else Style(bgcolor=color)
         elif 30 <= number <= 37 or 90 <= number <= 97:
@@ -276,12 +281,12 @@ def _apply_sgr(style: Style, parameters: str) -> Style:
     return style
 
 
-def _parse_extended_color(numbers: list[int], place: int) -> tuple[Color | None, int]:
-    """The colour after 38 or 48, and where its numbers end."""
-    mode = numbers[place] if place < len(numbers) else 0
-    rest = [min(number, 255) for number in numbers[place + 1 : place + 4]]
-    if mode == 5 and rest:
-        return Color.from_ansi(rest[0]), place + 2
-    if mode == 2 and len(rest) == 3:
-        return Color.from_rgb(*rest), place + 4
+def _parse_extended_color(numbers: list[int], index: int) -> tuple[Color | None, int]:
+    """Parse the colour after 38 or 48. Returns (the colour, the index after its numbers)."""
+    mode = numbers[index] if index < len(numbers) else 0
+    channels = [min(number, 255) for number in numbers[index + 1 : index + 4]]
+    if mode == 5 and channels:
+        return Color.from_ansi(channels[0]), index + 2
+    if mode == 2 and len(channels) == 3:
+        return Color.from_rgb(*channels), index + 4
     return None, len(numbers)

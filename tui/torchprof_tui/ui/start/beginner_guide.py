@@ -1,4 +1,4 @@
-"""What a beginner should read beside the list of traces: what the program does, and the keys to begin with."""
+"""Text for beginners beside the list of traces: what the program does, and the first keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A line to type a path on: the likely rest is shown as one types, and tab takes as much of it as is certain."""
+"""Input for a path: suggests a completion while the user types; tab completes the part that is unambiguous."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textual.widgets import Input
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES
 
 MAX_ENTRIES = 5_000
-"""Of a folder that are looked at: completion must answer while one types."""
+"""Entries of a folder that are examined; completion must keep up with typing."""
 
 
 class PathInput(Input):
@@ -33,9 +33,9 @@ class PathInput(Input):
         self.run_worker(self._complete(self.value), exclusive=True, group="complete")
 
     async def _complete(self, typed: str) -> None:
-        found = await asyncio.to_thread(list_completions, typed)
-        if found and self.value == typed:
-            self.value = _common_prefix(found)
+        completions = await asyncio.to_thread(list_completions, typed)
+        if completions and self.value == typed:
+            self.value = _common_prefix(completions)
             self.cursor_position = len(self.value)
 
 
@@ -44,35 +44,36 @@ class _PathSuggester(Suggester):
         super().__init__(use_cache=False, case_sensitive=True)
 
     async def get_suggestion(self, value: str) -> str | None:
-        found = await asyncio.to_thread(list_completions, value)
-        return found[0] if found else None
+        completions = await asyncio.to_thread(list_completions, value)
+        return completions[0] if completions else None
 
 
 def list_completions(typed: str) -> list[str]:
-    """Paths that begin as typed: folders (with a slash) and files, those that may be traces first. May be empty."""
-    folder, slash, start = typed.rpartition("/")
-    shown = folder + slash
+    """List the paths that begin as typed: folders (with a slash) and possible traces first, then other files."""
+    folder, slash, prefix = typed.rpartition("/")
+    parent = folder + slash
     try:
-        with os.scandir(os.path.expanduser(shown) or ".") as entries:
-            found = list(_match_entries(entries, start))
+        with os.scandir(os.path.expanduser(parent) or ".") as entries:
+            names = list(_match_entries(entries, prefix))
     except OSError:
         return []
-    return [shown + name for name in sorted(found, key=lambda name: (not name.endswith((*TRACE_SUFFIXES, "/")), name))]
+    names.sort(key=lambda name: (not name.endswith((*TRACE_SUFFIXES, "/")), name))
+    return [parent + name for name in names]
 
 
 def _common_prefix(names: list[str]) -> str:
-    """The longest text that all begin with, as a shell completes: not up to the last slash."""
+    """Return the longest common prefix, character by character as in a shell."""
     first, last = min(names), max(names)
-    same = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    return first[:same]
+    length = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:length]
 
 
-def _match_entries(entries: Iterable[os.DirEntry[str]], start: str) -> Iterable[str]:
-    for seen, entry in enumerate(entries):
-        if seen == MAX_ENTRIES:
+def _match_entries(entries: Iterable[os.DirEntry[str]], prefix: str) -> Iterable[str]:
+    for index, entry in enumerate(entries):
+        if index == MAX_ENTRIES:
             return
-        hidden = entry.name.startswith(".") and not start.startswith(".")
-        if entry.name.startswith(start) and not hidden:
+        is_hidden = entry.name.startswith(".") and not prefix.startswith(".")
+        if entry.name.startswith(prefix) and not is_hidden:
             try:
                 yield entry.name + "/" if entry.is_dir() else entry.name
             except OSError:

@@ -1,6 +1,6 @@
-"""Which traces were opened lately: a small JSON file in the user's state folder.
+"""The list of recently opened traces: a small JSON file in the user's state folder.
 
-Losing the list is harmless, so every failure to read or write it is silent.
+Losing the list is harmless, so errors of reading and writing it are ignored.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pathlib import Path
 from torchprof_tui.trace.specs.address import is_url
 
 MAX_ENTRIES = 20
-"""More than fits the start screen at once; older ones are forgotten."""
+"""More than the start screen shows at once; older entries are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecentTrace:
-    """A trace that was opened: `spec` as `open` takes it, `opened` in seconds since the epoch."""
+    """A trace that was opened: `spec` as on the command line, `opened_at` in seconds since the epoch."""
 
     spec: str
     opened_at: float
-    size: int | None  # bytes on disk now; None where it is no file, or has gone
+    size: int | None  # bytes on disk now; None if it is not a local file or does not exist any more
 
     @property
     def is_missing(self) -> bool:
@@ -31,48 +31,48 @@ class RecentTrace:
 
 
 def state_file() -> Path:
-    """`$XDG_STATE_HOME/torchprof-tui/recent.json`, beneath `~/.local/state` where that is not set."""
+    """Return `$XDG_STATE_HOME/torchprof-tui/recent.json`; XDG_STATE_HOME is `~/.local/state` by default."""
     home = os.environ.get("XDG_STATE_HOME")
     base = Path(home) if home and os.path.isabs(home) else Path.home() / ".local" / "state"
     return base / "torchprof-tui" / "recent.json"
 
 
 def add_recent_trace(spec: str) -> None:
-    """Put a trace first. Not remembered: pipes, which cannot be opened again, and URLs that may hold a secret."""
+    """Add a trace at the front. Skips pipes, which cannot be opened again, and URLs that may contain a secret."""
     if spec == "-" or _contains_secret(spec):
         return
     if os.path.exists(spec):
         spec = os.path.abspath(spec)
-    kept = [entry for entry in _read_entries() if entry[0] != spec]
+    others = [entry for entry in _read_entries() if entry[0] != spec]
     try:
         path = state_file()
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Another instance may be reading: it sees the old list or the new one, never half of one.
+        # Written atomically: another instance that reads it meanwhile sees the old list or the new one.
         draft = path.with_name(f"{path.name}.{os.getpid()}")
-        draft.write_text(json.dumps([[spec, time.time()], *kept][:MAX_ENTRIES]), encoding="utf-8")
+        draft.write_text(json.dumps([[spec, time.time()], *others][:MAX_ENTRIES]), encoding="utf-8")
         draft.replace(path)
-    except (OSError, RuntimeError):  # RuntimeError: there is no home folder
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
         return
 
 
 def list_recent_traces() -> list[RecentTrace]:
-    """The traces opened lately, newest first; local files that have gone are left out."""
-    found = [RecentTrace(spec, opened, _file_size(spec)) for spec, opened in _read_entries()]
-    return [entry for entry in found if not (entry.is_missing and os.path.isabs(entry.spec))]
+    """List the recently opened traces, newest first, without local files that do not exist any more."""
+    traces = [RecentTrace(spec, opened_at, _file_size(spec)) for spec, opened_at in _read_entries()]
+    return [trace for trace in traces if not (trace.is_missing and os.path.isabs(trace.spec))]
 
 
 def _contains_secret(spec: str) -> bool:
-    """Whether it is a URL with a password in it, or signed: what follows a `?` lets anybody in."""
+    """Return whether a URL contains a password, or a query, which may be a signature that grants access."""
     if not is_url(spec):
         return False
-    where, _, query = spec.partition("?")
-    return bool(query) or "@" in where
+    address, _, query = spec.partition("?")
+    return bool(query) or "@" in address
 
 
 def _read_entries() -> list[tuple[str, float]]:
     try:
-        stored = json.loads(state_file().read_text(encoding="utf-8"))
-        return [(str(spec), float(opened)) for spec, opened in stored]
+        entries = json.loads(state_file().read_text(encoding="utf-8"))
+        return [(str(spec), float(opened_at)) for spec, opened_at in entries]
     except (OSError, RuntimeError, ValueError, TypeError):
         return []
 

@@ -1,6 +1,7 @@
-"""The first screen: traces that can be opened with one key, a line to type another, and what there is to know.
+"""Start screen: traces to open, an input for another path, and a guide for beginners.
 
-Also what `o` shows over the explorer. Everything that touches a disk runs in a thread: a home folder may be far away.
+The key `o` shows it over the explorer, too. All disk access runs in workers, because a home folder may be on a slow
+network disk.
 """
 
 from __future__ import annotations
@@ -34,46 +35,49 @@ from torchprof_tui.ui.start.path_input import PathInput
 from torchprof_tui.ui.start.recent_traces import RecentTrace, list_recent_traces
 
 RECENT_SHOWN, LOCAL_SHOWN = 8, 12
-"""So that the samples are within a page or two; a path can always be typed."""
+"""Few enough that the samples are on the first or second page; a path can always be typed."""
 
 SCAN_LIMIT = 600
-"""Traces in this folder: a run's ranks are told from one another only if all are seen."""
+"""Traces searched for in this folder. To group the ranks of a run, all of them must be found."""
 
 REMOTE_SHOWN = 200
-"""Of a folder elsewhere, beside its runs: who looks for an older one names it."""
+"""Traces listed of a remote folder, besides its runs; the path of an older one can be typed."""
 
 RUNS_SHOWN = 4
-"""Of this folder; as many as are a page with the traces and the samples."""
+"""Runs listed of this folder; with the traces and the samples they fit on a page."""
 
 NAME_CELLS = 34
 
 RECORD_HINT = "runs it under torch.profiler, shows what it prints, then opens the trace"
 
 RECORD_SPEC = "\0record"
-"""The line that opens no trace; no path is called so."""
+"""Spec of the row that records a run; no path contains a NUL."""
 
 WIDE_MIN_WIDTH = 118
-"""From this width on the guide has room beside the list."""
+"""Minimal width for the guide beside the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceRow:
-    """One line of the list: what opening it means, and how it reads. `more`: the other ranks that open with it."""
+    """One row of the list. `other_specs`: the other ranks of the run, which are opened together with `spec`."""
 
     spec: str
     name: str
     summary: str  # size, age, or what ran
-    hint: str  # for the line below the list, when it is the current one
+    hint: str  # text below the list while the row is highlighted
     other_specs: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
-        """What tells it from the other lines; no path has a NUL in it."""
+        """Unique id of the row; no path contains a NUL."""
         return "\0".join((self.spec, *self.other_specs))
 
 
 class StartScreen(Screen[None]):
-    """`over`: something lies beneath that esc goes back to. `elsewhere`: a folder on another host and its traces."""
+    """The list of traces with its guide.
+
+    `can_go_back`: escape returns to the screen below. `remote_folder`: a folder on another host and its traces.
+    """
 
     CSS_PATH = "start_screen.tcss"
     TITLE = "start"
@@ -92,16 +96,16 @@ class StartScreen(Screen[None]):
 
     @dataclass
     class Chosen(Message):
-        """Open this, and with it these, as the ranks of one run."""
+        """The user wants to open `spec`, together with `other_specs` as the ranks of one run."""
 
         spec: str
         other_specs: tuple[str, ...] = ()
 
     class RecordAsked(Message):
-        """Record a run."""
+        """The user wants to record a run."""
 
     class Left(Message):
-        """Esc, where there is something to go back to."""
+        """The user left the screen with escape."""
 
     def __init__(
         self,
@@ -134,32 +138,32 @@ class StartScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self._show_rows([], [])
-        back = "   esc back" if self._can_go_back else ""
+        back_key = "   esc back" if self._can_go_back else ""
         self.query_one("#start-keys", Static).update(
-            f"↑ ↓ choose   enter open   o type a path   R record{back}   ? guide   q quit"
+            f"↑ ↓ choose   enter open   o type a path   R record{back_key}   ? guide   q quit"
         )
         self._search_traces()
 
     @work(thread=True, exclusive=True, group="look")
     def _search_traces(self) -> None:
-        """Recent traces first, because they are known at once; then those in the folder."""
-        known = list_recent_traces()
-        self.app.call_from_thread(self._show_rows, known, [])
-        found = find_traces(self._folder, SCAN_LIMIT)
-        self.app.call_from_thread(self._show_rows, known, found)
+        """List the recent traces, which are known at once, and then those in the folder, too."""
+        recent = list_recent_traces()
+        self.app.call_from_thread(self._show_rows, recent, [])
+        local = find_traces(self._folder, SCAN_LIMIT)
+        self.app.call_from_thread(self._show_rows, recent, local)
 
-    def _show_rows(self, known: list[RecentTrace], found: list[LocalTrace]) -> None:
-        """The whole list anew, with the current line kept where it still is."""
-        listing = next(iter(self.query(OptionList)), None)
-        if listing is None:  # left while the folder was looked through
+    def _show_rows(self, recent: list[RecentTrace], local: list[LocalTrace]) -> None:
+        """Rebuild the list; a row that the user has moved to stays highlighted if it is still listed."""
+        option_list = next(iter(self.query(OptionList)), None)
+        if option_list is None:  # the screen was left while the folder was searched
             return
-        current = listing.highlighted_option.id if listing.highlighted_option is not None else None
-        touched = current is not None and current != self._first_trace_key
+        current = option_list.highlighted_option.id if option_list.highlighted_option is not None else None
+        was_moved = current is not None and current != self._first_trace_key
         sections = [
             *self._remote_section(),
             ("New", [TraceRow(RECORD_SPEC, "Record a run", "a workload, or a command of your own: R", RECORD_HINT)]),
-            ("Recent", [_format_recent_row(entry) for entry in known[:RECENT_SHOWN]]),
-            (f"In this folder, {clean(str(self._folder.absolute()))}", self._local_rows(found)),
+            ("Recent", [_format_recent_row(trace) for trace in recent[:RECENT_SHOWN]]),
+            (f"In this folder, {clean(str(self._folder.absolute()))}", self._local_rows(local)),
             (f"Samples ({ORIGIN})", [TraceRow(f"sample:{s.name}", s.name, s.ran, s.look) for s in SAMPLES]),
         ]
         self._rows = {row.key: row for _, rows in sections for row in rows}
@@ -170,39 +174,38 @@ class StartScreen(Screen[None]):
                 options.append(Option(Content.styled(title, "bold"), disabled=True))
                 options += [Option(_format_row(row), id=row.key) for row in rows]
         with self.app.batch_update():
-            listing.clear_options()
-            listing.add_options(options)
-            if current is not None and touched and current in self._rows:
-                listing.highlighted = listing.get_option_index(current)
+            option_list.clear_options()
+            option_list.add_options(options)
+            if current is not None and was_moved and current in self._rows:
+                option_list.highlighted = option_list.get_option_index(current)
             elif self._first_trace_key is not None:
-                listing.highlighted = listing.get_option_index(self._first_trace_key)
+                option_list.highlighted = option_list.get_option_index(self._first_trace_key)
 
     @property
     def _first_trace_key(self) -> str | None:
-        """The first trace."""
+        """Key of the first row that opens a trace."""
         return next((spec for spec in self._rows if spec != RECORD_SPEC), None)
 
     def _remote_section(self) -> list[tuple[str, list[TraceRow]]]:
         if self._remote_folder is None:
             return []
-        folder, found = self._remote_folder
-        rows = [_format_run_row(run, folder) for run in group_runs(found)]
-        for each in found[:REMOTE_SHOWN]:
-            rank = f"  rank {each.rank}" if each.rank is not None else ""
-            rows.append(
-                TraceRow(each.spec, _relative_name(each.spec, folder), f"{_format_size_and_age(each)}{rank}", each.spec)
-            )
-        more = len(found) - REMOTE_SHOWN
-        return [(f"{clean(folder)}{f', the newest {REMOTE_SHOWN} of {len(found):,}' if more > 0 else ''}", rows)]
+        folder, traces = self._remote_folder
+        rows = [_format_run_row(run, folder) for run in group_runs(traces)]
+        for trace in traces[:REMOTE_SHOWN]:
+            rank = f"  rank {trace.rank}" if trace.rank is not None else ""
+            summary = f"{_format_size_and_age(trace)}{rank}"
+            rows.append(TraceRow(trace.spec, _relative_name(trace.spec, folder), summary, trace.spec))
+        omitted = f", the newest {REMOTE_SHOWN} of {len(traces):,}" if len(traces) > REMOTE_SHOWN else ""
+        return [(f"{clean(folder)}{omitted}", rows)]
 
-    def _local_rows(self, found: list[LocalTrace]) -> list[TraceRow]:
-        listed = [ListedTrace(str(each.path), each.size, each.modified) for each in found]
-        rows = [_format_run_row(run, f"{self._folder}/") for run in group_runs(listed)[:RUNS_SHOWN]]
-        for each in listed[:LOCAL_SHOWN]:
-            # A path is cut at its end, where it tells traces apart: so the name comes first and the folder last.
-            path = Path(each.spec)
+    def _local_rows(self, local: list[LocalTrace]) -> list[TraceRow]:
+        traces = [ListedTrace(str(trace.path), trace.size, trace.modified) for trace in local]
+        rows = [_format_run_row(run, f"{self._folder}/") for run in group_runs(traces)[:RUNS_SHOWN]]
+        for trace in traces[:LOCAL_SHOWN]:
+            # Long paths are cut at their end, where the file names differ: so the name comes first and the folder last.
+            path = Path(trace.spec)
             folder = "" if path.parent == self._folder else f"  {path.parent}/"
-            rows.append(TraceRow(each.spec, path.name, f"{_format_size_and_age(each)}{folder}", each.spec))
+            rows.append(TraceRow(trace.spec, path.name, f"{_format_size_and_age(trace)}{folder}", trace.spec))
         return rows
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
@@ -221,7 +224,7 @@ class StartScreen(Screen[None]):
             self.post_message(self.Chosen(spec))
 
     def on_key(self, event: events.Key) -> None:
-        """A path that is simply typed needs no key before it."""
+        """Start to type a path with its first character."""
         if event.character in ("/", "~", ".") and not self.query_one(PathInput).has_focus:
             event.stop()
             self.action_type_path(event.character)
@@ -233,13 +236,13 @@ class StartScreen(Screen[None]):
         field.focus()
 
     def action_guide(self) -> None:
-        """Where it has no room beside the list: instead of it."""
+        """Show or hide the guide; on a narrow screen it replaces the list."""
         self.toggle_class("guided")
         if not self.has_class("guided"):
             self.query_one("#start-list").focus()
 
     def action_scroll_guide(self, direction: int) -> None:
-        """Arrows come here only while the list, which has them otherwise, is out of sight."""
+        """Scroll the guide. Arrow keys get here only while the list, which handles them otherwise, is hidden."""
         self.query_one("#start-guide").scroll_relative(y=direction, animate=False)
 
     def action_back(self) -> None:
@@ -253,35 +256,39 @@ class StartScreen(Screen[None]):
 
 
 def _relative_name(spec: str, folder: str) -> str:
-    """All of a listing lie below one folder: what tells them apart is what follows it."""
+    """Return the part of `spec` below `folder`, which all rows of a section have in common."""
     return spec.removeprefix(folder).lstrip("/")
 
 
-def _format_size_and_age(each: ListedTrace | RankRun) -> str:
-    size = "" if each.size is None else format_value(each.size, "bytes")
-    age = f"  {format_age(time.time() - each.modified)}" if each.modified else ""
+def _format_size_and_age(trace: ListedTrace | RankRun) -> str:
+    size = "" if trace.size is None else format_value(trace.size, "bytes")
+    age = f"  {format_age(time.time() - trace.modified)}" if trace.modified else ""
     return f"{size:>9}{age}"
 
 
 def _format_run_row(run: RankRun, folder: str) -> TraceRow:
-    """All ranks of a run, in one line."""
+    """Build one row for all ranks of a run."""
     numbers = run.ranks
-    whole = numbers == list(range(len(numbers)))
-    ranks = f"all {len(numbers)} ranks" if whole else f"{len(numbers)} ranks, {numbers[0]} to {numbers[-1]}"
-    spec, *more = run.specs
-    hint = run.pattern or f"{spec} and the {len(more)} others of this run"
-    return TraceRow(spec, _relative_name(run.name, folder), f"{_format_size_and_age(run)}  {ranks}", hint, tuple(more))
+    is_complete = numbers == list(range(len(numbers)))
+    ranks = f"all {len(numbers)} ranks" if is_complete else f"{len(numbers)} ranks, {numbers[0]} to {numbers[-1]}"
+    spec, *other_specs = run.specs
+    hint = run.pattern or f"{spec} and the {len(other_specs)} others of this run"
+    summary = f"{_format_size_and_age(run)}  {ranks}"
+    return TraceRow(spec, _relative_name(run.name, folder), summary, hint, tuple(other_specs))
 
 
-def _format_recent_row(entry: RecentTrace) -> TraceRow:
-    path = Path(entry.spec)
-    size = f"{format_value(entry.size, 'bytes'):>9}  " if entry.size is not None else " " * 11
-    shown = _run_name(path) or path.name if entry.size is not None else entry.spec
-    return TraceRow(entry.spec, shown, f"{size}opened {format_age(time.time() - entry.opened_at)}", entry.spec)
+def _format_recent_row(trace: RecentTrace) -> TraceRow:
+    path = Path(trace.spec)
+    size = f"{format_value(trace.size, 'bytes'):>9}  " if trace.size is not None else " " * 11
+    name = _run_name(path) or path.name if trace.size is not None else trace.spec
+    return TraceRow(trace.spec, name, f"{size}opened {format_age(time.time() - trace.opened_at)}", trace.spec)
 
 
 def _run_name(path: Path) -> str:
-    """``train-20260101-120000 rank1`` for what `run` kept, where every run of one program has the same file names."""
+    """Name a trace by its run (``train-20260101-120000 rank1``), "" if it is not in a run's folder.
+
+    All runs of a program have the same file names, so only the folder distinguishes them.
+    """
     stem, *parts = path.name.partition(".pt.trace.json")[0].split(".")
     return " ".join([path.parent.name, *parts]) if path.parent.name.startswith(f"{stem}-") else ""
 
@@ -292,15 +299,15 @@ def _format_row(row: TraceRow) -> Content:
 
 
 def format_age(seconds: float) -> str:
-    """How long ago, as people say it."""
-    steps: tuple[tuple[float, float, Callable[[int], str]], ...] = (
+    """Format an age in words: "just now", "5 hours ago"."""
+    units: tuple[tuple[float, float, Callable[[int], str]], ...] = (
         (90, 1, lambda _: "just now"),
         (90 * 60, 60, lambda n: f"{n} minutes ago"),
         (36 * 3600, 3600, lambda n: f"{n} hours ago"),
         (60 * 86400, 86400, lambda n: f"{n} days ago"),
         (float("inf"), 30 * 86400, lambda n: f"{n} months ago"),
     )
-    for below, unit, say in steps:
-        if seconds < below:
-            return say(round(seconds / unit))
+    for limit, unit_seconds, format_count in units:
+        if seconds < limit:
+            return format_count(round(seconds / unit_seconds))
     return ""

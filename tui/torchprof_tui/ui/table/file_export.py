@@ -1,4 +1,4 @@
-"""Writing what a table lists as a file: which form a name asks for, and what came of it."""
+"""Write the listed rows of a table to a file, in the format of its suffix."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torchprof_tui.ui.common.name_display import clean
 
 
 def format_markdown(sheet: Sheet, order: I64) -> str:
+    """Format rows `order` int64[k] of a sheet as a Markdown table."""
     return export.to_markdown(sheet, order.tolist(), clean)
 
 
@@ -23,14 +24,17 @@ _FORMATTERS: dict[str, Callable[[Sheet, I64], str]] = {
 
 
 def write_sheet(sheet: Sheet, order: I64, path: Path) -> tuple[str, bool]:
-    """(a line that says what came of it, whether it was written). Never over a file that is there already."""
-    form = _FORMATTERS.get(path.suffix.lower())
-    if form is None:
+    """Write rows `order` of a sheet. Returns (a line that reports the outcome, whether the file was written).
+
+    Existing files are never overwritten.
+    """
+    formatter = _FORMATTERS.get(path.suffix.lower())
+    if formatter is None:
         return f"{path.name}: write to a name that ends in .csv, .json or .md", False
     if path.exists():
         return f"{path} is there already; nothing was overwritten", False
     try:
-        path.write_text(form(sheet, order), encoding="utf-8")
+        path.write_text(formatter(sheet, order), encoding="utf-8")
     except OSError as error:
         return f"{path}: {error.strerror}", False
     return f"wrote {len(order):,} rows to {path}", True

@@ -1,4 +1,4 @@
-"""Which rows of a sheet are listed, and in which order: sorted by a column, filtered by a text. No screen in here."""
+"""Sort and filter the rows of a sheet. Knows nothing of the screen."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NO_ROWS: I64 = np.zeros(0, np.int64)
 
 
 class RowListing:
-    """`order` int64[k]: rows of the sheet, top to bottom. Each tab remembers the column that it was sorted by."""
+    """The listed rows: `order` int64[k], rows of the sheet from top to bottom. Each tab keeps its sort column."""
 
     def __init__(self, sort_keys: dict[str, str]) -> None:
-        """`sorted_by`: tab -> the key of the column that it is sorted by at first."""
+        """`sort_keys`: tab → the key of the column that it is sorted by at first."""
         self._sort_keys = dict(sort_keys)
         self._tab = ""
         self.sheet: Sheet | None = None
@@ -25,21 +25,21 @@ class RowListing:
 
     @property
     def sort_key(self) -> str:
-        """Of the column that sorts what is listed."""
+        """Key of the column that the rows are sorted by."""
         return self._sort_keys.get(self._tab, "")
 
     def set_sheet(self, tab: str, sheet: Sheet | None) -> None:
-        """Another sheet, of a tab; None where there is nothing to list. `relist` puts it in order."""
+        """Set the sheet of a tab, None for nothing to list. Call `sort_and_filter` afterwards."""
         self._tab, self.sheet, self.order = tab, sheet, NO_ROWS
         if sheet is not None and self.sort_key not in {field.key for field in sheet.fields}:
             self._sort_keys[tab] = sheet.fields[-1].key
 
     def sort_and_filter(self) -> str:
-        """Sort and filter anew. Returns what is wrong with the filter, "" for nothing; then all rows are listed."""
+        """Compute `order`. Returns an error message if the filter is invalid (all rows are listed then), else ""."""
         if self.sheet is None:
             return ""
-        numeric = isinstance(self.sheet.columns[self.sort_key], np.ndarray)
-        order = self.sheet.sort_rows(self.sort_key, None if self.descending else not numeric)
+        is_numeric = isinstance(self.sheet.columns[self.sort_key], np.ndarray)
+        order = self.sheet.sort_rows(self.sort_key, None if self.descending else not is_numeric)
         matching = self.sheet.filter_rows(self.filter)
         if isinstance(matching, BadPattern):
             self.order = order
@@ -48,17 +48,17 @@ class RowListing:
         return ""
 
     def cycle_sort_column(self, distance: int) -> None:
-        """By another column, so many to the right, around the ends; the usual way up."""
+        """Sort by the column `distance` to the right, cyclically, in its default direction."""
         if self.sheet is not None:
             keys = [field.key for field in self.sheet.fields]
             self._sort_keys[self._tab] = keys[(keys.index(self.sort_key) + distance) % len(keys)]
             self.descending = True
 
     def row_at(self, index: int) -> int:
-        """The row of the sheet at a place of the list, -1 in an empty one."""
+        """Return the row of the sheet at an index of the list, -1 if the list is empty."""
         return int(self.order[index]) if len(self.order) else -1
 
     def index_of(self, row: int) -> int:
-        """Where a row of the sheet is listed, -1 where it is not."""
-        place = np.flatnonzero(self.order == row)
-        return int(place[0]) if len(place) else -1
+        """Return the index of a row of the sheet in the list, -1 if it is not listed."""
+        indices = np.flatnonzero(self.order == row)
+        return int(indices[0]) if len(indices) else -1

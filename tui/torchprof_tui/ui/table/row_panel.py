@@ -1,4 +1,4 @@
-"""What is behind one row of the table: its instances over time, who called it, what it called, its kernels."""
+"""Panel for one row of the table: its instances over time, its callers and callees, and its kernels."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torchprof_tui.ui.common.strip_chart import build_strip_chart
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
 
 RELATIVES_SHOWN = 8
-"""Of callers, callees and kernels so many each: the rest is counted."""
+"""Names listed of the callers, the callees and the kernels each; the others are only counted."""
 
 THREE_COLUMN_MIN_WIDTH = 120
 
 
 class RowPanel(TextPanel):
-    """Set `learn` with another row's detail, None while it is worked out."""
+    """Shows the detail of one row; call `set_detail` for another row."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -25,19 +25,20 @@ class RowPanel(TextPanel):
         self._instance_index = 0
 
     def set_detail(self, name: str, detail: RowDetail | None) -> None:
+        """Show a row's detail, None while it is computed, and select its longest instance."""
         self._row_name, self._detail = name, detail
         self._instance_index = int(detail.duration.argmax()) if detail is not None and len(detail.duration) else 0
         self.refresh_content()
 
     def cycle_instance(self, distance: int) -> None:
-        """To another instance, around the ends."""
+        """Select the instance `distance` further on, cyclically."""
         if self._detail is not None and len(self._detail.events):
             self._instance_index = (self._instance_index + distance) % len(self._detail.events)
             self.refresh_content(top=False)
 
     @property
     def selected_event(self) -> int:
-        """The instance that enter goes to; -1 for none. The longest, until one moves."""
+        """The event of the selected instance, which enter shows on the lanes; -1 for none."""
         detail = self._detail
         return int(detail.events[self._instance_index]) if detail is not None and len(detail.events) else -1
 
@@ -48,28 +49,20 @@ class RowPanel(TextPanel):
             return title if self._row_name else []
         if detail.spread is None:
             return [*title, *wrap_text("no instances in the trace", width, palette.muted)]
-        each = detail.spread
+        stats = detail.spread
         text = (
-            f"{each.count:,} instances · median {format_duration(each.median)} · mean {format_duration(each.mean)}"
-            f" · p5 {format_duration(each.p5)} · p95 {format_duration(each.p95)} · max {format_duration(each.longest)}"
+            f"{stats.count:,} instances · median {format_duration(stats.median)} · mean {format_duration(stats.mean)}"
+            f" · p5 {format_duration(stats.p5)} · p95 {format_duration(stats.p95)}"
+            f" · max {format_duration(stats.longest)}"
         )
-        lines = title + wrap_text(text, width, palette.text)
-        bars, mine = build_strip_chart(detail.duration, self._instance_index, min(width - 2, 100))
-        start, length = int(detail.start[self._instance_index]), int(detail.duration[self._instance_index])
-        lines.append([(bars[:mine], palette.accent), (bars[mine], palette.active), (bars[mine + 1 :], palette.accent)])
-        where = f"▲ instance {self._instance_index + 1:,}: {format_duration(length)} at {format_time(start)}"
-        indent = min(mine, max(width - len(where) - 30, 0))
-        lines.append([(" " * indent + where, palette.text), ("  n N: others, enter: on the lanes", palette.muted)])
+        lines = title + wrap_text(text, width, palette.text) + self._format_instances(detail, width)
         if detail.message_lines:
-            return [
-                *lines,
-                *(wrapped for told in detail.message_lines for wrapped in wrap_text(clean(told), width, palette.text)),
-            ]
-        lists = [("called by", detail.callers), ("calls", detail.callees), ("GPU work", detail.kernels)]
-        blocks = [
-            self._format_relatives(name, found, width if width < THREE_COLUMN_MIN_WIDTH else width // 3 - 2)
-            for name, found in lists
-        ]
+            for message in detail.message_lines:
+                lines += wrap_text(clean(message), width, palette.text)
+            return lines
+        sections = [("called by", detail.callers), ("calls", detail.callees), ("GPU work", detail.kernels)]
+        block_width = width if width < THREE_COLUMN_MIN_WIDTH else width // 3 - 2
+        blocks = [self._format_relatives(name, relatives, block_width) for name, relatives in sections]
         if width < THREE_COLUMN_MIN_WIDTH:
             return [*lines, *(line for block in blocks for line in block)]
         third = width // 3
@@ -77,16 +70,27 @@ class RowPanel(TextPanel):
             join_columns(blocks[0], blocks[1], third, palette.text), blocks[2], 2 * third, palette.text
         )
 
-    def _format_relatives(self, title: str, found: list[RelatedName], width: int) -> Lines:
+    def _format_instances(self, detail: RowDetail, width: int) -> Lines:
+        """Format the strip chart of all instances and, below it, the selected one."""
+        palette, index = self.palette, self._instance_index
+        chart, cell = build_strip_chart(detail.duration, index, min(width - 2, 100))
+        start, duration = int(detail.start[index]), int(detail.duration[index])
+        label = f"▲ instance {index + 1:,}: {format_duration(duration)} at {format_time(start)}"
+        indent = min(cell, max(width - len(label) - 30, 0))
+        return [
+            [(chart[:cell], palette.accent), (chart[cell], palette.active), (chart[cell + 1 :], palette.accent)],
+            [(" " * indent + label, palette.text), ("  n N: others, enter: on the lanes", palette.muted)],
+        ]
+
+    def _format_relatives(self, title: str, relatives: list[RelatedName], width: int) -> Lines:
         palette = self.palette
-        if not found:
+        if not relatives:
             return [[(f"{title}: nothing", palette.muted)]]
         lines: Lines = [[(title, palette.heading)]]
-        for each in found[:RELATIVES_SHOWN]:
-            room = max(width - 28, 8)
-            name = truncate(shorten(clean(each.name)), room)
-            numbers = f"{format_share(each.share):>7} {format_duration(each.time):>10} {each.calls:>7,}×  "
+        for relative in relatives[:RELATIVES_SHOWN]:
+            name = truncate(shorten(clean(relative.name)), max(width - 28, 8))
+            numbers = f"{format_share(relative.share):>7} {format_duration(relative.time):>10} {relative.calls:>7,}×  "
             lines.append([(numbers, palette.text), (name, palette.text)])
-        if len(found) > RELATIVES_SHOWN:
-            lines.append([(f"… and {len(found) - RELATIVES_SHOWN:,} more names", palette.muted)])
+        if len(relatives) > RELATIVES_SHOWN:
+            lines.append([(f"… and {len(relatives) - RELATIVES_SHOWN:,} more names", palette.muted)])
         return lines

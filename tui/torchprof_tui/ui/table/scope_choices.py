@@ -1,4 +1,4 @@
-"""What a table can be restricted to, seen from where one was on the lanes."""
+"""List the scopes that a table can be restricted to, from the view state of the lanes."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ from torchprof_tui.ui.explorer.view_state import ViewState
 
 @dataclass(frozen=True, slots=True)
 class TableScope:
-    """`only()`: the events that count, bool[n] over the rank's own trace; None for all. Costs a pass: ask a thread."""
+    """A scope of the table.
+
+    `select_events()` returns the events in it, bool[n] over the rank's own trace, or None for all. It passes over all
+    events, so call it in a worker.
+    """
 
     label: str
     select_events: Callable[[], Bool | None]
 
 
 def list_table_scopes(profile: Profile, view_state: ViewState) -> list[TableScope]:
-    """Always the whole trace first; then the marked range, what is on screen, the step and the lane that one is at."""
+    """List the scopes: the whole trace, the marked range, the visible range, the current step, the current lane."""
     trace = profile.trace
     rank = view_state.current_rank()
-    whole = "whole trace" if rank is None else f"{rank.label}, whole trace"
-    found = [TableScope(whole, lambda: None)]
-    view = view_state.viewport
+    whole_label = "whole trace" if rank is None else f"{rank.label}, whole trace"
+    scopes = [TableScope(whole_label, lambda: None)]
+    viewport = view_state.viewport
     if view_state.mark is not None:
         mark = view_state.mark
-        found.append(TableScope("the marked range", lambda: range_mask(trace, mark.start, mark.end)))
-    if view.t0 > trace.span[0] or view.t1 < trace.span[1]:
-        found.append(TableScope("on screen", lambda: range_mask(trace, view.t0, view.t1)))
-    middle = view_state.cursor_time()
-    step = next((each for each in trace.steps if each.start <= middle < each.start + each.duration), None)
-    if step is not None:
-        found.append(TableScope(step.name, lambda: step_mask(trace, step, profile.request_times)))
+        scopes.append(TableScope("the marked range", lambda: range_mask(trace, mark.start, mark.end)))
+    if viewport.t0 > trace.span[0] or viewport.t1 < trace.span[1]:
+        scopes.append(TableScope("on screen", lambda: range_mask(trace, viewport.t0, viewport.t1)))
+    time = view_state.cursor_time()
+    current_step = next((step for step in trace.steps if step.start <= time < step.start + step.duration), None)
+    if current_step is not None:
+        scopes.append(TableScope(current_step.name, lambda: step_mask(trace, current_step, profile.request_times)))
     lane = view_state.current_lane() - (0 if rank is None else rank.first_lane)
     if lane >= 0:
-        found.append(TableScope(trace.lanes[lane].label, lambda: lane_mask(trace, lane)))
-    return found
+        scopes.append(TableScope(trace.lanes[lane].label, lambda: lane_mask(trace, lane)))
+    return scopes

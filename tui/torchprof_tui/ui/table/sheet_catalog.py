@@ -1,4 +1,4 @@
-"""Which tables there are, how each is made from a trace, and what is behind one of its rows."""
+"""The tables of the screen: build each from a trace, and load the detail of a row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from torchprof_tui.ui.common.number_format import format_value
 
 PICTURES_TAB = "pictures"
 ARRIVALS_TAB = "arrivals"
-"""Of several ranks: who came late to each collective."""
+"""Table for several ranks: which rank arrived late at each collective."""
 
 TABS = ("profiler table", "kernels", "copies", "collectives", "memory", PICTURES_TAB)
 DEFAULT_SORT_KEYS = {
@@ -40,7 +40,7 @@ DEFAULT_SORT_KEYS = {
 
 @dataclass(frozen=True)
 class BuiltSheet:
-    """A sheet, and what it came from where rows can be opened."""
+    """A sheet, and the data that it was built from, to load the detail of a row."""
 
     sheet: Sheet
     table: ProfilerTable | None
@@ -48,13 +48,13 @@ class BuiltSheet:
 
 
 def build_sheet(profile: Profile, tab: str, group_by: GroupBy, event_mask: Bool | None) -> BuiltSheet:
-    """Raises NotRecordedError, OSError, LookupError where the trace cannot tell."""
+    """Build the sheet of a tab. Raises NotRecordedError, OSError, LookupError if the trace lacks the data."""
     trace = profile.trace
     if tab == "profiler table":
         table = profile.build_table(group_by, event_mask)
         flops = None
         if group_by in (GroupBy.NAME, GroupBy.SHAPE) and _is_small_trace(profile):
-            # Without the file there are no shapes: the table stands without what was computed.
+            # If the file cannot be read there are no shapes, and the table has no FLOPs.
             with suppress(OSError, LookupError):
                 flops = sum_row_flops(table, profile.calls, profile.flops())
         return BuiltSheet(build_table_sheet(table, profile.calls, flops), table)
@@ -68,14 +68,14 @@ def build_sheet(profile: Profile, tab: str, group_by: GroupBy, event_mask: Bool 
 
 
 def build_late_arrivals(trace: Trace) -> BuiltSheet:
-    """Over all ranks of a trace; events are numbered as in the whole."""
+    """Build the sheet of late arrivals over all ranks; events are indices into the merged trace."""
     assert trace.ranks is not None
-    found = compute_arrivals(trace.ranks)
-    return BuiltSheet(build_arrivals_sheet(found), None, found)
+    arrivals = compute_arrivals(trace.ranks)
+    return BuiltSheet(build_arrivals_sheet(arrivals), None, arrivals)
 
 
 def load_row_detail(profile: Profile, whole_trace: Trace, built_sheet: BuiltSheet, row: int) -> RowDetail | None:
-    """What is behind one row, None where it has no events. `whole`: all ranks, whose events arrivals are of."""
+    """Load the detail of one row, None if it has no events. `whole_trace`: all ranks, for the sheet of arrivals."""
     if built_sheet.table is not None:
         return build_row_detail(profile.trace, profile.calls, built_sheet.table, row)
     events = built_sheet.sheet.members_of(row)
@@ -83,13 +83,13 @@ def load_row_detail(profile: Profile, whole_trace: Trace, built_sheet: BuiltShee
         return None
     trace = profile.trace if built_sheet.arrivals is None else whole_trace
     events = events[np.argsort(trace.start[events], kind="stable")]
-    told = () if built_sheet.arrivals is None else format_rank_arrivals(built_sheet.arrivals, row)
+    message_lines = () if built_sheet.arrivals is None else format_rank_arrivals(built_sheet.arrivals, row)
     start, duration = np.asarray(trace.start[events]), np.asarray(trace.duration[events])
-    return RowDetail(events, start, duration, compute_duration_statistics(duration), [], [], [], told)
+    return RowDetail(events, start, duration, compute_duration_statistics(duration), [], [], [], message_lines)
 
 
 def format_totals(profile: Profile, built_sheet: BuiltSheet, tab: str) -> str:
-    """The line below a table: torch's totals, or each device's peak."""
+    """Format the line below a table: torch's totals, or the memory peak of each device."""
     if tab == "memory":
         return " · ".join(
             f"{peak.device} peak {format_value(peak.allocated, 'bytes')} at {format_time(peak.allocated_at)}"
@@ -100,5 +100,5 @@ def format_totals(profile: Profile, built_sheet: BuiltSheet, tab: str) -> str:
 
 
 def _is_small_trace(profile: Profile) -> bool:
-    """What was computed is worth a pass over the file where that is short; of large ones the command line tells."""
+    """Return whether FLOPs are worth a pass over the file; for large traces only the command line computes them."""
     return profile.trace.size < 64_000_000

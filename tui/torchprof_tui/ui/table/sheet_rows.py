@@ -1,4 +1,4 @@
-"""A sheet's rows as lines: columns as wide as they need to be, the ones that matter first where there is no room."""
+"""Format the rows of a sheet as lines, with as many columns as fit into the width."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ _NARROW_TEXT_CELLS = {"device": 5, "class": 18, "step": 8, "dtype": 10}
 
 @dataclass(frozen=True, slots=True)
 class ColumnLayout:
-    """The columns that fit into a width, each with its cells; the first is the name, with all that is left."""
+    """The columns that fit into a width, each with its cells; the first is the name, which gets the remaining cells."""
 
     fields: tuple[Field, ...]
     cells: tuple[int, ...]
 
 
 def fit_columns(sheet: Sheet, width: int, sort_key: str) -> ColumnLayout:
-    """Columns from left to right as long as the name keeps its least; the sorted one is always there."""
-    first, *others = sheet.fields
-    wanted = {field.key: _column_cells(field) for field in others}
-    room = width - 2 - NAME_MIN_CELLS - wanted.get(sort_key, 0)
+    """Choose columns from left to right while NAME_MIN_CELLS remain for the name; the sort column is always kept."""
+    name_field, *fields = sheet.fields
+    cells = {field.key: _column_cells(field) for field in fields}
+    available = width - 2 - NAME_MIN_CELLS - cells.get(sort_key, 0)
     kept: list[Field] = []
-    left_out = set()
-    for field in others:
-        if field.key.removesuffix("_share") in left_out and field.key != sort_key:
-            continue  # a % says nothing without the column that it is of
-        if field.key == sort_key or wanted[field.key] <= room:
+    omitted = set()
+    for field in fields:
+        if field.key.removesuffix("_share") in omitted and field.key != sort_key:
+            continue  # a share is meaningless without the column that it refers to
+        if field.key == sort_key or cells[field.key] <= available:
             kept.append(field)
-            room -= 0 if field.key == sort_key else wanted[field.key]
+            available -= 0 if field.key == sort_key else cells[field.key]
         else:
-            left_out.add(field.key)
-    used = sum(wanted[field.key] for field in kept)
-    return ColumnLayout((first, *kept), (max(width - 2 - used, 8), *(wanted[field.key] for field in kept)))
+            omitted.add(field.key)
+    used = sum(cells[field.key] for field in kept)
+    return ColumnLayout((name_field, *kept), (max(width - 2 - used, 8), *(cells[field.key] for field in kept)))
 
 
 def _column_cells(field: Field) -> int:
@@ -63,42 +63,46 @@ def _column_cells(field: Field) -> int:
 
 
 def format_header(layout: ColumnLayout, sort_key: str, descending: bool, palette: Palette) -> list[TextRun]:
+    """Format the titles of the columns, with an arrow at the sort column."""
     runs: list[TextRun] = [("  ", palette.muted)]
-    for place, (field, cells) in enumerate(zip(layout.fields, layout.cells, strict=True)):
-        mark = (" ▼" if descending else " ▲") if field.key == sort_key else ""
-        title = truncate(field.title + mark, cells - 1 - len(_text_separator(layout, place)))
-        left = field.unit is Unit.TEXT
-        title = _text_separator(layout, place) + title
-        text = title + " " * (cells - cell_len(title)) if left else " " * (cells - cell_len(title)) + title
-        runs.append((text, palette.strong if mark else palette.muted))
+    for column, (field, cells) in enumerate(zip(layout.fields, layout.cells, strict=True)):
+        arrow = (" ▼" if descending else " ▲") if field.key == sort_key else ""
+        separator = _text_separator(layout, column)
+        title = separator + truncate(field.title + arrow, cells - 1 - len(separator))
+        padding = " " * (cells - cell_len(title))
+        text = title + padding if field.unit is Unit.TEXT else padding + title
+        runs.append((text, palette.strong if arrow else palette.muted))
     return runs
 
 
 def format_row(sheet: Sheet, row: int, layout: ColumnLayout, palette: Palette, selected: bool) -> list[TextRun]:
-    """One row. Text from the trace is cleaned here."""
+    """Format one row. Text from the trace is cleaned here."""
     runs: list[TextRun] = [("▶ " if selected else "  ", palette.accent)]
-    style = palette.active if selected else palette.text
-    for place, (field, cells) in enumerate(zip(layout.fields, layout.cells, strict=True)):
+    name_style = palette.active if selected else palette.text
+    for column, (field, cells) in enumerate(zip(layout.fields, layout.cells, strict=True)):
+        style = name_style if column == 0 else palette.text
         value = sheet.columns[field.key][row]
         if field.unit is Unit.TEXT:
+            separator = _text_separator(layout, column)
             text = clean(str(value).replace("\n", " < "))
-            room = cells - 1 - len(_text_separator(layout, place))
-            text = text if cell_len(text) <= room else truncate(shorten(text) if place == 0 else text, room)
-            text = _text_separator(layout, place) + text
-            runs.append((text + " " * (cells - cell_len(text)), style if place == 0 else palette.text))
+            available = cells - 1 - len(separator)
+            if cell_len(text) > available:
+                text = truncate(shorten(text) if column == 0 else text, available)
+            text = separator + text
+            runs.append((text + " " * (cells - cell_len(text)), style))
         else:
-            runs.append((f"{format_cell(value, field.unit):>{cells}}", style if place == 0 else palette.text))
+            runs.append((f"{format_cell(value, field.unit):>{cells}}", style))
     return runs
 
 
 def _text_separator(layout: ColumnLayout, column: int) -> str:
-    """What keeps a text from the number before it, which ends where the text begins."""
+    """Return the space before a text column that follows a right-aligned number, "" for other columns."""
     fields = layout.fields
     return "  " if column and fields[column].unit is Unit.TEXT and fields[column - 1].unit is not Unit.TEXT else ""
 
 
 def format_cell(value: object, unit: Unit) -> str:
-    """A number as people read it; "" for what is not known, and for a time or share of nothing."""
+    """Format a number; "" for unknown values (nan), and for a time or share of zero."""
     number = value.item() if isinstance(value, np.generic) else value
     assert isinstance(number, (int, float))
     if isinstance(number, float) and math.isnan(number):
@@ -117,8 +121,8 @@ def format_cell(value: object, unit: Unit) -> str:
 
 
 def _format_si(number: float) -> str:
-    for letter in ("", "k", "M", "G", "T", "P"):
-        if abs(number) < 1000 or letter == "P":
-            return f"{number:.3g} {letter}".rstrip()
+    for prefix in ("", "k", "M", "G", "T", "P"):
+        if abs(number) < 1000 or prefix == "P":
+            return f"{number:.3g} {prefix}".rstrip()
         number /= 1000
     return ""

@@ -1,4 +1,4 @@
-"""The profiler's table and its neighbours: sorted, filtered, grouped, restricted; each row opens into its instances."""
+"""Screen of the profiler's table and related tables: sort, filter, group, restrict to a scope, and inspect a row."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from torchprof_tui.ui.table.time_share_charts import TimeShareCharts
 
 FILTER_PROMPT, EXPORT_PROMPT = "filter", "write to"
 PANEL_MIN_HEIGHT, PANEL_HEIGHT_SHARE = 24, 0.35
-"""From this height on the row under the cursor is opened below the table, in this part of it."""
+"""Minimal height for the panel of the current row below the table, and the panel's share of the height."""
 
 HINTS = (
     ("tab", "table"),
@@ -58,7 +58,10 @@ HINTS = (
 
 
 class TableScreen(ListScreen):
-    """Ends with the event to show on the lanes, None for none. `profile` outlives the screen: it is costly to make."""
+    """Dismissed with the event to show on the lanes, or None.
+
+    `profile` is slow to compute, so the caller keeps it for the next time.
+    """
 
     CSS_PATH = "table_screen.tcss"
     AUTO_FOCUS = ""
@@ -128,7 +131,7 @@ class TableScreen(ListScreen):
         self._panel.styles.height = int(height * PANEL_HEIGHT_SHARE)
         self._column_layout = None
 
-    # -- making a table ------------------------------------------------------------------------------------
+    # -- building a table ----------------------------------------------------------------------------------
 
     @property
     def _current_query(self) -> SheetQuery:
@@ -161,14 +164,15 @@ class TableScreen(ListScreen):
         self._refresh_rows()
         table = message.built_sheet.table
         if self._target_event >= 0 and table is not None:
-            place = self._listing.index_of(find_row_of_event(self.trace, self.profile.calls, table, self._target_event))
+            row = find_row_of_event(self.trace, self.profile.calls, table, self._target_event)
+            index = self._listing.index_of(row)
             self._target_event = -1
-            if place >= 0:
-                self.rows.move_to(place)
+            if index >= 0:
+                self.rows.move_to(index)
                 self.handle_cursor_move()
 
     def _refresh_rows(self) -> None:
-        """Sort and filter anew."""
+        """Sort and filter the rows again and show them."""
         if self._built_sheet is None:
             return
         problem = self._listing.sort_and_filter()
@@ -182,12 +186,12 @@ class TableScreen(ListScreen):
             self._status.show_message(problem, is_warning=True)
             return
         assert self._built_sheet is not None
-        by = f" by {self._group_by.value}" if self._tab == TABS[0] and self._group_by is not GroupBy.NAME else ""
-        where = self._scopes[self._scope].label if self._tab != ARRIVALS_TAB else "all ranks"
-        rows = f"{len(self._listing.order):,} of {len(self._built_sheet.sheet):,} rows{by} · {where}"
-        filtered = f" · filter {self._listing.filter!r}" if self._listing.filter else ""
+        grouping = f" by {self._group_by.value}" if self._tab == TABS[0] and self._group_by is not GroupBy.NAME else ""
+        scope = self._scopes[self._scope].label if self._tab != ARRIVALS_TAB else "all ranks"
+        rows = f"{len(self._listing.order):,} of {len(self._built_sheet.sheet):,} rows{grouping} · {scope}"
+        filter_text = f" · filter {self._listing.filter!r}" if self._listing.filter else ""
         totals = format_totals(self.profile, self._built_sheet, self._tab)
-        self._status.show_message(f"{rows}{filtered} · {totals}" if totals else rows + filtered)
+        self._status.show_message(f"{rows}{filter_text} · {totals}" if totals else rows + filter_text)
 
     # -- painting ------------------------------------------------------------------------------------------
 
@@ -216,11 +220,11 @@ class TableScreen(ListScreen):
 
     @property
     def _cursor_row(self) -> int:
-        """The row of the sheet, -1 in an empty one."""
+        """The row of the sheet under the cursor, -1 in an empty list."""
         return self._listing.row_at(self.rows.cursor)
 
     def handle_cursor_move(self) -> None:
-        """Another row is under the cursor: what is behind it follows."""
+        """Load the detail of the row under the cursor."""
         row = self._cursor_row
         if row < 0 or self._built_sheet is None:
             self._panel.set_detail("", None)
@@ -261,8 +265,8 @@ class TableScreen(ListScreen):
         self.action_tab(self._shown_tabs.index(tab) - self._shown_tabs.index(self._tab))
 
     def action_group(self, direction: int) -> None:
-        every = list(GroupBy)
-        self._group_by = every[(every.index(self._group_by) + direction) % len(every)]
+        groupings = list(GroupBy)
+        self._group_by = groupings[(groupings.index(self._group_by) + direction) % len(groupings)]
         self._tab = TABS[0]
         self._tabs.show_active(self._tab)
         self._request_sheet()
@@ -283,8 +287,8 @@ class TableScreen(ListScreen):
             self.dismiss(self._panel.selected_event + (0 if self._tab == ARRIVALS_TAB else self._event_offset))
 
     def action_help(self) -> None:
-        """The last line's keys, all of them, however narrow the terminal is."""
-        self.notify(" · ".join(f"{key} {what}" for key, what in HINTS), title="keys", markup=False)
+        """Show all keys of the status line, which a narrow terminal cuts off."""
+        self.notify(" · ".join(f"{key} {description}" for key, description in HINTS), title="keys", markup=False)
 
     def action_back(self) -> None:
         if self._listing.filter:
@@ -296,7 +300,7 @@ class TableScreen(ListScreen):
     def on_row_picked(self, message: RowPicked) -> None:
         self.handle_cursor_move()
 
-    # -- typing --------------------------------------------------------------------------------------------
+    # -- filter and export ---------------------------------------------------------------------------------
 
     def action_ask_filter(self) -> None:
         self._open_prompt(FILTER_PROMPT, "text, or /regular expression/", self._listing.filter)

@@ -1,4 +1,4 @@
-"""What the table screen's threads find out, and the messages that they tell it by."""
+"""Functions that the table screen runs in workers, and the messages that carry their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from torchprof_tui.ui.table.sheet_catalog import (
 
 
 class SheetQuery(NamedTuple):
-    """Which table: an answer counts while it is the one that is asked for."""
+    """The table to show; results for an earlier query are dropped."""
 
     tab: str
     group_by: GroupBy
@@ -31,7 +31,7 @@ class SheetQuery(NamedTuple):
 
 
 class SheetMade(Message):
-    """A table is there, or a line that says why not."""
+    """A table was built, or `problem` says why not."""
 
     def __init__(self, query: SheetQuery, built_sheet: BuiltSheet | None, problem: str = "") -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class SheetMade(Message):
 
 
 class SharesMade(Message):
-    """What the pictures are drawn from."""
+    """The shares of GPU time were computed, which the charts show."""
 
     def __init__(self, shares: GpuTimeShares) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class SharesMade(Message):
 
 
 class RowRead(Message):
-    """What is behind a row."""
+    """The detail of a row was loaded."""
 
     def __init__(self, row: int, name: str, detail: RowDetail) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class RowRead(Message):
 
 
 def read_sheet(profile: Profile, whole_trace: Trace, query: SheetQuery, scope: TableScope) -> SheetMade:
-    """`whole`: all ranks, where there are several. What the trace cannot tell is said in a line."""
+    """Build the table of a query, or a message with the reason why the trace lacks it. `whole_trace`: all ranks."""
     try:
         if query.tab == ARRIVALS_TAB:
             return SheetMade(query, build_late_arrivals(whole_trace))
@@ -67,6 +67,6 @@ def read_sheet(profile: Profile, whole_trace: Trace, query: SheetQuery, scope: T
 
 
 def read_row(profile: Profile, whole_trace: Trace, built_sheet: BuiltSheet, row: int) -> RowRead | None:
-    """None for a row without events."""
+    """Load the detail of a row; None for a row without events."""
     detail = load_row_detail(profile, whole_trace, built_sheet, row)
     return None if detail is None else RowRead(row, str(built_sheet.sheet.columns["name"][row]), detail)

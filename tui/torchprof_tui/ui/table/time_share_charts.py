@@ -1,4 +1,4 @@
-"""Where GPU time goes, drawn: bars by kernel class and by module, and a stacked bar for each step."""
+"""Draw shares of GPU time: bars by kernel class and by module, and a stacked bar for each step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
 
 LABEL_CELLS, MODULE_CELLS = 20, 44
 MODULES_SHOWN, CLASSES_SHOWN = 24, 8
-"""So many modules are listed; so many classes have a colour and letters of their own in a step's bar."""
+"""Modules that are listed; classes that have a colour and a label of their own in a step's bar."""
 
 _FILL_KINDS = (
     Kind.KERNEL,
@@ -29,7 +29,7 @@ _FILL_KINDS = (
 
 
 class TimeShareCharts(TextPanel):
-    """Set `learn`."""
+    """The charts as a text panel; call `set_shares` with the data."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -64,66 +64,69 @@ class TimeShareCharts(TextPanel):
         lines.append(self._format_legend(shares))
         return lines + [self._format_step(shares, row, longest, width) for row in range(len(shares.step_names))]
 
-    def _select_fill_kind(self, place: int) -> int:
-        return int(_FILL_KINDS[place]) if place < CLASSES_SHOWN else int(Kind.OTHER)
+    def _select_fill_kind(self, index: int) -> int:
+        """Return the kind of event whose colour the class at `index` is drawn with."""
+        return int(_FILL_KINDS[index]) if index < CLASSES_SHOWN else int(Kind.OTHER)
 
-    def _format_bars(self, slices: list[TimeShare], width: int, cells: int, coloured: bool = False) -> Lines:
-        """Bars as long as their share of the heaviest."""
-        most = max((each.share for each in slices), default=1.0) or 1.0
-        room = max(width - cells - 22, 4)
+    def _format_bars(self, shares: list[TimeShare], width: int, label_cells: int, coloured: bool = False) -> Lines:
+        """Format one bar for each share, relative to the largest."""
+        largest = max((share.share for share in shares), default=1.0) or 1.0
+        bar_cells = max(width - label_cells - 22, 4)
         return [
             self._format_bar(
-                each,
-                cells,
-                max(round(each.share / most * room), 1),
-                self._select_fill_kind(place) if coloured else None,
+                share,
+                label_cells,
+                max(round(share.share / largest * bar_cells), 1),
+                self._select_fill_kind(index) if coloured else None,
             )
-            for place, each in enumerate(slices)
+            for index, share in enumerate(shares)
         ]
 
-    def _format_bar(self, share_slice: TimeShare, cells: int, full: int, kind: int | None) -> list[TextRun]:
+    def _format_bar(self, share: TimeShare, label_cells: int, bar_cells: int, kind: int | None) -> list[TextRun]:
         palette = self.palette
-        label = clean(share_slice.label)
-        if cell_len(label) >= cells:  # of a module's path the end tells it apart
-            label = "…" + label[-(cells - 2) :] if "/" in label or "." in label else truncate(label, cells - 1)
+        label = clean(share.label)
+        if cell_len(label) >= label_cells:
+            # Paths of modules differ at their end, other labels at their beginning.
+            is_path = "/" in label or "." in label
+            label = "…" + label[-(label_cells - 2) :] if is_path else truncate(label, label_cells - 1)
         return [
-            (label + " " * (cells - cell_len(label)), palette.text),
-            (f"{format_duration(share_slice.time):>10} {format_share(share_slice.share):>7}  ", palette.text),
-            ("█" * full, palette.ink(int(Kind.PYTHON) if kind is None else kind)),
+            (label + " " * (label_cells - cell_len(label)), palette.text),
+            (f"{format_duration(share.time):>10} {format_share(share.share):>7}  ", palette.text),
+            ("█" * bar_cells, palette.ink(int(Kind.PYTHON) if kind is None else kind)),
         ]
 
     def _format_legend(self, shares: GpuTimeShares) -> list[TextRun]:
         palette = self.palette
         runs: list[TextRun] = []
-        for place, label in enumerate(shares.class_labels[:CLASSES_SHOWN]):
-            runs += [(f" {label} ", palette.fill(self._select_fill_kind(place))), (" ", palette.text)]
+        for index, label in enumerate(shares.class_labels[:CLASSES_SHOWN]):
+            runs += [(f" {label} ", palette.fill(self._select_fill_kind(index))), (" ", palette.text)]
         if len(shares.class_labels) > CLASSES_SHOWN:
             runs.append((" others ", palette.fill(int(Kind.OTHER))))
         runs.append((" · the GPU had nothing of this step", palette.muted))
         return runs
 
     def _format_step(self, shares: GpuTimeShares, row: int, longest: int, width: int) -> list[TextRun]:
-        """Segments as long as their time, with as much of their class's name as fits; then the rest of the step."""
+        """Format one step: a segment for each class with as much of its name as fits, then dots to the step's end."""
         palette = self.palette
         label = truncate(clean(shares.step_names[row]), LABEL_CELLS - 1)
-        time = int(shares.step_time[row])
-        room = max(width - LABEL_CELLS - 12, 4)
+        step_time = int(shares.step_time[row])
+        bar_cells = max(width - LABEL_CELLS - 12, 4)
         runs: list[TextRun] = [
             (label + " " * (LABEL_CELLS - cell_len(label)), palette.text),
-            (f"{format_duration(time):>10}  ", palette.text),
+            (f"{format_duration(step_time):>10}  ", palette.text),
         ]
         times = shares.time_by_step[row].tolist()
         if len(times) > CLASSES_SHOWN:
             times = [*times[:CLASSES_SHOWN], sum(times[CLASSES_SHOWN:])]
-        used, reached = 0, 0
-        for place, each in enumerate(times):
-            reached += each
-            end = min(round(reached / longest * room), room)
+        used, total = 0, 0
+        for index, time in enumerate(times):
+            total += time
+            end = min(round(total / longest * bar_cells), bar_cells)
             if end > used:
-                name = shares.class_labels[place] if place < CLASSES_SHOWN else "others"
-                runs.append((name[: end - used].ljust(end - used), palette.fill(self._select_fill_kind(place))))
+                name = shares.class_labels[index] if index < CLASSES_SHOWN else "others"
+                runs.append((name[: end - used].ljust(end - used), palette.fill(self._select_fill_kind(index))))
                 used = end
-        rest = round(time / longest * room) - used
-        if rest > 0:
-            runs.append(("·" * rest, palette.muted))
+        idle_cells = round(step_time / longest * bar_cells) - used
+        if idle_cells > 0:
+            runs.append(("·" * idle_cells, palette.muted))
         return runs

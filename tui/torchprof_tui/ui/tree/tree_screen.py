@@ -1,4 +1,4 @@
-"""The dispatch tree: everything that was called, by the way it was reached, heaviest first; letters filter it."""
+"""Screen of the dispatch tree: all calls, grouped by call path and sorted by time; typed letters filter it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_INDENT = 40
 
 
 class TreeScreen(ListScreen):
-    """Ends with the event to show on the lanes: the longest of the node, None for none."""
+    """Dismissed with the event to show on the lanes, the longest one of the node, or None."""
 
     CSS_PATH = "tree_screen.tcss"
     AUTO_FOCUS = ""
@@ -56,7 +56,7 @@ class TreeScreen(ListScreen):
     ]
 
     def __init__(self, trace: Trace, rank: Rank | None = None) -> None:
-        """`rank`: which of several the trace is of; the event it ends with is then numbered as in the whole."""
+        """`rank`: the rank of `trace`, if there are several; the resulting event is an index into the merged trace."""
         super().__init__()
         self.trace = trace
         self.rank = rank
@@ -90,7 +90,7 @@ class TreeScreen(ListScreen):
     # -- what is listed ------------------------------------------------------------------------------------
 
     def _refresh_rows(self, node: int) -> None:
-        """Show what is listed now, with the cursor on a node, or on the nearest one above it that is listed."""
+        """Show the listed nodes, with the cursor on `node` or on the nearest listed node above it."""
         tree, folds = self.call_tree, self._fold_state
         if tree is None or folds is None:
             return
@@ -98,66 +98,68 @@ class TreeScreen(ListScreen):
         if folds.filter:
             self._status.show_message(f"filter: {folds.filter}▏ {folds.match_count:,} of {len(tree):,} nodes")
         else:
-            whose = "" if self.rank is None else f"{self.rank.label}: "
-            deeper = (
+            rank = "" if self.rank is None else f"{self.rank.label}: "
+            omitted = (
                 f"; {tree.unlisted_calls:,} calls deeper than {MAX_LEVELS:,} left out" if tree.unlisted_calls else ""
             )
-            self._status.show_message(f"{whose}{len(folds.visible_nodes):,} of {len(tree):,} nodes listed{deeper}")
+            self._status.show_message(f"{rank}{len(folds.visible_nodes):,} of {len(tree):,} nodes listed{omitted}")
 
     @property
     def _cursor_node(self) -> int:
         """The node under the cursor, -1 for none."""
-        listed = self._fold_state.visible_nodes if self._fold_state is not None else ()
-        return int(listed[self.rows.cursor]) if len(listed) else -1
+        nodes = self._fold_state.visible_nodes if self._fold_state is not None else ()
+        return int(nodes[self.rows.cursor]) if len(nodes) else -1
 
     # -- painting ------------------------------------------------------------------------------------------
 
     def _format_header(self, width: int) -> list[TextRun]:
         palette = self.rows.palette
-        room = max(width - NUMBER_CELLS, 12)
+        name_cells = max(width - NUMBER_CELLS, 12)
         title = f" dispatch tree · {short_label(self.trace.label)}"
         numbers = f"{'calls':>9} {'total':>11} {'self':>11} {'GPU':>11} {'':>9}"
-        return [(truncate(title, room).ljust(room), palette.strong), (numbers, palette.muted)]
+        return [(truncate(title, name_cells).ljust(name_cells), palette.strong), (numbers, palette.muted)]
 
     def _format_row(self, index: int, width: int, selected: bool) -> list[TextRun]:
         tree, folds, palette = self.call_tree, self._fold_state, self.rows.palette
         assert tree is not None
         assert folds is not None
         node = int(folds.visible_nodes[index])
-        room = max(width - NUMBER_CELLS, 12)
+        name_cells = max(width - NUMBER_CELLS, 12)
         kind = int(tree.kind[node])
-        sign = ("▾" if folds.is_unfolded(node) else "▸") if folds.can_fold(node) else " "
-        lead = " " * min(int(tree.depth[node]), MAX_INDENT)
+        is_root = node in tree.root_labels
+        fold_sign = ("▾" if folds.is_unfolded(node) else "▸") if folds.can_fold(node) else " "
+        indent = " " * min(int(tree.depth[node]), MAX_INDENT)
         arrow = "⇢ " if kind in GPU_WORK else ""
-        label = self._format_label(node, room - len(lead) - len(arrow) - 4)
-        text = f"{sign} {arrow}{label}"
-        gpu, total = int(tree.gpu_time[node]), int(tree.total[node])
+        label = self._format_label(node, name_cells - len(indent) - len(arrow) - 4)
+        text = f"{fold_sign} {arrow}{label}"
+        gpu_time, total = int(tree.gpu_time[node]), int(tree.total[node])
         count = f"{int(tree.count[node]):,}" if tree.count[node] else ""
-        own = "" if node in tree.root_labels or kind in GPU_WORK else format_duration(int(tree.self_time[node]))
-        numbers = f"{count:>9} {format_duration(total):>11} {own:>11} {format_duration(gpu) if gpu else '':>11} "
+        self_time = "" if is_root or kind in GPU_WORK else format_duration(int(tree.self_time[node]))
+        gpu = format_duration(gpu_time) if gpu_time else ""
+        numbers = f"{count:>9} {format_duration(total):>11} {self_time:>11} {gpu:>11} "
         return [
             ("▶" if selected else " ", palette.accent),
-            (lead, palette.text),
-            ("▌", palette.ink(kind) if node not in tree.root_labels else palette.heading),
-            (text, _row_style(palette, selected, node in tree.root_labels)),
-            (" " * max(room - 2 - len(lead) - cell_len(text), 0), palette.text),
+            (indent, palette.text),
+            ("▌", palette.ink(kind) if not is_root else palette.heading),
+            (text, _row_style(palette, selected, is_root)),
+            (" " * max(name_cells - 2 - len(indent) - cell_len(text), 0), palette.text),
             (numbers, palette.active if selected else palette.text),
-            (f"{format_share(gpu / self._total_gpu_time):>7}" if gpu else " " * 7, palette.muted),
+            (f"{format_share(gpu_time / self._total_gpu_time):>7}" if gpu_time else " " * 7, palette.muted),
         ]
 
-    def _format_label(self, node: int, room: int) -> str:
+    def _format_label(self, node: int, cells: int) -> str:
         assert self.call_tree is not None
         if node in self.call_tree.root_labels:
-            return truncate(clean(self.call_tree.root_labels[node]), room)
+            return truncate(clean(self.call_tree.root_labels[node]), cells)
         if self.call_tree.kind[node] == Kind.STEP and self.call_tree.count[node] > 1:
             return "ProfilerStep*"
         name = clean(self.trace.names[int(self.call_tree.name[node])])
-        return name if cell_len(name) <= room else truncate(shorten(name), room)
+        return name if cell_len(name) <= cells else truncate(shorten(name), cells)
 
     # -- keys ----------------------------------------------------------------------------------------------
 
     def action_open(self) -> None:
-        """Open the node; an open one: to its first child."""
+        """Unfold the node, or move to its first child if it is unfolded."""
         node, folds = self._cursor_node, self._fold_state
         if folds is None or node < 0 or not folds.can_fold(node):
             return
@@ -168,7 +170,7 @@ class TreeScreen(ListScreen):
             self._refresh_rows(node)
 
     def action_close(self) -> None:
-        """Close the node; a closed one: to its parent."""
+        """Fold the node, or move to its parent if it is folded."""
         node, folds = self._cursor_node, self._fold_state
         if self.call_tree is None or folds is None or node < 0:
             return
@@ -191,14 +193,9 @@ class TreeScreen(ListScreen):
             self._refresh_rows(node)
 
     def action_show(self) -> None:
-        if (
-            self.call_tree is not None
-            and self._cursor_node >= 0
-            and self.call_tree.longest_event[self._cursor_node] >= 0
-        ):
-            self.dismiss(
-                int(self.call_tree.longest_event[self._cursor_node]) + (0 if self.rank is None else self.rank.first)
-            )
+        node = self._cursor_node
+        if self.call_tree is not None and node >= 0 and self.call_tree.longest_event[node] >= 0:
+            self.dismiss(int(self.call_tree.longest_event[node]) + (0 if self.rank is None else self.rank.first))
 
     def action_back(self) -> None:
         if self._fold_state is not None and self._fold_state.filter:
@@ -214,7 +211,7 @@ class TreeScreen(ListScreen):
             self._apply_filter(self._fold_state.filter[:-1])
 
     def on_key(self, event: events.Key) -> None:
-        """Letters go into the filter."""
+        """Append typed letters to the filter."""
         if event.is_printable and event.character and event.character not in "+- " and self._fold_state is not None:
             event.stop()
             self._apply_filter(self._fold_state.filter + event.character)
@@ -230,5 +227,5 @@ class TreeScreen(ListScreen):
             self.action_open_close()
 
 
-def _row_style(palette: Palette, chosen: bool, root: bool) -> Style:
-    return palette.active if chosen else palette.heading if root else palette.text
+def _row_style(palette: Palette, selected: bool, is_root: bool) -> Style:
+    return palette.active if selected else palette.heading if is_root else palette.text

@@ -1,4 +1,4 @@
-"""The options of a run as a list: a value is typed where one stands, a switch is turned with space."""
+"""Editable list of a run's options: type a value at the cursor, or toggle a switch with space."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ SWITCH_ON = "on"
 
 
 class RunOptions(OptionList):
-    """`values` by flag: what was typed, `ON` for a switch; what is not there is left to the run."""
+    """The options with their values.
+
+    `values`: flag → the typed value, SWITCH_ON for a switch. Options without a value keep the run's default.
+    """
 
     class Changed(Message):
-        """A value has."""
+        """A value was changed by the user."""
 
     def __init__(self, options: Sequence[Option], *, id: str) -> None:  # noqa: A002  (textual's own word)
         super().__init__(id=id, markup=False)
@@ -41,29 +44,29 @@ class RunOptions(OptionList):
         return None if row is None else self._options_by_flag.get(row.id or "")
 
     def to_arguments(self, excluded_flags: Sequence[str] = ()) -> tuple[str, ...]:
-        """As they are written on a command line."""
-        found: list[str] = []
+        """Return the options as words of a command line."""
+        arguments: list[str] = []
         for flag, option in self._options_by_flag.items():
             if (value := self.values.get(flag)) and flag not in excluded_flags:
-                found += [flag] if option.kind == "switch" else [flag, value]
-        return tuple(found)
+                arguments += [flag] if option.kind == "switch" else [flag, value]
+        return tuple(arguments)
 
     def set_values(self, arguments: Sequence[str], extra_values: Mapping[str, str]) -> None:
-        """The other way round: all values anew."""
+        """Replace all values by those in the words of a command line and in `extra_values` (by flag)."""
         values = {flag: value for flag, value in extra_values.items() if value}
-        rest = list(arguments)
-        while rest:
-            flag = rest.pop(0)
+        words = list(arguments)
+        while words:
+            flag = words.pop(0)
             option = self._options_by_flag.get(flag)
             if option is not None:
-                values[flag] = SWITCH_ON if option.kind == "switch" or not rest else rest.pop(0)
+                values[flag] = SWITCH_ON if option.kind == "switch" or not words else words.pop(0)
         self.values = values
         for flag, option in self._options_by_flag.items():
             self.replace_option_prompt(flag, self._format_option(option))
 
     def on_key(self, event: events.Key) -> None:
         if event.key in ("up", "down"):
-            # Here and not as a binding, which is looked at after the keys that were typed in one breath with it.
+            # Handled here because a binding would run only after keys that were typed right after this one.
             event.stop()
             event.prevent_default()
             self.action_cursor_down() if event.key == "down" else self.action_cursor_up()
@@ -71,22 +74,10 @@ class RunOptions(OptionList):
         option = self.current_option
         if option is None:
             return
-        value = self.values.get(option.flag, "")
-        if event.key in ("space", "enter") and option.kind in ("switch", "choice"):
-            choices = ["", *(option.values or (SWITCH_ON,))]
-            value = choices[(choices.index(value) + 1) % len(choices)]
-        elif event.key == "backspace":
-            value = value[:-1] if option.kind not in ("switch", "choice") else ""
-        elif event.key == "delete":
-            value = ""
-        elif event.is_printable and event.character:
-            if option.kind in ("switch", "choice") or event.character not in _ALLOWED_CHARACTERS.get(
-                option.kind, event.character
-            ):
-                event.stop()  # and it means nothing else here
-                return
-            value += event.character
-        else:
+        value = _edit_value(option, self.values.get(option.flag, ""), event)
+        if value is None:
+            if event.is_printable and event.character:
+                event.stop()  # an invalid character must not start a command in the screen
             return
         event.stop()
         event.prevent_default()
@@ -97,10 +88,26 @@ class RunOptions(OptionList):
     def _format_option(self, option: Option) -> Content:
         value = clean(self.values.get(option.flag, ""))
         if cell_len(value) > VALUE_CELLS:
-            value = "…" + value[1 - VALUE_CELLS :]  # its end, where one types
-        shown = value or ("off" if option.kind == "switch" else "–")
+            value = "…" + value[1 - VALUE_CELLS :]  # keep the end, where the user types
+        value_text = value or ("off" if option.kind == "switch" else "–")
         return Content.assemble(
             f" {truncate(option.flag, FLAG_CELLS):<{FLAG_CELLS}} ",
-            (f"{shown:<{VALUE_CELLS}} ", "$accent bold" if value else "$text-muted"),
+            (f"{value_text:<{VALUE_CELLS}} ", "$accent bold" if value else "$text-muted"),
             (option.help, "$text-muted"),
         )
+
+
+def _edit_value(option: Option, value: str, event: events.Key) -> str | None:
+    """Apply a key to the value of an option. Returns the new value, None if the key does not edit it."""
+    is_toggle = option.kind in ("switch", "choice")
+    if event.key in ("space", "enter") and is_toggle:
+        choices = ["", *(option.values or (SWITCH_ON,))]
+        return choices[(choices.index(value) + 1) % len(choices)]
+    if event.key == "backspace":
+        return "" if is_toggle else value[:-1]
+    if event.key == "delete":
+        return ""
+    if event.is_printable and event.character and not is_toggle:
+        allowed = _ALLOWED_CHARACTERS.get(option.kind, event.character)
+        return value + event.character if event.character in allowed else None
+    return None
