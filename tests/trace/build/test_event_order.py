@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.trace.core import arrays
 from torchprof_tui.trace.build.event_order import sort_by_lane
+from torchprof_tui.trace.core import arrays
 
 events = st.lists(st.tuples(st.integers(0, 2), st.integers(-4, 4), st.integers(0, 3)), max_size=60)
 far = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([-(2**61), 0, 2**61]), st.integers(0, 3)), max_size=20)

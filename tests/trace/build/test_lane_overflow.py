@@ -159,7 +159,11 @@ def test_what_is_put_together_stands_last_in_its_section_and_says_how_many() -> 
 
 def test_a_device_is_as_busy_as_it_was() -> None:
     entries = [kernel("k", 3 * k, 2, stream=k, device=k % 2) for k in range(20)]
-    assert compute_busy_ns_by_device(crowded(*entries, most=2)) == compute_busy_ns_by_device(trace(*entries)) == {0: 20_000, 1: 20_000}
+    assert (
+        compute_busy_ns_by_device(crowded(*entries, most=2))
+        == compute_busy_ns_by_device(trace(*entries))
+        == {0: 20_000, 1: 20_000}
+    )
 
 
 def test_devices_beyond_counting_are_one_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,4 +205,6 @@ def test_the_overview_of_a_crowd_shows_more_than_its_first_lane() -> None:
     assert cpu_busy_intervals(made).total == 100 * 5_000
     main = trace(cpu("op", 0, 10, thread=1), cpu("op", 90, 10, thread=1), runtime("launch", 95, 1, 1, thread=1),
                  cpu("op", 0, 100, thread=2))  # fmt: skip
-    assert cpu_busy_intervals(main).total == 20_000  # the first lane lasts as long as the trace: that it idles is what one reads
+    assert (
+        cpu_busy_intervals(main).total == 20_000
+    )  # the first lane lasts as long as the trace: that it idles is what one reads

@@ -72,7 +72,9 @@ def test_the_join_against_a_dict(made: list[tuple[int, str]]) -> None:
     correlation = np.array([number for number, _ in made], np.int64)
     entry = np.arange(len(correlation), dtype=np.int32)[::-1].copy()  # any entries of more
     correlation_of_entries = np.append(correlation[::-1], 5)
-    found = link_launches(correlation_of_entries, entry, np.isin(role, ["call", "driver"]), role == "driver", role == "work")
+    found = link_launches(
+        correlation_of_entries, entry, np.isin(role, ["call", "driver"]), role == "driver", role == "work"
+    )
     calls: dict[int, int] = {}
     for wanted in ("driver", "call"):
         for k in reversed(range(len(made))):

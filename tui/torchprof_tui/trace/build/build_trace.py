@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from torchprof_tui.trace.build import counters, lane_layout, lane_overflow, launch_links, metadata, nesting
-from torchprof_tui.trace.build.event_order import sort_by_lane, normalize_timestamps
+from torchprof_tui.trace.build.event_order import normalize_timestamps, sort_by_lane
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting, classify_entries
-from torchprof_tui.trace.build.lane_assignment import PendingLane, lookup_sparse_arg, assign_lanes
+from torchprof_tui.trace.build.lane_assignment import PendingLane, assign_lanes, lookup_sparse_arg
 from torchprof_tui.trace.build.lane_order import TrackMetadata
 from torchprof_tui.trace.build.lane_overflow import LaneOrder
 from torchprof_tui.trace.core import problems
@@ -94,7 +94,11 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
         ledger.add_problem(problems.TOO_MANY_LANES, *lane_overflow.describe_merged_lanes(standing))
         del order, number
     own_times = allocate("self_duration", size, np.int64)
-    spend = submit(lambda: nesting.compute_self_durations(nested if standing.merged_indexes else nest(), start, duration, own_times))
+    spend = submit(
+        lambda: nesting.compute_self_durations(
+            nested if standing.merged_indexes else nest(), start, duration, own_times
+        )
+    )
     memory = _build_memory_table(events, drawing, places)
     series += counters.build_memory_series(memory) if memory is not None else []
     args = _collect_sparse_args(events, event_of, drawing, size, allocate)
@@ -164,7 +168,9 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
         rank=rank,
         world_size=world_size,
         origin=origin,
-        large_keys=decoded.large_keys if decoded.large_keys is not None and (decoded.large_keys.spans or decoded.large_keys.oversized) else None,
+        large_keys=decoded.large_keys
+        if decoded.large_keys is not None and (decoded.large_keys.spans or decoded.large_keys.oversized)
+        else None,
     )
 
 
@@ -224,7 +230,9 @@ def _is_gpu_work(kind: U8) -> Bool:
     return np.isin(kind, list(GPU_WORK))
 
 
-def _collect_sparse_args(events: RawEvents, event_of: I32, drawing: ClassifiedEntries, drawn: int, room: ColumnAllocator) -> dict[str, SparseColumn]:
+def _collect_sparse_args(
+    events: RawEvents, event_of: I32, drawing: ClassifiedEntries, drawn: int, room: ColumnAllocator
+) -> dict[str, SparseColumn]:
     """The sparse args of the `drawn` events, by event instead of by entry; and where the ends of pairs stand."""
     given = dict(events.args)
     if len(drawing.begin):
@@ -252,7 +260,9 @@ def _take_values(arg: SparseArg, which: I32, into: I64) -> I64:
     return into
 
 
-def _build_memory_table(events: RawEvents, drawing: ClassifiedEntries, places: list[PendingLane]) -> MemoryEvents | None:
+def _build_memory_table(
+    events: RawEvents, drawing: ClassifiedEntries, places: list[PendingLane]
+) -> MemoryEvents | None:
     """The `[memory]` instants, each with the lane of the thread that allocated."""
     if not len(drawing.memory):
         return None

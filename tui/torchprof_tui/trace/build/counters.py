@@ -105,7 +105,9 @@ def build_memory_series(memory: MemoryEvents) -> list[CounterSeries]:
         if len(told):
             found.append(_build_device_series(device, "allocated", memory.time[told], memory.allocated[told]))
         else:
-            found.append(_build_device_series(device, "allocated since start", memory.time[mine], np.cumsum(memory.bytes[mine])))
+            found.append(
+                _build_device_series(device, "allocated since start", memory.time[mine], np.cumsum(memory.bytes[mine]))
+            )
         held = mine[memory.reserved[mine] > 0]
         if len(held):
             found.append(_build_device_series(device, "reserved", memory.time[held], memory.reserved[held]))
@@ -113,4 +115,6 @@ def build_memory_series(memory: MemoryEvents) -> list[CounterSeries]:
 
 
 def _build_device_series(device: str, what: str, times: I64, values: I64) -> CounterSeries:
-    return CounterSeries("", f"{device} {what}", "memory", f"{device} {what}", "bytes", times, values.astype(np.float64))
+    return CounterSeries(
+        "", f"{device} {what}", "memory", f"{device} {what}", "bytes", times, values.astype(np.float64)
+    )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting
 from torchprof_tui.trace.core.arrays import I32, I64, U8, block_slices
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, RawEvents
 
 _DAY = 86_400 * 10**9
@@ -18,7 +18,9 @@ _MAX_TIME = 2**61
 _NEVER = np.iinfo(np.int64).max
 
 
-def normalize_timestamps(events: RawEvents, ordinals: I32, kind: U8, classified: ClassifiedEntries, accounting: EntryAccounting) -> int:
+def normalize_timestamps(
+    events: RawEvents, ordinals: I32, kind: U8, classified: ClassifiedEntries, accounting: EntryAccounting
+) -> int:
     """Mend times and durations in place, and make times relative to the trace's first event. Returns when that was.
 
     The profiler's own events do not count as the first: they may lie at negative times.

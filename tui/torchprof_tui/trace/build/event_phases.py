@@ -41,7 +41,9 @@ class EntryAccounting:
     def problems(self) -> list[Problem]:
         return self._tally.problems()
 
-    def build_counts(self, decoded: DecodedTrace, classified: ClassifiedEntries, by_category: dict[str, int]) -> EntryCounts:
+    def build_counts(
+        self, decoded: DecodedTrace, classified: ClassifiedEntries, by_category: dict[str, int]
+    ) -> EntryCounts:
         self.count_not_drawn("unreadable", decoded.unreadable)
         self.count_not_drawn("not an object", decoded.not_objects)
         return EntryCounts(
@@ -87,7 +89,9 @@ def classify_entries(events: RawEvents, accounting: EntryAccounting) -> Classifi
     many = bincount_chunked(events.phase, 256).tolist()
     timed = _TimedEntries(events)
     drawn = timed.select_phases(b"X")
-    accounting.add_entry_problem("missing duration", events, _indices_of_both(drawn, events.duration == NO_DURATION), "drawn without")
+    accounting.add_entry_problem(
+        "missing duration", events, _indices_of_both(drawn, events.duration == NO_DURATION), "drawn without"
+    )
     mark = timed.select_phases(b"iIR")
     waits = timed.select_phases(b"nTp")
     entries = int(np.count_nonzero(drawn) + np.count_nonzero(mark) + np.count_nonzero(waits))

@@ -103,7 +103,13 @@ def sort_lanes(pending_lanes: list[PendingLane], track_metadata: TrackMetadata) 
             )
         if place.role is Role.ASYNC:
             return (2, place.pid != (lead.pid if lead else ""), _natural_sort_key(place.pid), place.tid)
-        return (3, place.tid == SPANS, place.pid == "profiler", _natural_sort_key(place.pid), _natural_sort_key(place.tid))
+        return (
+            3,
+            place.tid == SPANS,
+            place.pid == "profiler",
+            _natural_sort_key(place.pid),
+            _natural_sort_key(place.tid),
+        )
 
     return sorted(pending_lanes, key=key)
 
@@ -119,7 +125,11 @@ def format_merged_label(lane: PendingLane) -> str:
 
 
 def format_label_and_group(
-    lane: PendingLane, track_metadata: TrackMetadata, is_kineto: bool, several_processes: bool, device_names: dict[int, str]
+    lane: PendingLane,
+    track_metadata: TrackMetadata,
+    is_kineto: bool,
+    several_processes: bool,
+    device_names: dict[int, str],
 ) -> tuple[str, str]:
     """Label and group heading. `several`: there are threads of more than one process."""
     pid, tid = lane.pid, lane.tid

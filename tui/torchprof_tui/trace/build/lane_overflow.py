@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, take_chunked
-from torchprof_tui.trace.build.lane_order import TrackMetadata, sort_lanes, section_of_role, format_merged_label
 from torchprof_tui.trace.build.lane_assignment import ROLES, PendingLane, PendingLanes
+from torchprof_tui.trace.build.lane_order import TrackMetadata, format_merged_label, section_of_role, sort_lanes
 from torchprof_tui.trace.build.nesting import Nesting, allocate_rows
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, take_chunked
 
 MAX_LANES = 10_000
 """Lanes with lines of their own, and some more where there is none to share one with. A host with 200 cores and 8 GPUs
@@ -42,11 +42,17 @@ class LaneOrder:
         return [number for number, place in enumerate(self.pending_lanes) if place.merged_count]
 
 
-def order_lanes(slot: I32, pending_lanes: PendingLanes, launches: I64, has_step: Bool, track_metadata: TrackMetadata) -> LaneOrder:
+def order_lanes(
+    slot: I32, pending_lanes: PendingLanes, launches: I64, has_step: Bool, track_metadata: TrackMetadata
+) -> LaneOrder:
     """All places in order. `slot` int32[d]: the place of each drawn event; `launches`, `has_step` [places]: calls that
     launched GPU work there, whether it ran steps.
     """
-    alone = np.ones(len(pending_lanes), np.bool_) if len(pending_lanes) <= MAX_LANES else _select_separate_lanes(pending_lanes, launches, has_step)
+    alone = (
+        np.ones(len(pending_lanes), np.bool_)
+        if len(pending_lanes) <= MAX_LANES
+        else _select_separate_lanes(pending_lanes, launches, has_step)
+    )
     further = list(_merge_other_lanes(pending_lanes, ~alone))
     for _, slots in further:
         alone[slots] |= len(slots) == 1

@@ -31,7 +31,10 @@ def link_launches(correlation: I64, ordinals: I32, is_call: Bool, is_driver: Boo
     the program called, so it wins; among equals the first in order.
     """
     launch = np.full(len(ordinals), -1, np.int32)
-    work, calls = (_select_correlated(correlation[ordinals[mine]], mine) for mine in (flatnonzero_int32(is_work), flatnonzero_int32(is_call)))
+    work, calls = (
+        _select_correlated(correlation[ordinals[mine]], mine)
+        for mine in (flatnonzero_int32(is_work), flatnonzero_int32(is_call))
+    )
     if not len(work) or not len(calls):
         return launch
     drivers = calls[is_driver[calls]]
@@ -102,7 +105,14 @@ def link_forward_backward(
 
 
 def _bind_flows(
-    events: RawEvents, event_of: I32, flows: I64, lane: I32, first: I64, start: I64, duration: I64, parent: ParentProvider
+    events: RawEvents,
+    event_of: I32,
+    flows: I64,
+    lane: I32,
+    first: I64,
+    start: I64,
+    duration: I64,
+    parent: ParentProvider,
 ) -> I32:
     """The event that each flow entry is bound to, int32[flows], -1 for none."""
     if not len(flows):
@@ -124,7 +134,9 @@ def _bind_flows(
         lane_of_track[events.track[drawn]] = lane[event_of[drawn]]
         where = lane_of_track[events.track[flows[left]]]
         left, where = left[where >= 0], where[where >= 0]
-        found[left] = _find_enclosing(first[where], first[where + 1], events.time[flows[left]], start, duration, parent())
+        found[left] = _find_enclosing(
+            first[where], first[where + 1], events.time[flows[left]], start, duration, parent()
+        )
     return found
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from torchprof_tui.trace.build.event_phases import ClassifiedEntries
 from torchprof_tui.trace.core.arrays import I32, I64, U8
 from torchprof_tui.trace.core.factorize import bincount_chunked
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.build.event_phases import ClassifiedEntries
 from torchprof_tui.trace.model.raw_events import RawEvents
 from torchprof_tui.trace.model.trace import Step
 

@@ -27,8 +27,8 @@ from typing import cast
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
 from torchprof_tui.trace.build.row_allocator import RowAllocator
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
 
 _BATCH_EVENTS = 1 << 20
 """Events of lanes that are nested at once: a lane at a time would be slow where there are thousands."""
