@@ -11,7 +11,7 @@ How this is computed for millions of events:
 * Where events nest cleanly, the depth of an event is the number of events before it, less those that had ended when it
   began, and its parent is the last event before it that is one less deep.
 * Events that cross (overlap without nesting) are few. Once a later event crosses an earlier one, the earlier cannot be
-  a parent any more: whatever it still contains, the later one contains too, and is further in. So ending the earlier
+  a parent any more: the later one contains everything that it still contains, and is further in. So ending the earlier
   one where the later one starts changes no parent, and leaves a lane that nests cleanly. One pass over what is left
   after peeling finds all these cuts.
 * A crossed event still holds its row until its real end. Only events that begin while such a row is held can be

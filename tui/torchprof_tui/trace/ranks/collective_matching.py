@@ -4,7 +4,7 @@ The order is that of their launches. Steps divide it where they were recorded, s
 another step still match, and a rank that lacks a collective is out of order with the others for that step alone.
 Within a step (or without steps) equal sequences of operations are matched one by one. Where one is shorter, the gap is
 searched for: of all positions that leave the same operations matched, the one at which the end times differ most
-evenly, because a collective ends on all ranks at once, whatever their clocks are.
+evenly, because a collective ends on all ranks at once, also where their clocks differ.
 """
 
 from __future__ import annotations

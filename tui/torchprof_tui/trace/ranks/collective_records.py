@@ -34,7 +34,7 @@ CPU only launch."""
 @dataclass(frozen=True, slots=True)
 class Collectives:
     """k collectives of one rank, by launch. `group`, `operation`, `dtype` are indexes into `texts`; sizes in elements,
-    0 where the file has none. `before_recording`: the number of those launched before the recording, which are left out.
+    0 where the file has none. `before_recording`: the number of those launched before the recording, left out here.
 
     `group` is the process group's name and its ranks, "" in traces that do not record it (torch before 2.1).
     """
