@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.collective_reference import joined
+from tests.helpers.merged_ranks import SETS, merged, shared
 from tests.helpers.rank_traces import Collective, Run, late_rank
-from tests.trace.ranks.test_collective_matching import SETS, merged, shared
 from torchprof_samples import find
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
 from torchprof_tui.analysis.patterns import Finding, State

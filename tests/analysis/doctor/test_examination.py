@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.helpers import trace_builder
+from tests.helpers.merged_ranks import merged
 from tests.helpers.paths import ROOT, SAMPLES, SHARED_TRACES
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import (
@@ -27,7 +28,6 @@ from tests.helpers.trace_builder import (
     sync,
     trace,
 )
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.read_problems import (
     _LOSS_MEANINGS,
@@ -178,7 +178,7 @@ def test_every_problem_and_every_reason_has_words() -> None:
     source = ROOT / "tui/torchprof_tui/trace"
     constants = {value for name, value in vars(problems).items() if name.isupper() and isinstance(value, str)}
     assert constants == (_LOSS_MEANINGS.keys() | _REPAIR_MEANINGS.keys() | _ODDITY_MEANINGS.keys()) & constants
-    text = (source / "phases.py").read_text() + (source / "assemble.py").read_text()
+    text = "".join(path.read_text() for path in (source / "build").glob("*.py"))
     assert all(f'"{reason}"' in text for reason in _NOT_DRAWN_MEANINGS)
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.helpers.merged_ranks import merged
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import cpu, gpu_annotation, kernel, memcpy, memset, sync, trace
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.analysis.time.gpu_time import (
     compute_busy_by_device,
     compute_busy_fraction,

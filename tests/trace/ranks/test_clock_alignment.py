@@ -1,4 +1,4 @@
-"""Ranks' clocks: a known shift is found again, and what it was found by is said."""
+"""Test that a known shift of the clocks is found again, with the method by which it was found."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.merged_ranks import merged
 from tests.helpers.rank_traces import BASE, Collective, Run, late_rank
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Clock
 from torchprof_tui.trace.model.trace import Trace
 
@@ -22,12 +22,12 @@ def clocks(trace: Trace) -> list[Clock]:
 
 
 def true_starts(run: Run, trace: Trace) -> list[int]:
-    """When each rank's first event really began, ns after the earliest of all."""
+    """The true start of each rank's first event, ns after the earliest of all."""
     begins = [min(e["ts"] for e in run.entries(rank) if "ts" in e) for rank in range(run.ranks)]
     return [round((begin - min(begins)) * 1000) for begin in begins]
 
 
-def test_a_shared_base_is_believed(tmp_path: Path) -> None:
+def test_a_shared_base_is_used(tmp_path: Path) -> None:
     run = late_rank(3)
     trace = merged(run.write(tmp_path))
     assert [clock.method for clock in clocks(trace)] == [AlignmentMethod.BASE] * 3
@@ -36,7 +36,7 @@ def test_a_shared_base_is_believed(tmp_path: Path) -> None:
     assert [clock.collective_count for clock in clocks(trace)] == [6, 6, 6]
 
 
-def test_a_shared_base_of_machines_whose_clocks_differ_is_not(tmp_path: Path) -> None:
+def test_a_shared_base_of_machines_whose_clocks_differ_is_not_used(tmp_path: Path) -> None:
     """Rank 2's clock is 40 ms ahead, although it counts from the same base."""
     run = late_rank(3)
     run.shifts = (0.0, 0.05, 40_000.0)
@@ -87,8 +87,8 @@ def test_an_unshared_clock_is_found_by_the_collectives(
         assert clock.collective_count == sum(per_step)
 
 
-def test_a_rank_that_met_only_some_others_is_reached_through_them(tmp_path: Path) -> None:
-    """Ranks 0 and 1, 1 and 2 have groups of their own; 0 and 2 never meet."""
+def test_a_rank_is_aligned_through_those_it_shares_collectives_with(tmp_path: Path) -> None:
+    """Ranks 0 and 1, and 1 and 2, have a group; 0 and 2 share no collective."""
     steps = [
         [
             Collective([1000 + 3000 * k, 1010 + 3000 * k, None], group="01"),
@@ -116,24 +116,24 @@ def test_nothing_in_common(tmp_path: Path) -> None:
     assert [(clock.method, clock.shift) for clock in found] == [(AlignmentMethod.NONE, 0)] * 2
 
 
-def test_a_rank_that_recorded_nothing_does_not_set_the_others_apart(tmp_path: Path) -> None:
+def test_a_rank_that_recorded_nothing_does_not_affect_the_others(tmp_path: Path) -> None:
     """Times of a real run count from a base months ago: an empty rank's 0 is not one of them."""
     run = late_rank(3)
     run.shifts = (4e12,) * 3
     paths = run.write(tmp_path)
-    told = json.loads(paths[1].read_text())
-    paths[1].write_text(json.dumps({**told, "traceEvents": told["traceEvents"][:1]}))
+    document = json.loads(paths[1].read_text())
+    paths[1].write_text(json.dumps({**document, "traceEvents": document["traceEvents"][:1]}))
     found = clocks(merged(paths))
     assert [clock.method for clock in found] == [AlignmentMethod.BASE] * 3
     assert max(clock.shift for clock in found) < 10_000_000
 
 
-def test_one_rank_that_no_other_met(tmp_path: Path) -> None:
+def test_a_rank_without_shared_collectives(tmp_path: Path) -> None:
     run = late_rank(3)
     run.bases = (1, 2, 3)
     for step in run.steps:
-        for one in step:
-            one.arrive = [*one.arrive[:2], None]
+        for collective in step:
+            collective.arrive = [*collective.arrive[:2], None]
     found = clocks(merged(run.write(tmp_path)))
     assert [clock.method for clock in found] == [
         AlignmentMethod.COLLECTIVES,
@@ -145,10 +145,10 @@ def test_one_rank_that_no_other_met(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("base", [None, "1790857026000000000", -5, True, 2**70])
-def test_a_base_that_is_none_is_none(tmp_path: Path, base: object) -> None:
+def test_an_invalid_base_is_ignored(tmp_path: Path, base: object) -> None:
     paths = late_rank(2).write(tmp_path)
     for path in paths:
-        told = json.loads(path.read_text())
-        told["baseTimeNanoseconds"] = base
-        path.write_text(json.dumps(told))
+        document = json.loads(path.read_text())
+        document["baseTimeNanoseconds"] = base
+        path.write_text(json.dumps(document))
     assert {clock.method for clock in clocks(merged(paths))} == {AlignmentMethod.COLLECTIVES}

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from textual.geometry import Offset
 
 from tests.helpers.explorer_app import explorer, settled, text_of, until
+from tests.helpers.merged_ranks import merged
 from tests.helpers.paths import SNAPSHOTS
 from tests.helpers.rank_traces import late_rank
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.lanes import Role

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.merged_ranks import merged
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import cpu, kernel, trace
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.ui.explorer.goto_target import StepNumber, TimePoint, parse_goto_target
 from torchprof_tui.ui.explorer.lanes.lane_view_state import LaneViewState

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.explorer_app import event_of, two_steps
+from tests.helpers.merged_ranks import merged
 from tests.helpers.rank_traces import late_rank
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.analysis.table.groups import NotRecordedError
 from torchprof_tui.analysis.table.profiler_table import Profile
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.helpers.merged_ranks import merged
 from tests.helpers.pattern_traces import healthy, waiting
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import cpu, trace
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_samples import find
 from torchprof_tui.analysis.data_loss import find_data_loss
 from torchprof_tui.analysis.doctor.examination import diagnose_trace

@@ -1,0 +1,39 @@
+"""Open the trace files of several ranks as one trace: any files, or the shared sets of real ranks."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.paths import SHARED_TRACES
+from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.ranks.collective_records import read_collectives
+from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
+
+SETS = {
+    "ddp": ("ddp_4ranks", "*.gz", 21),
+    "fsdp": ("fsdp_4ranks", "*.gz", 60),
+    "dlrm": ("public/facebookresearch+param", "worker*.gz", 8),
+}
+"""Name -> (folder of the shared traces, pattern of the files, number of matched collectives)."""
+
+
+def merged(paths: list[Path]) -> Trace:
+    """Load the files and merge their traces; a trace without a rank is rank 0."""
+    traces = [load_trace(str(path), cache=False) for path in paths]
+    return merge_ranks(
+        [OpenedRank(trace.rank or 0, trace.label, trace, read_collectives(trace)) for trace in traces], "ranks"
+    )
+
+
+@cache
+def shared(name: str) -> tuple[list[Path], Trace]:
+    """Open one of SETS, once: its files and the merged trace. Skips the test where the files are missing."""
+    folder, pattern, _ = SETS[name]
+    paths = sorted((SHARED_TRACES / folder).glob(pattern))
+    if not paths:
+        pytest.skip("these ranks are not here")
+    return paths, merged(paths)
