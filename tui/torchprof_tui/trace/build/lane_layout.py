@@ -39,7 +39,7 @@ def lay_out_lanes(
 ) -> LaneLayout:
     """Lay out the lanes with their rows, the counters before the profiler's lanes.
 
-    `first` int64[pending lanes + 1]: the bounds of each lane's events. Renumbers `columns.lane` to make room for the
+    `first` int64[pending lanes + 1]: the bounds of each lane's events. Renumbers `columns.lane` to insert the
     counters.
     """
     lanes, counters = build_lanes(pending_lanes, namer, first, columns.row, series)
