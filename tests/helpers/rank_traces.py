@@ -1,6 +1,6 @@
-"""A run of several ranks written down as trace files: what each does in a step, and when it comes to the collectives.
+"""Write trace files of a run of several ranks: the steps of each, and when it enters the collectives.
 
-Times are µs of one true clock; each rank's file is written by a clock of its own.
+Times are µs of one true clock; each rank's file has times of its own clock.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096u
 
 @dataclass
 class Collective:
-    """One all-reduce: when each rank arrives (None: it does not come), and how long it takes once all are there."""
+    """One all-reduce: when each rank enters (None: it does not), and how long it takes once all have entered."""
 
     arrive: Sequence[float | None]
     takes: float = 50.0
     elements: int = 1024
     group: str = "0"
     operation: str = "allreduce"
-    jitter: Sequence[float] = ()  # by which each rank sees it end later
+    jitter: Sequence[float] = ()  # by which it ends later on each rank
 
     @property
     def end(self) -> float:
@@ -36,7 +36,7 @@ class Collective:
 
 @dataclass
 class Run:
-    """`steps`: the collectives of each. `shifts`: µs that each rank's clock is ahead; `bases`: its base time, ns."""
+    """`steps`: the collectives of each. `shifts`: µs that each rank's clock is ahead; `bases`: the base times, ns."""
 
     ranks: int
     steps: list[list[Collective]]
@@ -58,47 +58,50 @@ class Run:
         }
 
     def entries(self, rank: int) -> list[Entry]:
-        """As Kineto has them, on the true clock."""
-        pid, found, correlation = 1000 + rank, [], 0
-        found.append({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": "python"}})
+        """The entries of a rank as Kineto writes them, on the true clock."""
+        pid, correlation = 1000 + rank, 0
+        entries = [{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": "python"}}]
         skipped = self.first_step[rank] if self.first_step else 0
         for number, collectives in enumerate(self.steps):
             if number < skipped:
                 continue
-            starts = [one.arrive[rank] for one in collectives if one.arrive[rank] is not None]
-            begin = min((one for one in starts if one is not None), default=number * 10_000.0) - 100
-            last = max((one.end for one in collectives), default=begin + 500) + 50
-            where = {"pid": pid, "tid": pid}
-            step = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "ts": begin, **where}
-            found.append({**step, "dur": last - begin, "args": {}})
-            for place, one in enumerate(collectives):
-                arrive = one.arrive[rank]
+            arrivals = [collective.arrive[rank] for collective in collectives]
+            begin = min((time for time in arrivals if time is not None), default=number * 10_000.0) - 100
+            last = max((collective.end for collective in collectives), default=begin + 500) + 50
+            thread = {"pid": pid, "tid": pid}
+            step = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "ts": begin, **thread}
+            entries.append({**step, "dur": last - begin, "args": {}})
+            for index, (collective, arrive) in enumerate(zip(collectives, arrivals, strict=True)):
                 if arrive is None:
                     continue
                 correlation += 1
-                called = begin + 1 + 2 * place
-                op = {"ph": "X", "cat": "cpu_op", "name": "c10d::allreduce_", "ts": called, "dur": 1.5, **where}
-                found.append({**op, "args": {"External id": correlation}})
-                call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernelExC", **where}
-                found.append({**call, "ts": called + 0.25, "dur": 1, "args": {"correlation": correlation}})
-                late = one.jitter[rank] if one.jitter else 0.0
-                args = {"device": 0, "stream": 20, "correlation": correlation, "External id": correlation}
-                if self.says_group:
-                    args |= {
-                        "Collective name": one.operation,
-                        "In msg nelems": one.elements,
-                        "Out msg nelems": one.elements,
-                        "dtype": "Float",
-                        "Process Group Name": one.group,
-                        "Process Group Ranks": str(list(range(self.ranks))),
-                        "Group size": self.ranks,
-                    }
+                called = begin + 1 + 2 * index
+                op = {"ph": "X", "cat": "cpu_op", "name": "c10d::allreduce_", "ts": called, "dur": 1.5, **thread}
+                entries.append({**op, "args": {"External id": correlation}})
+                call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernelExC", **thread}
+                entries.append({**call, "ts": called + 0.25, "dur": 1, "args": {"correlation": correlation}})
+                jitter = collective.jitter[rank] if collective.jitter else 0.0
                 kernel = {"ph": "X", "cat": "kernel", "name": KERNEL, "pid": 0, "tid": 20, "ts": arrive}
-                found.append({**kernel, "dur": one.end + late - arrive, "args": args})
-        return found + self.more.get(rank, [])
+                args = self._kernel_args(collective, correlation)
+                entries.append({**kernel, "dur": collective.end + jitter - arrive, "args": args})
+        return entries + self.more.get(rank, [])
+
+    def _kernel_args(self, collective: Collective, correlation: int) -> dict[str, Any]:
+        args: dict[str, Any] = {"device": 0, "stream": 20, "correlation": correlation, "External id": correlation}
+        if self.says_group:
+            args |= {
+                "Collective name": collective.operation,
+                "In msg nelems": collective.elements,
+                "Out msg nelems": collective.elements,
+                "dtype": "Float",
+                "Process Group Name": collective.group,
+                "Process Group Ranks": str(list(range(self.ranks))),
+                "Group size": self.ranks,
+            }
+        return args
 
     def write(self, folder: Path, name: str = "rank{}.json", packed: bool = False) -> list[Path]:
-        """One file a rank."""
+        """Write one file a rank; returns the paths."""
         paths = []
         for rank in range(self.ranks):
             text = json.dumps(self.document(rank)).encode()
@@ -109,8 +112,9 @@ class Run:
 
 
 def late_rank(ranks: int = 3, late: int = 1, by: float = 3000.0, steps: int = 3, each: int = 2) -> Run:
-    """All ranks come within some µs, but for one that is late to the first collective of each step."""
-    found = []
+    """Create a run in which all ranks enter within some µs, except one that is late to the first collective of each
+    step."""
+    all_steps = []
     for number in range(steps):
         begin = 1000.0 + number * 10_000
         first = Collective([begin + 3 * rank + (by if rank == late else 0) for rank in range(ranks)])
@@ -118,5 +122,5 @@ def late_rank(ranks: int = 3, late: int = 1, by: float = 3000.0, steps: int = 3,
             Collective([first.end + 100 + 200 * k + rank for rank in range(ranks)], elements=2048 + k)
             for k in range(each - 1)
         ]
-        found.append([first, *rest])
-    return Run(ranks, found)
+        all_steps.append([first, *rest])
+    return Run(ranks, all_steps)

@@ -1,7 +1,7 @@
-"""Traces written down literally, for tests: `trace(cpu("aten::mm", 0, 10), kernel("k", 12, 5, corr=1))`.
+"""Build literal traces for tests: `trace(cpu("aten::mm", 0, 10), kernel("k", 12, 5, corr=1))`.
 
-Times are microseconds, as in a trace file; `ns=True` on `trace` reads them as nanoseconds. Everything goes the
-real way: the entries become raw columns (by the obvious loop below) and `assemble` makes the trace.
+Times are microseconds, as in a trace file; `ns=True` on `trace` reads them as nanoseconds. The entries become raw
+columns by the plain loop below, and `build_trace` builds the trace from those as it does from a file.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def driver(name: str, start: float, duration: float, corr: int, thread: int = TI
 def on_gpu(
     cat: str, name: str, start: float, duration: float, corr: int = -1, stream: int = 7, device: int = 0, **args: Any
 ) -> Entry:
-    given = {"device": device, "stream": stream, **({"correlation": corr} if corr != -1 else {}), **args}
-    return event(name, start, duration, cat, pid=device, tid=stream, args=given)
+    all_args = {"device": device, "stream": stream, **({"correlation": corr} if corr != -1 else {}), **args}
+    return event(name, start, duration, cat, pid=device, tid=stream, args=all_args)
 
 
 def kernel(name: str, start: float, duration: float, corr: int = -1, **where: Any) -> Entry:
@@ -98,8 +98,8 @@ def memory(start: float, size: int, total: int, device: int = -1, thread: int = 
         "Device Id": device,
         "Addr": 4096,
     }
-    where = {"pid": PID, "tid": thread, "ts": start, "s": "t"}
-    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", **where, "args": args}
+    position = {"pid": PID, "tid": thread, "ts": start, "s": "t"}
+    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", **position, "args": args}
 
 
 def begin(name: str, start: float, thread: int = TID, **more: Any) -> Entry:
@@ -124,7 +124,7 @@ def metadata(name: str, value: Any, pid: Any = PID, tid: Any = 0) -> Entry:
 
 
 def trace(*entries: Any, header: dict[str, Any] | None = None, format: str = "kineto", ns: bool = False) -> Trace:  # noqa: A002
-    """Assemble these entries. Times in µs, or in ns with `ns=True`."""
+    """Build the trace of these entries. Times in µs, or in ns with `ns=True`."""
     return build_trace(decoded(list(entries), header, format, 1 if ns else 1000), "literal")
 
 
@@ -134,15 +134,44 @@ def decoded(
     format: str = "kineto",  # noqa: A002
     unit: int = 1000,
 ) -> DecodedTrace:
-    """The entries as a reader would hand them over. `unit`: nanoseconds in one of their time units."""
+    """Decode the entries as a reader does. `unit`: nanoseconds in one of their time units."""
     objects = [entry for entry in entries if isinstance(entry, dict)]
-    n = len(objects)
     tables: dict[str, dict[Any, int]] = {"name": {}, "category": {}, "track": {}, "id": {}}
+    raw = _allocate_raw_events(len(objects))
+    sparse: dict[str, list[tuple[int, Any]]] = {key: [] for key in ARGS}
+    for k, entry in enumerate(objects):
+        _decode_columns(raw, k, entry, unit, tables)
+        args = _args_of(entry)
+        if entry.get("ph") == "M":
+            pid, tid = _text(entry.get("pid")), _text(entry.get("tid"))
+            raw.metadata.append((_text(entry.get("name")), pid, tid, next(iter(args.values()), None)))
+        if entry.get("ph") == "C":
+            raw.counters += [
+                (k, series, float(value))
+                for series, value in args.items()
+                if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", str(value))
+            ]
+        _collect_args(sparse, k, args)
+    raw.names, raw.categories = list(tables["name"]), list(tables["category"])
+    raw.tracks, raw.ids = list(tables["track"]), list(tables["id"])
+    for key, values in sparse.items():
+        if values:
+            raw.args[key] = SparseArg(
+                np.array([k for k, _ in values], np.int32), np.array([value for _, value in values], np.int64)
+            )
+    empty = np.zeros(0, np.int64)
+    return DecodedTrace(
+        events=raw,
+        header=header or {},
+        text=PlainText(Path("literal").absolute(), empty, empty, empty),
+        format=format,
+        size=0,
+        not_objects=len(entries) - len(objects),
+    )
 
-    def intern(table: str, value: Any) -> int:
-        return tables[table].setdefault(value, len(tables[table]))
 
-    raw = RawEvents(
+def _allocate_raw_events(n: int) -> RawEvents:
+    return RawEvents(
         phase=np.zeros(n, np.uint8),
         time=np.full(n, NO_TIME, np.int64),
         duration=np.full(n, NO_DURATION, np.int64),
@@ -156,53 +185,38 @@ def decoded(
         tracks=[],
         ids=[],
     )
-    sparse: dict[str, list[tuple[int, Any]]] = {key: [] for key in ARGS}
-    for k, entry in enumerate(objects):
-        args = entry.get("args")
-        args = args if isinstance(args, dict) else {}
-        phase = entry.get("ph")
-        raw.phase[k] = ord(phase) if isinstance(phase, str) and len(phase) == 1 and ord(phase) < 256 else 0
-        raw.time[k] = _ns(entry.get("ts"), unit, NO_TIME)
-        raw.duration[k] = _ns(entry.get("dur"), unit, NO_DURATION)
-        raw.name[k] = intern("name", _text(entry.get("name")))
-        raw.category[k] = intern("category", _text(entry.get("cat")))
-        pid, tid = _text(entry.get("pid")), _text(entry.get("tid"))
-        raw.track[k] = intern("track", (pid, tid))
-        correlation = _integer(args.get("correlation"))
-        raw.correlation[k] = -1 if correlation is None else correlation
-        if entry.get("id") is not None:
-            raw.id[k] = intern("id", _text(entry["id"]))
-        if phase == "M":
-            raw.metadata.append((_text(entry.get("name")), pid, tid, next(iter(args.values()), None)))
-        if phase == "C":
-            raw.counters += [
-                (k, series, float(value))
-                for series, value in args.items()
-                if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", str(value))
-            ]
-        for key, found_as in ARGS.items():
-            value = next((args[name] for name in found_as if name in args), None)
-            if key in ("grid", "block"):
-                if isinstance(value, list) and len(value) == 3:
-                    sparse[key].append((k, value))
-            elif _integer(value) is not None:
-                sparse[key].append((k, _integer(value)))
-    raw.names, raw.categories = list(tables["name"]), list(tables["category"])
-    raw.tracks, raw.ids = list(tables["track"]), list(tables["id"])
-    for key, found in sparse.items():
-        if found:
-            raw.args[key] = SparseArg(
-                np.array([k for k, _ in found], np.int32), np.array([value for _, value in found], np.int64)
-            )
-    nowhere = np.zeros(0, np.int64)
-    return DecodedTrace(
-        events=raw,
-        header=header or {},
-        text=PlainText(Path("literal").absolute(), nowhere, nowhere, nowhere),
-        format=format,
-        size=0,
-        not_objects=len(entries) - n,
-    )
+
+
+def _decode_columns(raw: RawEvents, k: int, entry: Entry, unit: int, tables: dict[str, dict[Any, int]]) -> None:
+    def intern(table: str, value: Any) -> int:
+        return tables[table].setdefault(value, len(tables[table]))
+
+    phase = entry.get("ph")
+    raw.phase[k] = ord(phase) if isinstance(phase, str) and len(phase) == 1 and ord(phase) < 256 else 0
+    raw.time[k] = _ns(entry.get("ts"), unit, NO_TIME)
+    raw.duration[k] = _ns(entry.get("dur"), unit, NO_DURATION)
+    raw.name[k] = intern("name", _text(entry.get("name")))
+    raw.category[k] = intern("category", _text(entry.get("cat")))
+    raw.track[k] = intern("track", (_text(entry.get("pid")), _text(entry.get("tid"))))
+    correlation = _integer(_args_of(entry).get("correlation"))
+    raw.correlation[k] = -1 if correlation is None else correlation
+    if entry.get("id") is not None:
+        raw.id[k] = intern("id", _text(entry["id"]))
+
+
+def _collect_args(sparse: dict[str, list[tuple[int, Any]]], k: int, args: dict[str, Any]) -> None:
+    for key, names in ARGS.items():
+        value = next((args[name] for name in names if name in args), None)
+        if key in ("grid", "block"):
+            if isinstance(value, list) and len(value) == 3:
+                sparse[key].append((k, value))
+        elif _integer(value) is not None:
+            sparse[key].append((k, _integer(value)))
+
+
+def _args_of(entry: Entry) -> dict[str, Any]:
+    args = entry.get("args")
+    return args if isinstance(args, dict) else {}
 
 
 def _text(value: Any) -> str:

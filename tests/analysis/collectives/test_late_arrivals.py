@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.collective_reference import joined
+from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_merged_ranks, load_shared_ranks
 from tests.helpers.rank_traces import Collective, Run, late_rank
-from tests.helpers.shared_ranks import SHARED_RANK_SETS, load_ranks, load_shared_ranks
 from torchprof_samples import find
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
@@ -50,7 +50,7 @@ def test_shared_ranks_against_the_json(name: str) -> None:
 
 def test_built_ranks(tmp_path: Path) -> None:
     steps = [[Collective([100, 400, 150], takes=50), Collective([500, 500, 650], takes=20, elements=4096)]]
-    found = arrivals_of(load_ranks(Run(3, steps).write(tmp_path)))
+    found = arrivals_of(load_merged_ranks(Run(3, steps).write(tmp_path)))
     assert found.last_rank.tolist() == [1, 2]
     assert found.late_by.tolist() == [250_000, 150_000]
     assert found.spread.tolist() == [300_000, 150_000]
@@ -68,7 +68,7 @@ def test_built_ranks(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_is_late_is_named(tmp_path: Path) -> None:
-    trace = load_ranks(late_rank(4, late=2, by=3000, steps=3).write(tmp_path))
+    trace = load_merged_ranks(late_rank(4, late=2, by=3000, steps=3).write(tmp_path))
     found = straggler(trace)
     assert found.has_fired
     assert found.answer.seen.startswith("rank 2 comes last to 3 of 3 collectives, 3.00 ms after the others")
@@ -79,7 +79,7 @@ def test_a_rank_that_is_late_is_named(tmp_path: Path) -> None:
 
 
 def test_ranks_that_come_together_are_well(tmp_path: Path) -> None:
-    found = straggler(load_ranks(late_rank(4, by=0).write(tmp_path)))
+    found = straggler(load_merged_ranks(late_rank(4, by=0).write(tmp_path)))
     assert found.state is State.ABSENT
     assert "9.0" in found.answer.seen or "9 µs" in found.answer.seen or "at most" in found.answer.seen
 
@@ -89,19 +89,19 @@ def test_nobody_is_named_where_another_one_is_late_each_time(tmp_path: Path) -> 
     for number in range(4):
         begin = 1000.0 + number * 10_000
         steps.append([Collective([begin + (3000 if rank == number else 0) for rank in range(4)])])
-    found = straggler(load_ranks(Run(4, steps).write(tmp_path)))
+    found = straggler(load_merged_ranks(Run(4, steps).write(tmp_path)))
     assert found.has_fired
     assert found.answer.seen.startswith("no one rank: ")
 
 
 def test_nothing_joined_cannot_be_told(tmp_path: Path) -> None:
-    found = straggler(load_ranks(Run(2, [[], []]).write(tmp_path)))
+    found = straggler(load_merged_ranks(Run(2, [[], []]).write(tmp_path)))
     assert found.state is State.CANNOT_TELL
 
 
 def test_each_rank_answers_for_itself(tmp_path: Path) -> None:
     """In a part of the time; events are numbered as in the rank's own trace."""
-    trace = load_ranks(late_rank(3, late=1, by=3000, steps=3).write(tmp_path))
+    trace = load_merged_ranks(late_rank(3, late=1, by=3000, steps=3).write(tmp_path))
     assert trace.ranks is not None
     arrivals = arrivals_of(trace)
     for place, rank in enumerate(trace.ranks.all):
@@ -119,7 +119,7 @@ def test_each_rank_answers_for_itself(tmp_path: Path) -> None:
 
 
 def test_exposed_communication_says_how_much_is_waiting(tmp_path: Path) -> None:
-    trace = load_ranks(late_rank(3, late=1, by=3000).write(tmp_path))
+    trace = load_merged_ranks(late_rank(3, late=1, by=3000).write(tmp_path))
     arrivals = arrivals_of(trace)
     (found,) = build_rank_checker(arrivals, 0).check(None, ["exposed-comm"])
     assert found.has_fired
@@ -130,7 +130,7 @@ def test_exposed_communication_says_how_much_is_waiting(tmp_path: Path) -> None:
 
 def test_the_late_rank_comes_before_overlap(tmp_path: Path) -> None:
     """All but 100 µs per step of exposed communication is waiting, which overlap would not hide."""
-    trace = load_ranks(late_rank(3, late=1, by=8000).write(tmp_path))
+    trace = load_merged_ranks(late_rank(3, late=1, by=8000).write(tmp_path))
     arrivals = arrivals_of(trace)
     first = [build_rank_checker(arrivals, place).decide_verdict().advice for place in range(3)]
     assert first[0] == first[2] == "first: rank 1 is late to 3 of 3 collectives: look at what it does before them"
@@ -143,7 +143,7 @@ def test_the_late_rank_comes_before_overlap(tmp_path: Path) -> None:
 
 def test_overlap_comes_first_where_nobody_is_waited_for(tmp_path: Path) -> None:
     steps = [[Collective([1000.0 + number * 10_000 + rank for rank in range(3)], takes=5000.0)] for number in range(3)]
-    trace = load_ranks(Run(3, steps).write(tmp_path))
+    trace = load_merged_ranks(Run(3, steps).write(tmp_path))
     said = build_rank_checker(arrivals_of(trace), 0).decide_verdict()
     assert said.line.startswith("communication-bound")
     assert said.advice == "first: overlap communication with compute (bucket sizes, prefetch)"
@@ -154,7 +154,7 @@ def test_advice_for_ranks_that_are_late_in_turn(tmp_path: Path) -> None:
     for number in range(4):
         begin = 1000.0 + number * 10_000
         steps.append([Collective([begin + (8000 if rank == number else 0) for rank in range(4)])])
-    said = build_rank_checker(arrivals_of(load_ranks(Run(4, steps).write(tmp_path))), 3).decide_verdict()
+    said = build_rank_checker(arrivals_of(load_merged_ranks(Run(4, steps).write(tmp_path))), 3).decide_verdict()
     assert said.advice.startswith("first: ranks are late in turn, most often rank 0, to 1 of 4 collectives: ")
 
 
@@ -181,7 +181,7 @@ def build_ranks_with_stall(folder: Path, who: int, steps: tuple[int, ...], ranks
                 entries.append(other)
             collectives.clear()
     run.steps = []
-    return load_ranks(run.write(folder))
+    return load_merged_ranks(run.write(folder))
 
 
 def test_a_pause_of_one_rank_is_found(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_the_straggler_of_shared_ranks(name: str, rank: int) -> None:
 def test_the_late_rank_of_the_sample() -> None:
     """`train_gpt --late-rank 1` on two H200: that rank sleeps before each backward pass."""
     folder = find("train_gpt_2ranks").path
-    trace = load_ranks(sorted(folder.glob("*.json.gz")))
+    trace = load_merged_ranks(sorted(folder.glob("*.json.gz")))
     found = straggler(trace)
     assert found.has_fired
     assert found.answer.seen.startswith("rank 1 comes last to 4 of 4 collectives")
@@ -249,14 +249,18 @@ def test_the_late_rank_of_the_sample() -> None:
 def test_absent_ranks_are_reported(tmp_path: Path) -> None:
     """Rank 1 attends no collective, rank 2 not the second: the sheet says so. A complete group needs no such column."""
     steps = [[Collective([100, None, 150]), Collective([500, None, None]), Collective([600, None, 650])]]
-    sheet = build_arrivals_sheet(arrivals_of(load_ranks(Run(3, steps).write(tmp_path))))
+    sheet = build_arrivals_sheet(arrivals_of(load_merged_ranks(Run(3, steps).write(tmp_path))))
     assert "ranks" in [field.key for field in sheet.fields]
     assert sheet.columns["ranks"] == ["2 of 3", "2 of 3"]
     assert "rank 1: came to none of these collectives; waits are told without it" in sheet.totals
     assert sum("last 0 of 0" in line for line in sheet.totals) == 0
     (tmp_path / "all").mkdir()
-    whole = build_arrivals_sheet(arrivals_of(load_ranks(Run(2, [[Collective([100, 150])]]).write(tmp_path / "all"))))
+    whole = build_arrivals_sheet(
+        arrivals_of(load_merged_ranks(Run(2, [[Collective([100, 150])]]).write(tmp_path / "all")))
+    )
     assert "ranks" not in [field.key for field in whole.fields]
     (tmp_path / "lost").mkdir()
     two = Run(3, [[Collective([100, 150, 120])]]).write(tmp_path / "lost")[:2]
-    assert build_arrivals_sheet(arrivals_of(load_ranks(two))).columns["ranks"] == ["2 of 3"]  # the third is not opened
+    assert build_arrivals_sheet(arrivals_of(load_merged_ranks(two))).columns["ranks"] == [
+        "2 of 3"
+    ]  # the third is not opened

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.helpers import trace_builder
+from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import ROOT, SAMPLES, SHARED_TRACES
 from tests.helpers.rank_traces import late_rank
-from tests.helpers.shared_ranks import load_ranks
 from tests.helpers.trace_builder import (
     annotation,
     cpu,
@@ -230,7 +230,7 @@ def test_against_the_entries_of_real_traces(name: str) -> None:
 def test_an_example_names_its_rank(tmp_path: Path) -> None:
     run = late_rank(2)
     run.more[1] = [kernel("lost", 50, 5)]
-    remarks = diagnose_trace(load_ranks(run.write(tmp_path))).remarks
+    remarks = diagnose_trace(load_merged_ranks(run.write(tmp_path))).remarks
     found = next(remark for remark in remarks if remark.kind == "GPU work without launch")
     assert found.example.startswith("rank 1: lost at ")
 

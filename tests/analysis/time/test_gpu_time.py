@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import SHARED_TRACES
-from tests.helpers.shared_ranks import load_ranks
 from tests.helpers.trace_builder import cpu, gpu_annotation, kernel, memcpy, memset, sync, trace
 from torchprof_tui.analysis.time.gpu_time import (
     compute_busy_by_device,
@@ -136,7 +136,7 @@ def test_busy_share_is_relative_to_the_time_of_each_rank(tmp_path: Path) -> None
         path.write_text(json.dumps({**header, "traceEvents": entries}))
         return path
 
-    whole = load_ranks([rank(0, (0, 25), (50, 25)), rank(1, (150, 30))])
+    whole = load_merged_ranks([rank(0, (0, 25), (50, 25)), rank(1, (150, 30))])
     assert whole.ranks is not None
     shares = compute_busy_shares(whole, compute_busy_by_device(whole))
     assert [shares[member.header_lane] for member in whole.ranks.all] == [pytest.approx(0.5), pytest.approx(0.3)]

@@ -1,4 +1,4 @@
-"""Begins and ends against the slow reference, and the mistakes that real writers make."""
+"""Test matching begins and ends against the slow reference, and on the mistakes that real writers make."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ NAMES = ["", "a", "b", "c"]
 
 
 def paired(tokens: list[Token]) -> tuple[dict[int, int], list[int], list[int]]:
-    found = match_begin_end(
+    matched = match_begin_end(
         np.array([token.stack for token in tokens], np.int64),
         np.array([token.time for token in tokens], np.int64),
         np.array([NAMES.index(token.name) for token in tokens], np.int32),
         np.array([token.opens for token in tokens], np.bool_),
         NAMES.index(""),
     )
-    pairs = dict(zip(found.begin.tolist(), found.end.tolist(), strict=True))
-    return pairs, found.unclosed.tolist(), found.orphans.tolist()
+    pairs = dict(zip(matched.begin.tolist(), matched.end.tolist(), strict=True))
+    return pairs, matched.unclosed.tolist(), matched.orphans.tolist()
 
 
 tokens = st.lists(st.builds(Token, st.integers(0, 2), st.integers(0, 9), st.sampled_from(NAMES), st.booleans()))
@@ -37,7 +37,7 @@ def test_any_tokens_pair_as_the_rules_say(made: list[Token]) -> None:
 
 @given(st.lists(st.sampled_from([True, True, False]), max_size=40), st.integers(1, 3))
 def test_brackets_pair_as_brackets(shape: list[bool], stacks: int) -> None:
-    """The whole settled at once: every end closes the innermost begin."""
+    """All stacks are matched at once: every end closes the innermost begin."""
     made: list[Token] = []
     pile: list[int] = []
     expected: dict[int, int] = {}
@@ -64,12 +64,12 @@ def drawn(*entries: Entry) -> list[tuple[str, int, int]]:
 
 
 def test_an_end_closes_the_begin_of_its_name_even_below_the_top() -> None:
-    """`B` is not ended by anybody: it lasts as long as its thread does."""
+    """`B` has no end: it is drawn to the end of its thread."""
     entries = [begin("A", 0), begin("B", 1), end("A", 10), event("Z", 10, 1)]
     assert drawn(*entries) == [("A", 0, 10), ("B", 1, 11), ("Z", 10, 11)]
 
 
-def test_an_end_of_another_name_closes_what_nobody_else_does() -> None:
+def test_an_end_of_another_name_closes_an_unclaimed_begin() -> None:
     assert drawn(begin("alpha", 0), end("beta", 10)) == [("alpha", 0, 10)]
 
 
@@ -78,7 +78,7 @@ def test_an_end_before_its_begin_at_the_same_time() -> None:
     assert drawn(*entries) == [("A", 0, 10), ("C", 2, 2)]
 
 
-def test_ends_too_many_close_nothing() -> None:
+def test_surplus_ends_close_nothing() -> None:
     entries = [begin("alpha", 0), begin("beta", 1), end("beta", 13), end("alpha", 14), end("gamma", 5)]
     made = trace(*entries, format="chrome")
     assert [made.event(k).duration for k in range(2)] == [14_000, 12_000]
@@ -103,7 +103,7 @@ def test_only_begins_last_to_the_end_of_the_trace() -> None:
 
 
 def test_a_hundred_thousand_ends_in_the_wrong_order() -> None:
-    """First in, first out, on one stack: each name is looked up, the stack is not walked."""
+    """First in, first out, on one stack: each name is looked up, without a search through the stack."""
     n = 100_000
     found = match_begin_end(
         np.zeros(2 * n, np.int64),

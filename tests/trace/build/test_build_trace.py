@@ -1,4 +1,4 @@
-"""What is drawn, when, and how it is counted; literal traces."""
+"""Test what is drawn, when, and how it is counted, on literal traces."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_odd_durations() -> None:
     assert problems(made) == {"missing duration": 1, "negative duration": 1}
 
 
-def test_times_of_centuries_are_cut_off_and_told() -> None:
+def test_times_of_centuries_are_cut_off_and_reported() -> None:
     made = trace(cpu("a", 5, 1), cpu("b", 2**61 + 9, 2**62), ns=True)
     assert made.start.tolist() == [0, 2**61]
     assert made.duration.tolist() == [1, 2**61]
@@ -176,11 +176,11 @@ entries = st.lists(
 
 
 @given(entries)
-def test_whatever_comes_the_trace_is_whole(made_of: list[Entry]) -> None:
+def test_any_entries_give_a_consistent_trace(made_of: list[Entry]) -> None:
     made = trace(*made_of)
     n = len(made)
     assert balanced(made)
-    assert len({int(each) for each in made.ordinal}) == n
+    assert len({int(ordinal) for ordinal in made.ordinal}) == n
     assert sum(len(lane) for lane in made.lanes) == n
     rows = 0
     for number, lane in enumerate(made.lanes):
@@ -227,7 +227,7 @@ def test_memory_becomes_counters_and_a_table() -> None:
     assert made.memory.device_id.tolist() == [0, -1, 0]
     assert made.memory.lane.tolist() == [0, 0, 0]
     assert made.memory.ordinal.tolist() == [2, 3, 1]
-    counters = {one.name: (one.unit, one.times.tolist(), one.values.tolist()) for one in made.counters}
+    counters = {c.name: (c.unit, c.times.tolist(), c.values.tolist()) for c in made.counters}
     assert counters == {
         "CPU allocated": ("bytes", [3000], [8]),
         "GPU 0 allocated": ("bytes", [2000, 5000], [100, 80]),
@@ -242,7 +242,7 @@ def test_memory_without_totals_is_summed_up() -> None:
         for key in ("Total Allocated", "Total Reserved"):
             del entry["args"][key]
     made = trace(*old)
-    assert [(one.name, one.values.tolist()) for one in made.counters] == [("GPU 0 allocated since start", [10, 15, 5])]
+    assert [(c.name, c.values.tolist()) for c in made.counters] == [("GPU 0 allocated since start", [10, 15, 5])]
 
 
 def test_counters_by_process_name_id_and_series() -> None:
@@ -252,8 +252,8 @@ def test_counters_by_process_name_id_and_series() -> None:
         {**counter("queue", 1, waiting=9), "id": "x"},
         {**counter("queue", 1, waiting=7), "pid": 2},
     )
-    found = [(made.lanes[one.lane].pid, one.name, one.times.tolist(), one.values.tolist()) for one in made.counters]
-    assert found == [
+    counters = [(made.lanes[c.lane].pid, c.name, c.times.tolist(), c.values.tolist()) for c in made.counters]
+    assert counters == [
         ("100", "queue waiting", [0, 1000], [2, 3]),
         ("100", "queue running", [0, 1000], [0, 1]),
         ("100", "queue [x] waiting", [0], [9]),
@@ -263,7 +263,7 @@ def test_counters_by_process_name_id_and_series() -> None:
 
 def test_steps_by_start_and_each_once() -> None:
     made = trace(step(3, 200, 100), step(2, 0, 100), step(2, 10, 50, thread=7), cpu("op", 5, 1))
-    assert [(one.name, one.number, one.start, one.duration) for one in made.steps] == [
+    assert [(step.name, step.number, step.start, step.duration) for step in made.steps] == [
         ("ProfilerStep#2", 2, 0, 100_000),
         ("ProfilerStep#3", 3, 200_000, 100_000),
     ]
@@ -327,7 +327,7 @@ def test_an_empty_trace() -> None:
     assert balanced(made)
 
 
-def test_the_raw_columns_are_let_go() -> None:
+def test_the_raw_columns_are_freed() -> None:
     raw = decoded([cpu("op", 0, 1)])
     made = build_trace(raw, "literal")
     assert len(raw.events) == 0

@@ -1,4 +1,4 @@
-"""Which lanes there are, in which order, and what they are called."""
+"""Test which lanes there are, in which order, and their labels."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_args_say_where_gpu_work_ran_not_pid_and_tid() -> None:
     assert [(lane.label, len(lane)) for lane in made.lanes] == [("stream 7", 3), ("device sync", 1)]
 
 
-def test_gpu_work_of_no_known_device_lies_by_track() -> None:
+def test_gpu_work_of_no_known_device_is_assigned_by_track() -> None:
     made = trace(event("k", 0, 1, "kernel", pid=70000, tid="compute"), event("k", 0, 1, "kernel", pid=0, tid="copy"))
     assert [(lane.pid, lane.tid, lane.device, lane.label) for lane in made.lanes] == [
         ("0", "copy", None, "copy"),
@@ -102,7 +102,7 @@ def test_gpu_work_of_no_known_device_lies_by_track() -> None:
     ]
 
 
-def test_what_an_ascend_npu_did_is_gpu_work() -> None:
+def test_work_of_an_ascend_npu_is_gpu_work() -> None:
     made = trace(
         metadata("process_name", "Ascend Hardware", pid=900),
         metadata("process_labels", "NPU", pid=900),
@@ -148,7 +148,7 @@ def test_other_programs_name_their_processes_and_threads() -> None:
     ]
 
 
-def test_threads_of_several_processes_say_whose_they_are() -> None:
+def test_threads_of_several_processes_name_their_process() -> None:
     made = trace(
         cpu("a", 0, 1),
         {**cpu("b", 0, 1), "pid": 101},

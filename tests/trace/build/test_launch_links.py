@@ -1,4 +1,4 @@
-"""Which call launched what, and which forward op each backward op belongs to."""
+"""Test which call launched GPU work, and which forward op each backward op belongs to."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torchprof_tui.trace.model.trace import Trace
 
 def launch_names(made: Trace) -> dict[str, str | None]:
     """Name of each GPU event's launch, by the GPU event's name."""
-    found = {}
+    launches = {}
     for k in range(len(made)):
         if made.event(k).lane.kind == "gpu":
             launch = int(made.links.launch_of[k])
-            found[made.event(k).name] = made.event(launch).name if launch >= 0 else None
-    return found
+            launches[made.event(k).name] = made.event(launch).name if launch >= 0 else None
+    return launches
 
 
 def test_gpu_work_finds_its_call_by_correlation() -> None:
@@ -70,21 +70,22 @@ numbers = st.one_of(st.integers(-1, 12), st.sampled_from([2**40, 2**62, -(2**62)
 def test_the_join_against_a_dict(made: list[tuple[int, str]]) -> None:
     role = np.array([role for _, role in made], dtype="U6")
     correlation = np.array([number for number, _ in made], np.int64)
-    entry = np.arange(len(correlation), dtype=np.int32)[::-1].copy()  # any entries of more
+    ordinals = np.arange(len(correlation), dtype=np.int32)[::-1].copy()  # in any order, not all of the entries
     correlation_of_entries = np.append(correlation[::-1], 5)
-    found = link_launches(
-        correlation_of_entries, entry, np.isin(role, ["call", "driver"]), role == "driver", role == "work"
-    )
+    is_call = np.isin(role, ["call", "driver"])
+    launch = link_launches(correlation_of_entries, ordinals, is_call, role == "driver", role == "work")
     calls: dict[int, int] = {}
     for wanted in ("driver", "call"):
         for k in reversed(range(len(made))):
             if made[k][1] == wanted:
                 calls[made[k][0]] = k
-    expected = [calls.get(number, -1) if what == "work" and number not in (0, -1) else -1 for number, what in made]
-    assert found.tolist() == expected
-    order, first = group_work_by_launch(found)
+    expected = [calls.get(number, -1) if kind == "work" and number not in (0, -1) else -1 for number, kind in made]
+    assert launch.tolist() == expected
+    order, first = group_work_by_launch(launch)
     for k in range(len(made)):
-        assert order[first[k] : first[k + 1]].tolist() == [g for g, launch in enumerate(expected) if launch == k]
+        assert order[first[k] : first[k + 1]].tolist() == [
+            gpu_event for gpu_event, call in enumerate(expected) if call == k
+        ]
 
 
 def pairs(made: Trace) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Rows, parents and self time against the slow reference, on lanes of every shape."""
+"""Test rows, parents and self time against the slow reference, on lanes of every shape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Lane = list[tuple[int, int]]  # (start, duration)
 
 
 def nested(lanes: list[Lane], flat: list[bool] | None = None) -> tuple[list[int], list[int], list[int]]:
-    """Rows, parents and self times of sorted lanes, as the trace core finds them."""
+    """Rows, parents and self times of sorted lanes, as `nesting` computes them."""
     events = [event for lane in lanes for event in lane]
     first = np.cumsum([0, *(len(lane) for lane in lanes)])
     start = np.array([start for start, _ in events], np.int64)
@@ -55,7 +55,7 @@ anything = st.one_of(a_lane(12, 6), a_lane(40, 40), a_lane(1000, 30), a_lane(10*
     ),
     st.sampled_from([1, 50, 1 << 20]),
 )
-def test_lanes_nest_as_the_rule_says(made: tuple[list[Lane], list[bool]], together: int) -> None:
+def test_lanes_nest_by_the_rule(made: tuple[list[Lane], list[bool]], together: int) -> None:
     lanes, flat = made
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nesting, "_BATCH_EVENTS", together)
@@ -91,14 +91,14 @@ def test_no_row_holds_two_events_at_once(lane: Lane, flat: bool) -> None:
     for (start, duration), row in zip(lane, rows, strict=True):
         assert last.get(row, -1) <= start
         last[row] = start + max(duration, 1)
-    assert all(0 <= mine <= duration for mine, (_, duration) in zip(own, lane, strict=True))
+    assert all(0 <= self_duration <= duration for self_duration, (_, duration) in zip(own, lane, strict=True))
 
 
 def test_the_first_of_equals_is_the_outer_one() -> None:
     assert nested([[(0, 10), (0, 10), (0, 10)]]) == ([0, 1, 2], [-1, 0, 1], [0, 0, 10])
 
 
-def test_a_mark_lies_inside_what_is_open_and_beside_what_has_ended() -> None:
+def test_a_mark_is_nested_in_open_events_and_not_in_ended_ones() -> None:
     assert nested([[(0, 10), (5, 0), (10, 0)]]) == ([0, 1, 0], [-1, 0, -1], [10, 0, 0])
 
 
@@ -152,10 +152,10 @@ def test_nothing_at_all() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30), st.booleans()), max_size=60))
-def test_held_rows_against_a_dict(asked: list[tuple[int, int, bool]]) -> None:
+def test_held_rows_against_a_dict(calls: list[tuple[int, int, bool]]) -> None:
     held = RowAllocator()
     ends: dict[int, int] = {}
-    for now, (row, length, hold) in enumerate(asked):
+    for now, (row, length, hold) in enumerate(calls):
         if hold:
             held.hold_row(row, now + length)
             ends[row] = now + length

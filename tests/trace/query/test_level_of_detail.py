@@ -1,4 +1,4 @@
-"""Level of detail against a brute-force count per cell: all three answers, at every zoom, and nothing disappears."""
+"""Test cells against a brute-force count per cell: event, busy and count, at every zoom, and nothing disappears."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ WIDTHS = st.integers(1, 50)
 
 
 def windows(rows: list[list[Bar]]) -> st.SearchStrategy[tuple[int, int]]:
-    """Ranges of time on, in and around the rows: from 1 ns to three times all of it."""
+    """Time ranges on, in and around the rows: from 1 ns to three times their span."""
     bars = [bar for row in rows for bar in row]
     low, high = min((bar.start for bar in bars), default=0), max((bar.end for bar in bars), default=10)
-    room = high - low
+    span = high - low
     bound = st.one_of(
-        st.integers(low - room - 3, high + room + 3), st.sampled_from([low, high, *(bar.start for bar in bars)])
+        st.integers(low - span - 3, high + span + 3), st.sampled_from([low, high, *(bar.start for bar in bars)])
     )
-    length = st.one_of(st.integers(1, 60), st.integers(1, 3 * room + 3))
-    return st.builds(lambda start, span: (start, start + span), bound, length)
+    length = st.one_of(st.integers(1, 60), st.integers(1, 3 * span + 3))
+    return st.builds(lambda start, size: (start, start + size), bound, length)
 
 
 def compare(built: RowIndex, rows: list[list[Bar]], t0: int, t1: int, width: int) -> None:
@@ -48,7 +48,7 @@ def test_cells_are_what_counting_every_bar_in_every_cell_gives(
 
 @given(st.data(), bar_rows(most_rows=1, most_bars=300), WIDTHS)
 def test_many_bars_a_cell(data: st.DataObject, rows: list[list[Bar]], width: int) -> None:
-    """Enough for ranges that span several blocks of the search for the longest."""
+    """Rows long enough for ranges over several blocks of the range argmax."""
     built = index(rows)
     end = max((bar.end for bar in rows[0]), default=1)
     start = min((bar.start for bar in rows[0]), default=0)

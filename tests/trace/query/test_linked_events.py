@@ -1,4 +1,4 @@
-"""Along links, against reading every link of the trace."""
+"""Test following links against a search over every link of the trace."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ NESTED = st.lists(
 )
 
 
-def is_beneath(made: Trace, event: int, ancestor: int) -> bool:
+def is_below(made: Trace, event: int, ancestor: int) -> bool:
     parent = int(made.parent[event])
-    return parent >= 0 and (parent == ancestor or is_beneath(made, parent, ancestor))
+    return parent >= 0 and (parent == ancestor or is_below(made, parent, ancestor))
 
 
 @given(NESTED)
-def test_the_first_work_beneath_is_that_of_the_first_launch_beneath(entries: list) -> None:
+def test_the_first_work_below_is_that_of_the_first_launch_below(entries: list) -> None:
     made = trace(*entries, ns=True)
     for event in range(len(made)):
         launching = (other for other in range(len(made)) if len(made.links.work_of(other)))
-        launches = [other for other in launching if is_beneath(made, other, event)]
+        launches = [other for other in launching if is_below(made, other, event)]
         wanted = int(made.links.work_of(launches[0])[0]) if launches else -1
         assert linked_events.find_first_work_below(made, event) == wanted
 
@@ -44,10 +44,10 @@ def test_back_from_all_work_is_the_call_that_it_was_reached_from(entries: list) 
         while reached and len(reached) <= len(work):
             reached.append(linked_events.follow_link(made, reached[-1]))
         assert reached == ([*work, -1] if work else [])
-        assert all(linked_events.follow_link_back(made, each) == event for each in work)
+        assert all(linked_events.follow_link_back(made, gpu_event) == event for gpu_event in work)
 
 
-def test_a_forward_leads_to_its_backward_before_any_work_beneath_it() -> None:
+def test_a_forward_leads_to_its_backward_before_any_work_below_it() -> None:
     made = trace(
         cpu("aten::mm", 0, 10),
         runtime("cudaLaunchKernel", 2, 2, corr=1),

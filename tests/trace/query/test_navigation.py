@@ -1,4 +1,4 @@
-"""Every way from one event to another, against looking at all of them."""
+"""Test every query from event to event against a search over all events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def end(made: Trace, event: int) -> int:
 
 
 def distance(made: Trace, event: int, time: int) -> int:
-    """From a time to the nearest nanosecond of an event."""
+    """Distance of a time to the nearest nanosecond of an event."""
     return min(abs(ns - time) for ns in range(int(made.start[event]), end(made, event)))
 
 
@@ -41,10 +41,10 @@ def test_the_neighbours_in_a_row(entries: list) -> None:
             for other in range(len(made))
             if made.lane[other] == made.lane[event] and made.row[other] == made.row[event]
         ]
-        place = row.index(event)
-        for away in (-2, -1, 0, 1, 2):
-            expected = row[place + away] if 0 <= place + away < len(row) else -1
-            assert navigation.find_row_neighbour(made, made.row_index, event, away) == expected
+        position = row.index(event)
+        for offset in (-2, -1, 0, 1, 2):
+            expected = row[position + offset] if 0 <= position + offset < len(row) else -1
+            assert navigation.find_row_neighbour(made, made.row_index, event, offset) == expected
 
 
 @given(ENTRIES, st.integers(-5, 70))
@@ -102,12 +102,12 @@ def test_a_trace_without_steps() -> None:
 
 
 @given(ENTRIES, st.integers(0, 60))
-def test_the_innermost_is_where_one_arrives_child_by_child(entries: list, time: int) -> None:
+def test_the_innermost_event_is_reached_child_by_child(entries: list, time: int) -> None:
     made = made_of(entries)
     for event in range(len(made)):
-        here = event
-        while (child := navigation.nearest_child(made, here, time)) >= 0 and made.start[child] <= time < end(
+        innermost = event
+        while (child := navigation.nearest_child(made, innermost, time)) >= 0 and made.start[child] <= time < end(
             made, child
         ):
-            here = child
-        assert navigation.innermost_at(made, event, time) == here
+            innermost = child
+        assert navigation.innermost_at(made, event, time) == innermost

@@ -1,4 +1,4 @@
-"""Time as text, and the marks of the ruler."""
+"""Test times as text, and the ticks of the ruler."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.trace.query.test_viewport import viewports
+from tests.helpers.viewports import viewports
 from torchprof_tui.trace.core.time_format import format_duration, format_time, parse_time
 from torchprof_tui.trace.query.time_axis import LABEL_GAP, compute_ticks
 from torchprof_tui.trace.query.viewport import Viewport

@@ -1,4 +1,4 @@
-"""The viewport: no key leads out of the trace, what is asked for is shown, and a cell is never below 1 ns."""
+"""Test the viewport: no move leaves the trace, a requested range is shown, and a cell is never below 1 ns."""
 
 from __future__ import annotations
 
@@ -10,21 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.lane_rows import FAR
+from tests.helpers.viewports import WIDTHS, viewports
 from torchprof_tui.trace.query.level_of_detail import cell_edges
 from torchprof_tui.trace.query.viewport import Viewport
 
-WIDTHS = st.integers(1, 400)
 TIMES = st.integers(-2 * FAR, 2 * FAR)
-
-
-@st.composite
-def viewports(draw: st.DrawFn) -> Viewport:
-    """Anywhere, at any zoom, of traces between a nanosecond and a month long."""
-    start = draw(st.sampled_from([0, -7, 12345, FAR]))
-    length = draw(st.one_of(st.integers(0, 500), st.integers(0, FAR)))
-    view = Viewport.whole((start, start + length), draw(WIDTHS))
-    at = draw(st.integers(*view.limits))
-    return view.zoom(at, draw(st.floats(1e-15, 1.0)))
 
 
 MOVES: st.SearchStrategy[Callable[[Viewport], Viewport]] = st.one_of(
@@ -74,7 +64,7 @@ def test_zooming_keeps_the_time_under_the_cursor(view: Viewport, data: st.DataOb
 
 @given(viewports(), st.data(), st.floats(0.05, 0.95))
 def test_zooming_in_and_out_again_comes_back(view: Viewport, data: st.DataObject, factor: float) -> None:
-    """To a nanosecond's rounding at the closer zoom; unless the limit of 1 ns a cell was in the way."""
+    """Up to the rounding of a nanosecond at the closer zoom, except where the limit of 1 ns a cell applies."""
     at = data.draw(st.integers(view.t0, view.t1 - 1))
     closer = view.zoom(at, factor)
     if closer.span == closer.width:
@@ -145,14 +135,14 @@ def test_a_pan_goes_as_far_as_the_limits_allow() -> None:
 
 
 def test_a_mark_far_outside_the_trace_can_be_shown() -> None:
-    """Its time is no reason to zoom everything out; selecting it must show it all the same."""
+    """Its time must not zoom everything out, but selecting it must show it."""
     view = Viewport.whole((0, 1000), 100)
-    there = view.reveal(-(10**12), -(10**12) + 1)
-    assert there.t0 <= -(10**12) < there.t1
-    assert there.span == view.span
-    assert there.pan(-500) == there
-    assert there.zoom(there.t0, 1000).span == view.span
-    assert there.pan(2 * 10**12).t1 == view.t1
+    far = view.reveal(-(10**12), -(10**12) + 1)
+    assert far.t0 <= -(10**12) < far.t1
+    assert far.span == view.span
+    assert far.pan(-500) == far
+    assert far.zoom(far.t0, 1000).span == view.span
+    assert far.pan(2 * 10**12).t1 == view.t1
     fitted = view.fit(-(10**12), -(10**12) + 50_000)
     assert fitted.t0 <= -(10**12)
     assert fitted.t1 >= -(10**12) + 50_000

@@ -1,4 +1,4 @@
-"""Ranks' clocks: a known shift is found again, and what it was found by is said."""
+"""Test that a known shift of the clocks is found again, with the method by which it was found."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import BASE, Collective, Run, late_rank
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Clock
 from torchprof_tui.trace.model.trace import Trace
 
@@ -22,25 +22,25 @@ def clocks(trace: Trace) -> list[Clock]:
 
 
 def true_starts(run: Run, trace: Trace) -> list[int]:
-    """When each rank's first event really began, ns after the earliest of all."""
+    """The true start of each rank's first event, ns after the earliest of all."""
     begins = [min(e["ts"] for e in run.entries(rank) if "ts" in e) for rank in range(run.ranks)]
     return [round((begin - min(begins)) * 1000) for begin in begins]
 
 
-def test_a_shared_base_is_believed(tmp_path: Path) -> None:
+def test_a_shared_base_is_used(tmp_path: Path) -> None:
     run = late_rank(3)
-    trace = merged(run.write(tmp_path))
+    trace = load_merged_ranks(run.write(tmp_path))
     assert [clock.method for clock in clocks(trace)] == [AlignmentMethod.BASE] * 3
     assert [clock.shift for clock in clocks(trace)] == true_starts(run, trace)
     assert [clock.error for clock in clocks(trace)] == [0, 0, 0]
     assert [clock.collective_count for clock in clocks(trace)] == [6, 6, 6]
 
 
-def test_a_shared_base_of_machines_whose_clocks_differ_is_not(tmp_path: Path) -> None:
+def test_a_shared_base_of_machines_whose_clocks_differ_is_not_used(tmp_path: Path) -> None:
     """Rank 2's clock is 40 ms ahead, although it counts from the same base."""
     run = late_rank(3)
     run.shifts = (0.0, 0.05, 40_000.0)
-    trace = merged(run.write(tmp_path))
+    trace = load_merged_ranks(run.write(tmp_path))
     assert [clock.method for clock in clocks(trace)] == [
         AlignmentMethod.BASE,
         AlignmentMethod.BASE,
@@ -76,7 +76,7 @@ def test_an_unshared_clock_is_found_by_the_collectives(
     shifts = [round(shift) for shift in shifts]
     run = Run(ranks, steps, shifts=shifts, bases=[BASE + 7_776_000 * 10**9 * k for k in range(ranks)])
     with tempfile.TemporaryDirectory() as folder:
-        trace = merged(run.write(Path(folder)))
+        trace = load_merged_ranks(run.write(Path(folder)))
     assert {clock.method for clock in clocks(trace)} == {AlignmentMethod.COLLECTIVES}
     true = true_starts(run, trace)
     for clock, begin in zip(clocks(trace), true, strict=True):
@@ -87,8 +87,8 @@ def test_an_unshared_clock_is_found_by_the_collectives(
         assert clock.collective_count == sum(per_step)
 
 
-def test_a_rank_that_met_only_some_others_is_reached_through_them(tmp_path: Path) -> None:
-    """Ranks 0 and 1, 1 and 2 have groups of their own; 0 and 2 never meet."""
+def test_a_rank_is_aligned_through_those_it_shares_collectives_with(tmp_path: Path) -> None:
+    """Ranks 0 and 1, and 1 and 2, have a group; 0 and 2 share no collective."""
     steps = [
         [
             Collective([1000 + 3000 * k, 1010 + 3000 * k, None], group="01"),
@@ -97,44 +97,44 @@ def test_a_rank_that_met_only_some_others_is_reached_through_them(tmp_path: Path
         for k in range(3)
     ]
     run = Run(3, steps, shifts=(0, 123_456, -98_765), bases=(1, 2, 3))
-    trace = merged(run.write(tmp_path))
+    trace = load_merged_ranks(run.write(tmp_path))
     assert {clock.method for clock in clocks(trace)} == {AlignmentMethod.COLLECTIVES}
     assert [clock.shift for clock in clocks(trace)] == true_starts(run, trace)
 
 
 def test_nothing_in_common(tmp_path: Path) -> None:
     run = Run(2, [[], []], shifts=(0, 50_000))
-    assert [clock.method for clock in clocks(merged(run.write(tmp_path)))] == [AlignmentMethod.BASE] * 2
+    assert [clock.method for clock in clocks(load_merged_ranks(run.write(tmp_path)))] == [AlignmentMethod.BASE] * 2
     run.bases = (BASE, BASE + 10**9)
-    found = clocks(merged(run.write(tmp_path)))
+    found = clocks(load_merged_ranks(run.write(tmp_path)))
     assert [(clock.method, clock.error, clock.collective_count) for clock in found] == [
         (AlignmentMethod.WALL, None, 0)
     ] * 2
     assert found[1].shift - found[0].shift == 10**9 + 50_000_000
     run.bases = (0, 1)  # times since each machine was started
-    found = clocks(merged(run.write(tmp_path)))
+    found = clocks(load_merged_ranks(run.write(tmp_path)))
     assert [(clock.method, clock.shift) for clock in found] == [(AlignmentMethod.NONE, 0)] * 2
 
 
-def test_a_rank_that_recorded_nothing_does_not_set_the_others_apart(tmp_path: Path) -> None:
+def test_a_rank_that_recorded_nothing_does_not_affect_the_others(tmp_path: Path) -> None:
     """Times of a real run count from a base months ago: an empty rank's 0 is not one of them."""
     run = late_rank(3)
     run.shifts = (4e12,) * 3
     paths = run.write(tmp_path)
-    told = json.loads(paths[1].read_text())
-    paths[1].write_text(json.dumps({**told, "traceEvents": told["traceEvents"][:1]}))
-    found = clocks(merged(paths))
+    document = json.loads(paths[1].read_text())
+    paths[1].write_text(json.dumps({**document, "traceEvents": document["traceEvents"][:1]}))
+    found = clocks(load_merged_ranks(paths))
     assert [clock.method for clock in found] == [AlignmentMethod.BASE] * 3
     assert max(clock.shift for clock in found) < 10_000_000
 
 
-def test_one_rank_that_no_other_met(tmp_path: Path) -> None:
+def test_a_rank_without_shared_collectives(tmp_path: Path) -> None:
     run = late_rank(3)
     run.bases = (1, 2, 3)
     for step in run.steps:
-        for one in step:
-            one.arrive = [*one.arrive[:2], None]
-    found = clocks(merged(run.write(tmp_path)))
+        for collective in step:
+            collective.arrive = [*collective.arrive[:2], None]
+    found = clocks(load_merged_ranks(run.write(tmp_path)))
     assert [clock.method for clock in found] == [
         AlignmentMethod.COLLECTIVES,
         AlignmentMethod.COLLECTIVES,
@@ -145,10 +145,10 @@ def test_one_rank_that_no_other_met(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("base", [None, "1790857026000000000", -5, True, 2**70])
-def test_a_base_that_is_none_is_none(tmp_path: Path, base: object) -> None:
+def test_an_invalid_base_is_ignored(tmp_path: Path, base: object) -> None:
     paths = late_rank(2).write(tmp_path)
     for path in paths:
-        told = json.loads(path.read_text())
-        told["baseTimeNanoseconds"] = base
-        path.write_text(json.dumps(told))
-    assert {clock.method for clock in clocks(merged(paths))} == {AlignmentMethod.COLLECTIVES}
+        document = json.loads(path.read_text())
+        document["baseTimeNanoseconds"] = base
+        path.write_text(json.dumps(document))
+    assert {clock.method for clock in clocks(load_merged_ranks(paths))} == {AlignmentMethod.COLLECTIVES}

@@ -1,9 +1,8 @@
-"""Collectives joined over ranks: against dictionaries over the raw JSON, and on made ranks that lack some."""
+"""Match collectives across ranks: against dictionaries over the raw JSON, and on generated ranks that lack some."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,50 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.collective_reference import joined
-from tests.helpers.paths import SHARED_TRACES
+from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_merged_ranks, load_shared_ranks
 from tests.helpers.rank_traces import BASE, Collective, Run, late_rank
 from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.ranks.collective_matching import match_collectives, match_sequences
 from torchprof_tui.trace.ranks.collective_records import load_collectives, read_collectives, store_collectives
-from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
-
-TRACES = SHARED_TRACES
-SETS = {
-    "ddp": ("ddp_4ranks", "*.gz", 21),
-    "fsdp": ("fsdp_4ranks", "*.gz", 60),
-    "dlrm": ("public/facebookresearch+param", "worker*.gz", 8),
-}
 
 
-def merged(paths: list[Path]) -> Trace:
-    traces = [load_trace(str(path), cache=False) for path in paths]
-    return merge_ranks(
-        [OpenedRank(trace.rank or 0, trace.label, trace, read_collectives(trace)) for trace in traces], "ranks"
-    )
-
-
-@cache
-def shared(name: str) -> tuple[list[Path], Trace]:
-    """(the files of a set, all of them as one), opened once. Skips where they are not here."""
-    folder, pattern, _ = SETS[name]
-    paths = sorted((TRACES / folder).glob(pattern))
-    if not paths:
-        pytest.skip("these ranks are not here")
-    return paths, merged(paths)
-
-
-def met(trace: Trace) -> dict[tuple[str, int, int], dict[int, tuple[int, int]]]:
-    """As `joined` tells it; times on the common clock."""
+def matched_times(trace: Trace) -> dict[tuple[str, int, int], dict[int, tuple[int, int]]]:
+    """The matched collectives in the form of `joined`, with times on the common clock."""
     assert trace.ranks is not None
-    meetings = trace.ranks.matched_collectives
+    matched = trace.ranks.matched_collectives
     found: dict[tuple[str, int, int], dict[int, tuple[int, int]]] = {}
     many: dict[tuple[str, int], int] = defaultdict(int)
-    for row in range(len(meetings)):
-        group, step = meetings.texts[meetings.group[row]].partition(" ")[0], int(meetings.step[row])
+    for row in range(len(matched)):
+        group, step = matched.texts[matched.group[row]].partition(" ")[0], int(matched.step[row])
         times = {
             rank.number: (int(rank.trace.start[event]), int(rank.trace.start[event] + rank.trace.duration[event]))
-            for rank, event in zip(trace.ranks.all, meetings.events[row].tolist(), strict=True)
+            for rank, event in zip(trace.ranks.all, matched.events[row].tolist(), strict=True)
             if event >= 0
         }
         found[group, step, many[group, step]] = times
@@ -63,33 +37,33 @@ def met(trace: Trace) -> dict[tuple[str, int, int], dict[int, tuple[int, int]]]:
     return found
 
 
-@pytest.mark.parametrize("name", list(SETS))
-def test_shared_ranks_as_dictionaries_have_them(name: str) -> None:
-    paths, trace = shared(name)
-    expected, found = joined(paths), met(trace)
-    assert len(found) == SETS[name][2]
+@pytest.mark.parametrize("name", list(SHARED_RANK_SETS))
+def test_shared_ranks_match_as_in_the_dictionaries(name: str) -> None:
+    paths, trace = load_shared_ranks(name)
+    expected, found = joined(paths), matched_times(trace)
+    assert len(found) == SHARED_RANK_SETS[name][2]
     assert found.keys() == expected.keys()
-    # Both on one clock: what is left is when the earliest rank began.
-    zero = {start - its[rank][0] for key, its in found.items() for rank, (start, _) in expected[key].items()}
+    # Both are on one clock, so that the difference is the time at which the earliest rank began.
+    zero = {start - times[rank][0] for key, times in found.items() for rank, (start, _) in expected[key].items()}
     assert len(zero) == 1
     began = zero.pop()
-    for key, its in expected.items():
-        assert {rank: (a - began, b - began) for rank, (a, b) in its.items()} == found[key]
+    for key, times in expected.items():
+        assert {rank: (start - began, end - began) for rank, (start, end) in times.items()} == found[key]
     assert trace.ranks is not None
-    meetings = trace.ranks.matched_collectives
-    assert not meetings.unmatched.any()
-    assert not meetings.missing_ranks.any()
-    assert not meetings.is_mismatched.any()
+    matched = trace.ranks.matched_collectives
+    assert not matched.unmatched.any()
+    assert not matched.missing_ranks.any()
+    assert not matched.is_mismatched.any()
 
 
 def test_what_was_launched_before_the_recording_is_left_out() -> None:
-    """DDP's first ranks still have kernels on the GPU when the recording begins, and not equally many."""
-    ranks = shared("ddp")[1].ranks
+    """The first ranks of DDP still have kernels on the GPU when the recording begins, not the same number on each."""
+    ranks = load_shared_ranks("ddp")[1].ranks
     assert ranks is not None
     assert ranks.matched_collectives.before_recording.tolist() == [6, 6, 0, 2]
 
 
-def test_kept_beside_the_columns(tmp_path: Path) -> None:
+def test_stored_in_the_cache_folder(tmp_path: Path) -> None:
     trace = load_trace(str(late_rank().write(tmp_path)[0]), cache=False)
     found = read_collectives(trace)
     assert len(found) == 6
@@ -108,20 +82,20 @@ def test_kept_beside_the_columns(tmp_path: Path) -> None:
 def test_ranks_that_began_to_record_at_another_step(tmp_path: Path) -> None:
     run = late_rank(3, steps=4)
     run.first_step = (0, 2, 1)
-    trace = merged(run.write(tmp_path))
+    trace = load_merged_ranks(run.write(tmp_path))
     assert trace.ranks is not None
-    meetings = trace.ranks.matched_collectives
-    assert meetings.step.tolist() == [1, 1, 2, 2, 3, 3]
-    assert meetings.missing_ranks.tolist() == [1, 1, 0, 0, 0, 0]
-    assert meetings.unmatched.tolist() == [2, 0, 0]
+    matched = trace.ranks.matched_collectives
+    assert matched.step.tolist() == [1, 1, 2, 2, 3, 3]
+    assert matched.missing_ranks.tolist() == [1, 1, 0, 0, 0, 0]
+    assert matched.unmatched.tolist() == [2, 0, 0]
 
 
-def test_sizes_that_differ_are_told(tmp_path: Path) -> None:
+def test_sizes_that_differ_are_reported(tmp_path: Path) -> None:
     run = late_rank(2, steps=1, each=2)
     paths = run.write(tmp_path)
     run.steps[0][1].elements = 999
     paths[1] = Run(2, run.steps).write(tmp_path, "other{}.json")[1]
-    trace = merged(paths)
+    trace = load_merged_ranks(paths)
     assert trace.ranks is not None
     assert trace.ranks.matched_collectives.is_mismatched.tolist() == [False, True]
     assert trace.ranks.matched_collectives.elements.tolist() == [1024, 2048]
@@ -131,14 +105,14 @@ def test_sizes_that_differ_are_told(tmp_path: Path) -> None:
 def test_without_process_groups_and_without_steps(tmp_path: Path) -> None:
     run = late_rank(3)
     run.says_group = False
-    trace = merged(run.write(tmp_path))
-    assert len(met(trace)) == 6
+    trace = load_merged_ranks(run.write(tmp_path))
+    assert len(matched_times(trace)) == 6
     for rank in range(3):
         run.more[rank] = []
     paths = run.write(tmp_path)
     for path in paths:
         path.write_text(path.read_text().replace("ProfilerStep#", "my step "))
-    trace = merged(paths)
+    trace = load_merged_ranks(paths)
     assert trace.ranks is not None
     assert trace.ranks.matched_collectives.step.tolist() == [-1] * 6
     assert not trace.ranks.matched_collectives.unmatched.any()
@@ -147,12 +121,12 @@ def test_without_process_groups_and_without_steps(tmp_path: Path) -> None:
 def test_one_rank_without_collectives(tmp_path: Path) -> None:
     run = late_rank(3)
     for step in run.steps:
-        for one in step:
-            one.arrive = [*one.arrive[:2], None]
-    trace = merged(run.write(tmp_path))
+        for collective in step:
+            collective.arrive = [*collective.arrive[:2], None]
+    trace = load_merged_ranks(run.write(tmp_path))
     assert trace.ranks is not None
     assert len(trace.ranks.matched_collectives) == 6
-    assert not trace.ranks.matched_collectives.missing_ranks.any()  # it is not of this group
+    assert not trace.ranks.matched_collectives.missing_ranks.any()  # it does not belong to this group
     assert (trace.ranks.matched_collectives.events[:, 2] == -1).all()
 
 
@@ -167,7 +141,7 @@ def test_one_rank_without_collectives(tmp_path: Path) -> None:
 def test_what_one_sequence_lacks_is_found_by_its_ends(
     signs: list[int], first: int, count: int, shift: int, random: object
 ) -> None:
-    """A stretch is missing from one rank, whose clock is another: all that is left is joined with its own kind."""
+    """A range is missing from one rank, whose clock is another: all that is left is matched with the same operation."""
     ends = np.cumsum([random.randint(10_000, 900_000) for _ in signs])  # type: ignore[attr-defined]
     kept_ones = [k for k in range(len(signs)) if not first <= k < first + count]
     theirs = np.array([ends[k] + shift + random.randint(-500, 500) for k in kept_ones], np.int64)  # type: ignore[attr-defined]
@@ -177,8 +151,8 @@ def test_what_one_sequence_lacks_is_found_by_its_ends(
     joined_ones = place >= 0
     assert (all_signs[place[joined_ones]] == some[joined_ones]).all()
     assert (np.diff(place[joined_ones]) > 0).all()
-    if len(kept_ones) > 2:  # of one or two ends every place is as even
-        # Where another place is as even the ends there are as well: none is further off than the true one.
+    if len(kept_ones) > 2:  # with one or two ends every position is equally even
+        # Another position may be found if its ends are as even: its deviation is at most that of the true one.
         found = theirs[joined_ones] - ends[place[joined_ones]]
         true = theirs - ends[kept_ones]
         assert joined_ones.all()
@@ -199,27 +173,27 @@ def test_sequences_that_only_overlap() -> None:
     assert match_sequences(signs, np.zeros(0, np.int64), ends, np.zeros(0, np.int64)).tolist() == []
 
 
-def test_nothing_to_join(tmp_path: Path) -> None:
+def test_nothing_to_match(tmp_path: Path) -> None:
     run = Run(2, [[], []])
     traces = [load_trace(str(path), cache=False) for path in run.write(tmp_path)]
-    meetings = match_collectives(traces, [read_collectives(trace) for trace in traces])
-    assert len(meetings) == 0
-    assert meetings.unmatched.tolist() == [0, 0]
+    matched = match_collectives(traces, [read_collectives(trace) for trace in traces])
+    assert len(matched) == 0
+    assert matched.unmatched.tolist() == [0, 0]
 
 
-def test_two_groups_are_told_apart(tmp_path: Path) -> None:
+def test_two_groups_are_kept_apart(tmp_path: Path) -> None:
     """Each group has an order of its own: ranks may issue two groups' collectives in different orders."""
     steps = [[Collective([1000, 1001], group="1"), Collective([1500, 1502], group="2")]]
     swapped = [[Collective([1500, 1502], group="2"), Collective([1000, 1001], group="1")]]
     paths = [Run(2, steps, bases=(BASE, BASE)).write(tmp_path)[0], Run(2, swapped).write(tmp_path, "x{}.json")[1]]
-    trace = merged(paths)
-    assert {key[0] for key in met(trace)} == {"1", "2"}
-    for times in met(trace).values():
+    trace = load_merged_ranks(paths)
+    assert {key[0] for key in matched_times(trace)} == {"1", "2"}
+    for times in matched_times(trace).values():
         assert len({end for _, end in times.values()}) == 1
 
 
 def test_collectives_that_run_on_the_cpu(tmp_path: Path) -> None:
-    """Gloo has no kernels: its threads' ranges begin when a rank comes, and end when all have."""
+    """Gloo has no kernels: the ranges of its threads begin when a rank enters, and end when all have."""
     run = Run(2, [])
     for rank, arrive in enumerate((1000, 4000)):
         where = {"ph": "X", "cat": "user_annotation", "pid": 1000 + rank, "tid": 70 + rank, "args": {}}
@@ -228,10 +202,10 @@ def test_collectives_that_run_on_the_cpu(tmp_path: Path) -> None:
             {**where, "name": "gloo:broadcast", "ts": 5000, "dur": 10},
             {**where, "name": "nccl:all_reduce", "ts": 6000, "dur": 10},
         ]
-    trace = merged(run.write(tmp_path))
+    trace = load_merged_ranks(run.write(tmp_path))
     assert trace.ranks is not None
-    meetings = trace.ranks.matched_collectives
-    assert [meetings.texts[code] for code in meetings.operation.tolist()] == ["gloo:all_reduce", "gloo:broadcast"]
-    assert meetings.is_synchronizing.tolist() == [True, False]
-    (times,) = (its for (_, _, nth), its in met(trace).items() if nth == 0)
+    matched = trace.ranks.matched_collectives
+    assert [matched.texts[code] for code in matched.operation.tolist()] == ["gloo:all_reduce", "gloo:broadcast"]
+    assert matched.is_synchronizing.tolist() == [True, False]
+    (times,) = (times for (_, _, nth), times in matched_times(trace).items() if nth == 0)
     assert {rank: end - start for rank, (start, end) in times.items()} == {0: 3_100_000, 1: 100_000}

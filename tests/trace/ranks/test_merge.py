@@ -1,4 +1,4 @@
-"""Several ranks as one trace: each rank's part of the columns is what its own trace has, moved and renumbered."""
+"""Test merging ranks: each rank's part of the columns equals its own trace, shifted and renumbered."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_shared_ranks
 from tests.helpers.rank_traces import late_rank
-from tests.trace.ranks.test_collective_matching import SETS, shared
 from torchprof_tui.trace.loading.load import load_trace
 from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query import navigation
 from torchprof_tui.trace.query.level_of_detail import compute_cells
@@ -19,78 +20,41 @@ from torchprof_tui.trace.ranks.collective_records import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 
 
-def several(folder: Path) -> list[Trace]:
-    """Three made ranks with memory, counters, damaged entries, threads of one number and a pair of B and E each."""
+def create_ranks(folder: Path) -> list[Trace]:
+    """Generate three ranks, each with memory, a counter, a damaged entry, a pair of B and E, and its own category."""
     run = late_rank(3)
     for rank in range(3):
-        here = {"pid": 1000 + rank, "tid": 1000 + rank}
+        thread = {"pid": 1000 + rank, "tid": 1000 + rank}
         memory = {"Bytes": 512, "Total Allocated": 1024 * (rank + 1), "Device Type": 1, "Device Id": 0, "Addr": 64}
         run.more[rank] = [
-            {"ph": "B", "cat": "x", "name": f"range of {rank}", "ts": 2000, "args": {"begun": rank}, **here},
-            {"ph": "E", "ts": 2500, "args": {"ended": rank}, **here},
-            {"ph": "C", "name": "queue", "ts": 2100 + rank, "args": {"length": 3}, **here},
-            {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 2200 - rank, "args": memory, **here},
-            {"ph": "X", "cat": "cpu_op", "name": "negative", "ts": 3000, "dur": -1, "args": {}, **here},
-            {"ph": "X", "cat": f"only {rank}", "name": "aten::mm", "ts": 2600, "dur": 10, **here},
+            {"ph": "B", "cat": "x", "name": f"range of {rank}", "ts": 2000, "args": {"begun": rank}, **thread},
+            {"ph": "E", "ts": 2500, "args": {"ended": rank}, **thread},
+            {"ph": "C", "name": "queue", "ts": 2100 + rank, "args": {"length": 3}, **thread},
+            {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 2200 - rank, "args": memory, **thread},
+            {"ph": "X", "cat": "cpu_op", "name": "negative", "ts": 3000, "dur": -1, "args": {}, **thread},
+            {"ph": "X", "cat": f"only {rank}", "name": "aten::mm", "ts": 2600, "dur": 10, **thread},
         ]
     return [load_trace(str(path), cache=False) for path in run.write(folder, packed=True)]
 
 
-def together(traces: list[Trace]) -> Trace:
+def merge(traces: list[Trace]) -> Trace:
     numbers = [trace.rank if trace.rank is not None else k for k, trace in enumerate(traces)]
     return merge_ranks(
         [OpenedRank(k, t.label, t, read_collectives(t)) for k, t in zip(numbers, traces, strict=True)], "all"
     )
 
 
-def same_but_moved(whole: Trace, alone: list[Trace]) -> None:
-    """Event by event, lane by lane: nothing but clocks and numbers differs."""
+def assert_same_but_shifted(whole: Trace, alone: list[Trace]) -> None:
+    """Compare event by event, lane by lane: only clocks and numbers differ."""
     assert whole.ranks is not None
     assert len(whole) == sum(map(len, alone))
     assert sorted({lane.rank for lane in whole.lanes}) == [rank.number for rank in whole.ranks.all]
     for rank, trace in zip(whole.ranks.all, alone, strict=True):
-        shift, first = rank.clock.shift, rank.first
-        mine = slice(rank.first, rank.last)
-        assert np.array_equal(whole.start[mine], trace.start + shift)
-        for column in ("duration", "kind", "row", "self_duration"):
-            assert np.array_equal(getattr(whole, column)[mine], getattr(trace, column)), column
-        assert [whole.names[n] for n in whole.name[mine].tolist()] == [trace.names[n] for n in trace.name.tolist()]
-        told = [whole.categories[n] for n in whole.category[mine].tolist()]
-        assert told == [trace.categories[n] for n in trace.category.tolist()]
-        for column in ("parent",):
-            own = getattr(trace, column)
-            assert np.array_equal(getattr(whole, column)[mine], np.where(own < 0, own, own + first)), column
-        assert np.array_equal(whole.lane[mine], trace.lane + rank.first_lane)
-        links, its = whole.links, trace.links
-        assert np.array_equal(links.launch_of[mine], np.where(its.launch_of < 0, -1, its.launch_of + first))
-        for event in np.flatnonzero(np.diff(its.work_first)).tolist():
-            assert links.work_of(event + first).tolist() == (its.work_of(event) + first).tolist()
-        for number, lane in enumerate(trace.lanes):
-            moved = whole.lanes[rank.first_lane + number]
-            assert (moved.label, moved.role, moved.rows, moved.device) == (
-                lane.label,
-                lane.role,
-                lane.rows,
-                lane.device,
-            )
-            assert (moved.first, moved.last) == (lane.first + first, lane.last + first)
-            assert moved.group == f"rank {rank.number} {lane.group}"
-        assert whole.lanes[rank.header_lane].role is Role.RANK
-        for key, arg in trace.args.items():
-            column = whole.args[key]
-            inside = (column.events >= rank.first) & (column.events < rank.last)
-            assert np.array_equal(column.events[inside] - first, arg.events), key
-            if key not in ("external_id", "sequence", "python_id", "python_parent", "end_ordinal"):
-                assert np.array_equal(column.values[inside], arg.values), key
-        # The rank's own trace is its part of the whole on the common clock.
-        assert np.array_equal(rank.trace.start, whole.start[mine])
-        assert [s.start for s in rank.trace.steps] == [s.start + shift for s in trace.steps]
-        assert [whole.event(step.event).name for step in rank.steps] == [step.name for step in trace.steps]
-        assert rank.trace.span == (trace.span[0] + shift, trace.span[1] + shift)
-        own = [(c.name, c.times.tolist(), c.values.tolist()) for c in rank.trace.counters]
-        lanes = range(rank.first_lane, rank.last_lane)
-        assert own == [(c.name, c.times.tolist(), c.values.tolist()) for c in whole.counters if c.lane in lanes]
-        assert own == [(c.name, (c.times + shift).tolist(), c.values.tolist()) for c in trace.counters]
+        assert_columns_shifted(whole, rank, trace)
+        assert_links_shifted(whole, rank, trace)
+        assert_lanes_shifted(whole, rank, trace)
+        assert_args_shifted(whole, rank, trace)
+        assert_rank_trace_aligned(whole, rank, trace)
     assert np.array_equal(np.sort(whole.row_order), np.arange(len(whole)))
     for event in range(0, len(whole), max(len(whole) // 500, 1)):
         row = navigation.row_of(whole, event)
@@ -101,10 +65,61 @@ def same_but_moved(whole: Trace, alone: list[Trace]) -> None:
     assert counts.events == counts.drawn + counts.metadata + counts.flows + sum(counts.not_drawn.values())
 
 
-def test_made_ranks(tmp_path: Path) -> None:
-    alone = several(tmp_path)
-    whole = together(alone)
-    same_but_moved(whole, alone)
+def assert_columns_shifted(whole: Trace, rank: Rank, trace: Trace) -> None:
+    events = slice(rank.first, rank.last)
+    assert np.array_equal(whole.start[events], trace.start + rank.clock.shift)
+    for column in ("duration", "kind", "row", "self_duration"):
+        assert np.array_equal(getattr(whole, column)[events], getattr(trace, column)), column
+    assert [whole.names[n] for n in whole.name[events].tolist()] == [trace.names[n] for n in trace.name.tolist()]
+    categories = [whole.categories[n] for n in whole.category[events].tolist()]
+    assert categories == [trace.categories[n] for n in trace.category.tolist()]
+    assert np.array_equal(whole.parent[events], np.where(trace.parent < 0, trace.parent, trace.parent + rank.first))
+    assert np.array_equal(whole.lane[events], trace.lane + rank.first_lane)
+
+
+def assert_links_shifted(whole: Trace, rank: Rank, trace: Trace) -> None:
+    first, links, own_links = rank.first, whole.links, trace.links
+    launch_of = links.launch_of[first : rank.last]
+    assert np.array_equal(launch_of, np.where(own_links.launch_of < 0, -1, own_links.launch_of + first))
+    for event in np.flatnonzero(np.diff(own_links.work_first)).tolist():
+        assert links.work_of(event + first).tolist() == (own_links.work_of(event) + first).tolist()
+
+
+def assert_lanes_shifted(whole: Trace, rank: Rank, trace: Trace) -> None:
+    for number, lane in enumerate(trace.lanes):
+        moved = whole.lanes[rank.first_lane + number]
+        assert (moved.label, moved.role, moved.rows, moved.device) == (lane.label, lane.role, lane.rows, lane.device)
+        assert (moved.first, moved.last) == (lane.first + rank.first, lane.last + rank.first)
+        assert moved.group == f"rank {rank.number} {lane.group}"
+    assert whole.lanes[rank.header_lane].role is Role.RANK
+
+
+def assert_args_shifted(whole: Trace, rank: Rank, trace: Trace) -> None:
+    for key, arg in trace.args.items():
+        column = whole.args[key]
+        inside = (column.events >= rank.first) & (column.events < rank.last)
+        assert np.array_equal(column.events[inside] - rank.first, arg.events), key
+        if key not in ("external_id", "sequence", "python_id", "python_parent", "end_ordinal"):
+            assert np.array_equal(column.values[inside], arg.values), key
+
+
+def assert_rank_trace_aligned(whole: Trace, rank: Rank, trace: Trace) -> None:
+    """The rank's own trace is its part of the whole on the common clock."""
+    shift = rank.clock.shift
+    assert np.array_equal(rank.trace.start, whole.start[rank.first : rank.last])
+    assert [step.start for step in rank.trace.steps] == [step.start + shift for step in trace.steps]
+    assert [whole.event(step.event).name for step in rank.steps] == [step.name for step in trace.steps]
+    assert rank.trace.span == (trace.span[0] + shift, trace.span[1] + shift)
+    lanes = range(rank.first_lane, rank.last_lane)
+    counters = [(c.name, c.times.tolist(), c.values.tolist()) for c in rank.trace.counters]
+    assert counters == [(c.name, c.times.tolist(), c.values.tolist()) for c in whole.counters if c.lane in lanes]
+    assert counters == [(c.name, (c.times + shift).tolist(), c.values.tolist()) for c in trace.counters]
+
+
+def test_generated_ranks(tmp_path: Path) -> None:
+    alone = create_ranks(tmp_path)
+    whole = merge(alone)
+    assert_same_but_shifted(whole, alone)
     assert whole.ranks is not None
     for rank, trace in zip(whole.ranks.all, alone, strict=True):
         for event in range(len(trace)):
@@ -118,14 +133,14 @@ def test_made_ranks(tmp_path: Path) -> None:
     assert whole.memory is not None
     assert whole.memory.allocated.tolist() == [3072, 2048, 1024]  # by time
     assert [whole.lanes[lane].rank for lane in whole.memory.lane.tolist()] == [2, 1, 0]
-    problem = next(each for each in whole.problems if each.kind == "negative duration")
+    problem = next(problem for problem in whole.problems if problem.kind == "negative duration")
     assert (problem.count, problem.example[:7]) == (3, "rank 0:")
     assert whole.world_size == 3
     assert whole.rank is None
 
 
 def test_correlations_of_ranks_are_apart(tmp_path: Path) -> None:
-    whole = together(several(tmp_path))
+    whole = merge(create_ranks(tmp_path))
     assert whole.ranks is not None
     seen: set[int] = set()
     for rank in whole.ranks.all:
@@ -138,43 +153,43 @@ def test_correlations_of_ranks_are_apart(tmp_path: Path) -> None:
 
 
 def test_many_entries_at_once(tmp_path: Path) -> None:
-    whole = together(several(tmp_path))
+    whole = merge(create_ranks(tmp_path))
     events = np.arange(len(whole))[::-1]
     found = dict(read_entries(whole, events))
     assert sorted(found) == list(range(len(whole)))
-    for place, entry in found.items():
-        assert entry["name"] == whole.event(int(events[place])).name
+    for index, entry in found.items():
+        assert entry["name"] == whole.event(int(events[index])).name
 
 
-def test_drawn_as_each_alone(tmp_path: Path) -> None:
-    """Every row of the whole has in its cells what the rank's own row has."""
-    whole = together(several(tmp_path))
+def test_cells_are_those_of_each_rank_alone(tmp_path: Path) -> None:
+    """Every row of the whole has the cells of the rank's own row."""
+    whole = merge(create_ranks(tmp_path))
     assert whole.ranks is not None
     t0, t1 = whole.span
     drawn = compute_cells(whole.row_index, slice(None), t0, t1, 97)
     for rank in whole.ranks.all:
         base = whole.lanes[rank.header_lane].row_base
-        assert (drawn.event[base] == -1).all()  # its own line has no events
+        assert (drawn.event[base] == -1).all()  # the header lane has no events
         own = compute_cells(rank.trace.row_index, slice(None), t0, t1, 97)
-        mine = slice(base + 1, base + 1 + rank.trace.total_rows)
-        assert np.array_equal(drawn.event[mine], np.where(own.event < 0, -1, own.event + rank.first))
-        assert np.array_equal(drawn.count[mine], own.count)
-        assert np.allclose(drawn.busy[mine], own.busy)
+        rows = slice(base + 1, base + 1 + rank.trace.total_rows)
+        assert np.array_equal(drawn.event[rows], np.where(own.event < 0, -1, own.event + rank.first))
+        assert np.array_equal(drawn.count[rows], own.count)
+        assert np.allclose(drawn.busy[rows], own.busy)
 
 
-@pytest.mark.parametrize("name", list(SETS))
+@pytest.mark.parametrize("name", list(SHARED_RANK_SETS))
 def test_shared_ranks(name: str) -> None:
-    paths, whole = shared(name)
-    same_but_moved(whole, [load_trace(str(path)) for path in paths])
+    paths, whole = load_shared_ranks(name)
+    assert_same_but_shifted(whole, [load_trace(str(path)) for path in paths])
 
 
 def test_by_number_not_by_name(tmp_path: Path) -> None:
-    alone = several(tmp_path)
-    given = [
+    alone = create_ranks(tmp_path)
+    opened = [
         OpenedRank(number, trace.label, trace, read_collectives(trace))
         for number, trace in zip((20, 3, 100), alone, strict=True)
     ]
-    ranks = merge_ranks(given, "all").ranks
+    ranks = merge_ranks(opened, "all").ranks
     assert ranks is not None
     assert [rank.number for rank in ranks.all] == [3, 20, 100]
     assert ranks.find_rank(20) is ranks.all[1]

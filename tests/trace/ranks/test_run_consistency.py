@@ -1,4 +1,4 @@
-"""Ranks that were opened together and may be of different runs."""
+"""Test the report of ranks that were opened together and may be of different runs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.test_ranks import run as called
+from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import BASE, Run, late_rank
-from tests.trace.ranks.test_collective_matching import merged
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.read_problems import summarize_losses
 from torchprof_tui.analysis.doctor.remark import Section
+from torchprof_tui.cli import main
 from torchprof_tui.trace.core.problems import UNRELATED_RANKS
 
 HOUR = 3600 * 10**9
@@ -20,23 +20,23 @@ HOUR = 3600 * 10**9
 
 def two_runs(folder: Path, second: Run) -> list[Path]:
     """Ranks 0 and 1 of one run, rank 2 of another."""
-    ours = late_rank(3).write(folder)
-    theirs = folder / "other"
-    theirs.mkdir()
-    return [*ours[:2], second.write(theirs)[2]]
+    first_run = late_rank(3).write(folder)
+    other_folder = folder / "other"
+    other_folder.mkdir()
+    return [*first_run[:2], second.write(other_folder)[2]]
 
 
 def unrelated(paths: list[Path]) -> list[str]:
-    return [problem.example for problem in merged(paths).problems if problem.kind == UNRELATED_RANKS]
+    return [problem.example for problem in load_merged_ranks(paths).problems if problem.kind == UNRELATED_RANKS]
 
 
 def other_steps(later: float = 0.0) -> Run:
     """A run whose collectives are of another process group, `later` µs."""
     other = late_rank(3)
     for step in other.steps:
-        for one in step:
-            one.arrive = [None if time is None else time + later for time in one.arrive]
-            one.group = "0 another"
+        for collective in step:
+            collective.arrive = [None if time is None else time + later for time in collective.arrive]
+            collective.group = "0 another"
     return other
 
 
@@ -48,8 +48,8 @@ def test_apart_in_time_and_without_a_collective_in_common(tmp_path: Path) -> Non
     begins = min(e["ts"] for e in json.loads(paths[2].read_text())["traceEvents"] if "ts" in e)
     apart = f"{(begins - max(ends[:2])) / 1e6:.1f} s"
     assert unrelated(paths) == [f"rank 2 shares no collective with rank 0, and was recorded {apart} apart"]
-    whole = merged(paths)
-    remark = next(each for each in diagnose_trace(whole).remarks if each.kind == UNRELATED_RANKS)
+    whole = load_merged_ranks(paths)
+    remark = next(remark for remark in diagnose_trace(whole).remarks if remark.kind == UNRELATED_RANKS)
     assert (remark.section, remark.count) == (Section.ODD, 1)
     assert summarize_losses(whole).startswith("ranks of different runs? rank 2 shares no collective")
 
@@ -60,18 +60,18 @@ def test_a_default_group_of_another_name(tmp_path: Path) -> None:
     ]
 
 
-def test_what_speaks_for_one_run(tmp_path: Path) -> None:
-    """Collectives in common, or nothing against it: one that recorded none, clocks of their own."""
+def test_ranks_of_one_run_are_not_reported(tmp_path: Path) -> None:
+    """Shared collectives, or no evidence against it: a rank that recorded none, clocks that cannot be compared."""
     assert unrelated(late_rank(3).write(tmp_path)) == []
     silent = late_rank(3)
     for step in silent.steps:
-        for one in step:
-            one.arrive = [one.arrive[0], None, one.arrive[2]]
+        for collective in step:
+            collective.arrive = [collective.arrive[0], None, collective.arrive[2]]
     assert unrelated(silent.write(tmp_path)) == []
-    groups = late_rank(3)  # two groups of two stages of a pipeline, which never meet
+    groups = late_rank(3)  # groups of two stages of a pipeline, which share no collective
     for step in groups.steps:
-        for one in step:
-            one.group, one.arrive = "1", [*one.arrive[:2], None]
+        for collective in step:
+            collective.group, collective.arrive = "1", [*collective.arrive[:2], None]
     assert unrelated(groups.write(tmp_path)) == []
     (tmp_path / "own").mkdir()
     clocks = Run(3, other_steps(later=60e6).steps, bases=[BASE + 3 * HOUR] * 3)
@@ -79,8 +79,9 @@ def test_what_speaks_for_one_run(tmp_path: Path) -> None:
     assert [text for text in unrelated(paths) if "apart" in text] == []
 
 
-def test_the_command_says_it_once_and_opens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = called(capsys, "info", *two_runs(tmp_path, other_steps(later=60e6)))
+def test_the_command_reports_it_once_and_opens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["info", *(str(path) for path in two_runs(tmp_path, other_steps(later=60e6)))])
+    out, err = capsys.readouterr()
     assert status == 0
     assert err.count("torchprof-tui: ranks of different runs? rank 2 shares no collective with rank 0") == 1
     assert "ranks of different runs?" in out

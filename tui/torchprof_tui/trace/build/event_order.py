@@ -1,11 +1,12 @@
-"""When the drawn events happened, and the order in which they lie in the columns."""
+"""Normalize the times of the drawn events and sort the events into the order of the columns."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from torchprof_tui.trace.build.event_kinds import DrawnEvents
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting
-from torchprof_tui.trace.core.arrays import I32, I64, U8, block_slices
+from torchprof_tui.trace.core.arrays import I32, I64, block_slices
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, RawEvents
 
@@ -19,12 +20,11 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def normalize_timestamps(
-    events: RawEvents, ordinals: I32, kind: U8, classified: ClassifiedEntries, accounting: EntryAccounting
+    events: RawEvents, drawn: DrawnEvents, classified: ClassifiedEntries, accounting: EntryAccounting
 ) -> int:
-    """Mend times and durations in place, and make times relative to the trace's first event. Returns when that was.
+    """Mend times and durations in place, and make times relative to the trace's first event. Returns its time.
 
-    The profiler's own events do not count as the first: they may lie at negative times.
-    `ordinals` int32[d]: the entries that are drawn; `kind` uint8[d]: what they are.
+    The profiler's own events do not count as the first: they may have negative times.
     """
     time, duration = events.time, events.duration
     negative = np.flatnonzero(classified.drawn & (duration < 0) & (duration != NO_DURATION))
@@ -37,12 +37,12 @@ def normalize_timestamps(
     shown |= classified.drawn
     if not shown.any():
         return 0
-    inside = shown.copy()
-    inside[ordinals[np.isin(kind, (Kind.PROFILER, Kind.OVERHEAD))]] = False
-    inside = inside if inside.any() else shown
-    origin = int(time.min(where=inside, initial=_NEVER))
+    counted = shown.copy()
+    counted[drawn.ordinals[np.isin(drawn.kind, (Kind.PROFILER, Kind.OVERHEAD))]] = False
+    counted = counted if counted.any() else shown
+    origin = int(time.min(where=counted, initial=_NEVER))
     if origin == 0:
-        origin = int(time.min(where=inside & (time != 0), initial=_NEVER))
+        origin = int(time.min(where=counted & (time != 0), initial=_NEVER))
         origin = origin if _DAY < origin < _NEVER else 0
     if origin > _DAY:
         clamped = np.flatnonzero(shown & (time == 0))
@@ -57,9 +57,9 @@ def normalize_timestamps(
 
 
 def sort_by_lane(lane: I32, time: I64, duration: I64, ordinals: I32) -> I64:
-    """By lane, start, longest first, file order: one packed key, and the few ties mended. int64[d].
+    """Sort by lane, start, longest first, file order, int64[d]: by one packed key, then the few ties.
 
-    `time` is used up; `duration` int64[entries], of which `entry` int32[d] are the events.
+    Overwrites `time`. `lane`, `time` and `ordinals` are [d]; `duration` is int64[entries], indexed by `ordinals`.
     """
     if not len(lane):
         return np.zeros(0, np.int64)
@@ -71,16 +71,23 @@ def sort_by_lane(lane: I32, time: I64, duration: I64, ordinals: I32) -> I64:
     for block in block_slices(len(lane)):
         time[block] |= lane[block].astype(np.int64) << bits
     order = np.argsort(time, kind="stable")
-    same = np.zeros(len(order) + 1, np.bool_)  # as the one before
+    is_tie = np.zeros(len(order) + 1, np.bool_)  # the key equals the previous one
     last = -1
     for block in block_slices(len(order)):
         key = time[order[block]]
-        np.equal(key[1:], key[:-1], out=same[block][1:])
-        same[block.start] = key[0] == last
+        np.equal(key[1:], key[:-1], out=is_tie[block][1:])
+        is_tie[block.start] = key[0] == last
         last = key[-1]
-    where = np.flatnonzero(same[:-1] | same[1:])
-    if len(where):
-        group = np.cumsum(~same[where])
-        mine = order[where]
-        order[where] = mine[np.lexsort((-duration[ordinals[mine]], group))]
+    tied = np.flatnonzero(is_tie[:-1] | is_tie[1:])
+    if len(tied):
+        group = np.cumsum(~is_tie[tied])
+        unsorted = order[tied]
+        order[tied] = unsorted[np.lexsort((-duration[ordinals[unsorted]], group))]
     return order
+
+
+def invert_order(order: I32 | I64, count: int) -> I32:
+    """int32[count]: the index of each number in `order`, -1 for numbers that are not in it."""
+    index_of = np.full(count, -1, np.int32)
+    index_of[order] = np.arange(len(order), dtype=np.int32)
+    return index_of

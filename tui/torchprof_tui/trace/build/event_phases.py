@@ -1,4 +1,4 @@
-"""What becomes of each entry of the file: drawn (alone or as a pair), a point, or not drawn and why."""
+"""Classify the entries of the file by phase: drawn (alone or as a pair), a counter point, or not drawn and why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchprof_tui.trace.model.trace import EntryCounts
 
 
 class EntryAccounting:
-    """What is not drawn, by reason, and what was odd: every entry is accounted for here."""
+    """Count the entries that are not drawn, by reason, and collect problems, so that every entry is accounted for."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self.not_drawn: dict[str, int] = {}
@@ -28,11 +28,11 @@ class EntryAccounting:
             self.not_drawn[reason] = self.not_drawn.get(reason, 0) + count
 
     def add_entry_problem(self, kind: str, events: RawEvents, ordinals: Array, remedy: str) -> None:
-        """The entries at these ordinals have it; the first serves as the example."""
+        """Report a problem of the entries with these ordinals; the first of them is the example."""
         if len(ordinals):
             first = int(ordinals[0])
-            named = excerpt(events.names[events.name[first]])
-            self._tally.add(kind, f"entry {first}, {named}: {remedy}", len(ordinals))
+            name = excerpt(events.names[events.name[first]])
+            self._tally.add(kind, f"entry {first}, {name}: {remedy}", len(ordinals))
 
     def add_problem(self, kind: str, example: str, count: int) -> None:
         self._tally.add(kind, example, count)
@@ -44,6 +44,7 @@ class EntryAccounting:
     def build_counts(
         self, decoded: DecodedTrace, classified: ClassifiedEntries, by_category: dict[str, int]
     ) -> EntryCounts:
+        """Sum up all entries, those that could not be read included."""
         self.count_not_drawn("unreadable", decoded.unreadable)
         self.count_not_drawn("not an object", decoded.not_objects)
         return EntryCounts(
@@ -60,14 +61,14 @@ class EntryAccounting:
 class ClassifiedEntries:
     """What becomes of each entry."""
 
-    drawn: Bool  # bool[entries]: those that are events on lanes (the B of a pair)
+    drawn: Bool  # bool[entries]: events on lanes (of a pair, the begin)
     is_instant: Bool  # bool[entries]: drawn as an instant
     is_async: Bool  # bool[entries]: drawn on an async lane
-    memory: I64  # entries that are `[memory]` instants
-    begin: I64  # entries of the pairs' begins and ends, async ones included
+    memory: I64  # ordinals of the `[memory]` instants
+    begin: I64  # ordinals of the pairs' begins and ends, async ones included
     end: I64
-    counter_points: int  # `C` entries that have a time
-    drawn_entries: int  # how many entries are drawn, each of a pair's counted
+    counter_points: int  # number of `C` entries that have a time
+    drawn_entries: int  # number of entries that are drawn; a pair counts as two
     metadata: int
     flows: int
 
@@ -85,99 +86,106 @@ _METADATA_PHASES, _FLOW_PHASES = b"M", b"stf"
 
 
 def classify_entries(events: RawEvents, accounting: EntryAccounting) -> ClassifiedEntries:
-    """Sort the entries by phase, pair begins with ends, account for each. Durations of pairs and marks are written."""
-    many = bincount_chunked(events.phase, 256).tolist()
+    """Classify the entries by phase, match begins with ends, account for each.
+
+    Writes the durations of pairs and instants into `events`.
+    """
+    counts = bincount_chunked(events.phase, 256).tolist()
     timed = _TimedEntries(events)
     drawn = timed.select_phases(b"X")
-    accounting.add_entry_problem(
-        "missing duration", events, _indices_of_both(drawn, events.duration == NO_DURATION), "drawn without"
-    )
-    mark = timed.select_phases(b"iIR")
-    waits = timed.select_phases(b"nTp")
-    entries = int(np.count_nonzero(drawn) + np.count_nonzero(mark) + np.count_nonzero(waits))
+    missing = _indices_of_both(drawn, events.duration == NO_DURATION)
+    accounting.add_entry_problem("missing duration", events, missing, "drawn without")
+    is_instant = timed.select_phases(b"iIR")
+    is_async = timed.select_phases(b"nTp")
+    drawn_entries = int(np.count_nonzero(drawn) + np.count_nonzero(is_instant) + np.count_nonzero(is_async))
     memory = np.zeros(0, np.int64)
     if "[memory]" in events.names:
-        memory = _indices_of_both(mark, events.name == events.names.index("[memory]"))
-        mark[memory] = False
-    mark |= waits
-    drawn |= mark
-    events.duration[mark] = 0
+        memory = _indices_of_both(is_instant, events.name == events.names.index("[memory]"))
+        is_instant[memory] = False
+    is_instant |= is_async
+    drawn |= is_instant
+    events.duration[is_instant] = 0
 
-    begins: list[I64] = []
-    ends: list[I64] = []
-    open_ended: list[I64] = []
-    unnamed = events.names.index("") if "" in events.names else -1
-    for phases, lost in _PAIR_PHASES:
-        chosen = np.flatnonzero(timed.select_phases(phases))
-        if not len(chosen):
-            continue
-        opens = events.phase[chosen] == phases[0]
-        stacks = _pairing_keys(events, chosen, phases)
-        found = begin_end_pairs.match_begin_end(stacks, events.time[chosen], events.name[chosen], opens, unnamed)
-        begin, end, unclosed = chosen[found.begin], chosen[found.end], chosen[found.unclosed]
-        events.duration[begin] = events.time[end] - events.time[begin]
-        drawn[begin] = drawn[unclosed] = True
-        if phases != b"BE":
-            waits[begin] = waits[unclosed] = True
-        entries += 2 * len(begin) + len(unclosed)
-        begins.append(begin)
-        ends.append(end)
-        open_ended.append(unclosed)
-        accounting.count_not_drawn(lost, len(found.orphans))
-        accounting.add_entry_problem("renamed end", events, chosen[found.renamed], "closes a begin of another name")
-    unclosed = _concatenate(open_ended)
+    begin, end, unclosed = _match_pairs(events, timed, drawn, is_async, accounting)
+    drawn_entries += 2 * len(begin) + len(unclosed)
     accounting.add_entry_problem("unclosed begin", events, unclosed, "drawn to the end of its lane")
     _close_at_end(events, drawn, unclosed)
 
-    points = int(np.count_nonzero(timed.select_phases(b"C")))
-    accounting.count_not_drawn("no time", sum(many[p] for p in _DRAWN_PHASES) - timed.count)
-    for reason, phases in _NOT_DRAWN_PHASES.items():
-        accounting.count_not_drawn(reason, sum(many[p] for p in phases))
-    accounting.count_not_drawn("no phase", many[0])
-    known = _DRAWN_PHASES + _METADATA_PHASES + _FLOW_PHASES + b"".join(_NOT_DRAWN_PHASES.values())
-    accounting.count_not_drawn("unknown phase", sum(many[p] for p in range(1, 256) if p not in known))
+    counter_points = int(np.count_nonzero(timed.select_phases(b"C")))
+    _count_entries_not_drawn(counts, timed.count, accounting)
     return ClassifiedEntries(
         drawn=drawn,
-        is_instant=mark,
-        is_async=waits,
+        is_instant=is_instant,
+        is_async=is_async,
         memory=memory,
-        begin=_concatenate(begins),
-        end=_concatenate(ends),
-        counter_points=points,
-        drawn_entries=entries,
-        metadata=sum(many[p] for p in _METADATA_PHASES),
-        flows=sum(many[p] for p in _FLOW_PHASES),
+        begin=begin,
+        end=end,
+        counter_points=counter_points,
+        drawn_entries=drawn_entries,
+        metadata=sum(counts[phase] for phase in _METADATA_PHASES),
+        flows=sum(counts[phase] for phase in _FLOW_PHASES),
     )
 
 
 class _TimedEntries:
-    """The entries of some phases that have a time; `count` adds them up."""
+    """Select the entries of some phases that have a time; `count` is the number of all that were selected."""
 
     def __init__(self, events: RawEvents) -> None:
         self._phase = events.phase
-        self._timed = events.time != NO_TIME
+        self._has_time = events.time != NO_TIME
         self.count = 0
 
     def select_phases(self, phases: bytes) -> Bool:
-        wanted = np.zeros(256, np.bool_)
-        wanted[list(phases)] = True
-        found: Bool = wanted[self._phase] & self._timed
-        self.count += int(np.count_nonzero(found))
-        return found
+        is_wanted = np.zeros(256, np.bool_)
+        is_wanted[list(phases)] = True
+        selected: Bool = is_wanted[self._phase] & self._has_time
+        self.count += int(np.count_nonzero(selected))
+        return selected
 
 
-def _indices_of_both(mask: Bool, also: Bool) -> I64:
-    return np.flatnonzero(mask & also)
+def _indices_of_both(mask: Bool, other: Bool) -> I64:
+    return np.flatnonzero(mask & other)
 
 
-def _pairing_keys(events: RawEvents, chosen: I64, phases: bytes) -> I64:
-    """What the entries are paired within: the thread, or category and id (old async events: and name)."""
+def _match_pairs(
+    events: RawEvents, timed: _TimedEntries, drawn: Bool, is_async: Bool, accounting: EntryAccounting
+) -> tuple[I64, I64, I64]:
+    """Match begins with ends: the ordinals of the begins, of their ends, and of the unclosed begins.
+
+    Marks the begins in `drawn` and `is_async`, and writes the durations of the pairs.
+    """
+    begins: list[I64] = []
+    ends: list[I64] = []
+    open_ended: list[I64] = []
+    empty_name = events.names.index("") if "" in events.names else -1
+    for phases, orphan_reason in _PAIR_PHASES:
+        ordinals = np.flatnonzero(timed.select_phases(phases))
+        if not len(ordinals):
+            continue
+        opens = events.phase[ordinals] == phases[0]
+        stacks = _pairing_keys(events, ordinals, phases)
+        pairs = begin_end_pairs.match_begin_end(stacks, events.time[ordinals], events.name[ordinals], opens, empty_name)
+        begin, end, unclosed = ordinals[pairs.begin], ordinals[pairs.end], ordinals[pairs.unclosed]
+        events.duration[begin] = events.time[end] - events.time[begin]
+        drawn[begin] = drawn[unclosed] = True
+        if phases != b"BE":
+            is_async[begin] = is_async[unclosed] = True
+        begins.append(begin)
+        ends.append(end)
+        open_ended.append(unclosed)
+        accounting.count_not_drawn(orphan_reason, len(pairs.orphans))
+        accounting.add_entry_problem("renamed end", events, ordinals[pairs.renamed], "closes a begin of another name")
+    return _concatenate(begins), _concatenate(ends), _concatenate(open_ended)
+
+
+def _pairing_keys(events: RawEvents, ordinals: I64, phases: bytes) -> I64:
+    """Number what the entries are paired within: the thread, or category and id (old async events: and name)."""
     if phases == b"BE":
-        return events.track[chosen].astype(np.int64)
-    key = events.category[chosen].astype(np.int64) << 32 | (events.id[chosen].astype(np.int64) + 1)
+        return events.track[ordinals].astype(np.int64)
+    key = events.category[ordinals].astype(np.int64) << 32 | (events.id[ordinals].astype(np.int64) + 1)
     if phases == b"SF":
         _, key = np.unique(key, return_inverse=True)
-        key = key << 32 | events.name[chosen]
+        key = key << 32 | events.name[ordinals]
     return key
 
 
@@ -186,18 +194,31 @@ def _concatenate(parts: list[I64]) -> I64:
 
 
 def _close_at_end(events: RawEvents, drawn: Bool, unclosed: I64) -> None:
-    """What nothing closes lasts until the last event of its track ends; the trace, where that is no later.
+    """End unclosed begins where the last event of their track ends, or the trace, if that is no later.
 
-    All of a track's last equally long: they were open inside each other, and stay so.
+    All of one track end together: they were open inside each other, and stay so.
     """
     if not len(unclosed):
         return
     events.duration[unclosed] = 0
-    shown = np.flatnonzero(drawn)
-    ends = events.time[shown] + np.maximum(events.duration[shown], 0)
+    ordinals = np.flatnonzero(drawn)
+    ends = events.time[ordinals] + np.maximum(events.duration[ordinals], 0)
     last_end = np.full(len(events.tracks), NO_TIME, np.int64)
     last_begin = last_end.copy()
-    np.maximum.at(last_end, events.track[shown], ends)
+    np.maximum.at(last_end, events.track[ordinals], ends)
     np.maximum.at(last_begin, events.track[unclosed], events.time[unclosed])
-    until = np.where(last_end > last_begin, last_end, ends.max())
-    events.duration[unclosed] = until[events.track[unclosed]] - events.time[unclosed]
+    end_of_track = np.where(last_end > last_begin, last_end, ends.max())
+    events.duration[unclosed] = end_of_track[events.track[unclosed]] - events.time[unclosed]
+
+
+def _count_entries_not_drawn(counts: list[int], timed: int, accounting: EntryAccounting) -> None:
+    """Account for the entries that are not drawn because of their phase or a missing time.
+
+    `counts`: the number of entries of each phase; `timed`: the number of entries of drawn phases that have a time.
+    """
+    accounting.count_not_drawn("no time", sum(counts[phase] for phase in _DRAWN_PHASES) - timed)
+    for reason, phases in _NOT_DRAWN_PHASES.items():
+        accounting.count_not_drawn(reason, sum(counts[phase] for phase in phases))
+    accounting.count_not_drawn("no phase", counts[0])
+    known = _DRAWN_PHASES + _METADATA_PHASES + _FLOW_PHASES + b"".join(_NOT_DRAWN_PHASES.values())
+    accounting.count_not_drawn("unknown phase", sum(counts[phase] for phase in range(1, 256) if phase not in known))

@@ -1,21 +1,21 @@
-"""Row, parent and self time of every event, without a Python step per event.
+"""Compute row, parent and self time of every event, without a Python step per event.
 
-The rule. Within a lane, events are sorted by start, longest first, then as the file has them. An event's
-parent is the innermost open event that contains it whole; its row is the lowest one below the parent's that
-no open event holds. For nesting only, a duration of zero counts as 1 ns. On a *flat* lane (a stream) nothing
-has a parent, and an event takes the lowest free row of all.
+The rule. Within a lane, events are sorted by start, longest first, then in file order. An event's parent is the
+innermost open event that contains it entirely; its row is the lowest one below the parent's that no open event holds.
+For nesting only, a duration of zero counts as 1 ns. On a *flat* lane (a stream) nothing has a parent, and an event
+takes the lowest free row of all.
 
-How it is found for millions of events:
+How this is computed for millions of events:
 
-* Lanes are laid end to end on one time axis, so all of them are settled at once.
-* Where events nest cleanly, depth is "events before me, less those that had ended when I began", and the
-  parent is the last event before me that was one less deep.
-* Events that cross (overlap without nesting) are few. Once a later event crosses an earlier one, the earlier
-  can be nobody's parent any more: whatever it still contains, the later one contains too, and is more inner.
-  So ending the earlier one where the later one starts changes no parent, and leaves a lane that nests
-  cleanly. One pass over what is left after peeling finds all these cuts.
-* A crossed event still holds its row until its real end. Only events that begin while such a row is held can
-  be pushed down, with all that lies beneath them: those are settled one by one.
+* Lanes are concatenated on one time axis, so that all of them are nested at once.
+* Where events nest cleanly, the depth of an event is the number of events before it, less those that had ended when it
+  began, and its parent is the last event before it that is one less deep.
+* Events that cross (overlap without nesting) are few. Once a later event crosses an earlier one, the earlier cannot be
+  a parent any more: the later one contains everything that it still contains, and is further in. So ending the earlier
+  one where the later one starts changes no parent, and leaves a lane that nests cleanly. One pass over what is left
+  after peeling finds all these cuts.
+* A crossed event still holds its row until its real end. Only events that begin while such a row is held can be
+  pushed down, with all that is nested in them: those are handled one by one.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from torchprof_tui.trace.build.row_allocator import RowAllocator
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
 
 _BATCH_EVENTS = 1 << 20
-"""Events of lanes that are nested at once: a lane at a time would be slow where there are thousands."""
+"""Number of events that are nested at once: a lane at a time would be slow where there are thousands."""
 
 _MAX_PEEL_ROUNDS = 12
-"""Rounds of dropping leaves before the one-by-one pass; each halves the list, or peeling stops."""
+"""Rounds of dropping leaves before the one-by-one pass; each shortens the list by 30 % or more, or is the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ def nest_lanes(
     first: I64, flat: Bool, start: I64, duration: I64, row: I32 | None = None, parent: I32 | None = None
 ) -> Nesting:
     """Nest every lane. `first` int64[lanes + 1]: the lanes' bounds; `flat` bool[lanes]; times int64[n] ns.
-    `row`, `parent`: where those are to lie.
+    `row`, `parent` int32[n]: allocated for the result; in memory where they are not given.
 
-    Events must be sorted as the module says. Linear but for two sorts; crossing events n log n.
+    Events must be sorted as the rule says. Linear but for two sorts; crossing events n log n.
     """
     row = np.empty(len(start), np.int32) if row is None else row
     parent = np.empty(len(start), np.int32) if parent is None else parent
@@ -72,7 +72,7 @@ def nest_lanes(
 
 
 def _batch_lanes(first: I64) -> Iterator[slice]:
-    """All lanes, as many together as have _TOGETHER events, or one: what one takes in memory can serve the next."""
+    """Batch the lanes, up to _BATCH_EVENTS events or one lane at a time: each batch reuses the memory of the last."""
     begin = 0
     while begin < len(first) - 1:
         end = int(np.searchsorted(first, first[begin] + _BATCH_EVENTS, side="right")) - 1
@@ -82,78 +82,80 @@ def _batch_lanes(first: I64) -> Iterator[slice]:
 
 
 def _nest_batch(first: I64, flat: Bool, start: I64, duration: I64) -> Nesting:
-    """As `nest`."""
+    """Nest the lanes of one batch, as `nest_lanes`."""
     n = len(start)
     row = np.zeros(n, np.int32)
     parent = np.full(n, -1, np.int32)
     begin, end = _concatenate_lane_axes(first, start, duration)
     is_flat = np.repeat(flat, np.diff(first))
-    level = np.flatnonzero(is_flat)
-    row[level] = allocate_rows(begin[level], end[level])
-    deep = np.flatnonzero(~is_flat)
-    if len(level):
-        begin, end = begin[deep], end[deep]
-    del is_flat, level
-    if not len(deep):
+    flat_events = np.flatnonzero(is_flat)
+    row[flat_events] = allocate_rows(begin[flat_events], end[flat_events])
+    nested = np.flatnonzero(~is_flat)
+    if len(flat_events):
+        begin, end = begin[nested], end[nested]
+    del is_flat, flat_events
+    if not len(nested):
         return Nesting(row, parent, _empty_indexes(), _empty_indexes())
 
     depth, above = _nest_without_crossings(begin, end)
-    wrong = np.flatnonzero(end > end[above])  # above[i] is i itself at the top, so never wrong there
+    wrong = np.flatnonzero(end > end[above])  # at the top above[i] is i itself, which is never wrong
     crossed = crossing = _empty_indexes()
     if len(wrong):
-        lane_of_deep = np.searchsorted(first, deep, side="right")
-        dirty_lanes = np.zeros(len(first) + 1, np.bool_)
-        dirty_lanes[lane_of_deep[wrong]] = True
-        dirty = np.flatnonzero(dirty_lanes[lane_of_deep])
-        del lane_of_deep
-        found = _nest_crossing_events(begin[dirty], end[dirty], depth[dirty])
-        depth[dirty] = found.row
-        above[dirty] = np.where(found.parent >= 0, dirty[found.parent], dirty)
-        crossed, crossing = (deep[dirty[found.crossed]].astype(np.int32), deep[dirty[found.crossing]].astype(np.int32))
-    row[deep] = depth
-    parent[deep] = np.where(above == np.arange(len(deep), dtype=np.int32), -1, deep[above])
+        lane = np.searchsorted(first, nested, side="right")
+        has_crossings = np.zeros(len(first) + 1, np.bool_)
+        has_crossings[lane[wrong]] = True
+        again = np.flatnonzero(has_crossings[lane])
+        del lane
+        corrected = _nest_crossing_events(begin[again], end[again], depth[again])
+        depth[again] = corrected.row
+        above[again] = np.where(corrected.parent >= 0, again[corrected.parent], again)
+        crossed = nested[again[corrected.crossed]].astype(np.int32)
+        crossing = nested[again[corrected.crossing]].astype(np.int32)
+    row[nested] = depth
+    parent[nested] = np.where(above == np.arange(len(nested), dtype=np.int32), -1, nested[above])
     return Nesting(row, parent, crossed, crossing)
 
 
 def compute_self_durations(nesting: Nesting, start: I64, duration: I64, out: I64 | None = None) -> I64:
-    """Duration less the union of the direct children, int64[n] ns; never negative: children lie inside. `own`: where
-    they are to lie.
+    """Compute self durations, int64[n] ns: the duration less the union of the direct children. Never negative, because
+    children are contained. `out`: allocated for the result; in memory where it is not given.
 
     Children of one parent overlap only where the earlier is crossed by the later; the earlier then counts
-    up to there. (If what crosses it has another parent, no sibling overlaps it, and it counts whole.)
+    up to there. (If the event that crosses it has another parent, no sibling overlaps it, and it counts whole.)
     """
     crossed, crossing = nesting.crossed, nesting.crossing
     siblings = nesting.parent[crossed] == nesting.parent[crossing]
     cut = crossed[siblings]
-    spent = duration
+    counted = duration
     if len(cut):
-        spent = duration.copy()
-        spent[cut] = start[crossing[siblings]] - start[cut]
+        counted = duration.copy()
+        counted[cut] = start[crossing[siblings]] - start[cut]
     out = np.empty_like(duration) if out is None else out
     out[:] = duration
     for block in block_slices(len(out)):
         parent = nesting.parent[block]
         child = parent >= 0
-        np.subtract.at(out, parent[child], spent[block][child])
+        np.subtract.at(out, parent[child], counted[block][child])
     return out
 
 
 def allocate_rows(start: I64, end: I64) -> I32:
-    """Rows of a flat lane: the lowest one that is free. Sorted by start; lanes may be laid end to end."""
+    """Allocate the rows of a flat lane, int32[n]: the lowest free one each. Events are sorted by start; lanes may be
+    concatenated."""
     n = len(start)
     row = np.zeros(n, np.int32)
     if not n:
         return row
-    alone = np.empty(n + 1, np.bool_)  # event i begins after all before it have ended
-    alone[0] = alone[n] = True
-    alone[1:n] = start[1:] >= np.maximum.accumulate(end)[:-1]
-    crowded = np.flatnonzero(~(alone[:-1] & alone[1:]))
+    is_fresh = np.empty(n + 1, np.bool_)  # the event begins after all before it have ended
+    is_fresh[0] = is_fresh[n] = True
+    is_fresh[1:n] = start[1:] >= np.maximum.accumulate(end)[:-1]
+    overlapping = np.flatnonzero(~(is_fresh[:-1] & is_fresh[1:]))
     busy: list[tuple[int, int]] = []  # (end, row), soonest first
     free: list[int] = []
     rows = 0
-    settled: list[int] = []
+    allocated: list[int] = []
     for begins, ends, fresh in zip(
-        start[crowded].tolist(), end[crowded].tolist(), alone[crowded].tolist(), strict=True
+        start[overlapping].tolist(), end[overlapping].tolist(), is_fresh[overlapping].tolist(), strict=True
     ):
         if fresh:
             busy.clear()
@@ -162,12 +164,12 @@ def allocate_rows(start: I64, end: I64) -> I32:
         while busy and busy[0][0] <= begins:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if free:
-            mine = heapq.heappop(free)
+            lowest = heapq.heappop(free)
         else:
-            mine, rows = rows, rows + 1
-        heapq.heappush(busy, (ends, mine))
-        settled.append(mine)
-    row[crowded] = settled
+            lowest, rows = rows, rows + 1
+        heapq.heappush(busy, (ends, lowest))
+        allocated.append(lowest)
+    row[overlapping] = allocated
     return row
 
 
@@ -176,9 +178,9 @@ def _empty_indexes() -> I32:
 
 
 def find_parents(first: I64, start: I64, duration: I64) -> I32:
-    """int32[n]: the parent of every event by the module's rule, and nothing else: half the work of `nest`.
+    """Find the parent of every event by the rule, int32[n], and nothing else: half the work of `nest_lanes`.
 
-    No lane is flat. Worth it where events are known to cross, as then `nest` would go through them twice.
+    No lane is flat. Worth it where events are known to cross, because `nest_lanes` would nest those twice.
     """
     if not len(start):
         return np.zeros(0, np.int32)
@@ -190,7 +192,7 @@ def find_parents(first: I64, start: I64, duration: I64) -> I32:
 
 
 def _concatenate_lane_axes(first: I64, start: I64, duration: I64) -> tuple[I64, I64]:
-    """Starts and ends with the lanes laid end to end, a zero duration counting as 1 ns."""
+    """Concatenate the lanes on one time axis: starts and ends, a zero duration counting as 1 ns."""
     end = start + np.maximum(duration, 1)
     sizes = np.diff(first)
     filled = np.flatnonzero(sizes)
@@ -199,7 +201,7 @@ def _concatenate_lane_axes(first: I64, start: I64, duration: I64) -> tuple[I64, 
     bounds = first[filled]
     lows = start[bounds]
     spans = np.maximum.reduceat(end, bounds) - lows
-    if float(spans.astype(np.float64).sum()) > 2.0**62:  # absurd times: nesting needs only their order
+    if float(spans.astype(np.float64).sum()) > 2.0**62:  # times too far apart to add up: nesting needs only their order
         _, ranks = np.unique(np.concatenate([start, end]), return_inverse=True)
         start, end = ranks[: len(start)].astype(np.int64), ranks[len(start) :].astype(np.int64)
         lows = start[bounds]
@@ -210,16 +212,16 @@ def _concatenate_lane_axes(first: I64, start: I64, duration: I64) -> tuple[I64, 
 
 
 def _nest_without_crossings(start: I64, end: I64) -> tuple[I32, I32]:
-    """Depth, and index of the event above (its own index at the top), if all events nest cleanly.
+    """Compute the depth, and the index of the event above (its own index at the top), if all events nest cleanly.
 
-    If they do not, some event ends after the one above it: that is how the caller finds out. (By induction:
-    as long as no event outlives the one above it, the open events are a chain, and the count is its length.)
+    If they do not, some event ends after the one above it, which the caller checks. (By induction: as long as no event
+    ends after the one above it, the open events are a chain, and the count is its length.)
     """
     n = len(start)
     index = np.arange(n, dtype=np.int32)
     depth = index - _count_ended(start, end)
     # Depth grows by one at a time, so in the order (depth, index) each run of siblings begins with a first
-    # child, whose parent is the event just before it; the other siblings take theirs from it.
+    # child, whose parent is the event just before it; the other siblings have the same parent.
     narrow = depth.astype(np.uint16) if int(depth.max()) < 1 << 16 else depth  # uint16 sorts by radix
     order = np.argsort(narrow, kind="stable").astype(np.int32)
     first_child = np.zeros(n, np.bool_)
@@ -231,63 +233,63 @@ def _nest_without_crossings(start: I64, end: I64) -> tuple[I32, I32]:
 
 
 def _count_ended(start: I64, end: I64) -> I32:
-    """How many of the events have ended when each begins, int32[n]; `start` is sorted.
+    """Count the events that have ended when each begins, int32[n]; `start` is sorted.
 
-    Ends are almost sorted, and starts behind them are a second run: a stable sort takes what is in order as it is and
-    merges the rest, in an eighth of the time that one takes which looks for no order.
+    Ends are almost sorted, and the starts after them are a second run: a stable sort merges such runs in an eighth of
+    the time that an unstable sort takes.
     """
     both = np.concatenate([np.sort(end, kind="stable"), start])
-    starts = np.flatnonzero(np.argsort(both, kind="stable") >= len(end))  # an end stands before an equal start
+    starts = np.flatnonzero(np.argsort(both, kind="stable") >= len(end))  # an end sorts before an equal start
     return (starts - np.arange(len(start))).astype(np.int32)
 
 
 def _nest_crossing_events(start: I64, end: I64, open_before: I32) -> Nesting:
-    """Nest lanes in which events cross. `open_before`: how many events are open when each begins."""
+    """Nest lanes in which events cross. `open_before`: the number of events that are open when each begins."""
     crossed, crossing = _find_crossings(start, end)
     cut_end = end.copy()
     cut_end[crossed] = start[crossing]
     depth, above = _nest_without_crossings(start, cut_end)
     index = np.arange(len(start), dtype=np.int32)
-    pushed = open_before > depth  # something is open that is no ancestor
+    pushed = open_before > depth  # an event is open that is no ancestor
     is_crossed = np.zeros(len(start), np.bool_)
     is_crossed[crossed] = True
 
     held = RowAllocator()
-    lower: list[tuple[int, int]] = []  # (end, how much lower) of the pushed events that enclose this one
-    at: list[int] = []
-    by: list[int] = []
+    lower: list[tuple[int, int]] = []  # (end, rows pushed down) of the pushed events that enclose this one
+    pushed_events: list[int] = []
+    pushed_rows: list[int] = []
     special = np.flatnonzero(pushed | is_crossed)
     columns = (special, start[special], end[special], cut_end[special], depth[special])
     flags = (pushed[special].tolist(), is_crossed[special].tolist())
-    for event, begins, ends, cut, deep, is_pushed, holds in zip(*(c.tolist() for c in columns), *flags, strict=True):
+    for event, begins, ends, cut, deep, push, hold in zip(*(c.tolist() for c in columns), *flags, strict=True):
         while lower and lower[-1][0] <= begins:
             lower.pop()
         shift = lower[-1][1] if lower else 0
         row = deep + shift
-        if is_pushed:
+        if push:
             free = held.find_free_row(row, begins)
             if free > row:
-                at.append(event)
-                by.append(free - row)
+                pushed_events.append(event)
+                pushed_rows.append(free - row)
                 lower.append((cut, shift + free - row))
                 row = free
-        if holds:
+        if hold:
             held.hold_row(row, ends)
-    if at:
-        where = np.array(at)
+    if pushed_events:
+        indexes = np.array(pushed_events)
         step = np.zeros(len(start) + 1, np.int32)
-        np.add.at(step, where, by)
-        np.subtract.at(step, np.searchsorted(start, cut_end[where], side="left"), by)
+        np.add.at(step, indexes, pushed_rows)
+        np.subtract.at(step, np.searchsorted(start, cut_end[indexes], side="left"), pushed_rows)
         depth += np.cumsum(step[:-1], dtype=np.int32)
     return Nesting(depth, np.where(above == index, -1, above).astype(np.int32), crossed, crossing)
 
 
 def _find_crossings(start: I64, end: I64) -> tuple[I32, I32]:
-    """Each crossed event with the first later one that crosses it.
+    """Find each crossed event and the first later one that crosses it.
 
-    That is the next event in order that ends later, if it begins before this one ends. Most events have no
-    part in it: a leaf (nothing begins inside) is never crossed, and crosses nobody for the first time if the
-    last event before it that is no leaf outlives it. Those are peeled off in rounds; the rest go on a stack.
+    That is the next event in order that ends later, if it begins before this one ends. Most events are not involved: a
+    leaf (nothing begins inside) is never crossed, and is never the first to cross another if the last event before it
+    that is no leaf ends later. Those are peeled off in rounds; the rest are matched with a stack.
     """
     rest = np.arange(len(start), dtype=np.int32)
     for _ in range(_MAX_PEEL_ROUNDS):

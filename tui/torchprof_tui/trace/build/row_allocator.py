@@ -1,4 +1,4 @@
-"""Rows that are held until a time, and the lowest free one from a given row down: a segment tree of minima.
+"""Find the lowest free row from a given row on, with a segment tree of minima.
 
 A plain scan would be quadratic on a lane where every event crosses the one before.
 """
@@ -9,7 +9,7 @@ _FREE = -(2**63)
 
 
 class RowAllocator:
-    """Each row is held until some time; asked in order of time."""
+    """Rows, each held until some time; calls must be in order of time."""
 
     __slots__ = ("_size", "_tree")
 
@@ -28,7 +28,7 @@ class RowAllocator:
             tree[node] = left if left < right else right
 
     def find_free_row(self, row: int, now: int) -> int:
-        """The first row >= `row` that nothing holds at `now`."""
+        """Find the first row >= `row` that is not held at `now`."""
         if row >= self._size:
             return row
         tree, node = self._tree, self._size + row

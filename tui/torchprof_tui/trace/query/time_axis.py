@@ -1,4 +1,4 @@
-"""Time as people read and write it: durations, instants, and the marks of a ruler. Everything inside is ns."""
+"""Compute the ticks of the ruler. All times are int ns."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from torchprof_tui.trace.query.viewport import Viewport
 
 LABEL_GAP = 5
 MIN_LABEL_WIDTH = len("0 s")
-"""Cells between two labels of a ruler: a mark, a space on both sides, and two of rule, or they run into one."""
+"""Cells between two labels of the ruler: a tick, a space on both sides, and two cells of the rule, so that labels stay
+apart."""
 
 
 class Tick(NamedTuple):
-    """A mark on the ruler, in the cell that its time lies in."""
+    """A labelled mark on the ruler, in the cell that contains its time."""
 
     cell: int
     time: int
@@ -21,12 +22,14 @@ class Tick(NamedTuple):
 
 
 def compute_ticks(viewport: Viewport) -> list[Tick]:
-    """Marks at round times (1, 2 or 5 times a power of ten ns), as close as their labels allow, left to right.
+    """Compute ticks at round times (1, 2 or 5 times a power of ten ns), as close as their labels allow, left to right.
 
     Times count from the trace's first event. No two labels are equal.
     """
     reach = max(abs(viewport.t0), abs(viewport.t1))
-    least = (MIN_LABEL_WIDTH + LABEL_GAP) * viewport.span // viewport.width  # no smaller step has room for any label
+    least = (
+        (MIN_LABEL_WIDTH + LABEL_GAP) * viewport.span // viewport.width
+    )  # a smaller step leaves no cells for a label
     for power in range(len(str(least)) - 1, 20):
         for factor in (1, 2, 5):
             step = factor * 10**power

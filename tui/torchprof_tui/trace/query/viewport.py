@@ -1,23 +1,24 @@
-"""The part of a trace's time that is on screen, and how keys and the pointer move it. Pure; all times int ns."""
+"""The visible time range of a trace, and how it is panned, zoomed and resized. Pure; all times are int ns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 SPAN_MARGIN = 0.02
-"""Room left of the first and right of the last event when everything is shown: an edge is seen to be one."""
+"""Margin before the first and after the last event when the whole trace is shown, as a share of its span, so that both
+ends are visible as such."""
 
 FIT_MARGIN = 0.05
-"""Room around a range that is fitted: what comes before and after it stays in sight."""
+"""Margin around a fitted range, as a share of its length, so that what precedes and follows it stays visible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewport:
     """`width` cells between t0 and t1 (ns), never less than 1 ns a cell.
 
-    Moves return a new viewport. `limits` hold the trace with a margin: panning and zooming end there, going as far
-    as they can. Only what is shown by name (`fit`, `reveal`) may lie beyond: a profiler's own mark long before the
-    trace. Where the limits hold less than 1 ns a cell (a trace of a few ns), they are widened.
+    Moves return a new viewport. `limits` are the trace's span with a margin: panning and zooming are clamped to them.
+    Only a range that is requested (`fit`, `reveal`) may be outside: a profiler's own mark long before the trace. Limits
+    of less than 1 ns a cell (a trace of a few ns) are widened.
     """
 
     t0: int
@@ -27,12 +28,12 @@ class Viewport:
 
     @classmethod
     def whole(cls, span: tuple[int, int], width: int, margin: float = SPAN_MARGIN) -> Viewport:
-        """All of `span` (a trace's, ns), with a margin. Raises ValueError without a cell."""
+        """Show all of `span` (a trace's, ns), with a margin. Raises ValueError if `width` is less than 1."""
         if width < 1:
             raise ValueError("a viewport has at least one cell")
         start, end = min(span), max(span)
-        room = round((end - start) * margin)
-        low, high = _widen_to_cells(start - room, end + room, width)
+        padding = round((end - start) * margin)
+        low, high = _widen_to_cells(start - padding, end + padding, width)
         return cls(low, high, width, (low, high))
 
     @property
@@ -48,59 +49,59 @@ class Viewport:
         return self.span / self.width
 
     def cell(self, time: int) -> int:
-        """The cell that holds this time, as `level_of_detail` has it; below 0 or at least `width`: off the screen."""
+        """Compute the cell that contains a time, as in `level_of_detail`; off the screen if not in 0..width-1."""
         # The largest k with floor(span * k / width) <= time - t0.
         return ((time - self.t0 + 1) * self.width - 1) // self.span
 
     def time(self, cell: int) -> int:
-        """The first nanosecond of a cell; also beyond the screen."""
+        """Compute the first nanosecond of a cell, which may be off the screen."""
         return self.t0 + self.span * cell // self.width
 
     def middle(self, cell: int) -> int:
-        """The nanosecond in the middle of a cell."""
+        """Compute the nanosecond in the middle of a cell."""
         return (self.time(cell) + self.time(cell + 1)) // 2
 
     def pan(self, ns: int) -> Viewport:
-        """Later by `ns` (earlier where negative)."""
+        """Move later by `ns` (earlier where negative)."""
         return self._clamp_to_limits(self.t0 + ns, self.span)
 
     def pan_cells(self, count: int) -> Viewport:
-        """By whole cells; at least by 1 ns, so that a key always moves something."""
+        """Move by whole cells, each at least 1 ns, so that a key always moves something."""
         return self.pan(self.span * count // self.width)
 
     def zoom(self, anchor: float, factor: float) -> Viewport:
-        """The span times `factor` (below 1: closer), with the time `at` staying in its place on the screen."""
+        """Multiply the span by `factor` (below 1: closer), with the time `anchor` staying in its cell."""
         anchor = min(max(round(anchor), self.t0), self.t1)
         low, high = self.limits
         span = min(max(round(self.span * factor), self.width), max(high - low, self.span))
         return self._clamp_to_limits(anchor - (anchor - self.t0) * span // self.span, span)
 
     def fit(self, start: int, end: int, margin: float = FIT_MARGIN) -> Viewport:
-        """Just this range, with some room around it, in the middle of the screen."""
-        room = round((end - start) * margin)
-        low, high = _widen_to_cells(start - room, end + room, self.width)
+        """Show just this range, with a margin around it, in the middle of the screen."""
+        padding = round((end - start) * margin)
+        low, high = _widen_to_cells(start - padding, end + padding, self.width)
         return self._clamp_to_limits(low, high - low, (start, end))
 
     def reveal(self, start: int, end: int) -> Viewport:
-        """Panned as little as it takes to show the range; a range that is longer than the screen shows its start.
+        """Pan as little as needed to show the range; of a range that is longer than the screen, its start.
 
-        A range that fills the screen from edge to edge already is left alone.
+        The viewport is unchanged if the range already covers all of it.
         """
         if start <= self.t0 and end >= self.t1:
             return self
-        room = min(round(self.span * FIT_MARGIN), max(self.span - (end - start), 0))
+        padding = min(round(self.span * FIT_MARGIN), max(self.span - (end - start), 0))
         if end - start >= self.span or start < self.t0:
-            return self._clamp_to_limits(start - room, self.span, (start, end))
+            return self._clamp_to_limits(start - padding, self.span, (start, end))
         if end > self.t1:
-            return self._clamp_to_limits(end + room - self.span, self.span, (start, end))
+            return self._clamp_to_limits(end + padding - self.span, self.span, (start, end))
         return self
 
     def centre(self, time: float) -> Viewport:
-        """Panned so that this time is in the middle."""
+        """Pan so that a time is in the middle."""
         return self._clamp_to_limits(round(time) - self.span // 2, self.span)
 
     def resize(self, width: int) -> Viewport:
-        """The same time in more or fewer cells."""
+        """Show the same time range in more or fewer cells. Raises ValueError if `width` is less than 1."""
         if width < 1:
             raise ValueError("a viewport has at least one cell")
         limits = _widen_to_cells(*self.limits, width)
@@ -111,7 +112,7 @@ class Viewport:
         return wider._clamp_to_limits(low, high - low)
 
     def _clamp_to_limits(self, t0: int, span: int, shown: tuple[int, int] | None = None) -> Viewport:
-        """`span` ns from t0 on, or as near to that as the limits, this viewport and what is to be shown reach."""
+        """Show `span` ns from t0 on, clamped to what the limits, this viewport and the range `shown` cover together."""
         start, end = shown or (self.t0, self.t1)
         low, high = min(self.limits[0], self.t0, start), max(self.limits[1], self.t1, end)
         span = min(span, high - low)
@@ -120,6 +121,6 @@ class Viewport:
 
 
 def _widen_to_cells(start: int, end: int, width: int) -> tuple[int, int]:
-    """The range, or the one around its middle that has 1 ns for each cell."""
+    """Widen a range around its middle so that it has at least 1 ns for each cell."""
     lacking = max(width - (end - start), 0)
     return start - lacking // 2, end + lacking - lacking // 2

@@ -1,10 +1,10 @@
-"""Which collective of one rank is which of another: by process group and by order within it.
+"""Match collectives across ranks by process group, step and order.
 
-The order is that of their launches. Steps cut it where they were recorded, so that ranks whose recordings begin at
-another step meet all the same, and one that lacks a collective is out of step with the others for that step alone.
-Within a step (or without steps) equal sequences of operations are joined one by one. Where one is shorter, the place
-of what it lacks is looked for: of all places that leave the same operations joined, the one at which the ends differ
-most evenly, because a collective ends on all ranks at once whatever their clocks say.
+The order is that of their launches. Steps divide it where they were recorded, so that ranks whose recordings begin at
+another step still match, and a rank that lacks a collective is out of order with the others for that step alone.
+Within a step (or without steps) equal sequences of operations are matched one by one. Where one is shorter, the gap is
+searched for: of all positions that leave the same operations matched, the one at which the end times differ most
+evenly, because a collective ends on all ranks at once, also where their clocks differ.
 """
 
 from __future__ import annotations
@@ -20,47 +20,62 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.ranks.collective_records import Collectives
 
 _MAX_GAP_POSITIONS = 500
-"""Places for what a sequence lacks, tried one by one at the most."""
+"""Positions that are tried for a gap; of more, evenly spaced ones."""
 
 _MAX_OFFSET = 1000
-"""By so many places two sequences may be apart that do not otherwise agree."""
+"""Largest offset that is tried between two sequences that do not match otherwise."""
 
 _SIZE_BITS = 40
-"""Of a sign, which is an operation and a size: a million million elements are more than any message has."""
+"""Bits of the size in a signature, which is an operation and a size: no message has a million million elements."""
 
 _EQUAL_SIZE_OPERATIONS = ("allreduce", "allgather", "reducescatter", "broadcast", "barrier")
-"""Operations in which all ranks bring equally much. In an all-to-all with splits they do not."""
+"""Operations in which all ranks send equally much. In an all-to-all with splits they do not."""
 
 _SYNCHRONIZING_OPERATIONS = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "sendrecv")
-"""Operations that no rank leaves before the last one has come: each needs something of every other. NCCL's kernel of
+"""Operations that no rank leaves before the last one has entered: each needs data from every other. NCCL's kernel of
 an all-to-all is called SendRecv."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """Texts of all ranks by number. `is_sized`, `is_synchronizing` bool[texts]: what each is as an operation's name."""
+
+    texts: list[str]
+    is_sized: Bool
+    is_synchronizing: Bool
+
+    @classmethod
+    def classify(cls, texts: list[str]) -> _Texts:
+        plain = [text.lower().replace("_", "") for text in texts]
+
+        def contains_any(operations: Sequence[str]) -> Bool:
+            return np.array([any(name in text for name in operations) for text in plain] or [False])
+
+        return cls(texts, contains_any(_EQUAL_SIZE_OPERATIONS), contains_any(_SYNCHRONIZING_OPERATIONS))
+
+
 def match_collectives(traces: Sequence[Trace], collectives: Sequence[Collectives]) -> MatchedCollectives:
-    """Join the collectives of all ranks."""
-    texts: dict[str, int] = {}
-    tables = [_build_rank_table(trace, found, texts) for trace, found in zip(traces, collectives, strict=True)]
-    words = list(texts)
-    plain = [word.lower().replace("_", "") for word in words]
-    sized = np.array([any(name in word for name in _EQUAL_SIZE_OPERATIONS) for word in plain] or [False])
+    """Match the collectives of all ranks; kept are those of at least two ranks."""
+    index_of_text: dict[str, int] = {}
+    tables = [
+        _build_rank_table(trace, records, index_of_text) for trace, records in zip(traces, collectives, strict=True)
+    ]
+    texts = _Texts.classify(list(index_of_text))
     if any(len(table.step) and not table.has_steps for table in tables):
         for table in tables:
-            table.step[:] = -1  # one that recorded no steps has one sequence alone; so then have all
-    parts = [
-        part
-        for group in sorted({int(code) for table in tables for code in np.unique(table.group)})
-        for part in _match_group(tables, group, sized)
-    ]
-    places = np.concatenate(parts, axis=1).T if parts else np.zeros((0, len(tables)), np.int64)
-    kept = places[(places >= 0).sum(axis=1) > 1]
-    return _build_matched_collectives(
-        tables, kept, words, plain, sized, [found.before_recording for found in collectives]
-    )
+            table.step[:] = -1  # a rank that recorded no steps has a single sequence, so all ranks must
+    groups = sorted({int(code) for table in tables for code in np.unique(table.group)})
+    parts = [part for group in groups for part in _match_group(tables, group, texts.is_sized)]
+    rows = np.concatenate(parts, axis=1).T if parts else np.zeros((0, len(tables)), np.int64)
+    rows = rows[(rows >= 0).sum(axis=1) > 1]
+    before_recording = np.array([records.before_recording for records in collectives], np.int64)
+    return _build_matched_collectives(tables, rows, texts, before_recording)
 
 
 @dataclass(slots=True)
 class _RankTable:
-    """One rank's collectives with its texts numbered as everywhere; `segment` ascends with `step`, see `_segments`."""
+    """One rank's collectives, with texts numbered alike for all ranks; `segment` ascends with `step`, see
+    `_assign_segments`."""
 
     events: I32
     group: I32
@@ -74,121 +89,134 @@ class _RankTable:
     has_steps: bool
 
 
-def _build_rank_table(trace: Trace, found: Collectives, texts: dict[str, int]) -> _RankTable:
-    number = np.array([texts.setdefault(word, len(texts)) for word in found.texts] or [0], np.int32)
-    launch = trace.links.launch_of[found.events]
-    begun = trace.start[np.where(launch >= 0, launch, found.events)]
-    segment, step = _assign_segments(trace, np.asarray(begun))
+def _build_rank_table(trace: Trace, collectives: Collectives, index_of_text: dict[str, int]) -> _RankTable:
+    codes = [index_of_text.setdefault(text, len(index_of_text)) for text in collectives.texts] or [0]
+    code = np.array(codes, np.int32)
+    launch = trace.links.launch_of[collectives.events]
+    issued = trace.start[np.where(launch >= 0, launch, collectives.events)]
+    segment, step = _assign_segments(trace, np.asarray(issued))
     return _RankTable(
-        found.events,
-        number[found.group],
-        number[found.operation],
-        number[found.dtype],
-        found.received,
-        found.sent,
+        collectives.events,
+        code[collectives.group],
+        code[collectives.operation],
+        code[collectives.dtype],
+        collectives.received,
+        collectives.sent,
         segment,
         step,
-        np.asarray(trace.start[found.events] + trace.duration[found.events]),
+        np.asarray(trace.start[collectives.events] + trace.duration[collectives.events]),
         bool(trace.steps),
     )
 
 
-def _assign_segments(trace: Trace, begun: I64) -> tuple[I64, I64]:
-    """(a number that all ranks give to one stretch of the program, the step or -1), int64[k] each."""
+def _assign_segments(trace: Trace, issued: I64) -> tuple[I64, I64]:
+    """Assign each collective, by its time of launch, to a segment of the program (a step, or what follows one) that has
+    the same number on all ranks, and to a step or -1: int64[k] each."""
     if not trace.steps:
-        return np.full(len(begun), -1, np.int64), np.full(len(begun), -1, np.int64)
+        return np.full(len(issued), -1, np.int64), np.full(len(issued), -1, np.int64)
     starts = np.array([step.start for step in trace.steps], np.int64)
     ends = starts + np.array([step.duration for step in trace.steps], np.int64)
     numbers = np.array([step.number for step in trace.steps], np.int64)
-    place = np.searchsorted(starts, begun, side="right") - 1
-    at = np.maximum(place, 0)
-    inside = (place >= 0) & (begun < ends[at])
-    return np.where(place < 0, -1, numbers[at] * 2 + ~inside), np.where(inside, numbers[at], -1)
+    index = np.searchsorted(starts, issued, side="right") - 1
+    last = np.maximum(index, 0)
+    inside = (index >= 0) & (issued < ends[last])
+    return np.where(index < 0, -1, numbers[last] * 2 + ~inside), np.where(inside, numbers[last], -1)
 
 
-def _match_group(tables: Sequence[_RankTable], group: int, sized: Bool) -> list[I64]:
-    """int64[r, k] for each stretch of the program: each rank's place in its table, -1 where it has none."""
-    mine = [np.flatnonzero(table.group == group) for table in tables]
-    stepped = all(table.has_steps for table, rows in zip(tables, mine, strict=True) if len(rows))
+def _match_group(tables: Sequence[_RankTable], group: int, is_sized: Bool) -> list[I64]:
+    """Match the collectives of one process group: int64[r, k] for each segment, the row in each rank's table or -1."""
+    group_rows = [np.flatnonzero(table.group == group) for table in tables]
+    has_steps = all(table.has_steps for table, rows in zip(tables, group_rows, strict=True) if len(rows))
     segments = [
-        table.segment[rows] if stepped else np.zeros(len(rows), np.int64) for table, rows in _zip_rows(tables, mine)
+        table.segment[rows] if has_steps else np.zeros(len(rows), np.int64)
+        for table, rows in zip(tables, group_rows, strict=True)
     ]
-    found = []
-    for segment in np.unique(np.concatenate(segments)).tolist():
-        rows = [each[its == segment] for each, its in zip(mine, segments, strict=True)]
-        signs = [_compute_signatures(table, each, sized) for table, each in _zip_rows(tables, rows)]
-        first = max(range(len(rows)), key=lambda k: len(rows[k]))
-        joined = np.full((len(rows), len(rows[first])), -1, np.int64)
-        ends = [table.end[each] for table, each in _zip_rows(tables, rows)]
-        for rank, each in enumerate(rows):
-            place = match_sequences(signs[first], signs[rank], ends[first], ends[rank])
-            joined[rank, place[place >= 0]] = each[place >= 0]
-        found.append(joined)
-    return found
+    return [
+        _match_segment(tables, [rows[own == segment] for rows, own in zip(group_rows, segments, strict=True)], is_sized)
+        for segment in np.unique(np.concatenate(segments)).tolist()
+    ]
 
 
-def _zip_rows(tables: Sequence[_RankTable], rows: Sequence[I64]) -> list[tuple[_RankTable, I64]]:
-    return list(zip(tables, rows, strict=True))
+def _match_segment(tables: Sequence[_RankTable], rows: Sequence[I64], is_sized: Bool) -> I64:
+    """Match the collectives in these rows of each rank's table with those of the rank that has most: int64[r, k]."""
+    signatures = [_compute_signatures(table, own, is_sized) for table, own in zip(tables, rows, strict=True)]
+    ends = [table.end[own] for table, own in zip(tables, rows, strict=True)]
+    longest = max(range(len(rows)), key=lambda rank: len(rows[rank]))
+    matched = np.full((len(rows), len(rows[longest])), -1, np.int64)
+    for rank, own in enumerate(rows):
+        position = match_sequences(signatures[longest], signatures[rank], ends[longest], ends[rank])
+        matched[rank, position[position >= 0]] = own[position >= 0]
+    return matched
 
 
-def _compute_signatures(table: _RankTable, rows: I64, sized: Bool) -> I64:
-    """int64[k]: equal for what may be one collective: the same operation, of the same size where sizes are equal."""
+def _compute_signatures(table: _RankTable, rows: I64, is_sized: Bool) -> I64:
+    """Compute int64[k], equal for collectives that may match: the same operation, of the same size where sizes are
+    equal on all ranks."""
     operation = table.operation[rows].astype(np.int64)
     size = table.received[rows] & ((1 << _SIZE_BITS) - 1)
-    return operation << _SIZE_BITS | np.where(sized[operation], size, 0)
+    return operation << _SIZE_BITS | np.where(is_sized[operation], size, 0)
 
 
 def match_sequences(signatures: I64, other_signatures: I64, ends: I64, other_ends: I64) -> I64:
-    """int64[len(others)]: which of `signs` each of `others` is, ascending, -1 for none. `ends` in ns on any clock."""
+    """Match two sequences: int64[len(others)], the index in `signatures` of each of the others, ascending, -1 for none.
+
+    `ends`, `other_ends`: in ns, each on any clock.
+    """
     if len(signatures) == len(other_signatures) and np.array_equal(signatures, other_signatures):
         return np.arange(len(other_signatures), dtype=np.int64)
     if len(signatures) < len(other_signatures):
-        back = match_sequences(other_signatures, signatures, other_ends, ends)
-        place = np.full(len(other_signatures), -1, np.int64)
-        place[back[back >= 0]] = np.flatnonzero(back >= 0)
-        return place
+        inverse = match_sequences(other_signatures, signatures, other_ends, ends)
+        position = np.full(len(other_signatures), -1, np.int64)
+        position[inverse[inverse >= 0]] = np.flatnonzero(inverse >= 0)
+        return position
     if not len(other_signatures):
         return np.zeros(0, np.int64)
-    found = _match_with_gap(signatures, other_signatures, ends, other_ends)
-    return _match_with_offset(signatures, other_signatures, ends, other_ends) if found is None else found
+    position_with_gap = _match_with_gap(signatures, other_signatures, ends, other_ends)
+    if position_with_gap is not None:
+        return position_with_gap
+    return _match_with_offset(signatures, other_signatures, ends, other_ends)
 
 
-def _match_with_gap(signs: I64, others: I64, ends: I64, their_ends: I64) -> I64 | None:
-    """`others` is `signs` without one stretch of it: where that is; None where it is not so."""
-    short, more = len(others), len(signs) - len(others)
-    front = np.concatenate([[True], np.logical_and.accumulate(signs[:short] == others)])
-    back = np.concatenate([np.logical_and.accumulate((signs[more:] == others)[::-1])[::-1], [True]])
-    possible = np.flatnonzero(front & back)
-    if not len(possible):
+def _match_with_gap(signatures: I64, other_signatures: I64, ends: I64, other_ends: I64) -> I64 | None:
+    """Match sequences of which the other one lacks one contiguous range; None where that is not the difference."""
+    size, missing = len(other_signatures), len(signatures) - len(other_signatures)
+    front = np.concatenate([[True], np.logical_and.accumulate(signatures[:size] == other_signatures)])
+    back = np.concatenate([np.logical_and.accumulate((signatures[missing:] == other_signatures)[::-1])[::-1], [True]])
+    gaps = np.flatnonzero(front & back)
+    if not len(gaps):
         return None
-    if len(possible) > _MAX_GAP_POSITIONS:
-        possible = possible[np.linspace(0, len(possible) - 1, _MAX_GAP_POSITIONS).astype(np.int64)]
-    ahead, behind = their_ends - ends[:short], their_ends - ends[more:]
-    unevenness = [_sum_deviations(np.concatenate([ahead[:cut], behind[cut:]])) for cut in possible.tolist()]
-    cut = int(possible[int(np.argmin(unevenness))])
-    place = np.arange(short, dtype=np.int64)
-    place[cut:] += more
-    return place
+    if len(gaps) > _MAX_GAP_POSITIONS:
+        gaps = gaps[np.linspace(0, len(gaps) - 1, _MAX_GAP_POSITIONS).astype(np.int64)]
+    before_gap, after_gap = other_ends - ends[:size], other_ends - ends[missing:]
+    deviations = [_sum_deviations(np.concatenate([before_gap[:gap], after_gap[gap:]])) for gap in gaps.tolist()]
+    gap = int(gaps[int(np.argmin(deviations))])
+    position = np.arange(size, dtype=np.int64)
+    position[gap:] += missing
+    return position
 
 
-def _match_with_offset(signs: I64, others: I64, ends: I64, their_ends: I64) -> I64:
-    """The offset at which most agree. What is there another operation is left out; what only is of another size is not:
-    that the ranks say so is told of it."""
-    best, place = (0, 0, 0.0), np.full(len(others), -1, np.int64)
-    at = np.arange(len(others))
-    for offset in range(max(1 - len(others), -_MAX_OFFSET), min(len(signs), _MAX_OFFSET)):
-        target = at + offset
-        inside = np.flatnonzero((target >= 0) & (target < len(signs)))
-        sized = int(np.count_nonzero(signs[target[inside]] == others[inside]))
-        same = inside[signs[target[inside]] >> _SIZE_BITS == others[inside] >> _SIZE_BITS]
-        if not len(same) or (sized, len(same)) < best[:2]:
+def _match_with_offset(signatures: I64, other_signatures: I64, ends: I64, other_ends: I64) -> I64:
+    """Match at the offset at which most signatures are equal.
+
+    Other operations are left out; the same operation of another size is matched, so that the mismatch is reported.
+    """
+    best, position = (0, 0, 0.0), np.full(len(other_signatures), -1, np.int64)
+    indexes = np.arange(len(other_signatures))
+    for offset in range(max(1 - len(other_signatures), -_MAX_OFFSET), min(len(signatures), _MAX_OFFSET)):
+        target = indexes + offset
+        inside = np.flatnonzero((target >= 0) & (target < len(signatures)))
+        pairs = signatures[target[inside]], other_signatures[inside]
+        equal_count = int(np.count_nonzero(pairs[0] == pairs[1]))
+        same_operation = inside[pairs[0] >> _SIZE_BITS == pairs[1] >> _SIZE_BITS]
+        if not len(same_operation) or (equal_count, len(same_operation)) < best[:2]:
             continue
-        score = (sized, len(same), -_sum_deviations(their_ends[same] - ends[same + offset]))
+        deviation = _sum_deviations(other_ends[same_operation] - ends[same_operation + offset])
+        score = (equal_count, len(same_operation), -deviation)
         if score > best or best[1] == 0:
             best = score
-            place = np.full(len(others), -1, np.int64)
-            place[same] = same + offset
-    return place
+            position = np.full(len(other_signatures), -1, np.int64)
+            position[same_operation] = same_operation + offset
+    return position
 
 
 def _sum_deviations(differences: I64) -> float:
@@ -196,49 +224,54 @@ def _sum_deviations(differences: I64) -> float:
 
 
 def _build_matched_collectives(
-    tables: Sequence[_RankTable], places: I64, words: list[str], plain: list[str], sized: Bool, before: list[int]
+    tables: Sequence[_RankTable], rows: I64, texts: _Texts, before_recording: I64
 ) -> MatchedCollectives:
-    """`places` int64[m, r] in the tables."""
-    present = places >= 0
-    if not len(places):
-        nothing = np.zeros(0, np.int64)
-        small = nothing.astype(np.int32)
-        no = nothing.astype(np.bool_)
-        alone = np.array([len(table.events) for table in tables], np.int64)
-        events = np.zeros((0, len(tables)), np.int32)
-        counts = np.array(before, np.int64)
-        return MatchedCollectives(events, small, small, small, nothing, nothing, no, no, nothing, alone, counts, words)
+    """Collect the columns of the matched collectives. `rows` int64[m, r]: the row in each rank's table, -1 for none."""
+    is_present = rows >= 0
+    unmatched = np.array([len(table.events) for table in tables], np.int64) - is_present.sum(axis=0)
+    if not len(rows):
+        return _create_empty(len(tables), unmatched, before_recording, texts.texts)
 
-    def column(name: str, missing: int = -1) -> I64:
-        out = np.full(places.shape, missing, np.int64)
+    def column(name: str) -> I64:
+        """int64[m, r]: a column of the tables, -1 for a rank that has no such collective."""
+        out = np.full(rows.shape, -1, np.int64)
         for rank, table in enumerate(tables):
-            mine = present[:, rank]
-            out[mine, rank] = getattr(table, name)[places[mine, rank]]
+            present = is_present[:, rank]
+            out[present, rank] = getattr(table, name)[rows[present, rank]]
         return out
 
-    first = present.argmax(axis=1)
-    row = np.arange(len(places))
+    first_rank = is_present.argmax(axis=1)
 
-    def of_first(values: I64) -> I64:
-        found: I64 = values[row, first]
-        return found
+    def of_first_rank(values: I64) -> I64:
+        first_values: I64 = values[np.arange(len(rows)), first_rank]
+        return first_values
 
-    group, operation, dtype = column("group"), column("operation"), column("dtype")
+    group, operation, dtype = column("group"), of_first_rank(column("operation")), column("dtype")
     elements = np.maximum(column("received"), column("sent"))
-    kind = of_first(operation)
-    unlike = present & ((dtype != of_first(dtype)[:, None]) | (elements != of_first(elements)[:, None]))
+    differs = (dtype != of_first_rank(dtype)[:, None]) | (elements != of_first_rank(elements)[:, None])
     members = {int(code): sum(bool((table.group == code).any()) for table in tables) for code in np.unique(group)}
+    group_sizes = np.array([members[int(code)] for code in of_first_rank(group)], np.int64)
     return MatchedCollectives(
         events=column("events").astype(np.int32),
-        group=of_first(group).astype(np.int32),
-        operation=kind.astype(np.int32),
-        dtype=of_first(dtype).astype(np.int32),
+        group=of_first_rank(group).astype(np.int32),
+        operation=operation.astype(np.int32),
+        dtype=of_first_rank(dtype).astype(np.int32),
         elements=elements.max(axis=1),
-        step=of_first(column("step")),
-        is_synchronizing=np.array([any(name in word for name in _SYNCHRONIZING_OPERATIONS) for word in plain])[kind],
-        is_mismatched=unlike.any(axis=1) & sized[kind],
-        missing_ranks=np.array([members[int(code)] for code in of_first(group)], np.int64) - present.sum(axis=1),
-        unmatched=np.array([len(table.events) for table in tables], np.int64) - present.sum(axis=0),
-        before_recording=np.array(before, np.int64),
-        texts=words,
+        step=of_first_rank(column("step")),
+        is_synchronizing=texts.is_synchronizing[operation],
+        is_mismatched=(is_present & differs).any(axis=1) & texts.is_sized[operation],
+        missing_ranks=group_sizes - is_present.sum(axis=1),
+        unmatched=unmatched,
+        before_recording=before_recording,
+        texts=texts.texts,
+    )
+
+
+def _create_empty(ranks: int, unmatched: I64, before_recording: I64, texts: list[str]) -> MatchedCollectives:
+    int64 = np.zeros(0, np.int64)
+    int32 = np.zeros(0, np.int32)
+    false = np.zeros(0, np.bool_)
+    events = np.zeros((0, ranks), np.int32)
+    return MatchedCollectives(
+        events, int32, int32, int32, int64, int64, false, false, int64, unmatched, before_recording, texts
     )

@@ -1,7 +1,7 @@
-"""The collectives of one rank: what its file says about each, in the order in which they were launched.
+"""Read the collectives of one rank from its file, in the order in which they were launched.
 
-The group, the operation, its type and size stand in the args of a collective's kernel, so they are read from the text,
-once, and kept beside the columns as `collectives.json`.
+The group, the operation, its type and size are in the args of a collective's kernel, so they are read from the text
+once, and stored in the trace's cache folder as `collectives.json`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ COLLECTIVES_FILE = "collectives.json"
 VERSION = 1
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "coalesced"})
-"""Operations of two ranks, each with a part of its own: nothing that all ranks come to."""
-
+"""Operations between two ranks, which are not matched."""
 
 _CPU_BACKENDS = ("gloo:", "mpi:", "ucc:")
-"""How the ranges of backends that run on the CPU begin (torch.distributed's ProcessGroup*.cpp). `nccl:` ranges on the
+"""Prefixes of the ranges of backends that run on the CPU (torch.distributed's ProcessGroup*.cpp). `nccl:` ranges on the
 CPU only launch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collectives:
-    """k collectives of one rank, by launch. `group`, `operation`, `dtype` are places in `texts`; sizes in elements, 0
-    where the file does not say. `before`: how many more were launched before the recording, and are left out.
+    """k collectives of one rank, by launch. `group`, `operation`, `dtype` are indexes into `texts`; sizes in elements,
+    0 where the file has none. `before_recording`: the number of those launched before the recording, left out here.
 
-    `group` is the process group's name and its ranks, "" in traces that do not say (torch before 2.1).
+    `group` is the process group's name and its ranks, "" in traces that do not record it (torch before 2.1).
     """
 
     events: I32
@@ -54,45 +53,55 @@ class Collectives:
 
 
 def read_collectives(trace: Trace) -> Collectives:
-    """From the file's text: parses each chunk that holds a collective. Raises OSError, LookupError where it is gone."""
-    rows = np.flatnonzero(np.asarray(trace.kind) == Kind.COLLECTIVE)
-    if not len(rows):
-        rows = _find_cpu_collectives(trace)
-    launch = np.asarray(trace.links.launch_of[rows])
-    known = launch >= 0
-    before = 0
-    if known.any():
-        # The program issued these in one order; those without a launch are older than the recording.
-        before = int(np.count_nonzero(~known))
-        rows, launch = rows[known], launch[known]
-        begun = np.asarray(trace.start[launch])
-    else:
-        begun = np.asarray(trace.start[rows])
-    rows = rows[np.lexsort((trace.start[rows], begun))]
+    """Read the collectives from the file's text: parses each chunk that holds one.
+
+    Raises OSError where the file is gone, LookupError where it has changed.
+    """
+    events, before_recording = _select_collectives(trace)
     texts: dict[str, int] = {}
-    told = np.zeros((len(rows), 5), np.int64)
-    for place, entry in read_entries(trace, rows):
+    records = np.zeros((len(events), 5), np.int64)  # group, operation, dtype, received, sent
+    for index, entry in read_entries(trace, events):
         args = entry.get("args")
         args = args if isinstance(args, dict) else {}
-        operation = str(args.get("Collective name") or trace.names[trace.name[rows[place]]])
+        operation = str(args.get("Collective name") or trace.names[trace.name[events[index]]])
         words = (_format_group(args), operation, str(args.get("dtype") or ""))
         sizes = (_parse_element_count(args.get("In msg nelems")), _parse_element_count(args.get("Out msg nelems")))
-        told[place] = (*(texts.setdefault(word, len(texts)) for word in words), *sizes)
-    point = np.array([word in _POINT_TO_POINT for word in texts] or [False])
-    kept = ~point[told[:, 1]]
-    rows, told = rows[kept].astype(np.int32), told[kept]
-    group, operation, dtype = (told[:, k].astype(np.int32) for k in range(3))
-    return Collectives(rows, group, operation, dtype, told[:, 3], told[:, 4], list(texts), before)
+        records[index] = (*(texts.setdefault(word, len(texts)) for word in words), *sizes)
+    is_point_to_point = np.array([word in _POINT_TO_POINT for word in texts] or [False])
+    kept = ~is_point_to_point[records[:, 1]]
+    events, records = events[kept].astype(np.int32), records[kept]
+    group, operation_code, dtype = (records[:, k].astype(np.int32) for k in range(3))
+    return Collectives(
+        events, group, operation_code, dtype, records[:, 3], records[:, 4], list(texts), before_recording
+    )
+
+
+def _select_collectives(trace: Trace) -> tuple[I64, int]:
+    """Select the events of collectives by launch, int64[k], and count those launched before the recording."""
+    events = np.flatnonzero(np.asarray(trace.kind) == Kind.COLLECTIVE)
+    if not len(events):
+        events = _find_cpu_collectives(trace)
+    launch = np.asarray(trace.links.launch_of[events])
+    has_launch = launch >= 0
+    before_recording = 0
+    if has_launch.any():
+        # The program issued these in one order; those without a launch are older than the recording.
+        before_recording = int(np.count_nonzero(~has_launch))
+        events, launch = events[has_launch], launch[has_launch]
+        issued = np.asarray(trace.start[launch])
+    else:
+        issued = np.asarray(trace.start[events])
+    return events[np.lexsort((trace.start[events], issued))], before_recording
 
 
 def _find_cpu_collectives(trace: Trace) -> I64:
-    """Without a GPU: the ranges in which gloo's or MPI's threads run a collective, which last until it has ended."""
-    named = np.array([name.startswith(_CPU_BACKENDS) for name in trace.names] or [False])
-    return np.flatnonzero((np.asarray(trace.kind) == Kind.ANNOTATION) & named[trace.name])
+    """Find the ranges in which threads of gloo or MPI run a collective, which last until it has ended."""
+    is_collective = np.array([name.startswith(_CPU_BACKENDS) for name in trace.names] or [False])
+    return np.flatnonzero((np.asarray(trace.kind) == Kind.ANNOTATION) & is_collective[trace.name])
 
 
 def store_collectives(collectives: Collectives, folder: Path) -> None:
-    """Leave them beside the columns. What cannot be written is read from the text again next time."""
+    """Store the collectives in the trace's cache folder. If that fails, they are read from the text again next time."""
     columns = (
         collectives.events,
         collectives.group,
@@ -107,14 +116,14 @@ def store_collectives(collectives: Collectives, folder: Path) -> None:
         "texts": collectives.texts,
         "before": collectives.before_recording,
     }
-    draft = folder / f".{COLLECTIVES_FILE}.{os.getpid()}"
+    temporary = folder / f".{COLLECTIVES_FILE}.{os.getpid()}"
     with contextlib.suppress(OSError):
-        draft.write_text(json.dumps(document), encoding="ascii")
-        draft.replace(folder / COLLECTIVES_FILE)
+        temporary.write_text(json.dumps(document), encoding="ascii")
+        temporary.replace(folder / COLLECTIVES_FILE)
 
 
 def load_collectives(folder: Path) -> Collectives | None:
-    """What `keep` left there, None where there is nothing of use."""
+    """Load what `store_collectives` stored, None where it is missing or cannot be used."""
     try:
         document = json.loads((folder / COLLECTIVES_FILE).read_text(encoding="ascii"))
         if document["version"] != VERSION:
@@ -129,8 +138,8 @@ def load_collectives(folder: Path) -> Collectives | None:
 def _format_group(args: dict[str, Any]) -> str:
     name = str(args.get("Process Group Name") or "")
     ranks = str(args.get("Process Group Ranks") or "")
-    described = str(args.get("Process Group Description") or "")
-    return " ".join(filter(None, [name, described if described not in ("undefined", name) else "", ranks]))
+    description = str(args.get("Process Group Description") or "")
+    return " ".join(filter(None, [name, description if description not in ("undefined", name) else "", ranks]))
 
 
 def _parse_element_count(value: Any) -> int:

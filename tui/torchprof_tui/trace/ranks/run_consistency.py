@@ -1,8 +1,8 @@
-"""Whether ranks that were opened together may be of different runs: files alone do not say of which run they are.
+"""Check whether ranks that were opened together may be of different runs: files do not record their run.
 
-What joins ranks is a collective that they share. Ranks without one may still be of one run (one was cut, or they talk
-to others alone), so more than that must speak against it: that they were not recorded at one time, or describe their
-default process group in different words.
+Ranks of one run share collectives. Ranks without a common one may still be of one run (a recording was cut, or they
+communicate with other ranks only), so more is required: that they were recorded at different times, or describe their
+default process group differently.
 """
 
 from __future__ import annotations
@@ -16,57 +16,61 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Rank
 
 _DEFAULT_GROUP_PREFIX = "0 "
-"""How what is called by `collectives.py` begins, where it is the group of all ranks."""
+"""Prefix of a group name from `collective_records.py` if it is the group of all ranks."""
 
 _COMPARABLE_CLOCKS = frozenset((AlignmentMethod.BASE, AlignmentMethod.WALL))
 
 
 def find_mismatched_runs(ranks: Sequence[Rank], events: I32, groups: Sequence[Sequence[str]]) -> list[str]:
-    """A line for each rank that seems not to belong to the first ones, why; nothing where all may be of one run.
+    """Find the ranks that seem to be of another run than the first ones: a line for each that says why.
 
-    `events` [m, r]: of `Meetings`; `groups` [r]: what each rank calls its process groups.
+    `events` int32[m, r]: of `MatchedCollectives`; `groups` [r]: the names of each rank's process groups.
     """
-    joined = _group_ranks(events, len(ranks))
-    found = []
-    for place, rank in enumerate(ranks):
-        others = [k for k in range(place) if joined[k] != joined[place]]
-        if not others or not len(rank.trace):
+    first_of_group = _group_ranks(events, len(ranks))
+    mismatches = []
+    for index, rank in enumerate(ranks):
+        unconnected = [k for k in range(index) if first_of_group[k] != first_of_group[index]]
+        if not unconnected or not len(rank.trace):
             continue
-        apart = [gap for k in others if (gap := _compute_recording_gap(ranks[k], rank)) > 0]
-        named = [k for k in others if _has_other_default_group(groups[k], groups[place])]
-        if joined[place] != place:  # told of the first of those that share collectives
+        if first_of_group[index] != index:  # reported for the first rank of those that share collectives
             continue
-        first = ranks[others[0]].label
-        if len(apart) == len(others):
-            found.append(
-                f"{rank.label} shares no collective with {first}, and was recorded {format_duration(min(apart))} apart"
+        gaps = [gap for k in unconnected if (gap := _compute_recording_gap(ranks[k], rank)) > 0]
+        with_other_group = [k for k in unconnected if _has_other_default_group(groups[k], groups[index])]
+        first = ranks[unconnected[0]].label
+        if len(gaps) == len(unconnected):
+            mismatches.append(
+                f"{rank.label} shares no collective with {first}, and was recorded {format_duration(min(gaps))} apart"
             )
-        elif len(named) == len(others):
-            found.append(f"{rank.label} shares no collective with {first}, and calls its default process group another")
-    return found
+        elif len(with_other_group) == len(unconnected):
+            mismatches.append(
+                f"{rank.label} shares no collective with {first}, and calls its default process group another"
+            )
+    return mismatches
 
 
 def _group_ranks(events: I32, count: int) -> list[int]:
-    """For each rank the first one that collectives join it with, itself where none does."""
-    first = list(range(count))
+    """Group ranks that share collectives: for each rank the first one of its group, itself where it shares none."""
+    first_of_group = list(range(count))
     for row in np.unique(np.packbits(events >= 0, axis=1), axis=0):
-        mine = np.flatnonzero(np.unpackbits(row, count=count)).tolist()
-        together = {first[k] for k in mine}
-        if together:
-            least = min(together)
-            first = [least if each in together else each for each in first]
-    return first
+        members = np.flatnonzero(np.unpackbits(row, count=count)).tolist()
+        joined = {first_of_group[k] for k in members}
+        if joined:
+            lowest = min(joined)
+            first_of_group = [lowest if first in joined else first for first in first_of_group]
+    return first_of_group
 
 
-def _compute_recording_gap(one: Rank, other: Rank) -> int:
-    """ns between the end of one recording and the beginning of the other, where their clocks can be compared."""
-    if not len(one.trace) or one.clock.method not in _COMPARABLE_CLOCKS or other.clock.method not in _COMPARABLE_CLOCKS:
+def _compute_recording_gap(rank: Rank, other: Rank) -> int:
+    """Compute the ns from the end of one recording to the beginning of the other; 0 where clocks cannot be compared."""
+    methods = {rank.clock.method, other.clock.method}
+    if not len(rank.trace) or not methods <= _COMPARABLE_CLOCKS:
         return 0
-    (a, b), (c, d) = one.trace.span, other.trace.span
-    return max(c - b, a - d)
+    (start, end), (other_start, other_end) = rank.trace.span, other.trace.span
+    return max(other_start - end, start - other_end)
 
 
-def _has_other_default_group(one: Sequence[str], other: Sequence[str]) -> bool:
-    mine = {text for text in one if text.startswith(_DEFAULT_GROUP_PREFIX)}
-    theirs = {text for text in other if text.startswith(_DEFAULT_GROUP_PREFIX)}
-    return bool(mine and theirs) and mine.isdisjoint(theirs)
+def _has_other_default_group(names: Sequence[str], other_names: Sequence[str]) -> bool:
+    """Tell whether both name their default group, and differently."""
+    default = {name for name in names if name.startswith(_DEFAULT_GROUP_PREFIX)}
+    other_default = {name for name in other_names if name.startswith(_DEFAULT_GROUP_PREFIX)}
+    return bool(default and other_default) and default.isdisjoint(other_default)
