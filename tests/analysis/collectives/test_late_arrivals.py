@@ -23,8 +23,8 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 def arrivals_of(trace: Trace) -> Arrivals:
-    assert trace.ranks is not None
-    return compute_arrivals(trace.ranks)
+    assert trace.merged_ranks is not None
+    return compute_arrivals(trace.merged_ranks)
 
 
 def straggler(trace: Trace) -> Finding:
@@ -102,9 +102,9 @@ def test_nothing_joined_cannot_be_told(tmp_path: Path) -> None:
 def test_each_rank_answers_for_itself(tmp_path: Path) -> None:
     """In a part of the time; events are numbered as in the rank's own trace."""
     trace = load_merged_ranks(late_rank(3, late=1, by=3000, steps=3).write(tmp_path))
-    assert trace.ranks is not None
+    assert trace.merged_ranks is not None
     arrivals = arrivals_of(trace)
-    for place, rank in enumerate(trace.ranks.all):
+    for place, rank in enumerate(trace.merged_ranks.all):
         checker = build_rank_checker(arrivals, place)
         step = rank.trace.steps[1]
         (found,) = checker.check(scopes.step_scope(step), ["straggler"])
@@ -186,19 +186,19 @@ def build_ranks_with_stall(folder: Path, who: int, steps: tuple[int, ...], ranks
 
 def test_a_pause_of_one_rank_is_found(tmp_path: Path) -> None:
     trace = build_ranks_with_stall(tmp_path, 2, (0, 1, 2))
-    assert trace.ranks is not None
-    (found,) = find_host_stalls(trace.ranks)
+    assert trace.merged_ranks is not None
+    (found,) = find_host_stalls(trace.merged_ranks)
     assert (found.rank_index, found.operator, found.step_count, found.compared_steps) == (2, "aten::mm", 3, 3)
     assert found.excess == pytest.approx(1_990_000, abs=10_000)
-    event = trace.ranks.all[2].trace.event(found.event)
+    event = trace.merged_ranks.all[2].trace.event(found.event)
     assert event.name == "aten::mm"
 
 
 @pytest.mark.parametrize(("steps", "ranks"), [((1,), 4), ((0, 1, 2), 2)], ids=["once", "two ranks"])
 def test_what_is_no_pause(steps: tuple[int, ...], ranks: int, tmp_path: Path) -> None:
     trace = build_ranks_with_stall(tmp_path, ranks - 1, steps, ranks)
-    assert trace.ranks is not None
-    assert find_host_stalls(trace.ranks) == []
+    assert trace.merged_ranks is not None
+    assert find_host_stalls(trace.merged_ranks) == []
 
 
 def test_the_sleep_in_ddp_is_found() -> None:
@@ -207,9 +207,9 @@ def test_the_sleep_in_ddp_is_found() -> None:
     The others do not wait for it: rank 2 dispatches so slowly that it arrives last at every collective.
     """
     trace = load_shared_ranks("ddp")[1]
-    assert trace.ranks is not None
-    (found,) = find_host_stalls(trace.ranks)
-    own = trace.ranks.all[1].trace
+    assert trace.merged_ranks is not None
+    (found,) = find_host_stalls(trace.merged_ranks)
+    own = trace.merged_ranks.all[1].trace
     sleeps = [
         int(duration)
         for name, duration, category in zip(own.name, own.duration, own.category, strict=True)
@@ -237,8 +237,8 @@ def test_the_late_rank_of_the_sample() -> None:
     found = straggler(trace)
     assert found.has_fired
     assert found.answer.seen.startswith("rank 1 comes last to 4 of 4 collectives")
-    assert trace.ranks is not None
-    assert [rank.clock.method.value for rank in trace.ranks.all] == ["shared base time"] * 2
+    assert trace.merged_ranks is not None
+    assert [rank.clock.method.value for rank in trace.merged_ranks.all] == ["shared base time"] * 2
     arrivals = arrivals_of(trace)
     assert arrivals.wait_intervals(0).total > 100 * arrivals.wait_intervals(1).total
     (exposed,), _ = MultiRankChecker(trace).check(scopes.whole_trace_scope(trace), ["exposed-comm"])

@@ -137,9 +137,9 @@ def test_busy_share_is_relative_to_the_time_of_each_rank(tmp_path: Path) -> None
         return path
 
     whole = load_merged_ranks([rank(0, (0, 25), (50, 25)), rank(1, (150, 30))])
-    assert whole.ranks is not None
+    assert whole.merged_ranks is not None
     shares = compute_busy_shares(whole, compute_busy_by_device(whole))
-    assert [shares[member.header_lane] for member in whole.ranks.all] == [pytest.approx(0.5), pytest.approx(0.3)]
+    assert [shares[member.header_lane] for member in whole.merged_ranks.all] == [pytest.approx(0.5), pytest.approx(0.3)]
     alone = trace(cpu("a", 0, 5), kernel("k", 0, 5))
     assert compute_busy_shares(alone, compute_busy_by_device(alone)) == {}
 

@@ -50,13 +50,13 @@ async def test_ranks_are_decoded_then_mapped(tmp_path: Path) -> None:
     opener = create_opener(tmp_path)
     trace, reports = await opened(opener)
     assert not opener.cached
-    assert trace.ranks is not None
-    assert [rank.number for rank in trace.ranks.all] == [0, 1, 2, 3, 4]
+    assert trace.merged_ranks is not None
+    assert [rank.number for rank in trace.merged_ranks.all] == [0, 1, 2, 3, 4]
     assert trace.label == str(tmp_path)
     assert reports[-1].phase == "merging"
     assert reports[-1].events == len(trace)
     assert cache_usage()[0] == 5
-    for rank, path in zip(trace.ranks.all, paths, strict=True):
+    for rank, path in zip(trace.merged_ranks.all, paths, strict=True):
         alone = load_trace(str(path))
         assert np.array_equal(trace.start[rank.first : rank.last], alone.start + rank.clock.shift)
     opener.close()
@@ -66,8 +66,8 @@ async def test_ranks_are_decoded_then_mapped(tmp_path: Path) -> None:
     assert again.cached
     assert [each.phase for each in reports] == ["merging"]
     assert np.array_equal(mapped.start, trace.start)
-    assert mapped.ranks is not None
-    assert np.array_equal(mapped.ranks.matched_collectives.events, trace.ranks.matched_collectives.events)
+    assert mapped.merged_ranks is not None
+    assert np.array_equal(mapped.merged_ranks.matched_collectives.events, trace.merged_ranks.matched_collectives.events)
     again.close()
     assert not drafts()
 
@@ -81,8 +81,8 @@ async def test_ranks_that_were_opened_alone_before(tmp_path: Path) -> None:
         opener = create_opener(tmp_path)
         trace, _ = await opened(opener)
         assert opener.cached
-        assert trace.ranks is not None
-        assert len(trace.ranks.matched_collectives) == 6
+        assert trace.merged_ranks is not None
+        assert len(trace.merged_ranks.matched_collectives) == 6
         opener.close()
     stored = [
         folder for folder in os.listdir(cache_folder()) if (cache_folder() / folder / "collectives.json").exists()
@@ -104,9 +104,9 @@ async def test_a_rank_that_is_no_trace_is_left_out_and_reported(tmp_path: Path) 
     paths[1].write_text('{"traceEvents": "nothing", "distributedInfo": {"rank": 1}}')
     opener = RanksOpener([RankFile(str(path), k) for k, path in enumerate(paths)], "run", "")
     trace, reports = await opened(opener)
-    assert trace.ranks is not None
-    assert [rank.number for rank in trace.ranks.all] == [0, 2]
-    (lost,) = trace.ranks.lost
+    assert trace.merged_ranks is not None
+    assert [rank.number for rank in trace.merged_ranks.all] == [0, 2]
+    (lost,) = trace.merged_ranks.lost
     assert (lost.number, lost.file) == (1, str(paths[1]))
     assert lost.reason.startswith(f"{paths[1]}: not a trace")
     assert "\n" not in lost.reason
@@ -136,8 +136,8 @@ async def test_files_of_which_one_does_not_say_its_rank(tmp_path: Path) -> None:
     named_by_file, nameless = late_rank(2).write(tmp_path)
     opener = RanksOpener([RankFile(str(named_by_file), None), RankFile(str(nameless), None)], "run", "")
     trace, _ = await opened(opener)
-    assert trace.ranks is not None
-    assert [rank.number for rank in trace.ranks.all] == [0, 1]
+    assert trace.merged_ranks is not None
+    assert [rank.number for rank in trace.merged_ranks.all] == [0, 1]
     opener.close()
     plain = tmp_path / "plain.json"
     plain.write_text('{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]}')

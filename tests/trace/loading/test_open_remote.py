@@ -87,8 +87,8 @@ async def failure(*specs: str) -> str:
 
 
 def numbers(trace: Trace) -> list[int]:
-    assert trace.ranks is not None
-    return [rank.number for rank in trace.ranks.all]
+    assert trace.merged_ranks is not None
+    return [rank.number for rank in trace.merged_ranks.all]
 
 
 def assert_same_as_local(trace: Trace, files: list[Path]) -> None:
@@ -96,9 +96,11 @@ def assert_same_as_local(trace: Trace, files: list[Path]) -> None:
     opener = resolve_specs([str(file) for file in files]).create_opener(cache=False)
     local = asyncio.run(opener.load_trace(lambda _: None))
     same(trace, local)
-    assert trace.ranks is not None
-    assert local.ranks is not None
-    np.testing.assert_array_equal(trace.ranks.matched_collectives.events, local.ranks.matched_collectives.events)
+    assert trace.merged_ranks is not None
+    assert local.merged_ranks is not None
+    np.testing.assert_array_equal(
+        trace.merged_ranks.matched_collectives.events, local.merged_ranks.matched_collectives.events
+    )
     opener.close()
 
 
@@ -138,7 +140,7 @@ def test_names_patterns_and_folders_list_the_same_run(server: sshd.Sshd, run: Pa
     mixed = load(
         str(files[0]), f"shared:{run}/rank[1]*", f"ssh://otherport:{server.port}{files[2]}", f"shared:{files[1]}"
     )
-    assert mixed.ranks is not None
+    assert mixed.merged_ranks is not None
     assert numbers(mixed) == [0, 1, 2]
 
 
@@ -278,8 +280,8 @@ async def test_ranks_that_cannot_be_fetched_are_left_out_and_reported(server: ss
     ]
     trace, _, reports = await opened(*specs)
     assert numbers(trace) == [0, 1]
-    assert trace.ranks is not None
-    lost_ranks = {lost.file: (lost.number, lost.reason) for lost in trace.ranks.lost}
+    assert trace.merged_ranks is not None
+    lost_ranks = {lost.file: (lost.number, lost.reason) for lost in trace.merged_ranks.lost}
     assert set(lost_ranks) == set(specs[2:])
     for file, (_, line) in lost_ranks.items():
         assert line.startswith(f"{file}: ")
@@ -303,8 +305,8 @@ async def test_a_rank_whose_connection_is_cut_is_shown_in_part(server: sshd.Sshd
     folder.mkdir()
     late_rank(2, steps=150).write(folder)
     trace, _, _ = await opened(f"cut:{folder}/rank1.json", f"shared:{folder}/rank0.json")
-    assert trace.ranks is not None
-    whole, part = trace.ranks.all
+    assert trace.merged_ranks is not None
+    whole, part = trace.merged_ranks.all
     assert 0 < len(part.trace) < len(whole.trace)
     cut = next(problem for problem in trace.problems if problem.kind == CUT_CONNECTION)
     assert re.fullmatch(r"rank 1: [0-9,]+ of [0-9,]+ bytes arrived; the connection to cut ended early: .+", cut.example)
@@ -350,8 +352,8 @@ async def test_ranks_that_only_their_text_numbers(server: sshd.Sshd, tmp_path: P
         shutil.copy(path, folder / f"node1_{process}.1700000000.pt.trace.json")
     trace, _, _ = await opened(f"shared:{folder}/*.json")
     assert numbers(trace) == [0, 1]
-    assert trace.ranks is not None
-    assert trace.ranks.all[0].file.endswith("node1_812.1700000000.pt.trace.json")
+    assert trace.merged_ranks is not None
+    assert trace.merged_ranks.all[0].file.endswith("node1_812.1700000000.pt.trace.json")
 
 
 async def test_cancelling_ends_all_connections(server: sshd.Sshd, run: Path, tmp_path: Path) -> None:

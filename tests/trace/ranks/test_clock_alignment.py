@@ -17,8 +17,8 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 def clocks(trace: Trace) -> list[Clock]:
-    assert trace.ranks is not None
-    return [rank.clock for rank in trace.ranks.all]
+    assert trace.merged_ranks is not None
+    return [rank.clock for rank in trace.merged_ranks.all]
 
 
 def true_starts(run: Run, trace: Trace) -> list[int]:

@@ -21,15 +21,15 @@ from torchprof_tui.trace.ranks.collective_records import load_collectives, read_
 
 def matched_times(trace: Trace) -> dict[tuple[str, int, int], dict[int, tuple[int, int]]]:
     """The matched collectives in the form of `joined`, with times on the common clock."""
-    assert trace.ranks is not None
-    matched = trace.ranks.matched_collectives
+    assert trace.merged_ranks is not None
+    matched = trace.merged_ranks.matched_collectives
     found: dict[tuple[str, int, int], dict[int, tuple[int, int]]] = {}
     many: dict[tuple[str, int], int] = defaultdict(int)
     for row in range(len(matched)):
         group, step = matched.texts[matched.group[row]].partition(" ")[0], int(matched.step[row])
         times = {
             rank.number: (int(rank.trace.start[event]), int(rank.trace.start[event] + rank.trace.duration[event]))
-            for rank, event in zip(trace.ranks.all, matched.events[row].tolist(), strict=True)
+            for rank, event in zip(trace.merged_ranks.all, matched.events[row].tolist(), strict=True)
             if event >= 0
         }
         found[group, step, many[group, step]] = times
@@ -49,8 +49,8 @@ def test_shared_ranks_match_as_in_the_dictionaries(name: str) -> None:
     began = zero.pop()
     for key, times in expected.items():
         assert {rank: (start - began, end - began) for rank, (start, end) in times.items()} == found[key]
-    assert trace.ranks is not None
-    matched = trace.ranks.matched_collectives
+    assert trace.merged_ranks is not None
+    matched = trace.merged_ranks.matched_collectives
     assert not matched.unmatched.any()
     assert not matched.missing_ranks.any()
     assert not matched.is_mismatched.any()
@@ -58,7 +58,7 @@ def test_shared_ranks_match_as_in_the_dictionaries(name: str) -> None:
 
 def test_what_was_launched_before_the_recording_is_left_out() -> None:
     """The first ranks of DDP still have kernels on the GPU when the recording begins, not the same number on each."""
-    ranks = load_shared_ranks("ddp")[1].ranks
+    ranks = load_shared_ranks("ddp")[1].merged_ranks
     assert ranks is not None
     assert ranks.matched_collectives.before_recording.tolist() == [6, 6, 0, 2]
 
@@ -83,8 +83,8 @@ def test_ranks_that_began_to_record_at_another_step(tmp_path: Path) -> None:
     run = late_rank(3, steps=4)
     run.first_step = (0, 2, 1)
     trace = load_merged_ranks(run.write(tmp_path))
-    assert trace.ranks is not None
-    matched = trace.ranks.matched_collectives
+    assert trace.merged_ranks is not None
+    matched = trace.merged_ranks.matched_collectives
     assert matched.step.tolist() == [1, 1, 2, 2, 3, 3]
     assert matched.missing_ranks.tolist() == [1, 1, 0, 0, 0, 0]
     assert matched.unmatched.tolist() == [2, 0, 0]
@@ -96,10 +96,10 @@ def test_sizes_that_differ_are_reported(tmp_path: Path) -> None:
     run.steps[0][1].elements = 999
     paths[1] = Run(2, run.steps).write(tmp_path, "other{}.json")[1]
     trace = load_merged_ranks(paths)
-    assert trace.ranks is not None
-    assert trace.ranks.matched_collectives.is_mismatched.tolist() == [False, True]
-    assert trace.ranks.matched_collectives.elements.tolist() == [1024, 2048]
-    assert trace.ranks.matched_collectives.unmatched.tolist() == [0, 0]
+    assert trace.merged_ranks is not None
+    assert trace.merged_ranks.matched_collectives.is_mismatched.tolist() == [False, True]
+    assert trace.merged_ranks.matched_collectives.elements.tolist() == [1024, 2048]
+    assert trace.merged_ranks.matched_collectives.unmatched.tolist() == [0, 0]
 
 
 def test_without_process_groups_and_without_steps(tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_without_process_groups_and_without_steps(tmp_path: Path) -> None:
     for path in paths:
         path.write_text(path.read_text().replace("ProfilerStep#", "my step "))
     trace = load_merged_ranks(paths)
-    assert trace.ranks is not None
-    assert trace.ranks.matched_collectives.step.tolist() == [-1] * 6
-    assert not trace.ranks.matched_collectives.unmatched.any()
+    assert trace.merged_ranks is not None
+    assert trace.merged_ranks.matched_collectives.step.tolist() == [-1] * 6
+    assert not trace.merged_ranks.matched_collectives.unmatched.any()
 
 
 def test_one_rank_without_collectives(tmp_path: Path) -> None:
@@ -124,10 +124,10 @@ def test_one_rank_without_collectives(tmp_path: Path) -> None:
         for collective in step:
             collective.arrive = [*collective.arrive[:2], None]
     trace = load_merged_ranks(run.write(tmp_path))
-    assert trace.ranks is not None
-    assert len(trace.ranks.matched_collectives) == 6
-    assert not trace.ranks.matched_collectives.missing_ranks.any()  # it does not belong to this group
-    assert (trace.ranks.matched_collectives.events[:, 2] == -1).all()
+    assert trace.merged_ranks is not None
+    assert len(trace.merged_ranks.matched_collectives) == 6
+    assert not trace.merged_ranks.matched_collectives.missing_ranks.any()  # it does not belong to this group
+    assert (trace.merged_ranks.matched_collectives.events[:, 2] == -1).all()
 
 
 @settings(max_examples=60, deadline=None)
@@ -203,8 +203,8 @@ def test_collectives_that_run_on_the_cpu(tmp_path: Path) -> None:
             {**where, "name": "nccl:all_reduce", "ts": 6000, "dur": 10},
         ]
     trace = load_merged_ranks(run.write(tmp_path))
-    assert trace.ranks is not None
-    matched = trace.ranks.matched_collectives
+    assert trace.merged_ranks is not None
+    matched = trace.merged_ranks.matched_collectives
     assert [matched.texts[code] for code in matched.operation.tolist()] == ["gloo:all_reduce", "gloo:broadcast"]
     assert matched.is_synchronizing.tolist() == [True, False]
     (times,) = (times for (_, _, nth), times in matched_times(trace).items() if nth == 0)

@@ -46,10 +46,10 @@ def merge(traces: list[Trace]) -> Trace:
 
 def assert_same_but_shifted(whole: Trace, alone: list[Trace]) -> None:
     """Compare event by event, lane by lane: only clocks and numbers differ."""
-    assert whole.ranks is not None
+    assert whole.merged_ranks is not None
     assert len(whole) == sum(map(len, alone))
-    assert sorted({lane.rank for lane in whole.lanes}) == [rank.number for rank in whole.ranks.all]
-    for rank, trace in zip(whole.ranks.all, alone, strict=True):
+    assert sorted({lane.rank for lane in whole.lanes}) == [rank.number for rank in whole.merged_ranks.all]
+    for rank, trace in zip(whole.merged_ranks.all, alone, strict=True):
         assert_columns_shifted(whole, rank, trace)
         assert_links_shifted(whole, rank, trace)
         assert_lanes_shifted(whole, rank, trace)
@@ -120,14 +120,14 @@ def test_generated_ranks(tmp_path: Path) -> None:
     alone = create_ranks(tmp_path)
     whole = merge(alone)
     assert_same_but_shifted(whole, alone)
-    assert whole.ranks is not None
-    for rank, trace in zip(whole.ranks.all, alone, strict=True):
+    assert whole.merged_ranks is not None
+    for rank, trace in zip(whole.merged_ranks.all, alone, strict=True):
         for event in range(len(trace)):
             moved = whole.event(event + rank.first)
             assert moved.read_args() == trace.event(event).read_args()
             assert moved.lane.rank == rank.number
-            assert whole.ranks.rank_of_event(event + rank.first) is rank
-            assert whole.ranks.rank_of_lane(int(whole.lane[event + rank.first])) is rank
+            assert whole.merged_ranks.rank_of_event(event + rank.first) is rank
+            assert whole.merged_ranks.rank_of_lane(int(whole.lane[event + rank.first])) is rank
             assert whole.steps_of_event(event + rank.first) is rank.steps
             assert whole.devices_of_event(event + rank.first) == trace.devices
     assert whole.memory is not None
@@ -141,9 +141,9 @@ def test_generated_ranks(tmp_path: Path) -> None:
 
 def test_correlations_of_ranks_are_apart(tmp_path: Path) -> None:
     whole = merge(create_ranks(tmp_path))
-    assert whole.ranks is not None
+    assert whole.merged_ranks is not None
     seen: set[int] = set()
-    for rank in whole.ranks.all:
+    for rank in whole.merged_ranks.all:
         own = {int(c) for c in whole.correlation[rank.first : rank.last] if c >= 0}
         assert own
         assert not own & seen
@@ -164,10 +164,10 @@ def test_many_entries_at_once(tmp_path: Path) -> None:
 def test_cells_are_those_of_each_rank_alone(tmp_path: Path) -> None:
     """Every row of the whole has the cells of the rank's own row."""
     whole = merge(create_ranks(tmp_path))
-    assert whole.ranks is not None
+    assert whole.merged_ranks is not None
     t0, t1 = whole.span
     drawn = compute_cells(whole.row_index, slice(None), t0, t1, 97)
-    for rank in whole.ranks.all:
+    for rank in whole.merged_ranks.all:
         base = whole.lanes[rank.header_lane].row_base
         assert (drawn.event[base] == -1).all()  # the header lane has no events
         own = compute_cells(rank.trace.row_index, slice(None), t0, t1, 97)
@@ -189,7 +189,7 @@ def test_by_number_not_by_name(tmp_path: Path) -> None:
         OpenedRank(number, trace.label, trace, read_collectives(trace))
         for number, trace in zip((20, 3, 100), alone, strict=True)
     ]
-    ranks = merge_ranks(opened, "all").ranks
+    ranks = merge_ranks(opened, "all").merged_ranks
     assert ranks is not None
     assert [rank.number for rank in ranks.all] == [3, 20, 100]
     assert ranks.find_rank(20) is ranks.all[1]

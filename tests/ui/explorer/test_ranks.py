@@ -62,7 +62,7 @@ async def test_a_line_each_until_opened(shown: Trace) -> None:
 
 async def test_walking_from_rank_to_rank(shown: Trace) -> None:
     """↓ selects the kernel nearest to the cursor on the next rank; verdict, cheatsheet and steps follow that rank."""
-    assert shown.ranks is not None
+    assert shown.merged_ranks is not None
     async with explorer(shown, (120, 40)) as (screen, pilot):
         await settled(pilot)
         assert "rank 0: " in text_of(screen)
@@ -71,7 +71,7 @@ async def test_walking_from_rank_to_rank(shown: Trace) -> None:
             event = screen.trace.event(screen.view_state.selected)
             assert event.lane.rank == number
             assert event.lane.role is Role.STREAM
-            assert screen.view_state.current_rank() is shown.ranks.all[number]
+            assert screen.view_state.current_rank() is shown.merged_ranks.all[number]
             assert (
                 screen.view_state.lane_view.lane_lines.line_index(int(shown.lane[screen.view_state.selected]), 0)
                 == number
@@ -79,14 +79,14 @@ async def test_walking_from_rank_to_rank(shown: Trace) -> None:
         await settled(pilot)
         assert "rank 2: " in text_of(screen)
         assert "rank 2 whole trace" in screen._panel_controller.cheatsheet_panel.text()
-        assert screen._lanes_area.ruler._steps is shown.ranks.all[2].steps
+        assert screen._lanes_area.ruler._steps is shown.merged_ranks.all[2].steps
         await pilot.press("}")
         step = screen.trace.event(screen.view_state.selected)
         assert (step.name[:12], step.lane.rank) == ("ProfilerStep", 2)
         await pilot.press("g", *"#0", "enter")
         assert screen.trace.event(screen.view_state.selected).lane.rank == 2
         await pilot.press("down")
-        assert screen.view_state.current_rank() is shown.ranks.all[2]
+        assert screen.view_state.current_rank() is shown.merged_ranks.all[2]
         before = screen.view_state.selected
         await pilot.press("right")
         assert screen.trace.event(screen.view_state.selected).lane.rank == 2
@@ -130,8 +130,8 @@ async def test_a_rank_that_recorded_nothing(tmp_path: Path) -> None:
     document = json.loads(paths[1].read_text())
     paths[1].write_text(json.dumps({**document, "traceEvents": document["traceEvents"][:1]}))
     shown = load_merged_ranks(paths)
-    assert shown.ranks is not None
-    assert [len(rank.trace) for rank in shown.ranks.all] == [21, 0, 21]
+    assert shown.merged_ranks is not None
+    assert [len(rank.trace) for rank in shown.merged_ranks.all] == [21, 0, 21]
     async with explorer(shown, (120, 40)) as (screen, pilot):
         await settled(pilot)
         lines = text_of(screen).splitlines()
@@ -147,22 +147,22 @@ async def test_hidden_and_shown_again(shown: Trace) -> None:
     async with explorer(shown, (120, 40)) as (screen, pilot):
         await pilot.press("down", "down", "h")
         assert [label for _, label in contents(screen)] == ["rank 0", "rank 2"]
-        assert shown.ranks is not None
-        screen.view_state.select(shown.ranks.all[1].first)  # selecting an event unhides its rank
+        assert shown.merged_ranks is not None
+        screen.view_state.select(shown.merged_ranks.all[1].first)  # selecting an event unhides its rank
         assert [label for _, label in contents(screen)] == ["rank 0", "rank 1", "rank 2"]
         await pilot.press("up", "h", "H")
         assert len(contents(screen)) == 3
 
 
 async def test_the_table_is_of_the_rank_looked_at(shown: Trace) -> None:
-    assert shown.ranks is not None
+    assert shown.merged_ranks is not None
     async with explorer(shown, (160, 40)) as (screen, pilot):
         await pilot.press("down", "down", "t")
         table = screen.app.screen
         assert isinstance(table, TableScreen)
         await until(pilot, lambda: table._built_sheet is not None)
         await settled(pilot)
-        assert table.trace is shown.ranks.all[1].trace
+        assert table.trace is shown.merged_ranks.all[1].trace
         assert "rank 1, whole trace" in table._status._message
         await pilot.press("shift+tab", "shift+tab")
         await until(pilot, lambda: table._built_sheet is not None and table._built_sheet.sheet.title == "Arrivals")
@@ -208,8 +208,8 @@ async def test_the_app_opens_a_folder(tmp_path: Path) -> None:
         await app.lanes_ready.wait()
         screen = app.screen
         assert isinstance(screen, ExplorerScreen)
-        assert screen.trace.ranks is not None
-        assert len(screen.trace.ranks) == 3
+        assert screen.trace.merged_ranks is not None
+        assert len(screen.trace.merged_ranks) == 3
         assert "clocks by shared base time ±0 ns" in text_of(screen)
         await pilot.press("q")
 
@@ -227,7 +227,7 @@ async def test_the_app_says_what_it_will_not_merge(tmp_path: Path) -> None:
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)), st.lists(st.integers(0, 30), unique=True))
 def test_every_event_has_a_line_unless_it_is_hidden(folded: set[int], hidden: set[int], pinned: list[int]) -> None:
     shown = _three_ranks()
-    assert shown.ranks is not None
+    assert shown.merged_ranks is not None
     lanes = len(shown.lanes)
     arrangement = LaneArrangement(
         frozenset(k for k in folded if k < lanes),
@@ -236,7 +236,7 @@ def test_every_event_has_a_line_unless_it_is_hidden(folded: set[int], hidden: se
     )
     lines = LaneLines.build(shown, arrangement)
     for number, lane in enumerate(shown.lanes):
-        rank = shown.ranks.rank_of_lane(number)
+        rank = shown.merged_ranks.rank_of_lane(number)
         for row in range(lane.rows):
             index = lines.line_index(number, row)
             if number in arrangement.pinned and number not in arrangement.hidden:
@@ -254,7 +254,7 @@ def test_every_event_has_a_line_unless_it_is_hidden(folded: set[int], hidden: se
                 assert (line.content, line.lane) == (LineContent.RANK, rank.header_lane)
             else:
                 assert line.lane == number
-    for rank in shown.ranks.all:
+    for rank in shown.merged_ranks.all:
         rows = rank_rows(shown, rank.header_lane)
         streams = [lane for lane in shown.lanes if lane.rank == rank.number and lane.role is Role.STREAM]
         assert rows == [row for lane in streams for row in range(lane.row_base, lane.row_base + lane.rows)]
@@ -278,8 +278,8 @@ def one_cut(tmp_path: Path) -> Trace:
 async def test_a_rank_that_was_cut_before_its_gpu_work(tmp_path: Path) -> None:
     """Its line reports it, and shows no CPU work that could be taken for GPU work."""
     shown = one_cut(tmp_path)
-    assert shown.ranks is not None
-    assert [rank.partial for rank in shown.ranks.all] == [False, True, False]
+    assert shown.merged_ranks is not None
+    assert [rank.partial for rank in shown.merged_ranks.all] == [False, True, False]
     async with explorer(shown, (160, 40)) as (screen, pilot):
         await settled(pilot)
         lines = text_of(screen).splitlines()
@@ -289,7 +289,7 @@ async def test_a_rank_that_was_cut_before_its_gpu_work(tmp_path: Path) -> None:
         assert label.split() == ["▸", "rank", "1", "cut"]
         assert cells.strip() == "no GPU work recorded"
         assert "not all of this run could be read: cut short ·" in lines[-1]
-        screen.view_state.select(shown.ranks.all[1].first + 3)
+        screen.view_state.select(shown.merged_ranks.all[1].first + 3)
         screen._refresh_widgets()
         await settled(pilot)
         line = next(line for line in text_of(screen).splitlines() if "rank 1" in line and "│" in line)

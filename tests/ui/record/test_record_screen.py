@@ -247,7 +247,7 @@ async def test_several_ranks_open_as_one(alone: Path) -> None:
         assert len(list(run_folder.glob("*.json.gz"))) == 6
         explorer = app.screen
         assert isinstance(explorer, ExplorerScreen)
-        ranks = explorer.trace.ranks
+        ranks = explorer.trace.merged_ranks
         assert ranks is not None
         assert [(rank.number, Path(rank.file).name) for rank in ranks.all] == [
             (number, f"fake.rank{number}.pt.trace.json.gz") for number in range(3)

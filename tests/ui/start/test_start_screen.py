@@ -118,7 +118,7 @@ async def test_the_ranks_in_the_folder_open_as_one(alone: Path) -> None:
         app.screen.query_one(OptionList).highlighted = row
         await pilot.press("enter")
         await until(pilot, lambda: explored(app))
-        assert [rank.number for rank in app.screen.trace.ranks.all] == [0, 1, 2]
+        assert [rank.number for rank in app.screen.trace.merged_ranks.all] == [0, 1, 2]
 
 
 async def test_a_path_is_typed_and_completed(alone: Path) -> None:

@@ -123,8 +123,8 @@ def test_scopes_follow_the_view_state() -> None:
 
 def test_the_lane_of_a_rank_is_numbered_as_in_its_own_trace(tmp_path: Path) -> None:
     whole = load_merged_ranks(late_rank(2, late=1).write(tmp_path))
-    assert whole.ranks is not None
-    rank = whole.ranks.all[1]
+    assert whole.merged_ranks is not None
+    rank = whole.merged_ranks.all[1]
     state = ViewState(whole, 100, 20)
     state.select(rank.first)
     assert list_table_scopes(Profile(rank.trace), state)[0].label == "rank 1, whole trace"

@@ -138,8 +138,8 @@ def test_a_rank_that_was_cut_has_no_evidence_and_breaks_nothing(tmp_path: Path) 
     findings, verdicts = MultiRankChecker(merged).check(MultiRankChecker(merged).default_scope)
     straggler = next(finding for finding in findings if finding.id == "straggler")
     assert straggler.answer.seen.startswith("rank 2 comes last to 3 of 3 collectives")
-    assert merged.ranks is not None
-    assert {merged.ranks.rank_of_event(int(row)).number for row in straggler.answer.events} == {0, 2, 3}
+    assert merged.merged_ranks is not None
+    assert {merged.merged_ranks.rank_of_event(int(row)).number for row in straggler.answer.events} == {0, 2, 3}
     # Ranks arrive 3 µs apart, rank 2 another 3000 µs later: rank 0 waits 3006 µs, rank 3 2997 µs; three ranks arrived.
     assert straggler.answer.at_stake == pytest.approx(3 * (3006 + 0 + 2997) * 1000 / 3)
     assert [verdict.busy is None for verdict in verdicts] == [False, True, False, False]

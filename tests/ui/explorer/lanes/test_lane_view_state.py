@@ -29,10 +29,10 @@ def test_the_busiest_stream_is_found_where_none_is_on_screen() -> None:
 
 def test_a_folded_rank_stands_for_its_lanes_and_shows_its_fullest_stream(tmp_path: Path) -> None:
     shown = load_merged_ranks(late_rank(2, late=1).write(tmp_path))
-    assert shown.ranks is not None
-    rank = shown.ranks.all[1]
+    assert shown.merged_ranks is not None
+    rank = shown.merged_ranks.all[1]
     view = LaneViewState(shown, 20)
-    assert view.lane_order() == [rank.header_lane for rank in shown.ranks.all]
+    assert view.lane_order() == [rank.header_lane for rank in shown.merged_ranks.all]
     inside = rank.first_lane
     assert view.displayed_lane(inside) == rank.header_lane
     event = view.find_nearest_event(rank.header_lane, 0)

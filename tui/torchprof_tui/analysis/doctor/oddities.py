@@ -44,7 +44,7 @@ def _build_remarks(
     """Yield one remark on `events`, with the first as example followed by `suffix`; nothing if there are none."""
     if len(events):
         event = int(events[0])
-        owner = f"{trace.ranks.rank_of_event(event).label}: " if trace.ranks is not None else ""
+        owner = trace.rank_of_event(event).label_prefix(": ")
         example = f"{owner}{excerpt(trace.event(event).name)} at {format_time(int(trace.start[event]))}{suffix}"
         yield Remark(Section.ODD, kind, len(events), meaning, example, action, event)
 

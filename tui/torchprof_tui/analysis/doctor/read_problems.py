@@ -137,7 +137,7 @@ def summarize_losses(trace: Trace) -> str:
     words = ", ".join(map(summarize_problem, losses[:2]))
     if losses[0].kind == problems.CUT_CONNECTION:  # with its byte counts, the long form exceeds 80 columns
         return f"partial: {words}{', …' if len(losses) > 2 else ''} · ! says more"
-    subject = "file" if trace.ranks is None else "run"
+    subject = "file" if trace.merged_ranks is None else "run"
     return f"not all of this {subject} could be read: {words}{', …' if len(losses) > 2 else ''} · ! says more"
 
 

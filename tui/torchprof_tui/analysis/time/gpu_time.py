@@ -44,14 +44,14 @@ def compute_busy_by_device(trace: Trace) -> dict[int, Intervals]:
 
     For several ranks, whose device numbers may coincide, the keys are those of `encode_rank_device`.
     """
-    if trace.ranks is None:
+    if trace.merged_ranks is None:
         streams: dict[int, list[Lane]] = {device: [] for device in list_devices(trace)}
         for lane in _list_streams(trace):
             streams[_get_device(lane)].append(lane)
         return {device: _compute_busy(trace, lanes) for device, lanes in streams.items()}
     return {
         encode_rank_device(rank_index, device): busy
-        for rank_index, rank in enumerate(trace.ranks.all)
+        for rank_index, rank in enumerate(trace.merged_ranks.all)
         for device, busy in compute_busy_by_device(rank.trace).items()
     }
 
@@ -69,9 +69,9 @@ def decode_rank_index(device: int) -> int:
 def format_device_label(device: int, trace: Trace) -> str:
     """Format a device key: `GPU 0`; of several ranks `rank 1`, or `rank 1 GPU 0` if the rank has several devices."""
     rank_index, number = decode_rank_index(device), device
-    if rank_index >= 0 and trace.ranks is not None:
+    if rank_index >= 0 and trace.merged_ranks is not None:
         number = (device & (1 << _DEVICE_BITS) - 1) + UNKNOWN_DEVICE
-        rank = trace.ranks.all[rank_index]
+        rank = trace.merged_ranks.all[rank_index]
         if len(list_devices(rank.trace)) == 1:
             return rank.label
         return f"{rank.label} GPU {number if number >= 0 else ''}".rstrip()
@@ -84,7 +84,7 @@ def compute_busy_shares(trace: Trace, busy: dict[int, Intervals]) -> dict[int, f
     `busy`: from `compute_busy_by_device`.
     """
     shares = {}
-    for rank_index, rank in enumerate(trace.ranks.all if trace.ranks is not None else ()):
+    for rank_index, rank in enumerate(trace.merged_ranks.all if trace.merged_ranks is not None else ()):
         t0, t1 = rank.trace.span
         busy_ns = [
             intervals.measure_between(t0, t1)

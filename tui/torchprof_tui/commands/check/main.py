@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(build_document(trace, scope, findings, verdicts)))
     else:
-        ranks = [rank.number for rank in trace.ranks.all] if trace.ranks is not None else []
+        ranks = [rank.number for rank in trace.merged_ranks.all] if trace.merged_ranks is not None else []
         from torchprof_tui.commands.check.text import print_findings  # deferred: JSON needs no rich
 
         print_findings(trace.label, scope, findings, verdicts, ranks)
@@ -62,7 +62,7 @@ def _report_undecidable(findings: list[Finding], wanted: frozenset[str]) -> None
 
 def _check_trace(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict]]:
     """Check the scope; return the findings, worst first, and a verdict per rank."""
-    if trace.ranks is not None:
+    if trace.merged_ranks is not None:
         return MultiRankChecker(trace).check(scope)
 
     checker = Checker(trace)
@@ -95,10 +95,10 @@ def build_document(trace: Trace, scope: Scope, findings: list[Finding], verdicts
         "patterns": [_finding_as_json(trace, found) for found in findings],
         "partial": partial_as_json(trace),
     }
-    if trace.ranks is not None:
+    if trace.merged_ranks is not None:
         document["ranks"] = [
             {"rank": rank.number, "verdict": _verdict_as_json(verdict)}
-            for rank, verdict in zip(trace.ranks.all, verdicts, strict=True)
+            for rank, verdict in zip(trace.merged_ranks.all, verdicts, strict=True)
         ]
     return document
 

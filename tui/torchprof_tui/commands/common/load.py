@@ -64,9 +64,9 @@ def _single_run_specs(folder: FolderError) -> list[str] | None:
 
 def _report_rank_problems(trace: Trace) -> None:
     """Report the ranks that are missing, and those that may be of another run."""
-    if trace.ranks is None:
+    if trace.merged_ranks is None:
         return
-    for lost in trace.ranks.lost:
+    for lost in trace.merged_ranks.lost:
         print(f"torchprof-tui: left out, {clean(str(lost))}", file=sys.stderr)
     for problem in trace.problems:
         if problem.kind == UNRELATED_RANKS:
@@ -92,7 +92,7 @@ def _load_in_workers(resolved: ResolvedInput, report: Report, cache: bool) -> Op
 
 def select_rank(trace: Trace, number: int | None) -> tuple[Trace, Rank | None]:
     """Select the trace of one rank where there are several: rank `number`, else the first. Raises UsageError."""
-    ranks = trace.ranks
+    ranks = trace.merged_ranks
     if ranks is None:
         if number is not None and number != trace.rank:
             known = "one trace, which does not say its rank" if trace.rank is None else f"rank {trace.rank} alone"

@@ -30,9 +30,9 @@ def report_partial(trace: Trace) -> bool:
 
 def _describe_problems(trace: Trace) -> str:
     """Describe the losses, by rank if there are several; ranks that failed to open are reported elsewhere."""
-    if trace.ranks is None:
+    if trace.merged_ranks is None:
         return ", ".join(map(summarize_problem, _data_loss(trace)))
-    said = [f"{rank.label}: {words}" for rank in trace.ranks.all if (words := _describe_problems(rank.trace))]
+    said = [f"{rank.label}: {words}" for rank in trace.merged_ranks.all if (words := _describe_problems(rank.trace))]
     more = f"; and {len(said) - _MAX_LISTED_RANKS} more ranks" if len(said) > _MAX_LISTED_RANKS else ""
     return "; ".join(said[:_MAX_LISTED_RANKS]) + more
 

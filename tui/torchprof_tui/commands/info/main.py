@@ -94,24 +94,26 @@ def summary(loaded: OpenedTrace) -> dict[str, Any]:
         "seconds": round(loaded.seconds, 4),
         "cached": loaded.cached,
     }
-    if trace.ranks is not None:
-        answer |= _ranks_as_json(trace.ranks)
+    if trace.merged_ranks is not None:
+        answer |= _ranks_as_json(trace.merged_ranks)
     return answer
 
 
 def _steps_as_json(trace: Trace) -> list[dict[str, Any]]:
     """List the steps, of all ranks with their rank."""
-    if trace.ranks is None:
+    if trace.merged_ranks is None:
         return [{"name": step.name, "start_ns": step.start, "duration_ns": step.duration} for step in trace.steps]
-    return [{**step, "rank": rank.number} for rank in trace.ranks.all for step in _steps_as_json(rank.trace)]
+    return [{**step, "rank": rank.number} for rank in trace.merged_ranks.all for step in _steps_as_json(rank.trace)]
 
 
 def _gpu_busy_ns(trace: Trace) -> dict[str, int]:
     """Return GPU busy time in ns by device, or by `RANK:DEVICE`, because each rank may number its device 0."""
-    if trace.ranks is None:
+    if trace.merged_ranks is None:
         return {str(device): busy for device, busy in compute_busy_ns_by_device(trace).items()}
     return {
-        f"{rank.number}:{device}": busy for rank in trace.ranks.all for device, busy in _gpu_busy_ns(rank.trace).items()
+        f"{rank.number}:{device}": busy
+        for rank in trace.merged_ranks.all
+        for device, busy in _gpu_busy_ns(rank.trace).items()
     }
 
 

@@ -58,15 +58,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _build_arrivals_sheet(trace: Trace) -> Sheet:
-    if trace.ranks is None:
+    if trace.merged_ranks is None:
         raise UsageError("--of arrivals needs several ranks: name their traces, or the folder that they are in")
 
-    return build_arrivals_sheet(compute_arrivals(trace.ranks))
+    return build_arrivals_sheet(compute_arrivals(trace.merged_ranks))
 
 
 def _format_rank_count(trace: Trace) -> str:
-    assert trace.ranks is not None
-    return f"{len(trace.ranks)} ranks"
+    assert trace.merged_ranks is not None
+    return f"{len(trace.merged_ranks)} ranks"
 
 
 def _print_sheet(options: argparse.Namespace, sheet: Sheet, order: list[int], rows: int) -> None:

@@ -43,7 +43,8 @@ class Rank:
     """One rank. `trace`: its own trace on the common clock, with its own event and name indices.
 
     Event i of the rank is event `first + i` of the merged trace, and lane k is lane `first_lane + k`. Lane
-    `first_lane - 1` is the header of the rank.
+    `first_lane - 1` is the header of the rank. A trace of one process is a run of one rank (`of_single_trace`): its
+    events and lanes begin at 0, it has no header (lane -1) and no label.
     """
 
     number: int
@@ -52,6 +53,13 @@ class Rank:
     first: int
     first_lane: int
     clock: Clock
+    is_merged: bool = True
+
+    @classmethod
+    def of_single_trace(cls, trace: Trace) -> Rank:
+        """Return a trace of one process as the only rank of its run."""
+        clock = Clock(0, AlignmentMethod.NONE)
+        return cls(trace.rank or 0, trace.label, trace, first=0, first_lane=0, clock=clock, is_merged=False)
 
     @property
     def last(self) -> int:
@@ -67,7 +75,12 @@ class Rank:
 
     @property
     def label(self) -> str:
-        return f"rank {self.number}"
+        """`rank N`, empty if there is only one trace."""
+        return f"rank {self.number}" if self.is_merged else ""
+
+    def label_prefix(self, separator: str) -> str:
+        """Return the label and a separator, nothing if there is only one trace."""
+        return f"{self.label}{separator}" if self.label else ""
 
     @cached_property
     def partial(self) -> bool:
@@ -77,6 +90,8 @@ class Rank:
     @cached_property
     def steps(self) -> list[Step]:
         """Its steps, with event indices of the merged trace."""
+        if not self.first:
+            return self.trace.steps
         return [replace(step, event=step.event + self.first) for step in self.trace.steps]
 
 

@@ -20,7 +20,7 @@ from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, U16, Array
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Lane
-from torchprof_tui.trace.model.ranks import Ranks
+from torchprof_tui.trace.model.ranks import Rank, Ranks
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.text_index import TextIndex
@@ -166,7 +166,7 @@ class Trace:
     rank: int | None = None
     world_size: int | None = None
     origin: int = 0  # ns on the file's own clock (without `baseTimeNanoseconds`) of this trace's time 0
-    ranks: Ranks | None = None  # only in a merged trace of several ranks
+    merged_ranks: Ranks | None = None  # only in a merged trace of several ranks
     large_keys: LargeValues | None = None  # top-level keys too large for `header`; None if there are none
     stored_index: RowIndex | None = None  # as mapped by trace_store; use `row_index`
 
@@ -181,11 +181,27 @@ class Trace:
 
     def steps_of_event(self, event: int) -> list[Step]:
         """Return the steps of the process of an event: in a merged trace, those of its rank."""
-        return self.steps if self.ranks is None else self.ranks.steps_of_event(event)
+        return self.rank_of_event(event).steps
 
     def devices_of_event(self, event: int) -> list[dict[str, Any]]:
         """Return `deviceProperties` of the process of an event."""
-        return self.devices if self.ranks is None else self.ranks.rank_of_event(event).trace.devices
+        return self.rank_of_event(event).trace.devices
+
+    @property
+    def all_ranks(self) -> tuple[Rank, ...]:
+        """The ranks of the run, by number; a trace of one process is a run of one rank.
+
+        Not cached: the rank refers to this trace, and a cycle would keep its mapped columns until a collection.
+        """
+        return (Rank.of_single_trace(self),) if self.merged_ranks is None else self.merged_ranks.all
+
+    def rank_of_event(self, event: int) -> Rank:
+        """Return the rank that an event belongs to."""
+        return Rank.of_single_trace(self) if self.merged_ranks is None else self.merged_ranks.rank_of_event(event)
+
+    def rank_of_lane(self, lane: int) -> Rank:
+        """Return the rank that a lane belongs to."""
+        return Rank.of_single_trace(self) if self.merged_ranks is None else self.merged_ranks.rank_of_lane(lane)
 
     @cached_property
     def total_rows(self) -> int:

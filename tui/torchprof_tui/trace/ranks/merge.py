@@ -87,7 +87,7 @@ def merge_ranks(opened_ranks: Sequence[OpenedRank], label: str, lost: Sequence[L
         problems=_merge_problems(ranks, [_list_group_names(rank.collectives) for rank in ordered]),
         devices=traces[0].devices,
         world_size=traces[0].world_size,
-        ranks=ranks,
+        merged_ranks=ranks,
     )
 
 

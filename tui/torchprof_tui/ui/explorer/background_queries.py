@@ -51,10 +51,8 @@ class BackgroundQueries:
         """Read the args of an event, its position among its siblings and the events of the same name in its rank."""
         from torchprof_tui.analysis.dispatch.event_context import read_event_context
 
-        if self._trace.ranks is not None:
-            rank = self._trace.ranks.rank_of_event(event)
-            return EventContextRead(event, read_event_context(rank.trace, event - rank.first))
-        return EventContextRead(event, read_event_context(self._trace, event))
+        rank = self._trace.rank_of_event(event)
+        return EventContextRead(event, read_event_context(rank.trace, event - rank.first))
 
     def compute_chain(self, event: int) -> ChainRead:
         """Find the dispatch chain through an event, and summarize the kernel at its end."""
@@ -83,13 +81,10 @@ class BackgroundQueries:
         with self._annotation_lock:
             if rank_index in self._annotated_ranks:
                 return
-            trace, first_lane = self._trace, 0
-            if self._trace.ranks is not None:
-                rank = self._trace.ranks.all[rank_index]
-                trace, first_lane = rank.trace, rank.first_lane
+            rank = self._trace.all_ranks[rank_index]
             self._notes |= notes
             other_ranks = self.annotations[0] if self.annotations is not None else None
-            labels = GapLabels(trace, gaps, first_lane, other_ranks)
+            labels = GapLabels(rank.trace, gaps, rank.first_lane, other_ranks)
             self.annotations = labels, EventNotes(self._trace, self._notes)
             self._annotated_ranks.add(rank_index)
 
@@ -124,7 +119,7 @@ class BackgroundQueries:
     def _late_arrivals(self) -> Arrivals | None:
         from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
 
-        return None if self._trace.ranks is None else compute_arrivals(self._trace.ranks)
+        return None if self._trace.merged_ranks is None else compute_arrivals(self._trace.merged_ranks)
 
     @cached_property
     def _dispatch(self) -> ChainFinder:

@@ -30,21 +30,18 @@ class ChildScreens:
 
         t0, t1, label = self._view_state.active_range()
         rank = self._view_state.current_rank()
-        if rank is not None:
-            label = f"{rank.label}, {label}"
-        return GuessScreen(self._view_state.current_trace(), t0, t1, label)
+        return GuessScreen(rank.trace, t0, t1, rank.label_prefix(", ") + label)
 
     def create_table_screen(self) -> TableScreen:
         from torchprof_tui.analysis.table.profiler_table import Profile
         from torchprof_tui.ui.table.table_screen import TableScreen
 
         rank = self._view_state.current_rank()
-        number = -1 if rank is None else rank.number
-        if number not in self._profiles:
-            self._profiles[number] = Profile(self._view_state.current_trace())
-        return TableScreen(self._profiles[number], self._view_state)
+        if rank.number not in self._profiles:
+            self._profiles[rank.number] = Profile(rank.trace)
+        return TableScreen(self._profiles[rank.number], self._view_state)
 
     def create_tree_screen(self) -> TreeScreen:
         from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
-        return TreeScreen(self._view_state.current_trace(), self._view_state.current_rank())
+        return TreeScreen(self._view_state.current_rank())

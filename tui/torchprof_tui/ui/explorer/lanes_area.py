@@ -78,7 +78,7 @@ def format_rank_notes(trace: Trace, gpu_busy: dict[int, Intervals]) -> dict[int,
     """Format the notes in the ranks' labels, by lane: that a rank was cut, and how busy its GPUs were."""
     shares = compute_busy_shares(trace, gpu_busy)
     notes: dict[int, list[str]] = {}
-    for rank in trace.ranks.all if trace.ranks is not None else ():
+    for rank in trace.all_ranks:
         notes[rank.header_lane] = ["cut"] if rank.partial else []
         if rank.header_lane in shares:
             notes[rank.header_lane].append(format_share(shares[rank.header_lane]))

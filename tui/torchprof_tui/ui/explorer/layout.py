@@ -63,4 +63,4 @@ def compute_layout(width: int, height: int, overview: int, ruler: int, lanes: in
 def count_lane_lines(trace: Trace, rank_trace: Trace) -> int:
     """Count the lines for all rows and headings of one rank and one to spare; several ranks add a line each."""
     lines = sum(lane.rows for lane in rank_trace.lanes) + len({lane.group for lane in rank_trace.lanes}) + 1
-    return lines if trace.ranks is None else lines + len(trace.ranks)
+    return lines if trace.merged_ranks is None else lines + len(trace.merged_ranks)

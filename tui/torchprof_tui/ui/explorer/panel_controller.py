@@ -113,12 +113,12 @@ class PanelController:
         self._debounced_worker.submit("doctor", self._background_queries.diagnose_trace)
 
     def _current_rank_index(self) -> int:
-        rank = self._view_state.current_rank()
-        return 0 if rank is None or self._trace.ranks is None else self._trace.ranks.index_of_lane(rank.header_lane)
+        ranks = self._trace.merged_ranks
+        return 0 if ranks is None else ranks.index_of_lane(self._view_state.current_rank().header_lane)
 
     @property
     def _rank_label(self) -> str:
-        return "" if self._trace.ranks is None else self._trace.ranks.all[self._rank_index].label
+        return self._trace.all_ranks[self._rank_index].label
 
     def update_panels(self) -> None:
         """Pass the state to the panels. Cheap: data that takes longer than a frame is requested and arrives later."""

@@ -41,8 +41,7 @@ class PromptController:
 
     def open_slice(self) -> None:
         t0, t1, range_label = self._view_state.active_range()
-        rank = self._view_state.current_rank()
-        rank_prefix = "" if rank is None else f"{rank.label}, "
+        rank_prefix = self._view_state.current_rank().label_prefix(", ")
         name = slice_export.suggest_file_name(self._view_state.current_trace(), t0, t1)
         self._open(SLICE, f"{rank_prefix}{range_label} · ends in .json or .json.gz", name)
 

@@ -86,12 +86,12 @@ def describe_trace(trace: Trace) -> list[str]:
     descriptions = []
     if device_names:
         descriptions.append(clean(device_names[0]) + (f" × {len(used)}" if len(used) > 1 else ""))
-    if trace.ranks is not None:
+    if trace.merged_ranks is not None:
         world = trace.world_size
         descriptions.append(
-            f"{len(trace.ranks)} ranks" + (f" of {world}" if world and world != len(trace.ranks) else "")
+            f"{len(trace.merged_ranks)} ranks" + (f" of {world}" if world and world != len(trace.merged_ranks) else "")
         )
-        descriptions.append(describe_clocks(trace.ranks))
+        descriptions.append(describe_clocks(trace.merged_ranks))
     elif trace.rank is not None:
         descriptions.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
     if trace.steps:

@@ -61,7 +61,7 @@ class ViewState:
         Python stacks are dozens of rows deep, and a launch should be seen together with its kernel. Several ranks need
         none: each has a line that shows its GPU work.
         """
-        if self.trace.ranks is not None:
+        if self.trace.merged_ranks is not None:
             return
         stream = self.lane_view.find_unseen_stream()
         if stream >= 0:
@@ -196,24 +196,20 @@ class ViewState:
 
     # -- ranks and lanes -----------------------------------------------------------------------------------
 
-    def current_rank(self) -> Rank | None:
-        """Return the rank of the current lane, else the first one; None where the trace has no ranks.
+    def current_rank(self) -> Rank:
+        """Return the rank of the current lane, else the first one.
 
         Panels and tables about a whole process use this rank.
         """
-        if self.trace.ranks is None:
-            return None
-        return self.trace.ranks.rank_of_lane(self.lane) if self.lane >= 0 else self.trace.ranks.all[0]
+        return self.trace.rank_of_lane(self.lane) if self.lane >= 0 else self.trace.all_ranks[0]
 
     def current_trace(self) -> Trace:
-        """Return the trace of the current rank; without ranks, the whole trace."""
-        rank = self.current_rank()
-        return self.trace if rank is None else rank.trace
+        """Return the trace of the current rank."""
+        return self.current_rank().trace
 
     def current_steps(self) -> list[Step]:
         """Return the steps of the current rank, with event numbers of the whole trace."""
-        rank = self.current_rank()
-        return self.trace.steps if rank is None else rank.steps
+        return self.current_rank().steps
 
     def current_lane(self) -> int:
         """Return the lane that keys act on: the current one, else the first; -1 in an empty trace.

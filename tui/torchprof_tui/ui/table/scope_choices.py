@@ -27,8 +27,7 @@ def list_table_scopes(profile: Profile, view_state: ViewState) -> list[TableScop
     """List the scopes: the whole trace, the marked range, the visible range, the current step, the current lane."""
     trace = profile.trace
     rank = view_state.current_rank()
-    whole_label = "whole trace" if rank is None else f"{rank.label}, whole trace"
-    scopes = [TableScope(whole_label, lambda: None)]
+    scopes = [TableScope(f"{rank.label_prefix(', ')}whole trace", lambda: None)]
     viewport = view_state.viewport
     if view_state.mark is not None:
         mark = view_state.mark
@@ -39,7 +38,7 @@ def list_table_scopes(profile: Profile, view_state: ViewState) -> list[TableScop
     current_step = next((step for step in trace.steps if step.start <= time < step.start + step.duration), None)
     if current_step is not None:
         scopes.append(TableScope(current_step.name, lambda: step_mask(trace, current_step, profile.request_times)))
-    lane = view_state.current_lane() - (0 if rank is None else rank.first_lane)
+    lane = view_state.current_lane() - rank.first_lane
     if lane >= 0:
         scopes.append(TableScope(trace.lanes[lane].label, lambda: lane_mask(trace, lane)))
     return scopes

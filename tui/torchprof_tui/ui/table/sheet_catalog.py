@@ -69,8 +69,8 @@ def build_sheet(profile: Profile, tab: str, group_by: GroupBy, event_mask: Bool 
 
 def build_late_arrivals(trace: Trace) -> BuiltSheet:
     """Build the sheet of late arrivals over all ranks; events are indices into the merged trace."""
-    assert trace.ranks is not None
-    arrivals = compute_arrivals(trace.ranks)
+    assert trace.merged_ranks is not None
+    arrivals = compute_arrivals(trace.merged_ranks)
     return BuiltSheet(build_arrivals_sheet(arrivals), None, arrivals)
 
 

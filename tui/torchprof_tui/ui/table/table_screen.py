@@ -93,8 +93,8 @@ class TableScreen(ListScreen):
         self.rank = view_state.current_rank()
         self.trace = profile.trace
         self._whole_trace = view_state.trace
-        self._event_offset = 0 if self.rank is None else self.rank.first
-        self._shown_tabs = TABS if self.rank is None else (*TABS[:-1], ARRIVALS_TAB, PICTURES_TAB)
+        self._event_offset = self.rank.first
+        self._shown_tabs = (*TABS[:-1], ARRIVALS_TAB, PICTURES_TAB) if self.rank.is_merged else TABS
         self._scopes = list_table_scopes(profile, view_state)
         self._scope = 0
         self._tab = TABS[0]

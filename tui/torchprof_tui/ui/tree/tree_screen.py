@@ -12,7 +12,6 @@ from torchprof_tui.analysis.dispatch.call_tree import MAX_LEVELS, DispatchTree, 
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.ranks import Rank
-from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.list_keys import LIST_BINDINGS, ListScreen
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
@@ -55,10 +54,10 @@ class TreeScreen(ListScreen):
         Binding("T", "leave", show=False, priority=True),
     ]
 
-    def __init__(self, trace: Trace, rank: Rank | None = None) -> None:
-        """`rank`: the rank of `trace`, if there are several; the resulting event is an index into the merged trace."""
+    def __init__(self, rank: Rank) -> None:
+        """`rank`: whose calls are listed. The resulting event is an index into the merged trace."""
         super().__init__()
-        self.trace = trace
+        self.trace = rank.trace
         self.rank = rank
         self.call_tree: DispatchTree | None = None
         self._fold_state: FoldState | None = None
@@ -98,7 +97,7 @@ class TreeScreen(ListScreen):
         if folds.filter:
             self._status.show_message(f"filter: {folds.filter}▏ {folds.match_count:,} of {len(tree):,} nodes")
         else:
-            rank = "" if self.rank is None else f"{self.rank.label}: "
+            rank = self.rank.label_prefix(": ")
             omitted = (
                 f"; {tree.unlisted_calls:,} calls deeper than {MAX_LEVELS:,} left out" if tree.unlisted_calls else ""
             )
@@ -195,7 +194,7 @@ class TreeScreen(ListScreen):
     def action_show(self) -> None:
         node = self._cursor_node
         if self.call_tree is not None and node >= 0 and self.call_tree.longest_event[node] >= 0:
-            self.dismiss(int(self.call_tree.longest_event[node]) + (0 if self.rank is None else self.rank.first))
+            self.dismiss(int(self.call_tree.longest_event[node]) + self.rank.first)
 
     def action_back(self) -> None:
         if self._fold_state is not None and self._fold_state.filter:

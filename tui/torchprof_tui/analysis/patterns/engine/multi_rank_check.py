@@ -30,10 +30,10 @@ class MultiRankChecker:
     """Checks the patterns over all ranks of a trace. Events are numbered as in the merged trace."""
 
     def __init__(self, trace: Trace) -> None:
-        assert trace.ranks is not None
+        assert trace.merged_ranks is not None
         self.trace = trace
-        self.ranks = trace.ranks.all
-        arrivals = compute_arrivals(trace.ranks)
+        self.ranks = trace.merged_ranks.all
+        arrivals = compute_arrivals(trace.merged_ranks)
         self._checkers = [build_rank_checker(arrivals, rank_index) for rank_index in range(len(self.ranks))]
 
     @cached_property

@@ -67,8 +67,8 @@ def build_frame(trace: Trace, viewport: Viewport, lines: tuple[ScreenLine, ...])
 
 def lanes_merged_in_line(trace: Trace, line: ScreenLine) -> range:
     """Return the lanes whose events are all drawn in this one line."""
-    if line.content is LineContent.RANK and line.rank_folded and trace.ranks is not None:
-        rank = trace.ranks.rank_of_lane(line.lane)
+    if line.content is LineContent.RANK and line.rank_folded:
+        rank = trace.rank_of_lane(line.lane)
         return range(rank.first_lane, rank.last_lane)
     return range(line.lane, line.lane + (line.content is LineContent.FOLDED))
 
@@ -78,10 +78,10 @@ def is_cpu_only(trace: Trace, line: ScreenLine) -> bool:
 
     Only the selected event is drawn in it.
     """
-    if line.content is not LineContent.RANK or trace.ranks is None:
+    if line.content is not LineContent.RANK or trace.merged_ranks is None:
         return False
-    rank_trace = trace.ranks.rank_of_lane(line.lane).trace
-    return len(rank_trace) > 0 and not rank_trace.links.gpu_events and trace.ranks.has_gpu_work
+    rank_trace = trace.merged_ranks.rank_of_lane(line.lane).trace
+    return len(rank_trace) > 0 and not rank_trace.links.gpu_events and trace.merged_ranks.has_gpu_work
 
 
 def find_lines_of_events(trace: Trace, lines: Sequence[ScreenLine], events: Iterable[int]) -> list[int]:

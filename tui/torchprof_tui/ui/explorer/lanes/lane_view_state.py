@@ -18,9 +18,9 @@ class LaneViewState:
 
     def __init__(self, trace: Trace, height: int) -> None:
         self._trace = trace
-        ranks = trace.ranks.all if trace.ranks is not None else ()
+        headers = (rank.header_lane for rank in trace.all_ranks if rank.is_merged)
         merged = (number for number, lane in enumerate(trace.lanes) if lane.merged_lanes)
-        self.arrangement = LaneArrangement(folded=frozenset([*(rank.header_lane for rank in ranks), *merged]))
+        self.arrangement = LaneArrangement(folded=frozenset([*headers, *merged]))
         self.lane_lines = LaneLines.build(trace, self.arrangement)
         self.height = height
         self.top = 0
@@ -57,10 +57,8 @@ class LaneViewState:
         arrangement = self.arrangement
         if lane in arrangement.hidden:
             arrangement = arrangement.reveal_lane(lane)
-        if self._trace.ranks is not None:
-            header_lane = self._trace.ranks.rank_of_lane(lane).header_lane
-            arrangement = replace(arrangement, hidden=arrangement.hidden - {header_lane})
-        self.apply_arrangement(arrangement)
+        header_lane = self._trace.rank_of_lane(lane).header_lane
+        self.apply_arrangement(replace(arrangement, hidden=arrangement.hidden - {header_lane}))
 
     def find_unseen_stream(self) -> int:
         """Return the stream with the most events if no stream is on screen while scrolled to the top; else -1."""
@@ -79,9 +77,9 @@ class LaneViewState:
 
     def displayed_lane(self, lane: int) -> int:
         """Return the lane whose lines show a lane's events: in a folded rank the rank's own lane, unless pinned."""
-        if self._trace.ranks is None or lane in self.arrangement.pinned:
+        if lane in self.arrangement.pinned:
             return lane
-        header_lane = self._trace.ranks.rank_of_lane(lane).header_lane
+        header_lane = self._trace.rank_of_lane(lane).header_lane
         return header_lane if header_lane in self.arrangement.folded else lane
 
     def find_nearest_event(self, lane: int, time: int) -> int:
@@ -90,12 +88,12 @@ class LaneViewState:
         For a folded rank, take the lane with the most events among those that its line shows. An unfolded rank has
         no events of its own: -1.
         """
-        ranks, lanes = self._trace.ranks, self._trace.lanes
-        if ranks is not None and lanes[lane].role is Role.RANK:
+        lanes = self._trace.lanes
+        if lanes[lane].role is Role.RANK:
             if lane not in self.arrangement.folded:
                 return -1
             rows = set(rank_rows(self._trace, lane))
-            rank = ranks.rank_of_lane(lane)
+            rank = self._trace.rank_of_lane(lane)
             candidates = [k for k in range(rank.first_lane, rank.last_lane) if lanes[k].row_base in rows]
             if not candidates:
                 return -1

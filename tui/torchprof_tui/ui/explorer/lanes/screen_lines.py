@@ -242,11 +242,11 @@ def rank_rows(trace: Trace, rank_lane: int) -> list[int]:
     Where no rank has GPU work, return the outermost row of each of its threads. Beside the GPU work of other ranks they
     would be taken for GPU work. `rank_lane`: the rank's own lane.
     """
-    assert trace.ranks is not None
-    rank = trace.ranks.rank_of_lane(rank_lane)
+    assert trace.merged_ranks is not None
+    rank = trace.merged_ranks.rank_of_lane(rank_lane)
     lanes = trace.lanes[rank.first_lane : rank.last_lane]
     streams = chain.from_iterable(lane_rows(lane) for lane in lanes if lane.role is Role.STREAM)
-    threads = (lane.row_base for lane in lanes if lane.role is Role.THREAD and not trace.ranks.has_gpu_work)
+    threads = (lane.row_base for lane in lanes if lane.role is Role.THREAD and not trace.merged_ranks.has_gpu_work)
     return list(islice(streams, MAX_FOLDED_ROWS)) or list(islice(threads, MAX_FOLDED_ROWS))
 
 
