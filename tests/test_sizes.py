@@ -56,10 +56,14 @@ def test_functions_are_simple() -> None:
 
 
 def test_few_imports_are_deferred() -> None:
-    """An import inside a function hides a dependency: only start-up time or a cycle is a reason."""
+    """An import inside a function hides a dependency: only start-up time or a cycle is a reason.
+
+    Not counted: benchmarks, which measure imports.
+    """
     deferred = {
-        f"{name}:{child.lineno}"
+        f"{name.partition(':')[0]}:{child.lineno}"
         for name, node in functions()
+        if not name.startswith("benchmarks")
         for child in ast.walk(node)
         if isinstance(child, ast.Import | ast.ImportFrom)
     }

@@ -25,10 +25,12 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
+from torchprof_tui.runs.history import read_request
 from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.storage.disk_cache import prune_cache
+from torchprof_tui.ui.common.messages import PromptClosed
 from torchprof_tui.ui.common.themes import THEMES
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
@@ -202,8 +204,6 @@ class TorchprofApp(App[None]):
         """Repeat the recording of the trace on screen, which stays below until the new one is loaded."""
         if self._current_opener is None or self.screen.TITLE != "explorer":
             return
-        from torchprof_tui.runs.history import read_request
-
         request = read_request(self._current_opener.path)
         if request is None:
             self.notify("nothing says how this trace was recorded; R records a run", markup=False)
@@ -240,8 +240,6 @@ class TorchprofApp(App[None]):
     def _finish_startup(self, screen: ExplorerScreen) -> None:
         """Finish when lanes are on screen: go to the start position; collect garbage only in `post_display_hook`."""
         if self._start_position is not None:
-            from torchprof_tui.ui.common.messages import PromptClosed
-
             problem = screen.view_state.go_to(self._start_position.lower().removeprefix("profiler"))
             self._start_position = None
             if problem:

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from torchprof_tui import __version__
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.trace.core.errors import format_error
 
 PROGRAM = "torchprof-tui"
 
@@ -75,8 +76,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        from torchprof_tui.trace.core.errors import format_error
-
         return _report_error(format_error(error))
 
 

@@ -132,6 +132,7 @@ class RecordingSession:
         self.exporter = trace_export.TraceExporter(self.folder, options.table, self.log, reporter.report_phase)
         self.conflict_watcher = profiler_conflict.ProfilerConflictWatcher(self.recorder, self._yield_profiler)
         limit = None if options.max_memory is None else options.max_memory * 1_000_000
+        self._size_estimate = size_estimate
         self.memory_guard = size_estimate.MemoryGuard(
             limit, lambda growth: self.main_thread.call(lambda: self._end_at_memory_limit(growth))
         )
@@ -285,15 +286,13 @@ class RecordingSession:
             self.log_once(missing_gpu)
 
     def _measure_step(self, profile: Any) -> None:
-        from . import size_estimate  # deferred: needs torch
-
         step = self.exporter.measure_trace(profile)
         if step is None:
             return
         active = self.options.active or DEFAULT_ACTIVE
         free_disk = shutil.disk_usage(self.folder.path).free
-        text, warning = size_estimate.format_size_estimate(
-            step, active, self.options.with_stack, free_disk, size_estimate.read_available_memory()
+        text, warning = self._size_estimate.format_size_estimate(
+            step, active, self.options.with_stack, free_disk, self._size_estimate.read_available_memory()
         )
         self.manifest.facts["preflight"] = {
             "events_per_step": step.events,

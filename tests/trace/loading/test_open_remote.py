@@ -453,7 +453,9 @@ async def test_the_runs_of_a_remote_folder_are_listed_and_open(server: sshd.Sshd
         await app.lanes_ready.wait()
         await pilot.pause()
         trace = app.screen.trace  # type: ignore[attr-defined]
-        assert [rank.file for rank in trace.ranks.all] == [f"shared:{listing}/old/rank{k}.json" for k in range(2)]
+        assert [rank.file for rank in trace.merged_ranks.all] == [
+            f"shared:{listing}/old/rank{k}.json" for k in range(2)
+        ]
 
 
 def test_commands_with_remote_folders(

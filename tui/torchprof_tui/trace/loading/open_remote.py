@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report
-from torchprof_tui.trace.loading.worker_main import ALLOW_PROMPT_OPTION, Task
 from torchprof_tui.trace.loading.worker_process import WorkerProcess
+from torchprof_tui.trace.loading.worker_protocol import ALLOW_PROMPT_OPTION, Task
 from torchprof_tui.trace.model.ranks import LostRank
 from torchprof_tui.trace.sources.listing import Listing, listing_from_json
 from torchprof_tui.trace.specs.rank_files import NotRanksError, RankFile, rank_of, resolve_rank_files

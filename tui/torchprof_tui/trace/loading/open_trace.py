@@ -13,8 +13,8 @@ from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build_async
 from torchprof_tui.trace.loading.progress import Report
-from torchprof_tui.trace.loading.worker_main import ALLOW_PROMPT_OPTION, DEFER_BLOCKS_OPTION, Task
 from torchprof_tui.trace.loading.worker_process import WorkerProcess
+from torchprof_tui.trace.loading.worker_protocol import ALLOW_PROMPT_OPTION, DEFER_BLOCKS_OPTION, Task
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
 if TYPE_CHECKING:

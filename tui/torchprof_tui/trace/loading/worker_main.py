@@ -28,34 +28,27 @@ import time
 import traceback
 from contextlib import ExitStack
 from dataclasses import asdict
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from torchprof_tui.trace.core.errors import format_error
+from torchprof_tui.trace.loading.decode_and_store import decode_and_store
+from torchprof_tui.trace.loading.load import split_into_blocks
 from torchprof_tui.trace.loading.progress import REPORT_INTERVAL_SECONDS, Phase, Progress, Report
+from torchprof_tui.trace.loading.worker_protocol import (
+    ALLOW_PROMPT_OPTION,
+    DEFER_BLOCKS_OPTION,
+    MAX_MESSAGE_BYTES,
+    Task,
+)
+from torchprof_tui.trace.ranks.collective_records import read_collectives, store_collectives
 from torchprof_tui.trace.specs.address import is_remote
+from torchprof_tui.trace.specs.folder_error import FolderError
+from torchprof_tui.trace.storage.trace_store import open_trace
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.open_or_build import BuildResult
 
-# Other imports are deferred into the tasks: each needs few of them, and what a library prints is redirected by then.
-
-
-class Task(str, Enum):
-    """Name what a worker does: the first argument of the program."""
-
-    DECODE = "decode"
-    SERVE = "serve"
-    LIST = "list"
-    SPLIT = "split"
-
-
-ALLOW_PROMPT_OPTION = "--ask"
-"""ssh may ask for a password on the terminal."""
-
-DEFER_BLOCKS_OPTION = "--defer-blocks"
-"""Leave the text of a local gzip file whole; `split` writes its blocks later."""
 
 DECODER_NICE_LEVEL = 4
 """`nice` level of a decoder, so that the UI and a running training job keep priority."""
@@ -63,8 +56,6 @@ DECODER_NICE_LEVEL = 4
 BACKGROUND_NICE_LEVEL = 15
 """`nice` level of `split`, whose result is not needed soon."""
 
-MAX_MESSAGE_BYTES = 8 << 20
-"""Bytes of a message, at most: a listing has thousands of names."""
 
 _MAX_DETAIL_BYTES = 20_000
 """Bytes of a traceback that are sent, from its end."""
@@ -101,8 +92,6 @@ def _decode(spec: str, folder: Path, options: list[str], out: int) -> bool:
     if is_remote(spec):
         _exit_on_hangup(out)
     try:
-        from torchprof_tui.trace.loading.decode_and_store import decode_and_store
-
         result = decode_and_store(
             spec,
             folder,
@@ -119,10 +108,6 @@ def _decode(spec: str, folder: Path, options: list[str], out: int) -> bool:
 
 def _serve(out: int) -> None:
     """Decode the traces of a run one after the other, and store the collectives of each, until stdin ends."""
-    from torchprof_tui.trace.loading.decode_and_store import decode_and_store
-    from torchprof_tui.trace.ranks.collective_records import read_collectives, store_collectives
-    from torchprof_tui.trace.storage.trace_store import open_trace
-
     exits_on_hangup = False
     for line in sys.stdin.buffer:
         job = json.loads(line)
@@ -142,7 +127,7 @@ def _serve(out: int) -> None:
 
 def _list_names(names: list[str], allow_prompt: bool, out: int) -> None:
     """Resolve remote names, then hold the shared connections until stdin ends."""
-    from torchprof_tui.trace.sources.listing import list_remote_traces
+    from torchprof_tui.trace.sources.listing import list_remote_traces  # deferred: only `list` needs ssh and URLs
 
     _exit_on_hangup(0)  # the parent has ended: the connections are of no use
     if not allow_prompt:
@@ -158,9 +143,6 @@ def _list_names(names: list[str], allow_prompt: bool, out: int) -> None:
 
 def _split_into_blocks(folder: Path) -> None:
     """Write the text blocks of a stored trace at the lowest priority."""
-    from torchprof_tui.trace.loading.load import split_into_blocks
-    from torchprof_tui.trace.storage.trace_store import open_trace
-
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exit that runs `finally` removes unfinished files
     os.nice(BACKGROUND_NICE_LEVEL - DECODER_NICE_LEVEL)
     split_into_blocks(open_trace(folder))
@@ -204,8 +186,6 @@ def _write_message(out: int, message: dict[str, object]) -> None:
 
 def _serialize_listed_files(error: Exception) -> dict[str, object]:
     """Serialize the traces of a remote folder, as many as fit in a message."""
-    from torchprof_tui.trace.specs.folder_error import FolderError
-
     if not isinstance(error, FolderError):
         return {}
     listed: list[dict[str, object]] = []

@@ -9,8 +9,8 @@ from pathlib import Path
 from torchprof_tui.trace.loading.errors import LoadError, WorkerExitError
 from torchprof_tui.trace.loading.open_or_build import BuildResult
 from torchprof_tui.trace.loading.progress import Report
-from torchprof_tui.trace.loading.worker_main import Task
 from torchprof_tui.trace.loading.worker_process import WorkerProcess
+from torchprof_tui.trace.loading.worker_protocol import Task
 
 
 class WorkerPool:

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 from torchprof_tui.trace.loading.errors import LoadError, WorkerExitError
 from torchprof_tui.trace.loading.open_or_build import BuildResult
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report
-from torchprof_tui.trace.loading.worker_main import MAX_MESSAGE_BYTES, Task
+from torchprof_tui.trace.loading.worker_protocol import MAX_MESSAGE_BYTES, Task
 from torchprof_tui.trace.specs.address import ListedTrace
 
 if TYPE_CHECKING:

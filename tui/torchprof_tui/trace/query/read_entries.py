@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.trace import Trace
 
 ReportChunks = Callable[[int, int], None]
@@ -23,9 +24,6 @@ def read_entries(
     Costs about as much as parsing all chunks that hold one of them. Raises OSError where the file is gone, LookupError
     where it has changed.
     """
-    # deferred: merging ranks imports this module before the first lanes, and reads entries only of new traces
-    from torchprof_tui.trace.json_text.salvage import parse_chunk
-
     index = trace.text
     ordinal = trace.ordinal[events]
     order = np.argsort(ordinal, kind="stable")

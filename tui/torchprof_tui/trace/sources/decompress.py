@@ -5,9 +5,11 @@ Each library is imported when the first stream of its format is opened: none of 
 
 from __future__ import annotations
 
+import lzma
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from torchprof_tui.trace.sources import gzip_codec
 from torchprof_tui.trace.sources.replay import ReplayBuffer
 
 BLOCK_BYTES = 1 << 20
@@ -97,8 +99,6 @@ class _BaseDecompressor:
 
 class _GzipDecompressor(_BaseDecompressor):
     def __init__(self, replay: ReplayBuffer) -> None:
-        from torchprof_tui.trace.sources import gzip_codec
-
         super().__init__(replay, gzip_codec.create_decompressor(), *gzip_codec.decompression_errors())
 
     def _decompress(self, data: bytes) -> Iterator[bytes]:
@@ -107,15 +107,11 @@ class _GzipDecompressor(_BaseDecompressor):
             data = self._decompressor.unconsumed_tail
 
     def _create_byte_exact(self) -> Any:
-        from torchprof_tui.trace.sources import gzip_codec
-
         return gzip_codec.create_byte_exact_decompressor()
 
 
 class _XzDecompressor(_BaseDecompressor):
     def __init__(self, replay: ReplayBuffer) -> None:
-        import lzma
-
         super().__init__(replay, lzma.LZMADecompressor(), lzma.LZMAError)
 
     def _decompress(self, data: bytes) -> Iterator[bytes]:
@@ -124,15 +120,14 @@ class _XzDecompressor(_BaseDecompressor):
             yield self._decompressor.decompress(b"", BLOCK_BYTES)
 
     def _create_byte_exact(self) -> Any:
-        import lzma
-
         return lzma.LZMADecompressor()
 
 
 class _ZstdDecompressor(_BaseDecompressor):
     def __init__(self, replay: ReplayBuffer) -> None:
-        import zstandard
+        import zstandard  # deferred: 20 ms, and few traces are packed with it
 
+        self._library = zstandard
         super().__init__(replay, zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError)
         self._unfed_data = b""  # not fed, because the frame had ended
 
@@ -159,9 +154,7 @@ class _ZstdDecompressor(_BaseDecompressor):
         return bytes(self._decompressor.unused_data) + self._unfed_data
 
     def _create_byte_exact(self) -> Any:
-        import zstandard
-
-        return zstandard.ZstdDecompressor().decompressobj()
+        return self._library.ZstdDecompressor().decompressobj()
 
 
 DECOMPRESSORS: dict[str, Callable[[ReplayBuffer], Decompressor]] = {

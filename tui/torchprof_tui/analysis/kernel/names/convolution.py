@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from torchprof_tui.analysis.kernel.names import xmma
+from torchprof_tui.analysis.kernel.names.architectures import ARCHITECTURES
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
-from torchprof_tui.analysis.kernel.names.nvidia_gemm import ARCHITECTURES
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
 
 FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS = "forward", "backward, data", "backward, weights"

@@ -20,21 +20,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from torchprof_tui.analysis.kernel.names import xmma
+from torchprof_tui.analysis.kernel.names.architectures import ARCHITECTURES
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes, parse_float_dtypes
 from torchprof_tui.analysis.kernel.names.xmma import ELEMENT_TYPES
 
-ARCHITECTURES = {
-    "kepler": "sm_35",
-    "maxwell": "sm_50",
-    "pascal": "sm_60",
-    "volta": "sm_70",
-    "turing": "sm_75",
-    "ampere": "sm_80",
-    "ada": "sm_89",
-    "hopper": "sm_90",
-    "blackwell": "sm_100",
-}
 _CUDA_CORE_LETTERS = {"s": "fp32", "d": "fp64", "h": "fp16", "c": "complex64", "z": "complex128", "gc": "complex64"}
 _ACCUMULATORS = {"s": "fp32", "h": "fp16", "d": "fp64", "i": "int32", "c": "complex64", "z": "complex128"}
 _NVJET_ELEMENTS = {"t": "bf16", "h": "fp16", "s": "fp32"}
