@@ -74,7 +74,7 @@ class RanksOpener:
         max_workers = max(MAX_WORKERS, MAX_WORKERS_PER_HOST if any_remote else 1)
         pool = self._pool = WorkerPool(min(max_workers, len(self.files)))
         tasks = [asyncio.ensure_future(self._open_rank(index, report)) for index in range(len(self.files))]
-        succeeded = False
+        succeeded = cancelled = False
         try:
             results = await asyncio.gather(*tasks)
             opened = [result for result in results if not isinstance(result, LostRank)]
@@ -85,13 +85,17 @@ class RanksOpener:
             trace = await asyncio.to_thread(self._merge_ranks, opened, lost)
             succeeded = True
             return trace
+        except asyncio.CancelledError:
+            cancelled = True
+            raise
         except LoadError:
             raise
         except Exception as error:
             raise LoadError(format_error(error), traceback.format_exc()) from error
         finally:
-            for task in tasks:
-                task.cancel()
+            if not cancelled:  # gather cancelled them; a second time would interrupt the wait for their workers
+                for task in tasks:
+                    task.cancel()
             self._pool = None
             pool.detach()
             await asyncio.to_thread(pool.close)
