@@ -80,8 +80,8 @@ class _Clock:
 
 def _inflate(trace: Path) -> None:
     # deferred: `_one_run` measures the imports
+    from torchprof_tui.trace.sources.damaged_stream import ReplayBuffer
     from torchprof_tui.trace.sources.decompress import DECOMPRESSORS, MAGIC_BYTES, detect_compression
-    from torchprof_tui.trace.sources.replay import ReplayBuffer
 
     with trace.open("rb", buffering=0) as file:
         kind = detect_compression(file.read(MAGIC_BYTES))
@@ -98,7 +98,7 @@ def _one_run(trace: Path) -> Stages:
     clock = _Clock()
     with clock.timed("imports"):
         from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
-        from torchprof_tui.trace.decode.decoder import decode_trace
+        from torchprof_tui.trace.decode.general_decoder import decode_trace
         from torchprof_tui.trace.decode.parallel import choose_process_count
         from torchprof_tui.trace.sources.open import open_source
         from torchprof_tui.trace.storage.trace_store import TraceWriter, open_trace

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.sources.open import open_source
 
 GOAL = 200

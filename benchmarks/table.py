@@ -10,9 +10,9 @@ from typing import Any
 
 from benchmarks.measure import median
 from torchprof_tui.analysis.table.event_scope import range_mask
-from torchprof_tui.analysis.table.profiler_table import Profile
-from torchprof_tui.analysis.table.table_rows import GroupBy, TableColumn
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.analysis.table.profiler_table import GroupBy, TableColumn
+from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 
 @dataclass(frozen=True, slots=True)

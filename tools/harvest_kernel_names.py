@@ -18,7 +18,7 @@ import numpy as np
 
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 
 COLUMNS = ("own_us", "public_us", "count", "kernel_class", "dtype", "tensor_core", "tile", "name")

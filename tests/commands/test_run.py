@@ -21,7 +21,7 @@ from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.commands.run.main import _open_explorer
 from torchprof_tui.runs.history import list_past_runs
 from torchprof_tui.runs.run_result import RunResult
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch: pip install '.[run]'")
 

@@ -20,7 +20,7 @@ from torchprof_tui.commands.info.text import print_summary
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode import json_document
-from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.model.raw_events import DecodedTrace

@@ -26,7 +26,7 @@ from tests.helpers.paths import SHARED_TRACES, find_shared_traces
 from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
-from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace

@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.explorer_app import explorer, settled
 from tests.helpers.paths import SAMPLES, SNAPSHOTS
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 GOLDENS = SNAPSHOTS
 

@@ -28,7 +28,7 @@ from tests.helpers.trace_builder import (
 )
 from torchprof_samples import find as sample
 from torchprof_tui.analysis.dispatch.chain import ChainFinder, JoinMethod, find_chain, find_launches
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 

@@ -41,8 +41,8 @@ from torchprof_tui.analysis.doctor.remark import Section
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.problems import Problem
-from torchprof_tui.trace.decode.decoder import decode_trace
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
 

@@ -16,7 +16,7 @@ from torchprof_tui.analysis.kernel.duration_distribution import find_instances
 from torchprof_tui.analysis.kernel.footprint import compute_footprint, grid_in_blocks
 from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
 from torchprof_tui.analysis.kernel.names.model import KernelClass
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 

@@ -21,7 +21,12 @@ from tests.helpers.paths import FIXTURES
 from torchprof_tui.analysis.kernel.names.classes import classify_names
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.analysis.kernel.names.syntax import parse_dtype, parse_function, parse_integer, parse_qualified_name
+from torchprof_tui.analysis.kernel.names.syntax import (
+    parse_dtype,
+    parse_function,
+    parse_integer,
+    parse_qualified_name,
+)
 from torchprof_tui.analysis.kernel.names.triton import split_operations
 
 FIXTURE = FIXTURES / "kernel_names.tsv"

@@ -20,7 +20,7 @@ from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.public_traces import PUBLIC_EXPECTATIONS
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import State
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 TRACES = SHARED_TRACES
 SMALL = 500_000

@@ -20,7 +20,7 @@ from torchprof_tui.analysis.slicing.slice_writer import SliceError, SliceResult,
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.range_statistics import compute_range_statistics
 from torchprof_tui.cli import main
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.slice_messages import format_slice_result
 

@@ -25,9 +25,9 @@ from torchprof_samples import find
 from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.event_scope import lane_mask, range_mask, step_mask
 from torchprof_tui.analysis.table.groups import NotRecordedError
-from torchprof_tui.analysis.table.profiler_table import Profile
-from torchprof_tui.analysis.table.table_rows import GroupBy, ProfilerTable, TableColumn
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable, TableColumn
+from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 NEW = {"baseTimeNanoseconds": 1}

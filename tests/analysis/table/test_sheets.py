@@ -16,12 +16,16 @@ from torchprof_samples import find
 from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.event_scope import range_mask
 from torchprof_tui.analysis.table.export import to_csv, to_json, to_markdown, to_records
-from torchprof_tui.analysis.table.gpu_sheets import build_collectives_sheet, build_copies_sheet, build_kernels_sheet
+from torchprof_tui.analysis.table.gpu_sheets import (
+    build_collectives_sheet,
+    build_copies_sheet,
+    build_kernels_sheet,
+)
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
-from torchprof_tui.analysis.table.profiler_table import Profile
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_sheet import SORT_KEYS, build_table_sheet
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.name_display import clean
 

@@ -22,7 +22,7 @@ from torchprof_tui.analysis.time.gpu_time import (
     list_devices,
 )
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 
 PIECES = st.lists(st.tuples(st.integers(-20, 60), st.integers(0, 15)), max_size=12)

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from tests.helpers.decoder_input import (
-    count_problems,
-    decode_text,
-    entry_text,
-    trace_text,
-)
-from tests.helpers.decoder_reference import (
-    decoded_args,
-    decoded_rows,
-)
+from tests.helpers.decoder_input import count_problems, decode_text, entry_text, trace_text
+from tests.helpers.decoder_reference import decoded_args, decoded_rows
 from torchprof_tui.trace.core import problems
 
 

@@ -20,13 +20,9 @@ from tests.helpers.decoder_input import (
     format_as_kineto,
     trace_text,
 )
-from tests.helpers.decoder_reference import (
-    decoded_rows,
-    expected_rows,
-    parse_entries,
-)
+from tests.helpers.decoder_reference import decoded_rows, expected_rows, parse_entries
 from torchprof_tui.trace.core import problems
-from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.sources.open import open_source
 

@@ -27,7 +27,7 @@ from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode import chunker, json_document
-from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.decode.interning import SignatureTable
 from torchprof_tui.trace.json_text import salvage
 from torchprof_tui.trace.json_text.repair import parse_values, repair_piece

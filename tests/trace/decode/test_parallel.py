@@ -25,7 +25,7 @@ from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode import parallel
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder
-from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.decode.parallel import SplitPoint, choose_process_count
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import DecodedTrace

@@ -29,7 +29,7 @@ from tests.helpers.decoder_reference import (
 from tests.helpers.decoder_spies import count_appended_parts, count_decoded_bytes
 from tests.helpers.paths import SHARED_TRACES, find_shared_traces
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
-from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import NO_TIME, DecodedTrace
 from torchprof_tui.trace.sources.open import open_source

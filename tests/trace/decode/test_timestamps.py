@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.decoder_input import (
-    count_problems,
-    decode_text,
-    entry_text,
-    trace_text,
-)
+from tests.helpers.decoder_input import count_problems, decode_text, entry_text, trace_text
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
 

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.remote_traces import same
 from torchprof_samples import find
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.loading.open_or_build import (
     BuildResult,
     OpenedTrace,
@@ -21,7 +21,12 @@ from torchprof_tui.trace.loading.open_or_build import (
     open_or_build_async,
 )
 from torchprof_tui.trace.loading.progress import ignore_progress
-from torchprof_tui.trace.storage.disk_cache import CacheEntry, cache_usage, find_by_identity, is_in_cache_folder
+from torchprof_tui.trace.storage.disk_cache import (
+    CacheEntry,
+    cache_usage,
+    find_by_identity,
+    is_in_cache_folder,
+)
 
 SAMPLE = str(find("attention_naive").path)
 REMOTE = "box:runs/trace.json"

@@ -14,7 +14,7 @@ import pytest
 
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.cli import main
-from torchprof_tui.trace.loading.load import load_opened_trace
+from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.specs.folder_error import FolderError
 

@@ -26,7 +26,7 @@ from torchprof_tui.cli import main
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_CONNECTION
 from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.load import load_opened_trace
+from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.specs.folder_error import FolderError

@@ -15,7 +15,14 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.resolve import check_readable, resolve_path, resolve_specs
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.ssh_errors import describe_connection_failure
-from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_pattern, is_remote, is_url, parse_ssh_path
+from torchprof_tui.trace.specs.address import (
+    ListedTrace,
+    SshPath,
+    is_pattern,
+    is_remote,
+    is_url,
+    parse_ssh_path,
+)
 from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.ui.start.recent_traces import add_recent_trace, list_recent_traces
 

@@ -20,9 +20,9 @@ from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.remote_traces import same
 from torchprof_tui.analysis.slicing.entry_survey import read_chunks
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
-from torchprof_tui.trace.loading import load as loader
+from torchprof_tui.trace.loading import load_in_process as loader
 from torchprof_tui.trace.loading import worker_process
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.rank_traces import late_rank
-from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.text.rank_texts import RankTexts

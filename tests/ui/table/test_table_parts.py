@@ -13,9 +13,9 @@ from tests.helpers.explorer_app import event_of, two_steps
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.analysis.table.groups import NotRecordedError
-from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
-from torchprof_tui.analysis.table.table_rows import GroupBy
+from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.ui.explorer.view_state import ViewState
 from torchprof_tui.ui.table import file_export
 from torchprof_tui.ui.table.row_listing import RowListing

@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, until
 from tests.helpers.paths import SAMPLES
 from torchprof_tui.analysis.table.gpu_time_shares import compute_gpu_time_shares
-from torchprof_tui.analysis.table.profiler_table import Profile
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.painted_widget import PaintedWidget

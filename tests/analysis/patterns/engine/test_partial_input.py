@@ -26,8 +26,8 @@ from torchprof_tui.analysis.patterns.engine.verdict import Regime
 from torchprof_tui.analysis.slicing.slice_writer import write_slice
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.problems import CUT_SHORT, UNREADABLE_ENTRY, Problem
-from torchprof_tui.trace.decode.decoder import decode_trace
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
+from tests.helpers.pattern_cases import (
+    ABSENT,
+    CANNOT_TELL,
+    FIRED,
+    Cases,
+    case_params,
+    check_case,
+    find_missing_answers,
+)
 from tests.helpers.pattern_traces import CPU_ONLY, GPU_ONLY, graph_replay, healthy
 from tests.helpers.trace_builder import cpu
 from torchprof_tui.analysis.patterns.engine.pattern import State

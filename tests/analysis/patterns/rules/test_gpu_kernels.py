@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
+from tests.helpers.pattern_cases import (
+    ABSENT,
+    CANNOT_TELL,
+    FIRED,
+    Cases,
+    case_params,
+    check_case,
+    find_missing_answers,
+)
 from tests.helpers.pattern_traces import (
     CPU_ONLY,
     GEMM,
@@ -24,7 +32,7 @@ from tests.helpers.pattern_traces import (
 from tests.helpers.trace_builder import cpu, step, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import gpu_kernels
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 MATH = "aten::_scaled_dot_product_attention_math"
 

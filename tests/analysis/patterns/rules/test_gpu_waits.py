@@ -4,8 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
-from tests.helpers.pattern_traces import CPU_ONLY, GEMM, check_pattern, healthy, op_with_work, steps_of, waiting
+from tests.helpers.pattern_cases import (
+    ABSENT,
+    CANNOT_TELL,
+    FIRED,
+    Cases,
+    case_params,
+    check_case,
+    find_missing_answers,
+)
+from tests.helpers.pattern_traces import (
+    CPU_ONLY,
+    GEMM,
+    check_pattern,
+    healthy,
+    op_with_work,
+    steps_of,
+    waiting,
+)
 from tests.helpers.trace_builder import Entry, annotation, cpu, memcpy, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import gpu_waits

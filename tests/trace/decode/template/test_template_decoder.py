@@ -12,14 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.column_equality import assert_alike
-from tests.helpers.decoder_input import KINETO_SEPARATOR, decode_text, format_as_kineto, kineto_entry, kineto_text
+from tests.helpers.decoder_input import (
+    KINETO_SEPARATOR,
+    decode_text,
+    format_as_kineto,
+    kineto_entry,
+    kineto_text,
+)
 from tests.helpers.decoder_spies import DecodedBytes, count_decoded_bytes
 from tests.helpers.decoder_strategies import entries, kineto_entries
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import ProblemTally
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder
-from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.decode.template.template_decoder import TemplateDecoder
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import DecodedTrace

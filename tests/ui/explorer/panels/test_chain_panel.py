@@ -8,7 +8,7 @@ from textual.widgets import Input
 from tests.helpers.explorer_app import event_of, explorer, text_of, two_steps, until
 from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, step, trace
-from torchprof_tui.trace.loading.load import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
 from torchprof_tui.ui.tree.tree_screen import TreeScreen

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.helpers.explorer_app import explorer, settled, text_of, until
 from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.trace.build.build_trace import build_trace
-from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.ui.common.status_line import StatusLine
 

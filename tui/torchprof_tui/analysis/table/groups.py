@@ -7,9 +7,9 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.classes import classify_names
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.table.call_sites import CallSites
-from torchprof_tui.analysis.table.calls import Calls
+from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.op_args import OpArgs
-from torchprof_tui.analysis.table.table_rows import GroupBy, Groups
+from torchprof_tui.analysis.table.profiler_table import GroupBy, Groups
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.model.trace import Trace
 

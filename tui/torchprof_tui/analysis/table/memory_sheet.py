@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_ancestor_ending_after, find_nearest_ancestor
-from torchprof_tui.analysis.table.calls import Calls
+from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.sheets import NAME_FIELD, Field, Sheet, Unit, group_events
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.analysis.table.calls import Calls
+from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace

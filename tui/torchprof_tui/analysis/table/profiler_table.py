@@ -1,108 +1,252 @@
-"""Build the profiler's tables of one trace; costly intermediate results are computed once and kept."""
+"""Sum calls into the rows of the profiler's table, which can be sorted and filtered. All times int64 ns."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.table import groups
-from torchprof_tui.analysis.table.call_sites import CallSites
-from torchprof_tui.analysis.table.calls import Calls, build_calls
-from torchprof_tui.analysis.table.event_scope import compute_request_times
-from torchprof_tui.analysis.table.flops import CallFlops, compute_call_flops
-from torchprof_tui.analysis.table.op_args import OpArgs, read_op_args
-from torchprof_tui.analysis.table.table_rows import GroupBy, Groups, ProfilerTable, sum_calls
-from torchprof_tui.trace.core.arrays import I64, Bool
-from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.read_entries import ReportChunks
-
-STACK_DEPTH = 5
-"""Frames in a stack: `key_averages(group_by_stack_n=5)` is the usual call."""
-
-MEMORY_ROW = "[memory]"
+from torchprof_tui.analysis.search.name_search import BadPattern
+from torchprof_tui.analysis.table.counted_calls import Calls
+from torchprof_tui.analysis.table.text_columns import TextColumn, match_rows
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 
 
-class Profile:
-    """The tables over one trace."""
+class TableColumn(str, Enum):
+    """A column that the table can be sorted by; the value is its name on the command line."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self._args: OpArgs | None = None
-        self._flops: CallFlops | None = None
-        self._groups: dict[GroupBy, Groups] = {}
+    NAME = "name"
+    CALLS = "calls"
+    SELF_CPU = "self_cpu"
+    SELF_CPU_SHARE = "self_cpu_share"
+    CPU = "cpu"
+    CPU_SHARE = "cpu_share"
+    CPU_AVERAGE = "cpu_avg"
+    SELF_GPU = "self_gpu"
+    SELF_GPU_SHARE = "self_gpu_share"
+    GPU = "gpu"
+    GPU_SHARE = "gpu_share"
+    GPU_AVERAGE = "gpu_avg"
+
+
+class GroupBy(str, Enum):
+    """How calls are grouped: a row per name (NAME, SHAPE, STACK), or a row per group of calls (the others)."""
+
+    NAME = "name"
+    SHAPE = "shape"
+    STACK = "stack"
+    MODULE = "module"
+    CLASS = "class"
+    STEP = "step"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The row of each call: `row` int32[m], -1 for none. k rows.
+
+    `names` and `details` are the labels of a row; details are "" for tables without them. `per_name`: a row holds calls
+    of one name, on one side (CPU or GPU), either annotations or not.
+    """
+
+    group_by: GroupBy
+    row: I32
+    names: Sequence[str]
+    details: Sequence[str]
+    per_name: bool = True
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One row of a table. Times ns; shares 0..1 of the table's totals, 0 where a total is 0."""
+
+    name: str
+    detail: str
+    on_gpu: bool
+    annotation: bool
+    calls: int
+    self_cpu: int
+    cpu: int
+    self_gpu: int
+    gpu: int
+    self_cpu_share: float
+    cpu_share: float
+    self_gpu_share: float
+    gpu_share: float
+
+    @property
+    def cpu_average(self) -> float:
+        return self.cpu / max(self.calls, 1)
+
+    @property
+    def gpu_average(self) -> float:
+        return self.gpu / max(self.calls, 1)
+
+
+@dataclass(frozen=True)
+class ProfilerTable:
+    """k rows in the order in which torch lists them: by their first call. Columns int64[k] and bool[k].
+
+    `self_cpu_total` and `self_gpu_total` are torch's footer; the GPU total counts GPU work, not spans of annotations.
+    Rows of groups (modules, classes, steps) count calls on the CPU (classes: kernels), sum the CPU totals of calls that
+    are not inside another call of the same row, and count GPU work as their GPU time.
+    """
+
+    group_by: GroupBy
+    per_name: bool
+    names: list[str]
+    details: list[str]
+    on_gpu: Bool
+    annotation: Bool
+    calls: I64
+    self_cpu: I64
+    cpu: I64
+    self_gpu: I64
+    gpu: I64
+    self_cpu_total: int
+    self_gpu_total: int
+    members: I32
+    """int32[...]: indices into `Calls` of all calls counted, row by row; see `members_of`."""
+    first: I64
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, row: int) -> TableRow:
+        cpu_total, gpu_total = self.self_cpu_total, self.self_gpu_total
+        self_cpu, cpu = int(self.self_cpu[row]), int(self.cpu[row])
+        self_gpu, gpu = int(self.self_gpu[row]), int(self.gpu[row])
+        return TableRow(
+            self.names[row],
+            self.details[row],
+            bool(self.on_gpu[row]),
+            bool(self.annotation[row]),
+            int(self.calls[row]),
+            self_cpu,
+            cpu,
+            self_gpu,
+            gpu,
+            _share(self_cpu, cpu_total),
+            _share(cpu, cpu_total),
+            _share(self_gpu, gpu_total),
+            _share(gpu, gpu_total),
+        )
+
+    def members_of(self, row: int) -> I32:
+        """int32[c]: the indices into `Calls` of a row's calls, in their order there."""
+        return self.members[self.first[row] : self.first[row + 1]]
+
+    def sort_rows(self, column: TableColumn, descending: bool | None = None) -> I64:
+        """int64[k]: rows sorted, by default numbers descending and names ascending. The sort is stable."""
+        if column is TableColumn.NAME:
+            ranks = self._texts[0].sort_ranks
+            return np.argsort(-ranks if descending else ranks, kind="stable")
+        value = self.column_values(column)
+        return np.argsort(value if descending is False else -value, kind="stable")
+
+    def column_values(self, column: TableColumn) -> I64 | F64:
+        """The numbers of a column, [k]: ns, calls, or shares. Raises KeyError for NAME."""
+        average = {TableColumn.CPU_AVERAGE: self.cpu, TableColumn.GPU_AVERAGE: self.gpu}.get(column)
+        if average is not None:
+            return average / np.maximum(self.calls, 1)
+        value_and_total = {
+            TableColumn.CALLS: (self.calls, 1),
+            TableColumn.SELF_CPU: (self.self_cpu, 1),
+            TableColumn.CPU: (self.cpu, 1),
+            TableColumn.SELF_GPU: (self.self_gpu, 1),
+            TableColumn.GPU: (self.gpu, 1),
+            TableColumn.SELF_CPU_SHARE: (self.self_cpu, self.self_cpu_total),
+            TableColumn.CPU_SHARE: (self.cpu, self.self_cpu_total),
+            TableColumn.SELF_GPU_SHARE: (self.self_gpu, self.self_gpu_total),
+            TableColumn.GPU_SHARE: (self.gpu, self.self_gpu_total),
+        }
+        value, total = value_and_total[column]
+        return value if total == 1 else value / max(total, 1)
+
+    def filter_rows(self, text: str) -> Bool | BadPattern:
+        """bool[k]: rows whose name or detail contains `text`; `/text/` is a regular expression. All rows for ""."""
+        return match_rows(self._texts, len(self), text)
 
     @cached_property
-    def calls(self) -> Calls:
-        """All calls that a table may count."""
-        return build_calls(self.trace)
-
-    @cached_property
-    def request_times(self) -> I64:
-        """int64[n] ns: when the CPU requested each event; see `event_scope.compute_request_times`."""
-        return compute_request_times(self.trace)
-
-    @cached_property
-    def call_sites(self) -> CallSites:
-        return CallSites(self.trace)
-
-    def args(self, report: ReportChunks | None = None) -> OpArgs:
-        """The operators' inputs. The first call reads through the file; raises OSError, LookupError."""
-        if self._args is None:
-            self._args = read_op_args(self.trace, self.calls, report)
-        return self._args
-
-    def flops(self, report: ReportChunks | None = None) -> CallFlops:
-        """The FLOPs of every call; cached. Raises the errors of `args`."""
-        if self._flops is None:
-            self._flops = compute_call_flops(self.trace, self.calls, self.args(report))
-        return self._flops
-
-    def groups(self, group_by: GroupBy, report: ReportChunks | None = None) -> Groups:
-        """The row of each call; cached. Raises NotRecordedError, and the errors of `args` for shapes."""
-        result = self._groups.get(group_by)
-        if result is None:
-            result = self._groups[group_by] = self._build_groups(group_by, report)
-        return result
-
-    def build_table(
-        self, group_by: GroupBy = GroupBy.NAME, event_mask: Bool | None = None, report: ReportChunks | None = None
-    ) -> ProfilerTable:
-        """Build the table over all events or those of a mask (bool[n]). Raises the errors of `groups`."""
-        calls = self.calls
-        table = sum_calls(calls, self.groups(group_by, report), None if event_mask is None else event_mask[calls.event])
-        if group_by is GroupBy.NAME and event_mask is None and calls.top_level_memory_records:
-            return _add_memory_row(table, calls.top_level_memory_records)
-        return table
-
-    def _build_groups(self, group_by: GroupBy, report: ReportChunks | None) -> Groups:
-        calls = self.calls
-        if group_by is GroupBy.SHAPE:
-            return groups.group_by_shape(calls, self.args(report))
-        if group_by is GroupBy.STACK:
-            return groups.group_by_stack(calls, self.call_sites, STACK_DEPTH)
-        if group_by is GroupBy.MODULE:
-            return groups.group_by_module(calls, self.call_sites)
-        if group_by is GroupBy.CLASS:
-            return groups.group_by_class(calls)
-        if group_by is GroupBy.STEP:
-            return groups.group_by_step(self.trace, calls, self.request_times)
-        return groups.group_by_name(calls)
+    def _texts(self) -> tuple[TextColumn, TextColumn]:
+        return TextColumn(self.names), TextColumn(self.details)
 
 
-def _add_memory_row(table: ProfilerTable, count: int) -> ProfilerTable:
-    """Add the row of allocations outside of all calls: torch lists them as calls without a duration."""
-    return replace(
-        table,
-        names=[*table.names, MEMORY_ROW],
-        details=[*table.details, ""],
-        on_gpu=np.append(table.on_gpu, False),
-        annotation=np.append(table.annotation, False),
-        calls=np.append(table.calls, count),
-        self_cpu=np.append(table.self_cpu, 0),
-        cpu=np.append(table.cpu, 0),
-        self_gpu=np.append(table.self_gpu, 0),
-        gpu=np.append(table.gpu, 0),
-        first=np.append(table.first, table.first[-1]),
+def sum_calls(calls: Calls, groups: Groups, call_mask: Bool | None = None) -> ProfilerTable:
+    """Sum calls into the table of these groups: all calls, or those in `call_mask` (bool[m])."""
+    included = groups.row >= 0 if call_mask is None else (groups.row >= 0) & call_mask
+    if not groups.per_name:
+        included &= ~(calls.on_gpu & calls.annotation)  # their spans contain work that is counted itself
+    indices = np.flatnonzero(included)
+    row = groups.row
+    size = len(groups.names)
+    row = row[indices]
+    used_rows, first_call = _find_first_calls(calls, row, indices, size)
+    row_number = np.full(size, -1, np.int32)
+    row_number[used_rows] = np.arange(len(used_rows), dtype=np.int32)
+    row = row_number[row]
+    is_gpu_work = calls.on_gpu[indices] & ~calls.annotation[indices]
+    is_outermost: Bool | None = None
+    gpu_mask = None
+    if not groups.per_name:
+        # A call inside another of the same row is part of that one's total; GPU time is counted from GPU work alone.
+        is_outermost, gpu_mask = _outermost_mask(calls, indices, groups.row), is_gpu_work
+    mask_by_column = {"self_cpu": None, "cpu": is_outermost, "self_gpu": gpu_mask, "gpu": gpu_mask}
+    sums = {
+        name: _sum_by_row(row, getattr(calls, name)[indices], len(used_rows), mask)
+        for name, mask in mask_by_column.items()
+    }
+    row_order = np.argsort(row.astype(np.uint16) if len(used_rows) < 1 << 16 else row, kind="stable")
+    count = np.bincount(row, minlength=len(used_rows))
+    counted_calls = count
+    if not groups.per_name and groups.group_by is not GroupBy.CLASS:
+        counted_calls = np.bincount(row[~calls.on_gpu[indices]], minlength=len(used_rows))
+    return ProfilerTable(
+        group_by=groups.group_by,
+        per_name=groups.per_name,
+        names=[groups.names[old_row] for old_row in used_rows.tolist()],
+        details=[groups.details[old_row] for old_row in used_rows.tolist()],
+        on_gpu=calls.on_gpu[first_call],
+        annotation=calls.annotation[first_call],
+        calls=counted_calls.astype(np.int64),
+        **sums,
+        self_cpu_total=int(calls.self_cpu[indices].sum()),
+        self_gpu_total=int(calls.self_gpu[indices][is_gpu_work].sum()),
+        members=indices[row_order].astype(np.int32),
+        first=np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
     )
+
+
+def _find_first_calls(calls: Calls, row: I32, indices: I64, size: int) -> tuple[I64, I64]:
+    """(rows that have calls, the first call of each): both int64[k], by start of that call, then longest first."""
+    earliest = np.full(size, np.iinfo(np.int64).max, np.int64)
+    start = calls.start[indices]
+    np.minimum.at(earliest, row, start)
+    candidates = np.flatnonzero(start == earliest[row])
+    call_index = indices[candidates]
+    longest = np.where(calls.on_gpu[call_index], calls.gpu[call_index], calls.cpu[call_index])
+    order = candidates[np.lexsort((calls.ordinal[call_index], -longest, start[candidates]))]
+    used_rows, first_position = np.unique(row[order], return_index=True)
+    by_time = np.argsort(first_position, kind="stable")
+    return used_rows[by_time].astype(np.int64), indices[order[first_position[by_time]]]
+
+
+def _sum_by_row(row: I32, values: I64, size: int, mask: Bool | None) -> I64:
+    """int64[size]: the sum of each row, over all values or those in `mask`."""
+    if mask is not None:
+        row, values = row[mask], values[mask]
+    # float64 sums are exact up to 2**53 ns: a hundred days.
+    return np.bincount(row, weights=values, minlength=size).astype(np.int64)
+
+
+def _outermost_mask(calls: Calls, indices: I64, row: I32) -> Bool:
+    """bool[k]: whether the caller belongs to another row, or the call is on the GPU."""
+    caller = calls.parent[indices]
+    outermost: Bool = (caller < 0) | (row[np.maximum(caller, 0)] != row[indices]) | calls.on_gpu[indices]
+    return outermost
+
+
+def _share(part: int, total: int) -> float:
+    return part / total if total else 0.0

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, find_nearest_ancestor_or_self
-from torchprof_tui.analysis.kernel.duration_distribution import DurationStatistics, compute_duration_statistics
-from torchprof_tui.analysis.table.calls import Calls
-from torchprof_tui.analysis.table.table_rows import GroupBy, ProfilerTable
+from torchprof_tui.analysis.kernel.duration_distribution import (
+    DurationStatistics,
+    compute_duration_statistics,
+)
+from torchprof_tui.analysis.table.counted_calls import Calls
+from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from torchprof_tui.analysis.table.calls import Calls
+from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.flops import RowFlops
+from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, Field, Sheet, Unit, ratio
-from torchprof_tui.analysis.table.table_rows import GroupBy, ProfilerTable
 from torchprof_tui.trace.core.arrays import F64, I64
 
 _DETAIL_FIELDS = {

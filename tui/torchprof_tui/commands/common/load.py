@@ -14,11 +14,11 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.problems import UNRELATED_RANKS
 from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.load import load_opened_trace
+from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
 from torchprof_tui.trace.specs.folder_error import FolderError
-from torchprof_tui.trace.specs.rank_groups import group_runs
+from torchprof_tui.trace.specs.runs_by_name import group_runs
 from torchprof_tui.trace.storage.disk_cache import prune_cache
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.specs.folder_error import FolderError
-from torchprof_tui.trace.specs.rank_groups import group_runs
+from torchprof_tui.trace.specs.runs_by_name import group_runs
 from torchprof_tui.ui.common.number_format import format_value
 
 

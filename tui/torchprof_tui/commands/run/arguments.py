@@ -7,12 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.commands.open.arguments import add_appearance_options
-from torchprof_tui.runs.recording_request import (
-    DEFAULT_OUTPUT,
-    OPTIONS,
-    WORKLOADS,
-    summarize_workload,
-)
+from torchprof_tui.runs.recording_request import DEFAULT_OUTPUT, OPTIONS, WORKLOADS, summarize_workload
 
 if TYPE_CHECKING:
     pass

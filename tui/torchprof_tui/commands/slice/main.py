@@ -7,7 +7,12 @@ import json
 import sys
 from pathlib import Path
 
-from torchprof_tui.analysis.slicing.slice_writer import OUTPUT_SUFFIXES, OutputPathError, SliceError, write_slice
+from torchprof_tui.analysis.slicing.slice_writer import (
+    OUTPUT_SUFFIXES,
+    OutputPathError,
+    SliceError,
+    write_slice,
+)
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.partial_input import partial_as_json

@@ -12,10 +12,10 @@ from torchprof_tui.analysis.table.event_scope import step_mask
 from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.groups import NotRecordedError
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet
-from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Sheet
-from torchprof_tui.analysis.table.table_rows import GroupBy
 from torchprof_tui.analysis.table.table_sheet import build_table_sheet
+from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.table.arguments import DEFAULT_ROWS

@@ -8,15 +8,15 @@ from functools import partial
 
 import numpy as np
 
-from torchprof_tui.trace.build import counters, lane_overflow, launch_links, metadata, nesting
+from torchprof_tui.trace.build import counters, lane_merging, launch_links, metadata, nesting
 from torchprof_tui.trace.build.event_columns import EventColumns
 from torchprof_tui.trace.build.event_kinds import DrawnEvents, is_gpu_work, select_drawn_events
 from torchprof_tui.trace.build.event_order import invert_order, normalize_timestamps, sort_by_lane
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting, classify_entries
 from torchprof_tui.trace.build.lane_assignment import EventTracks, assign_lanes, lookup_sparse_arg
 from torchprof_tui.trace.build.lane_layout import LaneLayout, has_several_processes, lay_out_lanes
+from torchprof_tui.trace.build.lane_merging import LaneOrder
 from torchprof_tui.trace.build.lane_naming import LaneNamer
-from torchprof_tui.trace.build.lane_overflow import LaneOrder
 from torchprof_tui.trace.build.sparse_columns import collect_sparse_columns
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
 from torchprof_tui.trace.core.arrays import I32, I64, take_chunked
@@ -88,7 +88,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     lanes = NestedLanes(first, invert_order(columns.ordinal, len(raw)), wait_for_nesting)
     if lane_order.merged_indexes:
         lanes = _merge_lanes(raw, lane_order, columns, lanes)
-        accounting.add_problem(TOO_MANY_LANES, *lane_overflow.describe_merged_lanes(lane_order))
+        accounting.add_problem(TOO_MANY_LANES, *lane_merging.describe_merged_lanes(lane_order))
     wait_for_self_durations = _start_self_durations(lanes.wait_for_nesting, columns)
     # Link.
     memory = counters.build_memory_table(raw, entries, lane_order.pending_lanes)
@@ -151,7 +151,7 @@ def _assign_lanes(
     launched[launch[launch >= 0]] = True
     launches = np.bincount(slot[launched], minlength=len(pending_lanes))
     has_step = np.bincount(slot[drawn.kind == Kind.STEP], minlength=len(pending_lanes)) > 0
-    lane_order, slot = lane_overflow.order_lanes(slot, pending_lanes, launches, has_step, track_metadata)
+    lane_order, slot = lane_merging.order_lanes(slot, pending_lanes, launches, has_step, track_metadata)
     return AssignedLanes(lane_order, slot, launch)
 
 
@@ -192,10 +192,10 @@ def _merge_lanes(raw: RawEvents, lane_order: LaneOrder, columns: EventColumns, s
     forward, backward = launch_links.link_forward_backward(
         raw, slots.event_of, columns, slots.first, lambda: nested.parent
     )
-    order, columns.lane[:], columns.row[:] = lane_overflow.merge_lanes(
+    order, columns.lane[:], columns.row[:] = lane_merging.merge_lanes(
         lane_order, columns.lane, columns.start, columns.duration, nested.row
     )
-    merged = lane_overflow.reorder_nesting(nested, order, columns.row)
+    merged = lane_merging.reorder_nesting(nested, order, columns.row)
     columns.parent[:] = merged.parent
     for column in (columns.kind, columns.ordinal, columns.start, columns.duration):
         column[:] = column[order]

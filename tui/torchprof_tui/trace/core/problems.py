@@ -18,7 +18,7 @@ BAD_TIME = "bad time"  # ts is not a number, or more than 146 years: the entry h
 BAD_DURATION = "bad duration"  # the same for dur: the entry has no duration
 ROUNDED_TIME = "rounded time"  # a ts whose digits could not be matched to its entry: a double's precision is left
 TOO_MANY_CATEGORIES = "too many categories"  # beyond 65,535 distinct ones an entry's category is ""
-TOO_MANY_LANES = "lanes put together"  # beyond 10,000 lanes, the least important are merged: `build/lane_overflow.py`
+TOO_MANY_LANES = "lanes put together"  # above 10,000 lanes, the least important are merged: `build/lane_merging.py`
 
 UNRELATED_RANKS = "ranks of different runs?"  # opened together without a sign of one run: `ranks/run_consistency.py`
 LOST_RANK = "rank not opened"  # a rank is missing or not a trace; the others are shown

@@ -17,7 +17,12 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.json_text.repair import parse_values
-from torchprof_tui.trace.json_text.salvage import SalvageResult, find_last_separator, match_entry_lead, salvage
+from torchprof_tui.trace.json_text.salvage import (
+    SalvageResult,
+    find_last_separator,
+    match_entry_lead,
+    salvage,
+)
 from torchprof_tui.trace.json_text.scan import scan_structure
 
 CHUNK_BYTES = 256 * 1024

@@ -107,7 +107,9 @@ class SingleTraceOpener:
 
         Where no process can be started, reading args stays slower.
         """
-        from torchprof_tui.trace.loading.load import find_deferred_text  # deferred: not needed before the first frame
+        from torchprof_tui.trace.loading.load_in_process import (
+            find_deferred_text,  # deferred: not needed before the first frame
+        )
 
         text = find_deferred_text(trace)
         if text is None:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
-from torchprof_tui.trace.loading.load import split_into_blocks
+from torchprof_tui.trace.loading.load_in_process import split_into_blocks
 from torchprof_tui.trace.loading.progress import REPORT_INTERVAL_SECONDS, Phase, Progress, Report
 from torchprof_tui.trace.loading.worker_protocol import (
     ALLOW_PROMPT_OPTION,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from torchprof_tui.trace.sources import gzip_codec
-from torchprof_tui.trace.sources.replay import ReplayBuffer
+from torchprof_tui.trace.sources.damaged_stream import ReplayBuffer
 
 BLOCK_BYTES = 1 << 20
 """Largest block of text that one call returns (zstd: approximately). The thread takes the GIL once per block, so blocks

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Protocol
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
-from torchprof_tui.trace.core.problems import CUT_CONNECTION, CUT_SHORT, DAMAGED_COMPRESSION, Problem, ProblemTally
+from torchprof_tui.trace.core.problems import (
+    CUT_CONNECTION,
+    CUT_SHORT,
+    DAMAGED_COMPRESSION,
+    Problem,
+    ProblemTally,
+)
+from torchprof_tui.trace.sources.damaged_stream import ReplayBuffer
 from torchprof_tui.trace.sources.decompress import (
     DECOMPRESSORS,
     MAGIC_BYTES,
@@ -22,7 +29,6 @@ from torchprof_tui.trace.sources.decompress import (
     detect_compression,
 )
 from torchprof_tui.trace.sources.prefetch import Prefetcher
-from torchprof_tui.trace.sources.replay import ReplayBuffer
 
 _PLAIN_READ_BYTES = 1 << 20
 """Bytes per read of plain text: large enough for few reads, small enough for the processor's cache."""

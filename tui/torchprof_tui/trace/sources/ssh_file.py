@@ -12,7 +12,7 @@ import re
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.sources.ssh_listing import identity_of
-from torchprof_tui.trace.sources.ssh_process import FIND_TRACES, SHELL_FUNCTIONS, SshStream
+from torchprof_tui.trace.sources.ssh_stream import FIND_TRACES, SHELL_FUNCTIONS, SshStream
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, ListedTrace, SshPath, is_key_averages_file
 from torchprof_tui.trace.specs.folder_error import FolderError
 

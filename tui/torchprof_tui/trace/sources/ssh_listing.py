@@ -10,7 +10,13 @@ import re
 from collections.abc import Sequence
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
-from torchprof_tui.trace.sources.ssh_process import FIND_TRACES, LINE_MARK, SHELL_FUNCTIONS, SshStream, read_ssh_config
+from torchprof_tui.trace.sources.ssh_stream import (
+    FIND_TRACES,
+    LINE_MARK,
+    SHELL_FUNCTIONS,
+    SshStream,
+    read_ssh_config,
+)
 from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_key_averages_file, parse_ssh_path
 
 _MAX_PATHS_PER_COMMAND = 200

@@ -6,7 +6,7 @@ import shlex
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.specs.address import ListedTrace
-from torchprof_tui.trace.specs.rank_groups import group_runs
+from torchprof_tui.trace.specs.runs_by_name import group_runs
 
 
 class FolderError(TraceError):

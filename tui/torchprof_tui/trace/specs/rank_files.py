@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchprof_tui.trace.specs.address import RANK_IN_NAME, TRACE_SUFFIXES, ListedTrace, is_remote
-from torchprof_tui.trace.specs.rank_groups import group_runs
+from torchprof_tui.trace.specs.runs_by_name import group_runs
 
 HEAD_BYTES = 64 << 10
 """Bytes read of each file: Kineto's header, which holds `distributedInfo`, is 10 KB for sixteen devices."""

@@ -26,7 +26,15 @@ from torchprof_tui.trace.core.column_file import ColumnFile, Shape
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.row_index import RowIndex
-from torchprof_tui.trace.model.trace import Counter, EntryCounts, Links, MemoryEvents, SparseColumn, Step, Trace
+from torchprof_tui.trace.model.trace import (
+    Counter,
+    EntryCounts,
+    Links,
+    MemoryEvents,
+    SparseColumn,
+    Step,
+    Trace,
+)
 from torchprof_tui.trace.text.block_text import BlockText
 from torchprof_tui.trace.text.gzip_text import GzipText
 from torchprof_tui.trace.text.large_values import LargeValues

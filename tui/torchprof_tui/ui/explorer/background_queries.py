@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
     from torchprof_tui.analysis.dispatch.chain import ChainFinder
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-    from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps
+    from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import LatestOnlyChecker
 
 

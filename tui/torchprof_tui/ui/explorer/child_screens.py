@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from torchprof_tui.ui.explorer.view_state import ViewState
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.table.profiler_table import Profile
+    from torchprof_tui.analysis.table.trace_profile import Profile
     from torchprof_tui.ui.guess.guess_screen import GuessScreen
     from torchprof_tui.ui.table.table_screen import TableScreen
     from torchprof_tui.ui.tree.tree_screen import TreeScreen
@@ -33,7 +33,7 @@ class ChildScreens:
         return GuessScreen(rank.trace, t0, t1, rank.label_prefix(", ") + label)
 
     def create_table_screen(self) -> TableScreen:
-        from torchprof_tui.analysis.table.profiler_table import Profile
+        from torchprof_tui.analysis.table.trace_profile import Profile
         from torchprof_tui.ui.table.table_screen import TableScreen
 
         rank = self._view_state.current_rank()

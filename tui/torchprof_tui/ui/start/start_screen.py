@@ -26,7 +26,7 @@ from torchprof_samples import ORIGIN, SAMPLES
 from torchprof_tui import __version__
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.specs.address import ListedTrace
-from torchprof_tui.trace.specs.rank_groups import RankRun, group_runs
+from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
 from torchprof_tui.ui.common.cell_text import truncate
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.start.beginner_guide import GUIDE

@@ -13,11 +13,11 @@ from torchprof_tui.analysis.table import gpu_sheets
 from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet, format_rank_arrivals
 from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
-from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.row_detail import RowDetail, build_row_detail
 from torchprof_tui.analysis.table.sheets import Sheet
-from torchprof_tui.analysis.table.table_rows import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.table_sheet import build_table_sheet
+from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace

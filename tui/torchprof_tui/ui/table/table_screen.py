@@ -10,9 +10,9 @@ from textual.binding import Binding
 from textual.message import Message
 
 from torchprof_tui.analysis.table.gpu_time_shares import compute_gpu_time_shares
-from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.row_detail import find_row_of_event
-from torchprof_tui.analysis.table.table_rows import GroupBy
+from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.ui.common.list_keys import LIST_BINDINGS, ListScreen
 from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.painted_widget import TextRun
@@ -35,7 +35,14 @@ from torchprof_tui.ui.table.sheet_catalog import (
     BuiltSheet,
     format_totals,
 )
-from torchprof_tui.ui.table.table_worker import RowRead, SharesMade, SheetMade, SheetQuery, read_row, read_sheet
+from torchprof_tui.ui.table.table_worker import (
+    RowRead,
+    SharesMade,
+    SheetMade,
+    SheetQuery,
+    read_row,
+    read_sheet,
+)
 from torchprof_tui.ui.table.time_share_charts import TimeShareCharts
 
 FILTER_PROMPT, EXPORT_PROMPT = "filter", "write to"

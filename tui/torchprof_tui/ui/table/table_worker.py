@@ -8,9 +8,9 @@ from textual.message import Message
 
 from torchprof_tui.analysis.table.gpu_time_shares import GpuTimeShares
 from torchprof_tui.analysis.table.groups import NotRecordedError
-from torchprof_tui.analysis.table.profiler_table import Profile
+from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.row_detail import RowDetail
-from torchprof_tui.analysis.table.table_rows import GroupBy
+from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.table.scope_choices import TableScope
 from torchprof_tui.ui.table.sheet_catalog import (

@@ -18,7 +18,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import check_scope
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder, Gaps
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps
 from torchprof_tui.analysis.patterns.engine.partial_input import qualify_answer, reword_for_slice
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, Section, Severity, State
 from torchprof_tui.analysis.patterns.engine.registry import registered_patterns
@@ -32,14 +32,14 @@ from torchprof_tui.analysis.patterns.rules import (
     gpu_lane,
     gpu_waits,
     multi_gpu,
-    profiler_table,
+    table_sums,
     torch_compile,
 )
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 _SECTION_ORDER = list(Section)
-_RULE_MODULES = (profiler_table, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu, gpu_waits)
+_RULE_MODULES = (table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu, gpu_waits)
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""
 
 _RULE_ORDER = [module.__name__ for module in _RULE_MODULES]

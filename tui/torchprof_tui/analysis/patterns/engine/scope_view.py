@@ -8,7 +8,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, StepTable
-from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder, Gaps, IdleReason
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps, IdleReason
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool

@@ -17,7 +17,12 @@ from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss
 from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, StepTable, build_event_table
+from torchprof_tui.analysis.patterns.engine.event_tables import (
+    EventTable,
+    GpuWorkTable,
+    StepTable,
+    build_event_table,
+)
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import (
     build_gpu_work_table,
     factorize_launches,

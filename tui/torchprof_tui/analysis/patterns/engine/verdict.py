@@ -8,7 +8,7 @@ from enum import Enum
 from typing import ClassVar
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.gpu_gaps import IdleReason
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleReason
 from torchprof_tui.analysis.patterns.engine.partial_input import (
     PARTIAL_INPUT_NOTE,
     format_missing_reason,

@@ -17,7 +17,12 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import NO_STEPS, ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.scope_view import (
+    NO_STEPS,
+    ScopeView,
+    format_count,
+    format_percent,
+)
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.time_format import format_duration
 

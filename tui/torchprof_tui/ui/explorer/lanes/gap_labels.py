@@ -12,7 +12,7 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.viewport import Viewport
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps
+    from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
 
 MIN_LABEL_CELLS = 6
 """Minimum width of a labelled gap: a narrower one has no room for a word; its reason is in the cheatsheet."""

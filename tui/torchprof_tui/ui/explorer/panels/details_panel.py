@@ -19,7 +19,11 @@ from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.dispatch.event_context import EventContext, SameNameStatistics, SiblingPosition
+    from torchprof_tui.analysis.dispatch.event_context import (
+        EventContext,
+        SameNameStatistics,
+        SiblingPosition,
+    )
 
 TWO_COLUMNS_MIN_WIDTH = 110
 """Width from which the args are shown beside the other details instead of below them."""

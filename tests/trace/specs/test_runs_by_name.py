@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from torchprof_tui.trace.specs.address import ListedTrace
-from torchprof_tui.trace.specs.rank_groups import group_runs
+from torchprof_tui.trace.specs.runs_by_name import group_runs
 
 
 def listed(*names: str) -> list[ListedTrace]:

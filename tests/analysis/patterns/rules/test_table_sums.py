@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
-from tests.helpers.pattern_traces import CPU_ONLY, GPU_ONLY, check_pattern, healthy, kernel_runs, op_with_work, waiting
+from tests.helpers.pattern_cases import (
+    ABSENT,
+    CANNOT_TELL,
+    FIRED,
+    Cases,
+    case_params,
+    check_case,
+    find_missing_answers,
+)
+from tests.helpers.pattern_traces import (
+    CPU_ONLY,
+    GPU_ONLY,
+    check_pattern,
+    healthy,
+    kernel_runs,
+    op_with_work,
+    waiting,
+)
 from tests.helpers.trace_builder import annotation, cpu, runtime, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
-from torchprof_tui.analysis.patterns.rules import profiler_table
+from torchprof_tui.analysis.patterns.rules import table_sums
 
 TINY_CALLS = [
     entry for index in range(120) for entry in op_with_work("aten::add_", 10 * index, 10 * index + 9, 8, cost=6)
@@ -44,7 +60,7 @@ def test_fires_absent_cannot_tell(name: str, state: State) -> None:
 
 
 def test_every_pattern_has_a_trace_for_each_answer() -> None:
-    assert not find_missing_answers(profiler_table, CASES)
+    assert not find_missing_answers(table_sums, CASES)
 
 
 BACKWARD = "aten::convolution_backward"

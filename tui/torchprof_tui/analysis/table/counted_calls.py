@@ -27,8 +27,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, find_nearest_ancestor_or_self, sum_subtrees
-from torchprof_tui.analysis.table.containment import find_innermost_at, find_parents, fold_only_children, sort_by_thread
+from torchprof_tui.analysis.dispatch.ancestry import (
+    find_nearest_ancestor,
+    find_nearest_ancestor_or_self,
+    sum_subtrees,
+)
+from torchprof_tui.analysis.table.containment import (
+    find_innermost_at,
+    find_parents,
+    fold_only_children,
+    sort_by_thread,
+)
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role

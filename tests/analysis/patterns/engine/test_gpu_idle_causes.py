@@ -10,7 +10,7 @@ from tests.helpers.pattern_traces import DTOD, GEMM, NCCL, healthy, op_with_work
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memset, overhead, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
-from torchprof_tui.analysis.patterns.engine.gpu_gaps import IdleReason
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleReason
 from torchprof_tui.analysis.patterns.engine.verdict import Regime
 
 US = 1000

@@ -16,14 +16,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.decoder_input import (
-    FRAMES,
-    LAYOUTS,
-    count_problems,
-    decode_text,
-    entry_text,
-    trace_text,
-)
+from tests.helpers.decoder_input import FRAMES, LAYOUTS, count_problems, decode_text, entry_text, trace_text
 from tests.helpers.decoder_reference import (
     decoded_args,
     decoded_rows,
@@ -34,7 +27,7 @@ from tests.helpers.decoder_reference import (
 from tests.helpers.decoder_strategies import entry_lists
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.decode.decoder import decode_trace
+from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.source import Source
