@@ -45,7 +45,7 @@ def store() -> Iterator[Any]:
     patch.setattr("torchprof_tui.trace.sources.url._REQUEST_BYTES", 1 << 19)
     s3fs.S3FileSystem.clear_instance_cache()
     files = s3fs.S3FileSystem()
-    files.mkdir("runs")
+    files.makedirs("runs", exist_ok=True)  # moto keeps its state if a worker sets the fixture up twice
     files.pipe("runs/a/rank0.json", TEXT)
     files.pipe("runs/a/rank1.json.gz", gzip.compress(TEXT, 1))
     files.pipe("runs/a/notes.txt", b"no trace")
