@@ -80,7 +80,7 @@ def build_arrivals_sheet(arrivals: Arrivals) -> Sheet:
 
 
 def _expected_ranks(arrivals: Arrivals) -> I64:
-    """int64[m]: the number of ranks in each collective's group.
+    """Return the number of ranks in each collective's group: int64[m].
 
     As many as its group lists, at least those that took part or are known to miss it. All ranks of the run where no
     group was recorded.

@@ -21,7 +21,7 @@ class CallSites:
         self._trace = trace
 
     def factorize_stacks(self, events: I32, depth: int) -> tuple[I32, list[str]]:
-        """(text index int32[k], texts): the `depth` innermost frames of each event, innermost first, one per line.
+        """Return (text index int32[k], texts): `depth` innermost frames of each event, innermost first, one per line.
 
         The first text is "": no frame around it.
         """
@@ -47,7 +47,7 @@ class CallSites:
         return _put_empty_first(path_of_frame[inverse], texts)
 
     def factorize_modules(self, events: I32) -> tuple[I32, list[str]]:
-        """(path index int32[k], paths): the modules around each event, outermost first: `A_0/B_1`; "" for none."""
+        """Return (path index int32[k], paths): modules around each event, outermost first: `A_0/B_1`; "" for none."""
         modules, inverse = np.unique(self._calling_module[events], return_inverse=True)
         path_of_module: dict[int, str] = {-1: ""}
         index_of_path: dict[str, int] = {}
@@ -56,7 +56,7 @@ class CallSites:
         return _put_empty_first(path_index[inverse], list(index_of_path))
 
     def _module_path(self, event: int, path_of_module: dict[int, str]) -> str:
-        """The path of one module call, from the outermost module; fills the cache `path_of_module`."""
+        """Return the path of one module call, from the outermost module; fills the cache `path_of_module`."""
         calls = []
         while event not in path_of_module:
             calls.append(event)
@@ -102,7 +102,7 @@ class CallSites:
         return np.where(parent >= 0, nearest[np.maximum(parent, 0)], np.int32(-1)).astype(np.int32)
 
     def _find_callers(self, wanted: Bool) -> I32:
-        """int32[n]: the innermost wanted event that called each event in the program; -1 for none.
+        """Find the innermost wanted event that called each event in the program: int32[n]; -1 for none.
 
         Backward operators are called by their forward (as in torch's own tables), GPU work by its launch.
         """

@@ -15,7 +15,7 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 def find_parents(first: I64, start: I64, duration: I64) -> I32:
-    """int32[n]: the innermost earlier call that fully contains each.
+    """Find the innermost earlier call that fully contains each: int32[n].
 
     A call that a later one crosses contains no calls after that. `first` int64[threads + 1] bounds the threads; on
     each, calls are sorted by start, longest first. A call without a duration contains none, and a call that begins at
@@ -31,7 +31,7 @@ def find_parents(first: I64, start: I64, duration: I64) -> I32:
 
 
 def sort_by_thread(lane: I32, start: I64, duration: I64, ordinal: I32) -> tuple[I64, I64]:
-    """(order int64[n], first int64[threads + 1]): sort calls by lane, start, longest first, then ordinal.
+    """Sort calls by lane, start, longest first, then ordinal; return (order int64[n], first int64[threads + 1]).
 
     Meant for calls that are sorted already except for a few whose lane was changed: those are merged in.
     """
@@ -84,7 +84,7 @@ _BLOCK_SIZE = 1024
 
 
 def find_innermost_at(trace: Trace, rows: I32, times: I64) -> I32:
-    """int32[k]: the event among `rows` that is running at each time and started last; -1 for none.
+    """Find the event among `rows` that is running at each time and started last: int32[k]; -1 for none.
 
     `rows` are ascending, of one lane. Searches backwards for each of the few times; crossing events are handled.
     """

@@ -152,7 +152,7 @@ _GPU_KINDS = (*GPU_WORK, Kind.SYNC, Kind.GPU_ANNOTATION)
 
 
 def _cpu_kinds(trace: Trace) -> tuple[Kind, ...]:
-    """The kinds of CPU calls. In a trace that torch did not write, every event on a thread is a call."""
+    """Return the kinds of CPU calls. In a trace that torch did not write, every event on a thread is a call."""
     kinds = (Kind.STEP, Kind.ANNOTATION, Kind.OP, Kind.RUNTIME, Kind.OVERHEAD)
     return kinds if trace.format == "kineto" else (*kinds, Kind.OTHER)
 
@@ -164,14 +164,14 @@ def _kind_table(kinds: Iterable[Kind]) -> Bool:
 
 
 def _annotation_mask(trace: Trace, events: I32) -> Bool:
-    """bool[k]: by category, because torch 1.9 recorded steps as operators."""
+    """Return which events are annotations: bool[k]. By category, because torch 1.9 recorded steps as operators."""
     is_annotation = [category.lower() in ("user_annotation", "gpu_user_annotation") for category in trace.categories]
     mask: Bool = np.array(is_annotation or [False], np.bool_)[trace.category[events]]
     return mask
 
 
 def _merge_step_names(names: list[str]) -> tuple[list[str], I32]:
-    """(the names with one for all steps, int32: the index there of each of the trace's names)."""
+    """Return (the names with one for all steps, int32: the index there of each of the trace's names)."""
     code = np.arange(len(names), dtype=np.int32)
     step_indices = [index for index, name in enumerate(names) if name.startswith(STEP_PREFIX)]
     if not step_indices:
@@ -181,7 +181,7 @@ def _merge_step_names(names: list[str]) -> tuple[list[str], I32]:
 
 
 def _find_main_lane(trace: Trace) -> int:
-    """The lane of the thread that ran the profiler: that of the steps, else the process's first thread, else lane 0."""
+    """Find the lane of the thread that ran the profiler: that of the steps, else the process's first, else lane 0."""
     if trace.steps:
         return int(trace.lane[trace.steps[0].event])
     threads = [number for number, lane in enumerate(trace.lanes) if lane.role is Role.THREAD and len(lane)]
@@ -191,7 +191,7 @@ def _find_main_lane(trace: Trace) -> int:
 
 
 def _find_launching_calls(trace: Trace, on_cpu: I32, on_gpu: I32) -> I32:
-    """int32[g]: the index in `on_cpu` of the innermost call around each GPU event's launch, -1 for none."""
+    """Find the index in `on_cpu` of the innermost call around each GPU event's launch: int32[g]; -1 for none."""
     launch = trace.links.launch_of[on_gpu]
     call_index = np.full(len(trace), -1, np.int32)
     call_index[on_cpu] = np.arange(len(on_cpu), dtype=np.int32)
@@ -262,7 +262,7 @@ class _CallLinks:
             self._key = np.arange(len(trace), dtype=np.int64)
 
     def _assign_op_lanes(self, op_ids: I64, ops: I32, unlinked: I32, main_lane: int) -> I32:
-        """int32[n]: the lane on which the runtime calls of each operator count, usually its own.
+        """Assign the lane on which the runtime calls of each operator count, usually its own: int32[n].
 
         Where a later runtime call has the operator's id as its correlation, torch mistakes that call for the operator.
         """
@@ -278,16 +278,16 @@ class _CallLinks:
         return lane
 
     def lane_of(self, events: I32) -> I32:
-        """int32[k]: the lane of the thread on which a CPU call counts."""
+        """Return the lane of the thread on which a CPU call counts: int32[k]."""
         lane: I32 = self._lane[events]
         return lane
 
     def self_gpu_time(self, events: I32) -> I64:
-        """int64[k]: ns of GPU work that these CPU calls launched themselves."""
+        """Return the ns of GPU work that these CPU calls launched themselves: int64[k]."""
         return self._gpu_time_by_key.look_up(self._key[events])
 
     def _are_operator_ids(self, op_ids: I64, ops: I32, id_of: I64, work: I32) -> bool:
-        """Whether External ids are operators' ids, judged by GPU work with a known launch, else by torch's version."""
+        """Decide whether External ids are operators', by GPU work with a known launch, else by torch's version."""
         trace = self._trace
         launch = trace.links.launch_of[work]
         is_linked = (launch >= 0) & (id_of[work] > 0)
@@ -315,7 +315,7 @@ class _SumsByKey:
         self._sums = np.bincount(inverse, weights=amounts, minlength=len(self._keys)).astype(np.int64)
 
     def look_up(self, keys: I64) -> I64:
-        """int64[k]: the sum of each key, 0 where it has none."""
+        """Look up the sum of each key, 0 where it has none: int64[k]."""
         sums = np.zeros(len(keys), np.int64)
         if not len(self._keys):
             return sums
@@ -331,7 +331,7 @@ class _SumsByKey:
 
 
 def _lookup(keys: I64, values: I32, wanted: I64) -> I32:
-    """int32[k]: the value of each wanted key among the ascending `keys`, -1 where it is missing."""
+    """Look up the value of each wanted key among the ascending `keys`: int32[k]; -1 where it is missing."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int32)
     index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

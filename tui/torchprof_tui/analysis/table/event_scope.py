@@ -11,23 +11,23 @@ from torchprof_tui.trace.model.trace import Step, Trace
 
 
 def range_mask(trace: Trace, t0: int, t1: int) -> Bool:
-    """Events that start in [t0, t1) ns, so that adjacent ranges add up."""
+    """Select events that start in [t0, t1) ns, so that adjacent ranges add up."""
     return (trace.start >= t0) & (trace.start < t1)
 
 
 def lane_mask(trace: Trace, lane: int) -> Bool:
-    """Events on one lane, by its number."""
+    """Select events on one lane, by its number."""
     return np.asarray(trace.lane == lane)
 
 
 def step_mask(trace: Trace, step: Step, request_times: I64 | None = None) -> Bool:
-    """Events requested during a step: GPU work counts for the step that launched it, however late it ran."""
+    """Select events requested during a step: GPU work counts for the step that launched it, however late it ran."""
     times = compute_request_times(trace) if request_times is None else request_times
     return (times >= step.start) & (times < step.start + max(step.duration, 1))
 
 
 def compute_request_times(trace: Trace) -> I64:
-    """int64[n] ns: when the CPU requested each event.
+    """Compute when the CPU requested each event: int64[n] ns.
 
     For GPU work the start of its launch, for an annotation's span on the GPU the start of the annotation. The event's
     own start for all others, and where neither was recorded.

@@ -20,12 +20,12 @@ _FRAME_SEPARATOR = " < "
 
 
 def column_key(field: Field) -> str:
-    """The name of a column in a file."""
+    """Return the name of a column in a file."""
     return f"{field.key}_us" if field.unit is Unit.NS else field.key
 
 
 def to_records(sheet: Sheet, order: Iterable[int]) -> list[dict[str, Any]]:
-    """One object per row, in this order; None for unknown; a stack is a list of frames, innermost first."""
+    """Return one object per row, in this order; None for unknown; a stack is a list of frames, innermost first."""
     return [{column_key(field): _cell_value(sheet, field, row) for field in sheet.fields} for row in order]
 
 

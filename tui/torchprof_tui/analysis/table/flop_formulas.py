@@ -19,7 +19,7 @@ class _UnexpectedInputsError(Exception):
 
 
 def count_flops(operator: str, dims: list[Any], concrete: list[Any]) -> int | None:
-    """FLOPs of one call; `dims` and `concrete` as in the trace. None for other operators and unexpected inputs."""
+    """Count one call's FLOPs; `dims`, `concrete` as in the trace. None for other operators and unexpected inputs."""
     count = _FORMULAS.get(operator)
     if count is None:
         return None
@@ -30,12 +30,12 @@ def count_flops(operator: str, dims: list[Any], concrete: list[Any]) -> int | No
 
 
 def has_formula(operator: str) -> bool:
-    """Whether there is a formula for this operator."""
+    """Return whether there is a formula for this operator."""
     return operator in _FORMULAS
 
 
 def _tensor_sizes(dims: list[Any], index: int, rank: int | None = None) -> Sizes:
-    """The sizes of one input. Raises _UnexpectedInputsError if it is no tensor, or not of this `rank`."""
+    """Return the sizes of one input. Raises _UnexpectedInputsError if it is no tensor, or not of this `rank`."""
     sizes = dims[index] if index < len(dims) else None
     if not isinstance(sizes, list) or not sizes or not all(type(size) is int for size in sizes):
         raise _UnexpectedInputsError
@@ -45,7 +45,7 @@ def _tensor_sizes(dims: list[Any], index: int, rank: int | None = None) -> Sizes
 
 
 def _mm_formula(first: int) -> Callable[[list[Any], list[Any]], int]:
-    """Formula of a matrix product a @ b; the operands are the inputs `first` and `first + 1`."""
+    """Return the formula of a matrix product a @ b; the operands are the inputs `first` and `first + 1`."""
 
     def count(dims: list[Any], _: list[Any]) -> int:
         (m, k), (k_of_b, n) = _tensor_sizes(dims, first, 2), _tensor_sizes(dims, first + 1, 2)
@@ -55,7 +55,7 @@ def _mm_formula(first: int) -> Callable[[list[Any], list[Any]], int]:
 
 
 def _bmm_formula(first: int) -> Callable[[list[Any], list[Any]], int]:
-    """Formula of a batched matrix product; the operands are the inputs `first` and `first + 1`."""
+    """Return the formula of a batched matrix product; the operands are the inputs `first` and `first + 1`."""
 
     def count(dims: list[Any], _: list[Any]) -> int:
         (batch, m, k), (batch_of_b, k_of_b, n) = _tensor_sizes(dims, first, 3), _tensor_sizes(dims, first + 1, 3)
@@ -73,7 +73,7 @@ def _linear_flops(dims: list[Any], _: list[Any]) -> int:
 
 
 def _matmul_flops(dims: list[Any], _: list[Any]) -> int:
-    """FLOPs of `torch.matmul`, with its broadcasting."""
+    """Compute the FLOPs of `torch.matmul`, with its broadcasting."""
     a, b = _tensor_sizes(dims, 0), _tensor_sizes(dims, 1)
     k = _require_equal(a[-1], b[-2] if len(b) > 1 else b[-1])
     rows, columns = (a[-2] if len(a) > 1 else 1), (b[-1] if len(b) > 1 else 1)
@@ -95,7 +95,7 @@ def _require_equal(size: int, other_size: int) -> int:
 
 
 def _convolution_flops(data: Sizes, weight: Sizes, out: Sizes, transposed: bool) -> int:
-    """FLOPs of a convolution: each output position (transposed: input position) uses the whole filter of one group."""
+    """Compute a convolution's FLOPs: each output position (transposed: input) uses the whole filter of one group."""
     if len(data) != len(weight) or len(data) < 3:
         raise _UnexpectedInputsError
     positions = data[2:] if transposed else out
@@ -103,7 +103,7 @@ def _convolution_flops(data: Sizes, weight: Sizes, out: Sizes, transposed: bool)
 
 
 def _output_sizes(data: Sizes, weight: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> Sizes:
-    """The spatial output sizes of a convolution (formula of the documentation of `torch.nn.Conv2d`)."""
+    """Compute the spatial output sizes of a convolution (formula of the documentation of `torch.nn.Conv2d`)."""
     rank = len(data) - 2
     stride, padding, dilation = (
         values * rank if len(values) == 1 else values for values in (stride, padding, dilation)
@@ -120,7 +120,7 @@ def _output_sizes(data: Sizes, weight: Sizes, stride: Sizes, padding: Sizes, dil
 def _convolution_formula(
     stride: int, padding: int, dilation: int, transposed: int | None
 ) -> Callable[[list[Any], list[Any]], int]:
-    """Formula of a forward convolution; the arguments are the indices of its parameters among the inputs."""
+    """Return the formula of a forward convolution; the arguments are its parameters' indices among the inputs."""
 
     def count(dims: list[Any], concrete: list[Any]) -> int:
         data, weight = _tensor_sizes(dims, 0), _tensor_sizes(dims, 1, len(_tensor_sizes(dims, 0)))
@@ -138,7 +138,7 @@ def _conv_transpose_flops(dims: list[Any], _: list[Any]) -> int:
 
 
 def _conv_backward_flops(dims: list[Any], concrete: list[Any]) -> int:
-    """FLOPs of a convolution's backward: as many as the forward for each gradient (data, weight) in the output mask."""
+    """Compute a convolution backward's FLOPs: the forward's for each gradient (data, weight) in the output mask."""
     grad, data = _tensor_sizes(dims, 0), _tensor_sizes(dims, 1)
     weight = _tensor_sizes(dims, 2, len(data))
     forward = _convolution_flops(data, weight, grad[2:], _parse_flag(concrete, 7))
@@ -159,7 +159,7 @@ def _parse_flag(concrete: list[Any], index: int) -> bool:
 
 
 def _attention_formula(query: int, sequence: int, products: tuple[int, int]) -> Callable[[list[Any], list[Any]], int]:
-    """Formula of attention: the scores and their product with the values.
+    """Return the formula of attention: the scores and their product with the values.
 
     `sequence` is the axis of positions: 2 for [batch, heads, positions, size], 1 for [batch, positions, heads, size].
     `products`: the number of matrix products of the size of q @ k, and of p @ v.

@@ -106,7 +106,7 @@ def sum_row_flops(table: ProfilerTable, calls: Calls, call_flops: CallFlops) -> 
 
 
 def _count_operator_flops(calls: Calls, args: OpArgs) -> tuple[F64, I64]:
-    """(FLOPs, index into DTYPES) of each call, 0 where there are none."""
+    """Count the FLOPs of each call, 0 where there are none; return them and the index into DTYPES of each."""
     count, dtype = np.zeros(len(calls)), np.zeros(len(calls), np.int64)
     has_count = np.fromiter((has_formula(name) for name in calls.names), np.bool_, len(calls.names))
     has_recorded_flops = np.fromiter(
@@ -129,13 +129,13 @@ def _count_operator_flops(calls: Calls, args: OpArgs) -> tuple[F64, I64]:
 
 
 def _dtype_index(inputs: Inputs) -> int:
-    """The index into DTYPES of the first tensor that has a known type."""
+    """Return the index into DTYPES of the first tensor that has a known type."""
     dtypes = (short_type(dtype_name) for dtype_name in inputs.types)
     return DTYPES.index(next((dtype for dtype in dtypes if dtype), ""))
 
 
 def _find_longest_kernels(calls: Calls, leaves: I32) -> I32:
-    """int32[k]: the longest GPU work launched in each of these calls, -1 for none."""
+    """Find the longest GPU work launched in each of these calls: int32[k]; -1 for none."""
     leaf_of = np.full(len(calls), -1, np.int32)
     leaf_of[leaves] = np.arange(len(leaves), dtype=np.int32)
     work = np.flatnonzero(calls.on_gpu & ~calls.annotation)
@@ -148,7 +148,7 @@ def _find_longest_kernels(calls: Calls, leaves: I32) -> I32:
 
 
 def _tf32_mask(calls: Calls, kernels: I32) -> Bool:
-    """bool[k]: whether the kernel's name says that it multiplies fp32 in TF32."""
+    """Return whether the kernel's name says that it multiplies fp32 in TF32: bool[k]."""
     used_names = np.unique(calls.name[kernels])
     is_tf32 = np.zeros(len(calls.names), np.bool_)
     is_tf32[used_names] = ["tf32" in decode_kernel_name(calls.names[name]).dtypes for name in used_names.tolist()]
@@ -169,7 +169,7 @@ def _propagate_dtype_up(calls: Calls, leaves: I32, dtype: I64) -> None:
 
 
 def _peak_tflops_by_dtype(trace: Trace, calls: Calls, kernels: I32) -> F64:
-    """float64[dtypes]: TFLOP/s of the device that these kernels ran on, NaN where unknown."""
+    """Return the TFLOP/s of the device that these kernels ran on, NaN where unknown: float64[dtypes]."""
     peaks = np.full(len(DTYPES), np.nan)
     names = {str(device.get("name") or "") for device in trace.devices}
     if len(names) > 1 and len(kernels):  # different GPUs on one node: use the device of the first kernel

@@ -106,7 +106,7 @@ def _format_group(args: dict[str, Any]) -> str:
 
 
 def _message_bytes(args: dict[str, Any]) -> int:
-    """Bytes of the larger of input and output message; 0 where not recorded."""
+    """Return the bytes of the larger of input and output message; 0 where not recorded."""
     counts = [args.get(key) for key in ("In msg nelems", "Out msg nelems")]
     elements = max((count for count in counts if isinstance(count, int)), default=0)
     return elements * ELEMENT_BYTES.get(str(args.get("dtype")), 0)

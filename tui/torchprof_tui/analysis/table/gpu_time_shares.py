@@ -79,7 +79,7 @@ def compute_gpu_time_shares(profile: Profile) -> GpuTimeShares:
 
 
 def _module_shares(profile: Profile, total_time: int) -> tuple[list[TimeShare], str]:
-    """(shares by module, heaviest first, ""), or ([], why modules are missing)."""
+    """Return (shares by module, heaviest first, ""), or ([], why modules are missing)."""
     try:
         table = profile.build_table(GroupBy.MODULE)
     except NotRecordedError as error:

@@ -76,7 +76,7 @@ def group_by_step(trace: Trace, calls: Calls, request_times: I64) -> Groups:
 
 
 def step_index_at(trace: Trace, times: I64) -> I32:
-    """int32[k]: the index in `trace.steps` of the step that contains each time, -1 for none."""
+    """Return the index in `trace.steps` of the step that contains each time: int32[k]; -1 for none."""
     if not trace.steps:
         return np.full(len(times), -1, np.int32)
     start = np.array([step.start for step in trace.steps], np.int64)

@@ -113,7 +113,7 @@ def find_memory_peaks(trace: Trace) -> list[MemoryPeak]:
 
 
 def _find_owners(trace: Trace, calls: Calls, memory: MemoryEvents) -> I32:
-    """int32[records]: the event of the innermost call around each record on its own thread, -1 for none."""
+    """Find the event of the innermost call around each record on its own thread: int32[records]; -1 for none."""
     is_call = np.zeros(len(trace), np.bool_)
     is_call[calls.event] = True
     owner = np.full(len(memory.time), -1, np.int32)

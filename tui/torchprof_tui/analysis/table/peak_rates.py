@@ -71,12 +71,12 @@ _SHORT_TYPES = {
 
 
 def short_type(name: str) -> str | None:
-    """ "c10::BFloat16" -> "bf16"; None for types without matrix products."""
+    """Shorten the name of a data type: "c10::BFloat16" -> "bf16"; None for types without matrix products."""
     return _SHORT_TYPES.get(name)
 
 
 def peak_tflops(device: str, dtype: str) -> float | None:
-    """TFLOP/s that a device of this name reaches at most for a data type; None where unknown."""
+    """Return the TFLOP/s that a device of this name reaches at most for a data type; None where unknown."""
     for pattern, rates in _PEAKS:
         if re.search(pattern, device):
             return rates.get(dtype)

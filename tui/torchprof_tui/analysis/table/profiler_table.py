@@ -135,11 +135,11 @@ class ProfilerTable:
         )
 
     def members_of(self, row: int) -> I32:
-        """int32[c]: the indices into `Calls` of a row's calls, in their order there."""
+        """Return the indices into `Calls` of a row's calls, in their order there: int32[c]."""
         return self.members[self.first[row] : self.first[row + 1]]
 
     def sort_rows(self, column: TableColumn, descending: bool | None = None) -> I64:
-        """int64[k]: rows sorted, by default numbers descending and names ascending. The sort is stable."""
+        """Sort rows, by default numbers descending and names ascending: int64[k]. The sort is stable."""
         if column is TableColumn.NAME:
             ranks = self._texts[0].sort_ranks
             return np.argsort(-ranks if descending else ranks, kind="stable")
@@ -147,7 +147,7 @@ class ProfilerTable:
         return np.argsort(value if descending is False else -value, kind="stable")
 
     def column_values(self, column: TableColumn) -> I64 | F64:
-        """The numbers of a column, [k]: ns, calls, or shares. Raises KeyError for NAME."""
+        """Return the numbers of a column, [k]: ns, calls, or shares. Raises KeyError for NAME."""
         average = {TableColumn.CPU_AVERAGE: self.cpu, TableColumn.GPU_AVERAGE: self.gpu}.get(column)
         if average is not None:
             return average / np.maximum(self.calls, 1)
@@ -166,7 +166,7 @@ class ProfilerTable:
         return value if total == 1 else value / max(total, 1)
 
     def filter_rows(self, text: str) -> Bool | BadPattern:
-        """bool[k]: rows whose name or detail contains `text`; `/text/` is a regular expression. All rows for ""."""
+        """Return which rows have `text` in name or detail: bool[k]; `/text/` is a regular expression. All for ""."""
         return match_rows(self._texts, len(self), text)
 
     @cached_property
@@ -220,7 +220,7 @@ def sum_calls(calls: Calls, groups: Groups, call_mask: Bool | None = None) -> Pr
 
 
 def _find_first_calls(calls: Calls, row: I32, indices: I64, size: int) -> tuple[I64, I64]:
-    """(rows that have calls, the first call of each): both int64[k], by start of that call, then longest first."""
+    """Find (rows that have calls, each one's first call): both int64[k], by start of that call, then longest first."""
     earliest = np.full(size, np.iinfo(np.int64).max, np.int64)
     start = calls.start[indices]
     np.minimum.at(earliest, row, start)
@@ -234,7 +234,7 @@ def _find_first_calls(calls: Calls, row: I32, indices: I64, size: int) -> tuple[
 
 
 def _sum_by_row(row: I32, values: I64, size: int, mask: Bool | None) -> I64:
-    """int64[size]: the sum of each row, over all values or those in `mask`."""
+    """Sum each row, over all values or those in `mask`: int64[size]."""
     if mask is not None:
         row, values = row[mask], values[mask]
     # float64 sums are exact up to 2**53 ns: a hundred days.
@@ -242,7 +242,7 @@ def _sum_by_row(row: I32, values: I64, size: int, mask: Bool | None) -> I64:
 
 
 def _outermost_mask(calls: Calls, indices: I64, row: I32) -> Bool:
-    """bool[k]: whether the caller belongs to another row, or the call is on the GPU."""
+    """Return whether the caller belongs to another row, or the call is on the GPU: bool[k]."""
     caller = calls.parent[indices]
     outermost: Bool = (caller < 0) | (row[np.maximum(caller, 0)] != row[indices]) | calls.on_gpu[indices]
     return outermost

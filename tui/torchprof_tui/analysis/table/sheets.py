@@ -57,18 +57,18 @@ class Sheet:
         return len(self.first) - 1
 
     def members_of(self, row: int) -> I32:
-        """int32[c]: the events of one row."""
+        """Return the events of one row: int32[c]."""
         return self.members[self.first[row] : self.first[row + 1]]
 
     def field(self, key: str) -> Field:
-        """The column of this key. Raises KeyError."""
+        """Return the column of this key. Raises KeyError."""
         for field in self.fields:
             if field.key == key:
                 return field
         raise KeyError(key)
 
     def sort_rows(self, key: str, descending: bool | None = None) -> I64:
-        """int64[k]: rows sorted by a column, by default numbers descending and text ascending; unknown values last.
+        """Sort rows by a column, by default numbers descending and text ascending, unknown values last: int64[k].
 
         The sort is stable. Raises KeyError.
         """
@@ -79,7 +79,7 @@ class Sheet:
         return np.argsort(column if descending is False else -column, kind="stable").astype(np.int64)
 
     def filter_rows(self, text: str) -> Bool | BadPattern:
-        """bool[k]: rows in which a text contains `text`; `/text/` is a regular expression. All rows for ""."""
+        """Return the rows in which a text contains `text`: bool[k]; `/text/` is a regular expression. All for ""."""
         return match_rows(list(self._texts.values()), len(self), text)
 
     @cached_property
@@ -92,7 +92,7 @@ CALLS_FIELD = Field("calls", "calls", Unit.COUNT)
 
 
 def group_events(row: I32 | I64, size: int, events: I32) -> tuple[I32, I64, Callable[[I64 | F64], I64]]:
-    """Group events by row: (events by row, bounds, a function that sums a column by row).
+    """Group events by row; return (events by row, bounds, a function that sums a column by row).
 
     `row` int64[k] of each event, 0..size-1.
     """
@@ -107,7 +107,7 @@ def group_events(row: I32 | I64, size: int, events: I32) -> tuple[I32, I64, Call
 
 
 def compute_extremes(row: I32 | I64, size: int, values: I64) -> tuple[I64, I64]:
-    """(least, greatest) of each row, int64[size]; 0 for an empty row."""
+    """Compute (least, greatest) of each row, int64[size]; 0 for an empty row."""
     least, greatest = np.full(size, np.iinfo(np.int64).max), np.zeros(size, np.int64)
     np.minimum.at(least, row, values)
     np.maximum.at(greatest, row, values)
@@ -116,7 +116,7 @@ def compute_extremes(row: I32 | I64, size: int, values: I64) -> tuple[I64, I64]:
 
 
 def ratio(part: I64 | F64, whole: I64 | F64 | int) -> F64:
-    """float64[k]: part / whole, NaN where the whole is 0."""
+    """Compute part / whole, NaN where the whole is 0: float64[k]."""
     with np.errstate(invalid="ignore", divide="ignore"):
         result: F64 = np.where(np.asarray(whole) > 0, np.asarray(part, np.float64) / whole, np.nan)
     return result

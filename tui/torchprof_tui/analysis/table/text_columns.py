@@ -32,7 +32,7 @@ class TextColumn:
         return ranks[self.codes]
 
     def match_text(self, text: str) -> Bool | BadPattern:
-        """bool[k]: texts that contain `text`; `/text/` is a regular expression. An empty text never matches."""
+        """Return which texts contain `text`: bool[k]; `/text/` is a regular expression. An empty text never matches."""
         matches = compile_matcher(text)
         if isinstance(matches, BadPattern):
             return matches
@@ -44,7 +44,7 @@ class TextColumn:
 
 
 def match_rows(columns: Sequence[TextColumn], size: int, text: str) -> Bool | BadPattern:
-    """bool[size]: rows that contain `text` in one of these columns; all rows for ""."""
+    """Return which rows contain `text` in one of these columns: bool[size]; all rows for ""."""
     if not text:
         return np.ones(size, np.bool_)
     mask = np.zeros(size, np.bool_)

@@ -48,19 +48,19 @@ class Profile:
         return CallSites(self.trace)
 
     def args(self, report: ReportChunks | None = None) -> OpArgs:
-        """The operators' inputs. The first call reads through the file; raises OSError, LookupError."""
+        """Return the operators' inputs. The first call reads through the file; raises OSError, LookupError."""
         if self._args is None:
             self._args = read_op_args(self.trace, self.calls, report)
         return self._args
 
     def flops(self, report: ReportChunks | None = None) -> CallFlops:
-        """The FLOPs of every call; cached. Raises the errors of `args`."""
+        """Return the FLOPs of every call; cached. Raises the errors of `args`."""
         if self._flops is None:
             self._flops = compute_call_flops(self.trace, self.calls, self.args(report))
         return self._flops
 
     def groups(self, group_by: GroupBy, report: ReportChunks | None = None) -> Groups:
-        """The row of each call; cached. Raises NotRecordedError, and the errors of `args` for shapes."""
+        """Return the row of each call; cached. Raises NotRecordedError, and the errors of `args` for shapes."""
         result = self._groups.get(group_by)
         if result is None:
             result = self._groups[group_by] = self._build_groups(group_by, report)

@@ -24,7 +24,7 @@ class Scope:
 
 
 def whole_trace_scope(trace: Trace) -> Scope:
-    """The scope from the trace's first event to its last end, at least 1 ns long."""
+    """Return the scope from the trace's first event to its last end, at least 1 ns long."""
     first, last = trace.span
     return Scope(first, max(last, first + 1), "whole trace", is_whole_trace=True)
 
@@ -44,19 +44,19 @@ def default_scope(trace: Trace) -> Scope:
 
 
 def range_scope(t0: int, t1: int) -> Scope:
-    """The scope of a time range in ns. Raises ValueError for an empty range."""
+    """Return the scope of a time range in ns. Raises ValueError for an empty range."""
     if t1 <= t0:
         raise ValueError(f"no time between {t0} and {t1} ns")
     return Scope(t0, t1, "range")
 
 
 def step_scope(step: Step) -> Scope:
-    """The time that the step took on the CPU."""
+    """Return the scope of the time that the step took on the CPU."""
     return Scope(step.start, step.start + max(step.duration, 1), step.name)
 
 
 def selection_scope(trace: Trace, events: Iterable[int]) -> Scope:
-    """The scope from the first start to the last end of these events. Raises ValueError without events."""
+    """Return the scope from the first start to the last end of these events. Raises ValueError without events."""
     rows = list(events)
     if not rows:
         raise ValueError("no events")

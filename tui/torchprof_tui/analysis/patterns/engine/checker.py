@@ -125,6 +125,6 @@ def _sort_by_time(trace: Trace, rows: I64) -> I64:
 
 
 def severity_sort_key(finding: Finding) -> tuple[int, int, int]:
-    """Sort key of findings: state, severity, then time at stake."""
+    """Return the sort key of a finding: state, severity, then time at stake."""
     weight = _SEVERITY_ORDER.index(finding.pattern.severity) if finding.has_fired else 0
     return _STATE_ORDER.index(finding.state), weight, -finding.answer.at_stake

@@ -77,7 +77,7 @@ class StepTable:
         return len(self.row)
 
     def index_at(self, times: I64) -> I64:
-        """int64[k]: the index of the step that contains each time, -1 for none."""
+        """Return the index of the step that contains each time, -1 for none: int64[k]."""
         if not len(self):
             return np.full(len(times), -1, dtype=np.int64)
         index = self.start.searchsorted(times, side="right") - 1

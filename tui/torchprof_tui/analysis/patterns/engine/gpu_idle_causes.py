@@ -98,7 +98,7 @@ class Gaps:
         )
 
     def reason_label(self, index: int) -> str:
-        """The label of one gap's reason."""
+        """Return the label of one gap's reason."""
         return IdleReason(int(self.reason[index])).label
 
     @property
@@ -243,7 +243,7 @@ class GapFinder:
         )
 
     def _queued_mask(self, gap_start: I64, launch: I64, next_index: I64, launches: I32) -> Bool:
-        """bool[k]: whether the next piece of work was already queued when the gap began.
+        """Return whether the next piece of work was already queued when the gap began: bool[k].
 
         Either its launch call had returned long enough before the gap, or the same launch (a graph) started the work
         before the gap as well.
@@ -257,7 +257,7 @@ class GapFinder:
         return queued
 
     def _decide_reasons(self, gap_start: I64, gap_end: I64, launch: I64) -> U8:
-        """uint8[k]: what the launching threads did most, from the gap's start to the next launch."""
+        """Decide what the launching threads did most, from the gap's start to the next launch: uint8[k]."""
         host, trace = self.host_activity, self.tables.trace
         launch_start = np.where(launch >= 0, trace.start[np.maximum(launch, 0)], gap_end)
         host_end = np.clip(launch_start, gap_start, gap_end)

@@ -32,7 +32,7 @@ def build_gpu_work_table(trace: Trace) -> GpuWorkTable:
 
 
 def intervals_by_device(work: GpuWorkTable, devices: Sequence[int]) -> dict[int, Intervals]:
-    """device -> when any of this work ran on it; `devices` ascending. Sorts once, however many devices there are."""
+    """Return when any of this work ran: by device, `devices` ascending. Sorts once, however many devices there are."""
     order = np.argsort(work.device, kind="stable")
     sorted_device, start, end = work.device[order], work.events.start[order], work.events.end[order]
     first, last = (np.searchsorted(sorted_device, devices, side=side).tolist() for side in ("left", "right"))
@@ -43,7 +43,7 @@ def intervals_by_device(work: GpuWorkTable, devices: Sequence[int]) -> dict[int,
 
 
 def launch_shapes(trace: Trace, rows: I64) -> I64:
-    """int64[k, 6]: grid and block of each event, -1 where not recorded."""
+    """Return grid and block of each event, -1 where not recorded: int64[k, 6]."""
     columns = []
     for arg in ("grid", "block"):
         sparse = trace.args.get(arg)
@@ -54,7 +54,7 @@ def launch_shapes(trace: Trace, rows: I64) -> I64:
 
 
 def factorize_launches(name: I32, shape: I64) -> I64:
-    """int64[k]: a group number for each pair of name and shape (int64[k, m])."""
+    """Return a group number for each pair of name and shape (int64[k, m]): int64[k]."""
     # Hash into 64 bits with odd multipliers: sorting one column takes a tenth of the time of sorting seven.
     mixed = name.astype(np.uint64)
     for column in range(shape.shape[1]):
@@ -65,6 +65,6 @@ def factorize_launches(name: I32, shape: I64) -> I64:
 
 
 def transfer_sizes(trace: Trace, rows: I64) -> I64:
-    """int64[k]: bytes of each copy, -1 where not recorded."""
+    """Return the bytes of each copy, -1 where not recorded: int64[k]."""
     sparse = trace.args.get("bytes")
     return np.full(len(rows), -1, np.int64) if sparse is None else sparse.values_at(rows).astype(np.int64)

@@ -24,7 +24,7 @@ def describe_overhead(name: str) -> str:
 
 
 def kernel_class_label(trace: Trace, event: int) -> str:
-    """The class of a piece of GPU work ("gemm", "elementwise", "memory"), "" for any other event."""
+    """Return the class of a piece of GPU work ("gemm", "elementwise", "memory"), "" for any other event."""
     if Kind(int(trace.kind[event])) not in GPU_WORK:
         return ""
     return decode_kernel_name(trace.names[int(trace.name[event])]).kernel_class.label

@@ -11,17 +11,17 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 def nearest_ancestor(trace: Trace, rows: I64 | I32, kind: Kind = Kind.OP) -> I64:
-    """int64[k]: the innermost ancestor of this kind, -1 for none."""
+    """Return the innermost ancestor of this kind, -1 for none: int64[k]."""
     return find_nearest_ancestor(trace.parent, rows, np.asarray(trace.kind) == kind)
 
 
 def outermost_ancestor(trace: Trace, rows: I64 | I32, mask: Bool) -> I64:
-    """int64[k]: the outermost ancestor for which `mask` bool[n] holds, -1 for none."""
+    """Return the outermost ancestor for which `mask` bool[n] holds, -1 for none: int64[k]."""
     return find_outermost_ancestor(trace.parent, rows, mask)
 
 
 def mark_with_ancestors(trace: Trace, rows: I64 | I32) -> Bool:
-    """bool[n]: these events and all their ancestors."""
+    """Mark these events and all their ancestors: bool[n]."""
     chosen = np.zeros(len(trace), dtype=np.bool_)
     chosen[rows] = True
     return include_ancestors(trace.parent, chosen)

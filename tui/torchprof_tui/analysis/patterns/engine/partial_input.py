@@ -48,7 +48,7 @@ def reword_for_slice(reason: str) -> str:
 
 
 def is_loss_significant(data_loss: DataLoss) -> bool:
-    """Whether so much may be missing that idle time proves nothing."""
+    """Return whether so much may be missing that idle time proves nothing."""
     return data_loss.share > thresholds.LOST_ENTRIES_SHARE.value
 
 

@@ -51,5 +51,5 @@ def register_pattern(
 
 
 def registered_patterns() -> dict[str, Pattern]:
-    """id -> pattern, in the order in which their modules were imported."""
+    """Return each pattern by its id, in the order in which their modules were imported."""
     return _REGISTRY

@@ -37,7 +37,7 @@ class ScopeView:
         return self.tables.trace
 
     def overlap_mask(self, start: I64, end: I64) -> Bool:
-        """bool[k]: whether each overlaps the scope; an event without duration counts as 1 ns."""
+        """Return whether each overlaps the scope: bool[k]; an event without duration counts as 1 ns."""
         inside: Bool = (start < self.scope.t1) & (np.maximum(end, start + 1) > self.scope.t0)
         return inside
 
@@ -49,14 +49,14 @@ class ScopeView:
         return self.select_in_scope(self.tables.match_names(pattern, *kinds))
 
     def covered_time(self, table: EventTable) -> int:
-        """ns of the scope that these events cover; overlaps count once, so at most the scope's length."""
+        """Return the ns of the scope that these events cover; overlaps count once, so at most the scope's length."""
         return self.clip(union(table.start, table.end)).total
 
     def clip(self, times: Intervals) -> Intervals:
         return times.clip(self.scope.t0, self.scope.t1)
 
     def time_in_scope(self, table: EventTable) -> I64:
-        """int64[k]: ns of each event inside the scope."""
+        """Return the ns of each event inside the scope: int64[k]."""
         inside: I64 = np.maximum(np.minimum(table.end, self.scope.t1) - np.maximum(table.start, self.scope.t0), 0)
         return inside
 
@@ -119,7 +119,7 @@ class ScopeView:
         return self.gap_finder.gaps.clip(*self.window)
 
     def time_in_window(self, times: dict[int, Intervals]) -> int:
-        """ns of the window, summed over devices."""
+        """Return the ns of the window in these intervals, summed over devices."""
         return sum(intervals.measure_between(*self.window) for intervals in times.values())
 
     @cached_property
@@ -132,7 +132,7 @@ class ScopeView:
         return self.window_length * len(self.tables.devices) - profiler
 
     def share_of_device_time(self, times: dict[int, Intervals]) -> float:
-        """The time in these intervals within the window, as a share of `device_time`."""
+        """Return the time in these intervals within the window, as a share of `device_time`."""
         return self.time_in_window(times) / self.device_time if self.device_time > 0 else 0.0
 
     @cached_property
@@ -141,23 +141,23 @@ class ScopeView:
         return self.share_of_device_time({device: self.tables.busy_intervals(device) for device in self.tables.devices})
 
     def missing_gpu_reason(self) -> str:
-        """Why patterns about GPU work are undecidable, "" where they can be decided."""
+        """Explain why patterns about GPU work are undecidable, "" where they can be decided."""
         if not len(self.tables.work):
             return NO_GPU
         return "" if len(self.work) else NO_GPU_HERE
 
     def missing_window_reason(self) -> str:
-        """Why the GPU's busy share is undecidable, "" where it can be measured, in idle ranges too."""
+        """Explain why the GPU's busy share is undecidable, "" where it can be measured, in idle ranges too."""
         if not len(self.tables.work):
             return NO_GPU
         return "" if self.window_length else "the program did nothing in this range"
 
     def missing_ops_reason(self) -> str:
-        """Why patterns about ops are undecidable, "" where they can be decided."""
+        """Explain why patterns about ops are undecidable, "" where they can be decided."""
         return "" if len(self.tables.ops) else NO_CPU
 
     def representative_events(self) -> I64:
-        """Events that represent the scope: its steps, else its GPU work, its ops and calls, or its annotations."""
+        """Return events that represent the scope: its steps, else GPU work, else ops and calls, else annotations."""
         tables = self.tables
         for rows in (self.steps.row, self.work.events.row):
             if len(rows):

@@ -105,7 +105,7 @@ class TraceTables:
         return union(self.overhead.start, self.overhead.end)
 
     def match_names(self, pattern: str, *kinds: Kind) -> EventTable:
-        """Events of these kinds (default: ops and annotations) whose name matches the pattern at its start; cached."""
+        """Select events of `kinds` (default: ops, annotations) whose name matches the pattern at its start; cached."""
         key = (pattern, *kinds)
         table = self._name_match_cache.get(key)
         if table is None:
@@ -257,7 +257,7 @@ class TraceTables:
         return factorize_launches(self.work.events.name, launch_shapes(self.trace, self.work.events.row))
 
     def reported_occupancy(self, row: int, group: int) -> float | None:
-        """Kineto's `est. achieved occupancy %` of one kernel, read from the file; cached by its `launch_group`."""
+        """Read Kineto's `est. achieved occupancy %` of one kernel from the file; cached by its `launch_group`."""
         if group not in self._occupancy_cache:
             try:
                 value = self.trace.event(row).read_args().get("est. achieved occupancy %")
@@ -270,7 +270,7 @@ class TraceTables:
         return self.trace.names[int(self.trace.name[row])]
 
     def short_name(self, row: int, max_cells: int = 48) -> str:
-        """The decoded short name of a kernel, else the name; truncated to `max_cells`."""
+        """Return the decoded short name of a kernel, else the name; truncated to `max_cells`."""
         name = self.name(row)
         on_gpu = bool(work_mask(np.asarray(self.trace.kind[row : row + 1]))[0])
         text = (decode_kernel_name(name).display or name) if on_gpu else name

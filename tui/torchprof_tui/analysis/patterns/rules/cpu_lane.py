@@ -163,7 +163,7 @@ def _measure_first_gaps(tables: TraceTables) -> tuple[EventTable, I64]:
 
 
 def _find_occupancy_queries(view: ScopeView) -> tuple[Bool, EventTable]:
-    """(bool[work]: launched after an occupancy query in the same op, the queries in the scope)."""
+    """Find occupancy queries: (bool[work]: launched after one in the same op, the queries in the scope)."""
     tables = view.tables
     queries = tables.match_names(OCCUPANCY_QUERY_REGEX, Kind.RUNTIME)
     after_query = np.zeros(len(view.work), dtype=np.bool_)
@@ -181,7 +181,7 @@ def _find_occupancy_queries(view: ScopeView) -> tuple[Bool, EventTable]:
 
 
 def _missing_launches_reason(view: ScopeView) -> str:
-    """Why patterns about launches are undecidable, "" where they can be decided."""
+    """Explain why patterns about launches are undecidable, "" where they can be decided."""
     if missing := view.missing_gpu_reason():
         return missing
     if not len(view.tables.calls):
@@ -284,7 +284,7 @@ def trailing_sync(view: ScopeView) -> Answer:
 
 
 def covered_gpu_time(tables: TraceTables, sync: EventTable) -> int:
-    """ns of GPU work during a wait, on the device with most."""
+    """Return the ns of GPU work during a wait, on the device with most."""
     t0, t1 = int(sync.start[0]), int(sync.end[0])
     return max((tables.busy_intervals(device).measure_between(t0, t1) for device in tables.devices), default=0)
 
@@ -367,7 +367,7 @@ def hidden_copy(view: ScopeView) -> Answer:
 
 
 def device_copy_mask(view: ScopeView) -> Bool:
-    """bool[work]: copies within one device's memory."""
+    """Return which work is a copy within one device's memory: bool[work]."""
     work = view.work
     is_copy = work.kind == Kind.COPY
     device_copies = view.tables.filter_by_name(work.events.select(is_copy), _is_device_copy)
@@ -376,7 +376,7 @@ def device_copy_mask(view: ScopeView) -> Bool:
 
 
 def _layout_copy_mask(view: ScopeView) -> Bool:
-    """bool[work]: kernels by which `aten::clone` copies, as for `.contiguous()` and `reshape`.
+    """Return which kernels are those by which `aten::clone` copies, as for `.contiguous()` and `reshape`: bool[work].
 
     A copy into another layout is a kernel, a copy of dense memory is a Memcpy. Casts (`_to_copy`) do not call clone.
     """

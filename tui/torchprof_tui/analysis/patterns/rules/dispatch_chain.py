@@ -125,7 +125,7 @@ def addmm_fusion(view: ScopeView) -> Answer:
 
 
 def _find_next_siblings(view: ScopeView, events: EventTable) -> I64:
-    """int64[k]: the next op that begins after each event has ended, on its lane and with its parent; -1 for none."""
+    """Find the next op that begins after each event ended, on its lane and with its parent: int64[k]; -1 for none."""
     trace, ops = view.trace, view.tables.ops
     next_op = np.full(len(events), -1, dtype=np.int64)
     lane_of_row = trace.lane[events.row]

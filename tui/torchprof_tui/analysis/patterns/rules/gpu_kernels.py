@@ -201,7 +201,7 @@ def no_tensor_core(view: ScopeView) -> Answer:
 
 
 def _has_tensor_cores(view: ScopeView, row: int) -> bool | None:
-    """Whether the device that ran the kernel has tensor cores, None if unknown.
+    """Return whether the device that ran the kernel has tensor cores, None if unknown.
 
     Decided by the architecture in the kernel's name where the trace does not describe the device.
     """

@@ -202,7 +202,7 @@ def _measure_spread(durations: I64, step: I64) -> float | None:
 
 
 def _relative_spread(durations: I64) -> float:
-    """(p95 − p5) / median of each row, 0 where it is within the clock's resolution; the median over the rows."""
+    """Return the median over the rows of (p95 − p5) / median, 0 where that is within the clock's resolution."""
     p5, median, p95 = np.percentile(durations, [5, 50, 95], axis=1)
     is_significant = p95 - p5 >= thresholds.VARIANCE_MIN_SPREAD.value
     return float(np.median(np.where(is_significant, (p95 - p5) / np.maximum(median, 1), 0.0)))

@@ -104,7 +104,7 @@ def _find_waits(view: ScopeView) -> EventTable:
 
 
 def _idle_time_after(view: ScopeView, waits: EventTable) -> int:
-    """ns of the window in which a GPU was idle after one of these waits; the largest of all devices."""
+    """Return the ns of the window in which a GPU was idle after one of these waits; the largest of all devices."""
     longest = 0
     gaps, host_activity = view.gap_finder.gaps, view.gap_finder.host_activity
     for device in view.tables.devices:
@@ -169,7 +169,7 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def _compute_bandwidth(size: I64, copies: EventTable) -> float | None:
-    """GB/s (10^9 bytes) of these copies together, None where their sizes were not recorded."""
+    """Compute the GB/s (10^9 bytes) of these copies together, None where their sizes were not recorded."""
     if len(size) != len(copies) or not len(copies) or (size < 0).any():
         return None
     time = int(copies.duration.sum())

@@ -75,7 +75,7 @@ def exposed_comm(view: ScopeView) -> Answer:
 
 
 def exposed_intervals(view: ScopeView) -> dict[int, Intervals]:
-    """device -> when a collective ran in the window while nothing else computed."""
+    """Return when a collective ran in the window while nothing else computed, by device."""
     t0, t1 = view.window
     tables = view.tables
     return {
@@ -85,7 +85,7 @@ def exposed_intervals(view: ScopeView) -> dict[int, Intervals]:
 
 
 def exposed_waiting_time(view: ScopeView) -> int:
-    """ns of the window in which this rank waited for the last one and computed nothing.
+    """Return the ns of the window in which this rank waited for the last one and computed nothing.
 
     0 if the other ranks are unknown. Overlap cannot win back this time.
     """
