@@ -103,7 +103,7 @@ def _export_json(profile: Any, path: str) -> None:
 
 
 def _is_complete(path: str) -> bool:
-    """Whether the JSON at `path` ends as a trace does; torch reports no error when the disk is full."""
+    """Tell whether the JSON at `path` ends as a trace does; torch reports no error when the disk is full."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.path.getsize(path) - 64))

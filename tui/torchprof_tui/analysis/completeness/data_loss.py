@@ -84,6 +84,6 @@ def list_losses(trace: Trace) -> list[Problem]:
 
 
 def _list_source_losses(trace: Trace) -> tuple[Problem, ...]:
-    """The losses that a slice reports of the trace that it was cut from; () for a whole trace."""
+    """List the losses that a slice reports of the trace that it was cut from; () for a whole trace."""
     metadata = read_slice_metadata(trace)
     return metadata.source_losses if metadata is not None else ()

@@ -123,7 +123,7 @@ def _find_source_problems(trace: Trace) -> Iterator[Remark]:
 
 
 def _format_instant(ns: int) -> str:
-    """ "14.4 ms": an an instant without trailing zeros."""
+    """Format an instant without trailing zeros: "14.4 ms"."""
     number, _, unit = format_time(ns).partition(" ")
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 

@@ -39,7 +39,7 @@ def build_notes(footprint: Footprint) -> tuple[str, ...]:
 
 
 def _explain_reported_zero(footprint: Footprint) -> str | None:
-    """Kineto writes min(resident blocks, grid / SMs) x threads / max threads, in whole percent."""
+    """Explain 0%: Kineto writes min(resident blocks, grid / SMs) x threads / max threads, in whole percent."""
     if footprint.reported.occupancy != 0:
         return None
     if footprint.shared_memory is not None and footprint.shared_memory > DEFAULT_SHARED_MEMORY:

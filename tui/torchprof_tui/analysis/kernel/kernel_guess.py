@@ -88,7 +88,7 @@ def compare_guesses(trace: Trace, t0: int, t1: int, guesses: list[Guess]) -> lis
 
 
 def _matches(term: str, name: str) -> bool:
-    """By class, or as a part of the name."""
+    """Test whether the term matches by class, or as a part of the name."""
     wanted = _ALIASES.get(term, term)
     label = decode_kernel_name(name).kernel_class.label
     return wanted in (label, *label.split("/"), *label.split()) or term in name.lower()

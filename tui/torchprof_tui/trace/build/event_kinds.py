@@ -44,7 +44,7 @@ def _classify_kinds(
     kind = take_chunked(np.array(kind_by_category, np.uint8), take_chunked(events.category, ordinals))
 
     def indexes_on_tracks(tracks: Bool, mask: Bool) -> I32:
-        """Indexes of the events in `mask` that are on one of `tracks` bool[tracks]."""
+        """Find the indexes of the events in `mask` that are on one of `tracks` bool[tracks]."""
         indexes = flatnonzero_int32(mask)
         on_tracks: I32 = indexes[tracks[events.track[ordinals[indexes]]]]
         return on_tracks

@@ -87,7 +87,7 @@ def sort_by_lane(lane: I32, time: I64, duration: I64, ordinals: I32) -> I64:
 
 
 def invert_order(order: I32 | I64, count: int) -> I32:
-    """int32[count]: the index of each number in `order`, -1 for numbers that are not in it."""
+    """Compute the index of each number in `order`, -1 for numbers that are not in it: int32[count]."""
     index_of = np.full(count, -1, np.int32)
     index_of[order] = np.arange(len(order), dtype=np.int32)
     return index_of

@@ -87,7 +87,7 @@ def order_lanes(
 
 
 def _select_separate_lanes(pending_lanes: PendingLanes, launches: I64, has_step: Bool) -> Bool:
-    """bool[slots]: the MAX_LANES most important: those with steps, with launches, with most events."""
+    """Select the MAX_LANES most important: those with steps, with launches, with most events: bool[slots]."""
     if len(pending_lanes) <= MAX_LANES:
         return np.ones(len(pending_lanes), np.bool_)
     order = np.lexsort((-pending_lanes.events, -launches, ~has_step))

@@ -14,7 +14,7 @@ STREAM_ROLES = {Role.GPU_ANNOTATIONS: 0, Role.STREAM: 1, Role.SYNC: 2}
 
 
 def section_of_role(role: Role) -> int:
-    """Number of the section: 0 threads, 1 streams with annotations and syncs, 2 async events, 3 the profiler's own."""
+    """Return the section: 0 threads, 1 streams with annotations and syncs, 2 async events, 3 the profiler's own."""
     if role is Role.THREAD:
         return 0
     return 1 if role in STREAM_ROLES else 2 if role is Role.ASYNC else 3

@@ -69,11 +69,11 @@ class ChunkArgColumns:
         return known
 
     def correlation(self) -> I64:
-        """int64[n], -1 for entries without one."""
+        """Return the correlation, int64[n], -1 for entries without one."""
         return self._get_or_create_column(CORRELATION)[0].astype(np.int64, copy=False)
 
     def sparse_columns(self) -> dict[str, tuple[I64, Array]]:
-        """For all args but the correlation: the indices of the entries that have it, ascending, and its values."""
+        """Return, for each arg but the correlation, the indices of entries that have it, ascending, and its values."""
         return {
             name: (np.flatnonzero(has), column[has])
             for name, (column, has) in self._columns.items()
@@ -82,7 +82,7 @@ class ChunkArgColumns:
 
 
 def _integer_column(args: list[Args], keys: tuple[str, ...]) -> tuple[I64, I64 | None]:
-    """int64[k]: the first of the keys that an entry has, and the indices of the entries that have one (None: all)."""
+    """Return the value of the first key that an entry has, int64[k], and the indices of those with one (None: all)."""
     key, *other_keys = keys
     try:
         return np.fromiter(map(itemgetter(key), args), np.int64, len(args)), None
@@ -111,7 +111,7 @@ def _to_int64(value: Any) -> int:
 
 
 def _triple_column(args: list[Args], key: str) -> tuple[I64, I64 | None]:
-    """int64[k, 3], and the indices of the entries that have three integers there (None: all)."""
+    """Return the triples, int64[k, 3], and the indices of the entries that have three integers there (None: all)."""
     values: list[Any] = [arg.get(key) for arg in args]
     try:
         if set(map(len, values)) == {3}:

@@ -225,7 +225,7 @@ class Chunker:
         return chunk
 
     def _parse_up_to(self, cut: int) -> Chunk | None:
-        """The chunk up to a comma, None if it does not parse or holds no entry."""
+        """Parse the chunk up to a comma, None if it does not parse or holds no entry."""
         window = self._window
         text = window.text[window.position : cut]
         entries = parse_values(text)
@@ -236,7 +236,7 @@ class Chunker:
         return chunk
 
     def _parse_last_chunk(self, close: int) -> Chunk | None:
-        """The chunk up to the closing bracket, with or without a trailing comma, None if it does not parse."""
+        """Parse the chunk up to the closing bracket, with or without a trailing comma, None if it does not parse."""
         window = self._window
         text = window.text[window.position : close].rstrip()
         comma = text.endswith(b",") or (self._has_entries and not text)

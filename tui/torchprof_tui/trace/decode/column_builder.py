@@ -198,7 +198,7 @@ class ColumnBuilder:
             value_column.extend(values.ravel())
 
     def _get_or_create_arg(self, name: str) -> tuple[GrowableArray, GrowableArray]:
-        """The two columns of an arg: ordinals of the entries that have it, and values."""
+        """Return the two columns of an arg: ordinals of the entries that have it, and values."""
         columns = self._args.get(name)
         if columns is None:
             columns = self._args[name] = (GrowableArray(np.int32), GrowableArray(np.int64))
@@ -307,7 +307,7 @@ class ColumnBuilder:
 
 
 def _get_values(entries: list[Entry], key: str) -> list[Any]:
-    """The value of a key in each entry, None for entries without it."""
+    """Return the value of a key in each entry, None for entries without it."""
     try:
         return list(map(itemgetter(key), entries))
     except KeyError:
@@ -315,7 +315,7 @@ def _get_values(entries: list[Entry], key: str) -> list[Any]:
 
 
 def _compute_signature(entry: Entry) -> tuple[Any, Any, Any, Any]:
-    """As `_SIGNATURE_OF`, for entries where a key is missing or a value cannot be a key of a dict."""
+    """Compute the same as `_SIGNATURE_OF`, for entries where a key is missing or a value cannot be a key of a dict."""
     core = (entry.get("ph"), entry.get("cat"), entry.get("pid"), entry.get("tid"))
     try:
         hash(core)

@@ -151,7 +151,7 @@ class _TraceDecoder:
             raise
 
     def _truncation_error(self) -> TraceError | None:
-        """The error for a stream that ended before its first event, None where that is not what happened."""
+        """Build the error for a stream that ended before its first event, None where that is not what happened."""
         ended = next((problem for problem in self._source.problems if problem.kind in INCOMPLETE_STREAM_KINDS), None)
         if ended is None or not self._document.json_like:
             return None
@@ -213,7 +213,7 @@ class _TraceDecoder:
 
 
 def _should_use_templates(source: Source) -> bool:
-    """Whether a file is large enough for the template decoder; a pipe, whose size is unknown, is assumed to be."""
+    """Tell whether a file is large enough for the template decoder; a pipe, whose size is unknown, is assumed to be."""
     return (
         source.total is None
         or source.total * (_TYPICAL_COMPRESSION_RATIO if source.compression else 1) >= _MIN_TEMPLATE_BYTES

@@ -39,7 +39,7 @@ class IdTable:
         self._keys = GrowableArray(np.int64)
 
     def key(self, value: Any) -> int:
-        """The key of an id; 12, 12.0 and "12" have the same key."""
+        """Return the key of an id; 12, 12.0 and "12" have the same key."""
         if type(value) is int and 0 <= value < _MAX_INTEGER_KEY:
             return value
         text = text_of(value)

@@ -128,17 +128,17 @@ class SignatureTable(dict[tuple[Any, Any, Any, Any], int]):
         return self._phase_category.view
 
     def groups(self, signature: I32) -> I32:
-        """The arg group of entries with these signatures."""
+        """Return the arg group of entries with these signatures."""
         groups: I32 = self._gather_field("group", np.int32)[self._flush_pending()[signature]]
         return groups
 
     def with_id(self, signature: I32) -> Bool:
-        """Whether the id of entries with these signatures is extracted."""
+        """Tell whether the id of entries with these signatures is extracted."""
         with_id: Bool = self._gather_field("with_id", np.bool_)[self._flush_pending()[signature]]
         return with_id
 
     def columns(self, signature: I32) -> tuple[U8, U16, I32, int]:
-        """Phase, category and track of entries with these signatures, and how many of them have no category code.
+        """Return phase, category and track of entries with these signatures, and how many have no category code.
 
         The tracks overwrite `signature`.
         """
@@ -154,7 +154,7 @@ class SignatureTable(dict[tuple[Any, Any, Any, Any], int]):
 
 
 def arg_group_of(ph: Any, category: str, code: int = 0) -> int:
-    """The arg group of entries of this phase and category; `code` is the category's."""
+    """Return the arg group of entries of this phase and category; `code` is the category's."""
     if ph == "M":
         return GROUP_METADATA
     if ph == "C":

@@ -122,7 +122,7 @@ class JsonDocument:
         yield
 
     def _read_key(self) -> str | None:
-        """The next key, with the window before its value; None after the last one."""
+        """Read the next key, with the window before its value; None after the last one."""
         window = self._window
         self._skip_space()
         if window.position >= len(window.text):

@@ -73,14 +73,14 @@ class SplitPoint:
         self.offset = -1
 
     def blocks_before(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
-        """These blocks, the first of which begins at `begin`, up to the split point."""
+        """Yield these blocks, the first of which begins at `begin`, up to the split point."""
         for block, is_after in self._mark_blocks(blocks, begin):
             if is_after:
                 return
             yield block
 
     def blocks_after(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
-        """These blocks from the split point on."""
+        """Yield these blocks from the split point on."""
         return (block for block, is_after in self._mark_blocks(blocks, begin) if is_after and block)
 
     def _mark_blocks(self, blocks: Iterator[bytes], offset: int) -> Iterator[tuple[bytes, bool]]:
@@ -162,7 +162,7 @@ class ParallelDecoder:
             os.close(parent_alive)
 
     def progress(self) -> tuple[int, int]:
-        """Bytes of the file that the workers have read so far, and entries that are not appended yet."""
+        """Return the bytes of the file that the workers have read so far, and entries that are not appended yet."""
         progress = [worker.progress() for worker in self._workers]
         return sum(consumed for consumed, _ in progress), sum(entries for _, entries in progress)
 
@@ -250,7 +250,7 @@ class _Worker:
         self._result_file = os.fdopen(result_pipe, "rb")
 
     def progress(self) -> tuple[int, int]:
-        """Bytes of the file read so far, and entries that are not appended yet."""
+        """Return the bytes of the file read so far, and entries that are not appended yet."""
         self.poll_progress(0)
         return self._consumed, self._entry_count if self._pid else 0
 
@@ -265,7 +265,7 @@ class _Worker:
         return self._finished
 
     def read_result(self) -> PartResult | None:
-        """Its result without the columns, None if it failed. The process ends once its columns have been read."""
+        """Read its result without the columns, None if it failed. The process ends once its columns have been read."""
         with contextlib.suppress(EOFError, pickle.UnpicklingError):
             result: PartResult = pickle.load(self._result_file)  # from our own forked process
             return result

@@ -38,7 +38,7 @@ def nanoseconds(microseconds: F64) -> I64:
 
 
 def parse_times(values: Sequence[Any], text: bytes, tally: ProblemTally) -> I64:
-    """int64[n]: parse the `ts` of n entries, None for an entry without one; `text` holds the entries in that order."""
+    """Parse the `ts` of n entries, None for an entry without one: int64[n]; `text` holds the entries in that order."""
     micro = _to_floats(values)
     result = _convert_microseconds(values, micro, NO_TIME, BAD_TIME, tally)
     if _exceeds_exact_range(micro).any() and any(type(value) is not int for value in values):
@@ -47,7 +47,7 @@ def parse_times(values: Sequence[Any], text: bytes, tally: ProblemTally) -> I64:
 
 
 def parse_durations(values: Sequence[Any], tally: ProblemTally) -> I64:
-    """int64[n]: parse the `dur` of n entries, None for an entry without one."""
+    """Parse the `dur` of n entries, None for an entry without one: int64[n]."""
     return _convert_microseconds(values, _to_floats(values), NO_DURATION, BAD_DURATION, tally)
 
 
@@ -67,7 +67,7 @@ def _to_float(value: Any) -> float:
 
 
 def _convert_microseconds(values: Sequence[Any], micro: F64, missing: int, kind: str, tally: ProblemTally) -> I64:
-    """Nanoseconds; `missing` where there is no number or an absurd one, which is counted and set to 0 in `micro`."""
+    """Convert to ns; `missing` where there is no number or an absurd one, which is counted and set to 0 in `micro`."""
     bad = ~(np.abs(micro) < _MAX_MICROSECONDS)
     count = int(np.count_nonzero(bad))
     if not count:

@@ -46,7 +46,7 @@ _NON_ASCII_BYTES = bytes(range(128, 256))
 
 
 def is_truncated(text: bytes) -> bool:
-    """Whether the text is the valid beginning of a value."""
+    """Tell whether the text is the valid beginning of a value."""
     try:
         orjson.loads(text.rstrip(_NON_ASCII_BYTES))  # the end may cut a UTF-8 character
     except orjson.JSONDecodeError as error:

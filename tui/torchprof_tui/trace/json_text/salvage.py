@@ -80,7 +80,7 @@ def _find_separators(text: bytes) -> list[int]:
 
 
 def _look_like_entries(values: list[Any]) -> bool:
-    """Whether these may be entries rather than parts of one: any entry drawn on a lane has `ph` and `name` or `pid`."""
+    """Tell whether these may be entries, not parts of one: any entry drawn on a lane has `ph` and `name` or `pid`."""
     objects = [value for value in values if type(value) is dict]
     return bool(objects) and all("ph" in value and ("name" in value or "pid" in value) for value in objects)
 
@@ -216,7 +216,7 @@ class _Salvager:
         return False
 
     def _has_entry_between(self, k: int, after: int) -> bool:
-        """Whether the text between two bounds can be read or repaired as entries."""
+        """Tell whether the text between two bounds can be read or repaired as entries."""
         piece = self._text[self._bounds[k] + 1 : self._bounds[after]]
         values = parse_values(piece)
         if values is None:
@@ -242,7 +242,7 @@ class _Salvager:
                 return
 
     def _begins_as_usual(self, comma: int) -> bool:
-        """Whether an entry ends before this comma, and the text after it begins with the first entry's first key."""
+        """Tell whether an entry ends before this comma and the text after begins with the first entry's first key."""
         preceding = self._text[max(comma - _MAX_SPACE_BYTES, 0) : comma].rstrip()
         return preceding.endswith(b"}") and self._usual_start.match(self._text, comma) is not None
 

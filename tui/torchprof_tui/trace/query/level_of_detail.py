@@ -85,7 +85,7 @@ def compute_cells(index: RowIndex, rows: I32 | slice, t0: int, t1: int, width: i
 
 
 def _first_offsets_at_edges(index: RowIndex, rows: I64, edges: I64) -> I64:
-    """int64[R, W + 1]: for each row and edge the offset in the index of the first event that starts there or later."""
+    """Find, by row and edge, the offset in the index of the first event that starts there or later: int64[R, W + 1]."""
     out = np.empty((len(rows), len(edges)), dtype=np.int64)
     for number, (first, last) in enumerate(
         zip(index.first[rows].tolist(), index.first[rows + 1].tolist(), strict=True)

@@ -105,7 +105,7 @@ def _collect_end_times(traces: Sequence[Trace], matched: MatchedCollectives) -> 
 
 
 def _find_agreeing_ranks(ends: F64, known: Bool) -> Bool:
-    """bool[r]: ranks whose collectives end when those of most others do. A rank without any cannot disagree."""
+    """Find ranks whose collectives end when those of most others do: bool[r]. A rank without any cannot disagree."""
     agrees = np.ones(known.shape[1], np.bool_)
     consensus = _row_medians(ends, known)
     for rank in range(len(agrees)):
@@ -116,7 +116,7 @@ def _find_agreeing_ranks(ends: F64, known: Bool) -> Bool:
 
 
 def _row_medians(values: F64, known: Bool) -> F64:
-    """float64[k]: the median of each row's known values; every row must have one."""
+    """Compute the median of each row's known values: float64[k]; every row must have one."""
     if not len(values):
         return np.zeros(0)
     medians: F64 = np.nanmedian(np.where(known, values, np.nan), axis=1)

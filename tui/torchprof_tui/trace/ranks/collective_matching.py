@@ -233,7 +233,7 @@ def _build_matched_collectives(
         return _create_empty(len(tables), unmatched, before_recording, texts.texts)
 
     def column(name: str) -> I64:
-        """int64[m, r]: a column of the tables, -1 for a rank that has no such collective."""
+        """Build a column of the tables, -1 for a rank that has no such collective: int64[m, r]."""
         out = np.full(rows.shape, -1, np.int64)
         for rank, table in enumerate(tables):
             present = is_present[:, rank]

@@ -125,7 +125,7 @@ class SshStream:
         self._restore_sigterm()
 
     def _terminate(self, patience: float = _TERMINATE_SECONDS) -> None:
-        """SIGTERM first, SIGKILL after `patience` seconds: ssh may have to restore the terminal's echo."""
+        """Send SIGTERM first, SIGKILL after `patience` seconds: ssh may have to restore the terminal's echo."""
         if self._process.poll() is None:
             self._process.terminate()
             try:

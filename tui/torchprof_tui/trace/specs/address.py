@@ -28,7 +28,7 @@ _KEY_AVERAGES = re.compile(r"\.key_averages\.json(\.\w+)?$")
 
 
 def is_key_averages_file(name: str) -> bool:
-    """Whether a file with a trace's suffix is a table of `key_averages`, which is often saved beside the trace."""
+    """Tell whether a file with a trace's suffix is a table of `key_averages`, which is often saved beside the trace."""
     return _KEY_AVERAGES.search(name) is not None
 
 
@@ -123,12 +123,12 @@ def parse_ssh_path(spec: str) -> SshPath | None:
 
 
 def is_url(spec: str) -> bool:
-    """Whether fsspec opens this name: `https://…`, `s3://…`, or a chain such as `zip://a.json::https://…`."""
+    """Tell whether fsspec opens this name: `https://…`, `s3://…`, or a chain such as `zip://a.json::https://…`."""
     return _URL.match(spec) is not None and not spec.lower().startswith("ssh://") and not os.path.lexists(spec)
 
 
 def is_remote(spec: str) -> bool:
-    """Whether the name is a URL or a path on an ssh host."""
+    """Tell whether the name is a URL or a path on an ssh host."""
     return is_url(spec) or parse_ssh_path(spec) is not None
 
 
@@ -141,7 +141,7 @@ def host_of(spec: str) -> str | None:
 
 
 def is_pattern(spec: str) -> bool:
-    """Whether a remote name may be a glob pattern, such as `host:runs/*.json`. In a URL, `?` starts the query."""
+    """Tell whether a remote name may be a glob pattern, such as `host:runs/*.json`. In a URL, `?` starts the query."""
     if is_url(spec):
         return _URL_GLOB_MAGIC.search(spec.partition("?")[0]) is not None
     path = parse_ssh_path(spec)

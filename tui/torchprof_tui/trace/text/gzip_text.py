@@ -143,5 +143,5 @@ def _read_text_spans(source: Source, offset: I64, length: I64, chunks: Iterable[
 
 
 def _stat_fingerprint(status: os.stat_result) -> tuple[int, ...]:
-    """Size, times and inode. Includes ctime, because a replacement may have the same size and mtime."""
+    """Return size, times and inode. Includes ctime, because a replacement may have the same size and mtime."""
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino

@@ -25,7 +25,7 @@ class ListScreen(Screen[Any]):
     rows: RowList
 
     def handle_cursor_move(self) -> None:
-        """Called when another row is under the cursor."""
+        """Handle a move of the cursor to another row."""
 
     def action_move(self, distance: int) -> None:
         self.rows.move_by(distance)

@@ -24,7 +24,7 @@ class TitleLine(PaintedWidget):
     """Show the title; call `show_viewport` when another part of the trace is on screen."""
 
     def __init__(self, trace: Trace, gpu_busy: list[Intervals], *, id: str | None = None) -> None:  # noqa: A002
-        """`gpu_busy`: the busy intervals of each GPU; empty without GPU work."""
+        """Show the title. `gpu_busy`: the busy intervals of each GPU; empty without GPU work."""
         super().__init__(id=id)
         self._label = short_label(trace.label)
         self._descriptions = describe_trace(trace)

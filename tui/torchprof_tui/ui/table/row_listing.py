@@ -15,7 +15,7 @@ class RowListing:
     """The listed rows: `order` int64[k], rows of the sheet from top to bottom. Each tab keeps its sort column."""
 
     def __init__(self, sort_keys: dict[str, str]) -> None:
-        """`sort_keys`: tab → the key of the column that it is sorted by at first."""
+        """Sort each tab at first by its column in `sort_keys`: tab → the column's key."""
         self._sort_keys = dict(sort_keys)
         self._tab = ""
         self.sheet: Sheet | None = None

@@ -19,7 +19,7 @@ class FoldState:
     """
 
     def __init__(self, tree: DispatchTree, names: list[str]) -> None:
-        """`names`: the strings that the tree's `name` indexes."""
+        """Fold a tree. `names`: the strings that the tree's `name` indexes."""
         self._tree = tree
         self._names = [name.lower() for name in names]
         self._folded_unfiltered = tree.collapse_from_depth()  # the folding without a filter

@@ -55,7 +55,7 @@ class TreeScreen(ListScreen):
     ]
 
     def __init__(self, rank: Rank) -> None:
-        """`rank`: whose calls are listed. The resulting event is an index into the merged trace."""
+        """List the calls of `rank`. The resulting event is an index into the merged trace."""
         super().__init__()
         self.trace = rank.trace
         self.rank = rank

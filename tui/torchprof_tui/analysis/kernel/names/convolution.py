@@ -119,7 +119,7 @@ def _decode_cutlass(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _decode_scudnn(name: str, parsed: QualifiedName) -> KernelName | None:
-    """`cudnn_volta_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1`: fp32 on CUDA cores."""
+    """Decode `cudnn_volta_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1`: fp32 on CUDA cores."""
     match = _SCUDNN.fullmatch(parsed.base)
     if not match or match["arch"] not in ARCHITECTURES:
         return None
@@ -145,7 +145,7 @@ def _decode_scudnn(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _decode_igemm(name: str, parsed: QualifiedName) -> KernelName | None:
-    """`igemm_fwd_gtcx2_nhwc_bf16_…_bt128x128x32_…`: MIOpen's assembly implicit GEMM; x: matrix instructions."""
+    """Decode `igemm_fwd_gtcx2_nhwc_bf16_…_bt128x128x32_…`: MIOpen's assembly implicit GEMM; x: matrix instructions."""
     del parsed
     match = _IGEMM.match(name)
     if not match:
@@ -180,7 +180,7 @@ def _decode_engine(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _decode_composable_kernel(name: str, parsed: QualifiedName) -> KernelName | None:
-    """Composable Kernel: `ck::…::kernel_grouped_conv_fwd_xdl_cshuffle_v3`; xdl: with matrix instructions."""
+    """Decode Composable Kernel: `ck::…::kernel_grouped_conv_fwd_xdl_cshuffle_v3`; xdl: with matrix instructions."""
     match = re.search(r"_conv_(fwd|bwd_data|bwd_weight)_", parsed.base)
     if not match or parsed.root not in ("ck", "ck_tile"):
         return None

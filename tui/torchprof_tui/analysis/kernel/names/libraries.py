@@ -113,7 +113,7 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _decode_rocprim(name: str, parsed: QualifiedName) -> KernelName | None:
-    """`trampoline_kernel<…, reduce_config_selector<bool>, …>`: the selector names the algorithm."""
+    """Decode `trampoline_kernel<…, reduce_config_selector<bool>, …>`: the selector names the algorithm."""
     selectors = re.findall(r"\b([a-z_]+?)(?:_config_selector|_config|_impl)\b", ", ".join(parsed.arguments))
     for selector in selectors:
         for word, kind, shown in _ROCPRIM_ALGORITHMS:

@@ -99,7 +99,7 @@ def _decode_nvjet(name: str) -> KernelName | None:
 
 
 def _parse_nvjet_types(letters: str) -> tuple[tuple[str, ...], str | None]:
-    """`tst` → (("bf16",), "fp32"): (element types of input and output, accumulator if it is fp32)."""
+    """Parse `tst` → (("bf16",), "fp32"): (element types of input and output, accumulator if it is fp32)."""
     elements = [_NVJET_ELEMENTS[letter] for letter in letters if letter in _NVJET_ELEMENTS]
     if len(letters) != 3 or len(elements) != 3:
         return (), None
@@ -108,7 +108,7 @@ def _parse_nvjet_types(letters: str) -> tuple[tuple[str, ...], str | None]:
 
 
 def _parse_nvjet_suffix(suffix: str) -> tuple[str | None, str | None, list[tuple[str, str]]]:
-    """`1x2_h_bz_coopA_NNT` → (layout, epilogue, details); words without a known meaning are a detail."""
+    """Parse `1x2_h_bz_coopA_NNT` → (layout, epilogue, details); words without a known meaning are a detail."""
     layout = epilogue = None
     details: list[tuple[str, str]] = []
     unknown = []

@@ -244,7 +244,10 @@ def _decode_multi_tensor(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _decode_softmax(name: str, parsed: QualifiedName) -> KernelName:
-    """`softmax_warp_forward<in, out, acc, log2(elements), is_log, is_masked>`, `cunn_SoftMaxForward<…, Epilogue>`."""
+    """Decode a softmax.
+
+    `softmax_warp_forward<in, out, acc, log2(elements), is_log, is_masked>`, `cunn_SoftMaxForward<…, Epilogue>`.
+    """
     way = _BACKWARD if "backward" in parsed.base.lower() else _FORWARD
     is_log = "LogSoftMax" in name or (parsed.base.startswith("softmax_warp") and parsed.argument(4) == "true")
     word = "log softmax" if is_log else "softmax"

@@ -83,7 +83,7 @@ class DigitMask:
         return np.flatnonzero(zero.view(np.bool_)) + begin
 
     def read_values(self, end: I64, digits: U8) -> I64:
-        """int64[k]: read the numbers of that many digits, at most MAX_DIGITS, that end at these offsets."""
+        """Read the numbers of that many digits, at most MAX_DIGITS, that end at these offsets: int64[k]."""
         value = _words_to_integers(self._load_words(end, digits))
         long = np.flatnonzero(digits > WORD_BYTES)
         if len(long):
@@ -93,7 +93,7 @@ class DigitMask:
         return value
 
     def read_hash_words(self, end: I64, digits: U8) -> tuple[U64, I64, U64]:
-        """Words that distinguish numbers, 07 from 7 too.
+        """Read words that distinguish numbers, 07 from 7 too.
 
         Returns uint64[k] from the last eight digits of each number and its length; int64[m], the indices of the numbers
         that have more digits; and uint64[m] from the digits of those before the last eight.
@@ -105,7 +105,7 @@ class DigitMask:
         return last, long, leading
 
     def _load_words(self, end: I64, digits: U8) -> U64:
-        """uint64[k]: the values of up to eight digits that end at these offsets.
+        """Load the values of up to eight digits that end at these offsets: uint64[k].
 
         Each digit is a byte, the last one the highest byte; the unused bytes are 0.
         """
@@ -124,7 +124,7 @@ class DigitMask:
 
 
 def _words_to_integers(word: U64) -> I64:
-    """int64[k]: combine the eight digits of each word, 0 for missing ones: to pairs, then fours, then all eight."""
+    """Combine the eight digits of each word, 0 for missing ones: to pairs, then fours, then all eight: int64[k]."""
     word *= np.uint64(10 << 8 | 1)
     word >>= np.uint64(8)
     word &= np.uint64(0x00FF00FF00FF00FF)

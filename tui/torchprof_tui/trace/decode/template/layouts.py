@@ -137,7 +137,7 @@ class LayoutTable(dict[bytes, int]):
             return numbered
 
     def is_integer_part(self, code: int, offset: int) -> bool:
-        """Whether the run at this offset, in entries of this layout, is the integer part of a number."""
+        """Tell whether the run at this offset, in entries of this layout, is the integer part of a number."""
         key = code << 32 | offset
         known = self._integer_part_cache.get(key)
         if known is None:
@@ -148,17 +148,17 @@ class LayoutTable(dict[bytes, int]):
 
 
 def ends_of(positions: I32) -> I32:
-    """Offsets at which the numbers end."""
+    """Extract the offsets at which the numbers end."""
     return positions >> _END_BIT
 
 
 def digits_of(positions: I32) -> U8:
-    """Numbers of digits: 1 to MAX_DIGITS."""
+    """Extract the numbers of digits: 1 to MAX_DIGITS."""
     return (positions & _DIGITS_MASK).astype(np.uint8)
 
 
 def negative_of(positions: I32) -> Bool:
-    """Whether the numbers have a minus sign."""
+    """Tell whether the numbers have a minus sign."""
     return (positions & 1 << _SIGN_BIT).astype(np.bool_)
 
 

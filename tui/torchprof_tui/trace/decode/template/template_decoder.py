@@ -87,7 +87,7 @@ class TemplateDecoder:
         return entries.begin - len(_SPLIT_MARK)
 
     def _intern_heads(self, entries: PlainEntries) -> I32 | None:
-        """The head code of each entry; None if a head does not match the arg group of its layout."""
+        """Return the head code of each entry; None if a head does not match the arg group of its layout."""
         keys = entries.hash_heads(self._hash_factors)
         head = np.fromiter(map(self._head_codes.get, keys, repeat(-1)), np.int32, len(keys))
         new_heads: dict[int, int] = {}  # key -> index of the first entry that has it
@@ -122,7 +122,7 @@ class PlainEntries:
         self.begin: I64 = np.concatenate([[0], end[:-1]]) + len(_SPLIT_MARK)
 
     def has_leading_zero(self, zeros: I64) -> bool:
-        """Whether one of these zeros begins a number such as 007, which JSON does not allow."""
+        """Tell whether one of these zeros begins a number such as 007, which JSON does not allow."""
         if not len(zeros):
             return False
         entry = np.searchsorted(self.begin, zeros, side="right") - 1
@@ -145,7 +145,7 @@ class PlainEntries:
         return EntryNumbers(size, bound.tolist(), entry, value, digits)
 
     def hash_heads(self, factors: U64) -> list[int]:
-        """A 64-bit hash of each entry's head: equal for the same template and the same digits in its runs.
+        """Compute a 64-bit hash of each entry's head: equal for the same template and the same digits in its runs.
 
         The probability that two different heads among a million collide is one in 10^7; `factors`, three odd numbers,
         are random, so that no file can be crafted to collide.
@@ -181,7 +181,7 @@ class PlainEntries:
         return entry
 
     def arg_groups(self, indices: list[int]) -> list[int]:
-        """The arg groups of the layouts of these entries."""
+        """Return the arg groups of the layouts of these entries."""
         return cast("list[int]", self._layouts.group[self._layout[indices]].tolist())
 
 
@@ -199,7 +199,7 @@ class EntryNumbers:
         self._digits = digits
 
     def _slice_of(self, kind: int) -> slice:
-        """The numbers of a kind."""
+        """Return the slice of the numbers of a kind."""
         return slice(self._bounds[kind], self._bounds[kind + 1])
 
     def to_columns(self) -> EntryColumns | None:
@@ -225,7 +225,7 @@ class EntryNumbers:
         return EntryColumns(time[1], duration, self._read_integers(ID), correlation, args)
 
     def _read_nanoseconds(self, name: str) -> tuple[I64, I64] | None:
-        """The entries that have it, and its values, int64[k]; None if one is too large."""
+        """Return the entries that have it, and its values, int64[k]; None if one is too large."""
         whole, fraction = self._slice_of(_COLUMN_INDEX[name]), self._slice_of(FRACTION_OF[name])
         entries, value = self._entry[whole], self._value[whole]
         if value.max(initial=0) > _MAX_MICROSECONDS[name] or value.min(initial=0) < -_MAX_MICROSECONDS[name]:
@@ -239,7 +239,7 @@ class EntryNumbers:
         return entries, value
 
     def _read_integers(self, name: str) -> tuple[I64, I64]:
-        """The entries that have it, and its values, int64[k]."""
+        """Return the entries that have it, and its values, int64[k]."""
         numbers = self._slice_of(_COLUMN_INDEX[name])
         return self._entry[numbers], self._value[numbers]
 

@@ -49,7 +49,7 @@ TIME, DURATION, ID = "ts", "dur", "id"
 
 
 def triple_columns(name: str) -> list[str]:
-    """The names of the columns of an arg with three values."""
+    """Return the names of the columns of an arg with three values."""
     return [f"{name} {k}" for k in range(3)]
 
 
@@ -121,7 +121,7 @@ def parse_template(masked_text: bytes) -> Template | None:
 
 
 def _find_head_runs(entry: dict[str, Any]) -> tuple[int, ...] | None:
-    """The runs in the values that identify the entry and its track; None if one is neither text nor integer."""
+    """Find the runs in the values that identify the entry and its track; None if one is neither text nor integer."""
     runs: list[int] = []
     if type(entry.get("name")) is not str or type(entry.get("ph")) is not str:
         return None
@@ -146,7 +146,7 @@ def _locate_number(value: Any) -> NumberPosition | None:
 
 
 def _locate_args(args: dict[str, Any], group: int) -> dict[str, NumberPosition | None]:
-    """Positions of the wanted args, None for values that are not plain integers. The same args as `arg_columns.py`."""
+    """Locate the wanted args, None for values that are not plain integers. The same args as `arg_columns.py`."""
     if group == GROUP_NONE:
         return {}
     names = {GROUP_OP: OP_ARGS, GROUP_PYTHON: PYTHON_ARGS}.get(group, (CORRELATION, *ARGS))

@@ -37,7 +37,7 @@ class Gutter(PaintedWidget):
     DEFAULT_CSS = "Gutter { height: 1fr; width: 20; }"
 
     def __init__(self, trace: Trace, notes: Mapping[int, str] | None = None, *, id: str | None = None) -> None:  # noqa: A002
-        """`notes`: text after a rank's label where it fits, by lane."""
+        """Label the lanes. `notes`: text after a rank's label where it fits, by lane."""
         super().__init__(id=id)
         self._notes = notes or {}
         self._trace = trace

@@ -30,7 +30,7 @@ class Overview(PaintedWidget):
         *,
         id: str | None = None,  # noqa: A002
     ) -> None:
-        """`busy_intervals`: of each GPU, whose mean is drawn; without GPUs those of the CPU. `kind` sets the colour."""
+        """Draw the mean of `busy_intervals`: of each GPU; without GPUs those of the CPU. `kind` sets the colour."""
         super().__init__(id=id)
         self._steps = steps
         self._busy_intervals = busy_intervals
