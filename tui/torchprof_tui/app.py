@@ -25,7 +25,6 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
-from torchprof_tui.runs.history import read_request
 from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.resolve import resolve_specs
@@ -204,6 +203,8 @@ class TorchprofApp(App[None]):
         """Repeat the recording of the trace on screen, which stays below until the new one is loaded."""
         if self._current_opener is None or self.screen.TITLE != "explorer":
             return
+        from torchprof_tui.runs.history import read_request  # deferred: not needed before the first frame
+
         request = read_request(self._current_opener.path)
         if request is None:
             self.notify("nothing says how this trace was recorded; R records a run", markup=False)

@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.terminal_theme import SVG_EXPORT_THEME
+
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.trace.loading.resolve import resolve_specs
 
@@ -82,8 +84,6 @@ def as_svg(app: TorchprofApp) -> str:
 
     Cells without a colour get the theme's background and foreground.
     """
-    from rich.terminal_theme import SVG_EXPORT_THEME
-
     svg = app.export_screenshot(title=app.title, simplify=True)
     svg = re.sub(r"\s*@font-face\s*{[^}]*}", "", svg)
     theme = app.current_theme

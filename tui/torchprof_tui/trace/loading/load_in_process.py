@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpenedTrace, OpeningState, open_or_build
 from torchprof_tui.trace.loading.progress import Report, ignore_progress
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
+from torchprof_tui.trace.text.gzip_text import GzipText
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
-    from torchprof_tui.trace.text.gzip_text import GzipText
 
 
 def load_trace(spec: str, report: Report | None = None, cache: bool = True) -> Trace:
@@ -51,8 +51,6 @@ def split_into_blocks(trace: Trace) -> None:
 
 def find_deferred_text(trace: Trace) -> GzipText | None:
     """Return the text whose blocks have not been written, None if there is nothing to write."""
-    from torchprof_tui.trace.text.gzip_text import GzipText  # deferred: imports numpy
-
     text = trace.text
     if isinstance(text, GzipText) and text.block_text is None:
         return text

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.messages import SliceWritten
-from torchprof_tui.ui.explorer.slice_messages import format_slice_result
 
 _TRACE_SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.\w+)?$")
 _UNSAFE_CHARACTERS = re.compile(r"[^\w.+-]+")
@@ -30,6 +29,7 @@ def export_slice(trace: Trace, t0: int, t1: int, name: str) -> SliceWritten:
     """
     # deferred: the writer imports the trace reader, which the UI process otherwise does not need
     from torchprof_tui.analysis.slicing.slice_writer import SliceError, write_slice
+    from torchprof_tui.ui.explorer.slice_messages import format_slice_result
 
     out = Path(name).expanduser()
     if out.exists():
