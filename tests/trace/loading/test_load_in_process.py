@@ -243,7 +243,7 @@ def test_the_users_folder_is_not_imported_by_the_worker(tmp_path: Path, monkeypa
 
 def test_the_worker_imports_no_screen_library() -> None:
     code = (
-        "import sys; from torchprof_tui.trace.loading import decode_and_store, load, worker_main; "
+        "import sys; from torchprof_tui.trace.loading import decode_and_store, load_in_process, worker_main; "
         "print([name for name in ('textual', 'rich', 'asyncio', 'torch') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
