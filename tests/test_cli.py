@@ -12,33 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.command_line import read_error_line, read_json_answer, run_program
 from tests.helpers.paths import ROOT
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.cli import main
 
-PROGRAM = [sys.executable, "-m", "torchprof_tui"]
 SAMPLE = find("matmul_add_64_cold_eager").path
-
-
-def run(*arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
-    more = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 120, "check": False, **more}
-    return subprocess.run([*PROGRAM, *map(str, arguments)], **more)
-
-
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
-    """The JSON on stdout of a call that goes well, and says nothing else there."""
-    assert main([*map(str, arguments)]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    """The one line of a call that does not."""
-    assert main([*map(str, arguments)]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("torchprof-tui: ")
-    assert err.count("\n") == 1
-    return err
 
 
 def test_version_is_quick() -> None:
@@ -54,7 +33,7 @@ def test_version_is_quick() -> None:
 
 @pytest.mark.parametrize("sample", [one for one in SAMPLES if one.path.is_file()], ids=lambda sample: sample.name)
 def test_every_entry_of_a_sample_is_accounted_for(sample: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    told = answer(capsys, "info", f"sample:{sample.name}", "--json")
+    told = read_json_answer(capsys, "info", f"sample:{sample.name}", "--json")
     document = json.loads(gzip.decompress(sample.path.read_bytes()))
     entries = document["traceEvents"]
     assert told["events"] == len(entries)
@@ -73,7 +52,7 @@ def test_every_entry_of_a_sample_is_accounted_for(sample: Any, capsys: pytest.Ca
 
 
 def test_info_has_what_scripts_rely_on(capsys: pytest.CaptureFixture[str]) -> None:
-    told = answer(capsys, "info", SAMPLE, "--json", "--no-cache")
+    told = read_json_answer(capsys, "info", SAMPLE, "--json", "--no-cache")
     assert told["duration_ns"] > 300_000
     assert told["steps"][0] == {"name": "ProfilerStep#2", "start_ns": 0, "duration_ns": 216_855}
     assert {"kind", "pid", "tid", "label", "events", "rows"} <= told["lanes"][0].keys()
@@ -89,25 +68,25 @@ def test_the_second_time_comes_from_the_cache(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
-    first = answer(capsys, "info", SAMPLE, "--json")
-    second = answer(capsys, "info", SAMPLE, "--json")
+    first = read_json_answer(capsys, "info", SAMPLE, "--json")
+    second = read_json_answer(capsys, "info", SAMPLE, "--json")
     assert (first.pop("cached"), second.pop("cached")) == (False, True)
     del first["seconds"], second["seconds"]
     assert first == second
-    assert answer(capsys, "cache", "--json")["traces"] == 1
+    assert read_json_answer(capsys, "cache", "--json")["traces"] == 1
 
 
 def test_the_cache_can_be_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
-    assert run("info", SAMPLE).returncode == 0
-    cleared = json.loads(run("cache", "--clear", "--json").stdout)
+    assert run_program("info", SAMPLE).returncode == 0
+    cleared = json.loads(run_program("cache", "--clear", "--json").stdout)
     assert cleared["removed"] >= 1
-    assert json.loads(run("info", SAMPLE, "--json").stdout)["cached"] is False
-    assert "at most" in run("cache").stdout
+    assert json.loads(run_program("info", SAMPLE, "--json").stdout)["cached"] is False
+    assert "at most" in run_program("cache").stdout
 
 
 def test_a_person_reads_words() -> None:
-    done = run("info", SAMPLE, env={**os.environ, "COLUMNS": "200"})
+    done = run_program("info", SAMPLE, env={**os.environ, "COLUMNS": "200"})
     assert done.returncode == 0
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
@@ -119,7 +98,7 @@ def test_names_from_a_trace_cannot_drive_the_terminal(tmp_path: Path) -> None:
     entry = {"ph": "X", "cat": "\x1b[31mcat", "name": "a", "pid": "\x1b]0;owned\x07", "tid": 1, "ts": 1, "dur": 2}
     path = tmp_path / "evil.json"
     path.write_text(json.dumps([entry, {**entry, "name": "\ud800"}]))
-    done = run("info", path)
+    done = run_program("info", path)
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
     assert "\x07" not in done.stdout
@@ -127,14 +106,14 @@ def test_names_from_a_trace_cannot_drive_the_terminal(tmp_path: Path) -> None:
 
 def test_stdin(capsys: pytest.CaptureFixture[str]) -> None:
     with SAMPLE.open("rb") as trace:
-        told = json.loads(run("info", "-", "--json", stdin=trace).stdout)
+        told = json.loads(run_program("info", "-", "--json", stdin=trace).stdout)
     assert told["events"] == 105
     assert told["cached"] is False
 
 
 @pytest.mark.parametrize("word", ["tables", "nonsense"])
 def test_a_command_that_does_not_exist_is_an_invalid_choice(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "invalid choice" in refused(capsys, word, SAMPLE, "--json")
+    assert "invalid choice" in read_error_line(capsys, word, SAMPLE, "--json")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +140,7 @@ def test_a_command_that_does_not_exist_is_an_invalid_choice(word: str, capsys: p
     ids=lambda value: " ".join(Path(str(word)).name for word in value) if isinstance(value, list) else "",
 )
 def test_a_wrong_call_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said in refused(capsys, *arguments)
+    assert said in read_error_line(capsys, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -172,14 +151,14 @@ def test_a_wrong_call_is_one_line(arguments: list[str], said: str, capsys: pytes
 def test_what_is_no_trace_is_one_line(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "no trace.json"
     path.write_bytes(data)
-    assert "no trace.json" in refused(capsys, "info", path, "--json")
+    assert "no trace.json" in read_error_line(capsys, "info", path, "--json")
 
 
 def test_a_damaged_trace_opens_as_far_as_it_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = gzip.decompress(SAMPLE.read_bytes())
     path = tmp_path / "cut.json"
     path.write_bytes(text[: len(text) * 2 // 3])
-    told = answer(capsys, "info", path, "--json")
+    told = read_json_answer(capsys, "info", path, "--json")
     assert told["events"] > 40
     assert told["problems"]
 
@@ -187,12 +166,12 @@ def test_a_damaged_trace_opens_as_far_as_it_goes(tmp_path: Path, capsys: pytest.
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     path = tmp_path / "prose.json"
     path.write_text("hello")
-    assert "Traceback" in run("info", path, "--debug").stderr
-    assert "Traceback" not in run("info", path).stderr
+    assert "Traceback" in run_program("info", path, "--debug").stderr
+    assert "Traceback" not in run_program("info", path).stderr
 
 
 def test_without_a_terminal_the_app_says_what_does_without(capsys: pytest.CaptureFixture[str]) -> None:
-    done = run(SAMPLE)
+    done = run_program(SAMPLE)
     assert done.returncode == 2
     assert done.stderr.startswith("torchprof-tui: ")
     assert "torchprof-tui info" in done.stderr

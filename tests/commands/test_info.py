@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.commands.test_ranks import run
+from tests.helpers.command_line import call_main, read_error_line
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import cpu, kernel
-from tests.test_cli import refused
 from torchprof_tui.commands.common import tables
 from torchprof_tui.commands.common.tables import ConsoleTable
 
@@ -49,16 +48,16 @@ def test_a_pipe_cuts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     path = tmp_path / f"{'rank' * 20}.json"
     entries = [kernel(LONG, k, 2) for k in range(1200)]
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [cpu("op", 0, 9), *entries]}))
-    _, out, _ = run(capsys, "info", path)
+    _, out, _ = call_main(capsys, "info", path)
     line = one_line(out, "GPU work without launch")
     assert line.startswith("1,200  ")
     assert LONG[:100] in line  # as much as an example has of it
     folder = tmp_path / "ranks"
     folder.mkdir()
     late_rank(2).write(folder, name=f"{'x' * 90}-rank{{}}.json")
-    _, out, _ = run(capsys, "info", folder)
+    _, out, _ = call_main(capsys, "info", folder)
     assert f"{'x' * 90}-rank1.json" in out
-    _, table, _ = run(capsys, "table", folder, "--of", "arrivals")
+    _, table, _ = call_main(capsys, "table", folder, "--of", "arrivals")
     assert "…" not in out + table
 
 
@@ -71,12 +70,12 @@ def test_a_terminal_cuts_names_before_anything_else(monkeypatch: pytest.MonkeyPa
     late_rank(2).write(tmp_path, name=f"{'x' * 90}-rank{{}}.json")
     console = Console(width=80, force_terminal=True, color_system=None, highlight=False, markup=False, emoji=False)
     monkeypatch.setattr("torchprof_tui.commands.info.text.create_console", lambda: console)
-    answer = summary(load_specs([str(tmp_path)], cache=False))
+    read_json_answer = summary(load_specs([str(tmp_path)], cache=False))
     with console.capture() as caught:
-        print_summary("ranks", answer)
+        print_summary("ranks", read_json_answer)
     lines = [line for line in caught.get().splitlines() if "xxx" in line]
     assert len(lines) == 2
-    for rank, line in zip(answer["ranks"], lines, strict=True):
+    for rank, line in zip(read_json_answer["ranks"], lines, strict=True):
         assert line.split()[0] == str(rank["rank"])
         assert f" {rank['drawn']:,}  " in line
         assert "…" in line
@@ -92,10 +91,10 @@ def test_what_is_cut_before_its_first_event(tmp_path: Path, capsys: pytest.Captu
     packed = tmp_path / "cut.json.gz"
     packed.write_bytes(gzip.compress(text)[:60])
     said = f"{packed}: cut short before its first event: the gzip data stops at byte 60, before its end mark"
-    assert refused(capsys, "info", packed) == f"torchprof-tui: {said}\n"
+    assert read_error_line(capsys, "info", packed) == f"torchprof-tui: {said}\n"
     plain = tmp_path / "cut.json"
     plain.write_bytes(b'{ "sche')
-    assert "cut short after 7 bytes of text, before its first event" in refused(capsys, "info", plain)
+    assert "cut short after 7 bytes of text, before its first event" in read_error_line(capsys, "info", plain)
     other = tmp_path / "other.json.gz"
     other.write_bytes(gzip.compress(b"<html>" + bytes(range(65, 91)) * 5000)[:60])
-    assert "a page of HTML" in refused(capsys, "info", other)
+    assert "a page of HTML" in read_error_line(capsys, "info", other)

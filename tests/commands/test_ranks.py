@@ -8,15 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.collective_reference import joined
+from tests.helpers.command_line import call_main, read_error_line, read_json_answer
 from tests.helpers.rank_traces import late_rank
-from tests.test_cli import answer, refused
-from torchprof_tui.cli import main
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of a call."""
-    status = main([str(word) for word in words])
-    return status, *capsys.readouterr()
 
 
 @pytest.fixture
@@ -27,8 +20,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_info_keeps_its_contract_and_tells_of_ranks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = answer(capsys, "info", folder, "--json")
-    alone = [answer(capsys, "info", folder / f"rank{rank}.json", "--json") for rank in range(3)]
+    told = read_json_answer(capsys, "info", folder, "--json")
+    alone = [read_json_answer(capsys, "info", folder / f"rank{rank}.json", "--json") for rank in range(3)]
     for key in ("events", "drawn", "metadata", "flows", "bytes"):
         assert told[key] == sum(one[key] for one in alone), key
     assert told["events"] == told["drawn"] + told["metadata"] + told["flows"] + sum(told["not_drawn"].values())
@@ -46,11 +39,11 @@ def test_info_keeps_its_contract_and_tells_of_ranks(folder: Path, capsys: pytest
     ]
     assert told["collectives"] == {"joined": 6, "incomplete": 0, "differing": 0}
     assert told["problems"] == []
-    assert answer(capsys, "info", folder, "--json")["cached"]
+    assert read_json_answer(capsys, "info", folder, "--json")["cached"]
 
 
 def test_info_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, "info", folder)
+    status, out, _ = call_main(capsys, "info", folder)
     assert status == 0
     assert "NVIDIA H200, 3 ranks" in out
     assert out.count("shared base time, ±0 ns by 6 collectives") == 3
@@ -59,12 +52,12 @@ def test_info_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_rank_that_is_missing_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "rank1.json").unlink()
-    _, out, _ = run(capsys, "info", folder)
+    _, out, _ = call_main(capsys, "info", folder)
     assert "2 ranks of 3" in out
 
 
 def test_arrivals_as_dictionaries_have_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = answer(capsys, "table", folder, "--of", "arrivals", "--json")
+    rows = read_json_answer(capsys, "table", folder, "--of", "arrivals", "--json")
     expected = []
     for its in joined(sorted(folder.glob("*.json"))).values():
         starts = sorted(start for start, _ in its.values())
@@ -73,22 +66,22 @@ def test_arrivals_as_dictionaries_have_them(folder: Path, capsys: pytest.Capture
     assert sorted((row["last_rank"], row["late_by_us"], row["longest_wait_us"]) for row in rows) == sorted(expected)
     assert sorted(row["step"] for row in rows) == ["#0", "#0", "#1", "#1", "#2", "#2"]
     assert [row["waited_us"] for row in rows] == sorted((row["waited_us"] for row in rows), reverse=True)
-    _, out, _ = run(capsys, "table", folder, "--of", "arrivals")
+    _, out, _ = call_main(capsys, "table", folder, "--of", "arrivals")
     assert "rank 1: last 3 of 6, waited" in out
 
 
 def test_a_table_is_of_one_rank_and_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in (0, 2):
-        own = answer(capsys, "table", folder / f"rank{number}.json", "--json")
-        assert answer(capsys, "table", folder, "--json", "--rank", str(number)) == own
-    status, out, err = run(capsys, "table", folder, "--json")
+        own = read_json_answer(capsys, "table", folder / f"rank{number}.json", "--json")
+        assert read_json_answer(capsys, "table", folder, "--json", "--rank", str(number)) == own
+    status, out, err = call_main(capsys, "table", folder, "--json")
     assert status == 0
-    assert json.loads(out) == answer(capsys, "table", folder / "rank0.json", "--json")
+    assert json.loads(out) == read_json_answer(capsys, "table", folder / "rank0.json", "--json")
     assert "rank 0 of 3 ranks; another: --rank N" in err
 
 
 def test_check_names_the_rank(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = answer(capsys, "check", folder, "--json")
+    told = read_json_answer(capsys, "check", folder, "--json")
     late = next(one for one in told["patterns"] if one["id"] == "straggler")
     assert late["state"] == "fired"
     assert late["seen"].startswith("rank 1 comes last to 3 of 3 collectives")
@@ -98,49 +91,49 @@ def test_check_names_the_rank(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert told["verdict"] == told["ranks"][0]["verdict"]
     worst = [one["at_stake_us"] for one in told["patterns"] if one["state"] == "fired" and one["weight"] == "problem"]
     assert worst == sorted(worst, reverse=True)
-    assert run(capsys, "check", folder, "--fail-on", "straggler")[0] == 1
-    assert run(capsys, "check", folder / "rank1.json", "--fail-on", "straggler")[0] == 0
-    _, out, _ = run(capsys, "check", folder)
+    assert call_main(capsys, "check", folder, "--fail-on", "straggler")[0] == 1
+    assert call_main(capsys, "check", folder / "rank1.json", "--fail-on", "straggler")[0] == 0
+    _, out, _ = call_main(capsys, "check", folder)
     assert "● straggler" in out
     assert "ranks 0, 2: " in out
     assert "rank 1: " in out
 
 
 def test_what_all_ranks_have_in_common_is_said_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = answer(capsys, "check", folder, "--json")
+    told = read_json_answer(capsys, "check", folder, "--json")
     exposed = next(one for one in told["patterns"] if one["id"] == "exposed-comm")
     assert exposed["state"] == "fired"
     assert exposed["seen"].startswith("rank 0 (so on all ranks): ") or exposed["seen"].startswith("rank 0 (so on ")
-    alone = [answer(capsys, "check", folder / f"rank{rank}.json", "--json") for rank in range(3)]
+    alone = [read_json_answer(capsys, "check", folder / f"rank{rank}.json", "--json") for rank in range(3)]
     stakes = [next(p for p in one["patterns"] if p["id"] == "exposed-comm")["at_stake_us"] for one in alone]
     assert exposed["at_stake_us"] == max(stakes)
 
 
 def test_a_chain_is_of_one_rank(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = "cudaLaunchKernelExC"
-    own = answer(capsys, "chain", folder / "rank2.json", "--event", name, "--json")
-    told = answer(capsys, "chain", folder, "--event", name, "--json", "--rank", "2")
+    own = read_json_answer(capsys, "chain", folder / "rank2.json", "--event", name, "--json")
+    told = read_json_answer(capsys, "chain", folder, "--event", name, "--json", "--rank", "2")
     assert [(hop["name"], hop["duration_ns"]) for hop in told["chain"]] == [
         (hop["name"], hop["duration_ns"]) for hop in own["chain"]
     ]
     assert told["of"] == own["of"] == 6
     assert told["rank"] == 2
-    status, _, err = run(capsys, "chain", folder, "--event", name)
+    status, _, err = call_main(capsys, "chain", folder, "--event", name)
     assert (status, err) == (0, "rank 0; another: --rank N\n")
 
 
 def test_wrong_calls_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "there are ranks 0, 1, 2" in refused(capsys, "table", folder, "--rank", "7")
+    assert "there are ranks 0, 1, 2" in read_error_line(capsys, "table", folder, "--rank", "7")
     one = folder / "rank1.json"
-    assert "this is rank 1 alone" in refused(capsys, "table", one, "--rank", "0")
-    assert run(capsys, "table", one, "--rank", "1")[0] == 0
-    assert "needs several ranks" in refused(capsys, "table", one, "--of", "arrivals")
+    assert "this is rank 1 alone" in read_error_line(capsys, "table", one, "--rank", "0")
+    assert call_main(capsys, "table", one, "--rank", "1")[0] == 0
+    assert "needs several ranks" in read_error_line(capsys, "table", one, "--of", "arrivals")
     (folder / "rank9.json").write_text(one.read_text())
-    assert "are both of rank 1" in refused(capsys, "info", folder)
+    assert "are both of rank 1" in read_error_line(capsys, "info", folder)
     one.write_text('{"traceEvents": 5}')
     (folder / "rank9.json").unlink()
     files = sorted(folder.glob("*.json"))
-    status, out, err = run(capsys, "info", "--json", *files)
+    status, out, err = call_main(capsys, "info", "--json", *files)
     assert (status, err.count("\n")) == (0, 1)
     assert err.startswith(f"torchprof-tui: left out, rank 1: {one}: not a trace")
     told = json.loads(out)
@@ -148,7 +141,7 @@ def test_wrong_calls_are_one_line(folder: Path, capsys: pytest.CaptureFixture[st
     assert [(lost["rank"], lost["file"]) for lost in told["lost_ranks"]] == [(1, str(one))]
     for file in files:
         file.write_text('{"traceEvents": 5}')
-    assert "(and 2 more that could not be opened)" in refused(capsys, "info", *files)
+    assert "(and 2 more that could not be opened)" in read_error_line(capsys, "info", *files)
 
 
 def test_a_rank_that_was_cut_is_told_by_every_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,7 +157,7 @@ def test_a_rank_that_was_cut_is_told_by_every_command(folder: Path, capsys: pyte
     ]
     told = {}
     for name, *words in calls:
-        status, out, err = run(capsys, name, folder, *words)
+        status, out, err = call_main(capsys, name, folder, *words)
         assert status == 0, err
         assert err.splitlines()[0] == says
         told[name] = json.loads(out)
@@ -177,4 +170,4 @@ def test_a_rank_that_was_cut_is_told_by_every_command(folder: Path, capsys: pyte
     verdicts = [one["verdict"] for one in told["check"]["ranks"]]
     assert verdicts[1] == {"regime": "unknown", "gpu_busy": None, "first": verdicts[1]["first"]}
     assert "the file is partial (cut short)" in verdicts[1]["first"]
-    assert "is partial" not in run(capsys, "info", folder)[2]
+    assert "is partial" not in call_main(capsys, "info", folder)[2]

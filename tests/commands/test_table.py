@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from tests.helpers.command_line import read_error_line, read_json_answer, run_program
 from tests.helpers.paths import FIXTURES
-from tests.test_cli import answer, refused, run
 from torchprof_samples import find
 from torchprof_tui.cli import main
 
@@ -26,7 +26,7 @@ ORACLE = json.loads((FIXTURES / "key_averages.json").read_text())
 
 
 def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
-    told = answer(capsys, "table", SAMPLE, "--json")
+    told = read_json_answer(capsys, "table", SAMPLE, "--json")
     keys = ("name", "calls", "self_cpu_us", "cpu_us", "self_gpu_us", "gpu_us")
     want = [[name, *rest] for name, _, *rest in ORACLE["matmul_add_64_cold_eager"]["rows"]]
     assert [[row[key] for key in keys] for row in told] == want
@@ -38,38 +38,43 @@ def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("column", ["calls", "self_cpu", "cpu_us", "gpu_avg", "self_cuda_time_total", "count"])
 def test_sorted_and_cut(column: str, capsys: pytest.CaptureFixture[str]) -> None:
     key = {"self_cpu": "self_cpu_us", "gpu_avg": "gpu_avg_us", "self_cuda_time_total": "self_gpu_us", "count": "calls"}
-    values = [row[key.get(column, column)] for row in answer(capsys, "table", STACKED, "--json", "--sort", column)]
+    values = [
+        row[key.get(column, column)] for row in read_json_answer(capsys, "table", STACKED, "--json", "--sort", column)
+    ]
     assert values == sorted(values, reverse=True)
     assert len(values) > 100
-    cut = answer(capsys, "table", STACKED, "--json", "--sort", column, "--limit", "3")
+    cut = read_json_answer(capsys, "table", STACKED, "--json", "--sort", column, "--limit", "3")
     assert [row[key.get(column, column)] for row in cut] == values[:3]
 
 
 def test_by_and_step(capsys: pytest.CaptureFixture[str]) -> None:
-    shapes = answer(capsys, "table", STACKED, "--json", "--by", "shape")
+    shapes = read_json_answer(capsys, "table", STACKED, "--json", "--by", "shape")
     assert any(row["input_shapes"].startswith("[[8, 128") for row in shapes)
-    stacks = answer(capsys, "table", STACKED, "--json", "--by", "stack")
+    stacks = read_json_answer(capsys, "table", STACKED, "--json", "--by", "stack")
     assert any(len(row["stack"]) == 5 for row in stacks if row["stack"])
-    modules = answer(capsys, "table", STACKED, "--json", "--by", "module")
+    modules = read_json_answer(capsys, "table", STACKED, "--json", "--by", "module")
     assert any(row["name"].startswith("GPT_0/") for row in modules)
-    assert {row["name"] for row in answer(capsys, "table", STACKED, "--json", "--by", "class")} >= {"gemm", "copy"}
-    steps = answer(capsys, "table", STACKED, "--json", "--by", "step")
+    assert {row["name"] for row in read_json_answer(capsys, "table", STACKED, "--json", "--by", "class")} >= {
+        "gemm",
+        "copy",
+    }
+    steps = read_json_answer(capsys, "table", STACKED, "--json", "--by", "step")
     assert [row["name"] for row in steps][:2] == ["ProfilerStep#2", "ProfilerStep#3"]
-    whole, second = (answer(capsys, "table", STACKED, "--json", *more) for more in ((), ("--step", "3")))
+    whole, second = (read_json_answer(capsys, "table", STACKED, "--json", *more) for more in ((), ("--step", "3")))
     calls = {row["name"]: row["calls"] for row in whole if row["device"] == "CPU"}
     in_second = {row["name"]: row["calls"] for row in second if row["device"] == "CPU"}
     assert calls["aten::mm"] == 2 * in_second["aten::mm"]
 
 
 def test_the_other_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    kernels = answer(capsys, "table", STACKED, "--json", "--of", "kernels")
+    kernels = read_json_answer(capsys, "table", STACKED, "--json", "--of", "kernels")
     assert {"name", "class", "calls", "total_us", "median_us"} <= kernels[0].keys()
-    assert answer(capsys, "table", STACKED, "--json", "--of", "copies")[0]["bytes"] > 0
-    assert answer(capsys, "table", STACKED, "--json", "--of", "memory")[0]["allocations"] > 0
-    assert answer(capsys, "table", STACKED, "--json", "--of", "collectives") == []
-    flops = answer(capsys, "table", STACKED, "--json", "--flops", "--sort", "tflops", "--limit", "1")
+    assert read_json_answer(capsys, "table", STACKED, "--json", "--of", "copies")[0]["bytes"] > 0
+    assert read_json_answer(capsys, "table", STACKED, "--json", "--of", "memory")[0]["allocations"] > 0
+    assert read_json_answer(capsys, "table", STACKED, "--json", "--of", "collectives") == []
+    flops = read_json_answer(capsys, "table", STACKED, "--json", "--flops", "--sort", "tflops", "--limit", "1")
     assert 0 < flops[0]["peak_share"] < 1
-    assert "nothing of that kind" in run("table", STACKED, "--of", "collectives").stdout
+    assert "nothing of that kind" in run_program("table", STACKED, "--of", "collectives").stdout
 
 
 def test_files_for_other_programs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,12 +88,12 @@ def test_files_for_other_programs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_person_reads_a_table() -> None:
-    done = run("table", SAMPLE, env={**os.environ, "COLUMNS": "60"})
+    done = run_program("table", SAMPLE, env={**os.environ, "COLUMNS": "60"})
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     for words in ("self GPU", "ProfilerStep*", "381.9 µs", *ORACLE["matmul_add_64_cold_eager"]["footer"][:1]):
         assert words in done.stdout
-    few = run("table", STACKED, "--limit", "2").stdout
+    few = run_program("table", STACKED, "--limit", "2").stdout
     assert "and 178 more rows" in few
 
 
@@ -96,7 +101,7 @@ def test_a_person_reads_a_table() -> None:
 def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
     env = {**os.environ, "COLUMNS": str(columns), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     for more in ([], ["--by", "stack"], ["--of", "kernels"], ["--of", "memory"]):
-        done = run("table", STACKED, "--limit", "5", *more, env=env)
+        done = run_program("table", STACKED, "--limit", "5", *more, env=env)
         lines = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).splitlines()
         assert max(map(cell_len, lines)) <= columns
         assert len(lines) <= 9
@@ -107,7 +112,7 @@ def test_names_cannot_drive_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "evil.json"
     path.write_text(json.dumps([{**entry, "name": "\x1b]0;owned\x07"}, {**entry, "name": "\ud800[red]a|b"}]))
     for form in ([], ["--csv"], ["--markdown"], ["--json"]):
-        done = run("table", path, *form)
+        done = run_program("table", path, *form)
         assert done.returncode == 0, done.stderr
         assert "\x1b" not in done.stdout
         assert "\x07" not in done.stdout
@@ -134,12 +139,12 @@ def test_names_cannot_drive_the_terminal(tmp_path: Path) -> None:
     ids=lambda value: " ".join(Path(str(word)).name for word in value) if isinstance(value, list) else "",
 )
 def test_a_wrong_call_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said in refused(capsys, *arguments)
+    assert said in read_error_line(capsys, *arguments)
 
 
 def test_from_a_pipe_and_without_a_screens_library() -> None:
     with SAMPLE.open("rb") as trace:
-        told = json.loads(run("table", "-", "--json", stdin=trace).stdout)
+        told = json.loads(run_program("table", "-", "--json", stdin=trace).stdout)
     assert len(told) == len(ORACLE["matmul_add_64_cold_eager"]["rows"])
     code = (
         "import sys; from torchprof_tui.cli import main; main(['table', sys.argv[1], '--json']); "
