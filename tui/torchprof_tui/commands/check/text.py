@@ -77,8 +77,8 @@ def _finding_lines(found: Finding, share_base: str) -> list[RenderableType]:
     line.append(f" {clean(found.answer.seen)}")
     if found.pattern.severity is not Severity.PROBLEM:
         return [line]
-    says = Text(f"{found.pattern.meaning} → {found.pattern.action}", style="dim")
+    says = Text(f"{found.pattern.meaning} → {found.remedy.action}", style="dim")
     parts: list[RenderableType] = [line, Padding(says, (0, 0, 0, _INDENT), expand=False)]
-    if found.pattern.code:
-        parts.append(Padding(Text(found.pattern.code, style="green"), (0, 0, 0, _INDENT), expand=False))
+    if found.remedy.code:
+        parts.append(Padding(Text(found.remedy.code, style="green"), (0, 0, 0, _INDENT), expand=False))
     return parts

@@ -58,12 +58,21 @@ def _no_events() -> I64:
 
 
 @dataclass(frozen=True, slots=True)
+class Remedy:
+    """What to do about a fired pattern: one action, and a line of code to paste, "" where no line helps."""
+
+    action: str
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a check found in its scope.
 
     `seen`: one line with this trace's numbers. `events`: rows of the trace that overlap the scope, in time order.
     `at_stake`: ns of the scope that a fix could win back, at most the scope's length; 0 where nothing is lost.
-    `reason`: what is missing, for CANNOT_TELL.
+    `reason`: what is missing, for CANNOT_TELL. `remedy`: chosen for the owner of the evidence and the GPU; None: that
+    of the pattern.
     """
 
     state: State
@@ -71,10 +80,11 @@ class Answer:
     events: I64 = field(default_factory=_no_events)
     at_stake: int = 0
     reason: str = ""
+    remedy: Remedy | None = None
 
 
-def fired_answer(seen: str, events: I64, at_stake: int = 0) -> Answer:
-    return Answer(State.FIRED, seen, np.asarray(events, dtype=np.int64), max(int(at_stake), 0))
+def fired_answer(seen: str, events: I64, at_stake: int = 0, remedy: Remedy | None = None) -> Answer:
+    return Answer(State.FIRED, seen, np.asarray(events, dtype=np.int64), max(int(at_stake), 0), remedy=remedy)
 
 
 def absent_answer(seen: str = "") -> Answer:
@@ -122,6 +132,11 @@ class Finding:
     @property
     def has_fired(self) -> bool:
         return self.answer.state is State.FIRED
+
+    @property
+    def remedy(self) -> Remedy:
+        """What to do: chosen for this trace, else the pattern's own."""
+        return self.answer.remedy or Remedy(self.pattern.action, self.pattern.code)
 
     def with_event_offset(self, offset: int) -> Finding:
         """Return the finding with `offset` added to its events: from one rank's numbers to the merged trace's."""
