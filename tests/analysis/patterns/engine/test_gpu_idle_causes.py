@@ -10,7 +10,7 @@ from tests.helpers.pattern_traces import DTOD, GEMM, NCCL, healthy, op_with_work
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memset, overhead, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleReason
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.verdict import Regime
 
 US = 1000
@@ -29,30 +29,30 @@ def two_kernels(*between: Entry, launch_at: float = 280, gpu_at: float = 300) ->
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [
-        (two_kernels(cpu("aten::mm", 90, 185)), IdleReason.LAUNCH),
-        (two_kernels(), IdleReason.HOST),
+        (two_kernels(cpu("aten::mm", 90, 185)), IdleCause.LAUNCH),
+        (two_kernels(), IdleCause.HOST),
         (
             two_kernels(annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 90, 180)),
-            IdleReason.INPUT,
+            IdleCause.INPUT,
         ),
         (
             two_kernels(
                 cpu("aten::item", 20, 90), runtime("cudaStreamSynchronize", 30, 75, 7), cpu("aten::mm", 112, 165)
             ),
-            IdleReason.SYNC,
+            IdleCause.SYNC,
         ),
-        (two_kernels(cpu("c10d::barrier", 90, 180)), IdleReason.COMMUNICATION),
-        (two_kernels(launch_at=20), IdleReason.QUEUED),
-        (two_kernels(overhead("Activity Buffer Request", 100, 200)), IdleReason.PROFILER),
+        (two_kernels(cpu("c10d::barrier", 90, 180)), IdleCause.COMMUNICATION),
+        (two_kernels(launch_at=20), IdleCause.QUEUED),
+        (two_kernels(overhead("Activity Buffer Request", 100, 200)), IdleCause.PROFILER),
     ],
-    ids=lambda given: given.name if isinstance(given, IdleReason) else "",
+    ids=lambda given: given.name if isinstance(given, IdleCause) else "",
 )
-def test_a_gap_is_named_after_what_the_cpu_did(entries: list[Entry], reason: IdleReason) -> None:
+def test_a_gap_is_named_after_what_the_cpu_did(entries: list[Entry], reason: IdleCause) -> None:
     gap_trace = trace(*entries)
     gaps = Checker(gap_trace).find_gaps(90 * US, 310 * US)
     assert gaps.start.tolist() == [100 * US]
     assert gaps.end.tolist() == [300 * US]
-    assert [IdleReason(int(code)) for code in gaps.reason] == [reason]
+    assert [IdleCause(int(code)) for code in gaps.cause] == [reason]
     assert gap_trace.event(int(gaps.next_event[0])).start == 300 * US
     assert reason.label
     assert reason.explanation
@@ -65,25 +65,25 @@ def test_waiting_for_a_collective_is_communication() -> None:
         *op_with_work("c10d::x", 20, 300, 190, NCCL),
     ]
     gaps = Checker(trace(*entries)).find_gaps(0, 500 * US)
-    assert IdleReason.COMMUNICATION in [IdleReason(int(reason)) for reason in gaps.reason]
+    assert IdleCause.COMMUNICATION in [IdleCause(int(reason)) for reason in gaps.cause]
 
 
 def test_the_profilers_part_of_a_gap_is_cut_out() -> None:
     gap_trace = trace(*two_kernels(cpu("aten::mm", 90, 185), overhead("Activity Buffer Request", 150, 50)))
     gaps = Checker(gap_trace).find_gaps(90 * US, 310 * US)
     assert gaps.start.tolist() == [100 * US, 150 * US, 200 * US]
-    assert [IdleReason(int(reason)) for reason in gaps.reason] == [
-        IdleReason.LAUNCH,
-        IdleReason.PROFILER,
-        IdleReason.LAUNCH,
+    assert [IdleCause(int(reason)) for reason in gaps.cause] == [
+        IdleCause.LAUNCH,
+        IdleCause.PROFILER,
+        IdleCause.LAUNCH,
     ]
-    assert gaps.time_by_reason() == {IdleReason.PROFILER: 50 * US, IdleReason.LAUNCH: 150 * US}
+    assert gaps.time_by_cause() == {IdleCause.PROFILER: 50 * US, IdleCause.LAUNCH: 150 * US}
 
 
 def test_inside_a_graph_nothing_waits_for_the_cpu() -> None:
     entries = [runtime("cudaGraphLaunch", 0, 20, 9), kernel("a", 30, 10, 9), kernel("b", 60, 10, 9)]
     gaps = Checker(trace(*entries)).find_gaps(35 * US, 65 * US)
-    assert [IdleReason(int(reason)) for reason in gaps.reason] == [IdleReason.QUEUED]
+    assert [IdleCause(int(reason)) for reason in gaps.cause] == [IdleCause.QUEUED]
 
 
 PIECES = st.tuples(st.integers(0, 200), st.integers(0, 40), st.sampled_from([7, 9]), st.integers(0, 200), st.booleans())
@@ -106,10 +106,10 @@ def test_busy_and_idle_fill_the_window(pieces: list, profiler: list) -> None:
     assert len(idle) == len(set(idle))
     assert set(idle) == set(range(first, last)) - busy
     profiler_ns = {ns for start, duration in profiler for ns in range(start, start + duration)}
-    for start, end, reason in zip(gaps.start.tolist(), gaps.end.tolist(), gaps.reason.tolist(), strict=True):
+    for start, end, reason in zip(gaps.start.tolist(), gaps.end.tolist(), gaps.cause.tolist(), strict=True):
         assert (
             set(range(start, end)) <= profiler_ns
-            if reason == IdleReason.PROFILER
+            if reason == IdleCause.PROFILER
             else not profiler_ns & set(range(start, end))
         )
     for scope in (checker.default_scope, range_scope(20, 90)):

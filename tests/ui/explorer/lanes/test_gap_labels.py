@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import kernel, runtime, trace
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps, IdleReason
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps, IdleCause
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.explorer.lanes.gap_labels import MIN_LABEL_CELLS, GapLabels
 
@@ -30,7 +30,7 @@ def some_gaps(draw: st.DrawFn) -> Gaps:
         np.array(column, np.int64) for column in (zip(*rows, strict=True) if rows else ((), (), ()))
     )
     return Gaps(
-        start, end, device_of_gap, np.full(len(start), -1), np.full(len(start), int(IdleReason.LAUNCH), np.uint8)
+        start, end, device_of_gap, np.full(len(start), -1), np.full(len(start), int(IdleCause.LAUNCH), np.uint8)
     )
 
 
@@ -47,13 +47,13 @@ def test_those_on_the_screen_that_are_wide_enough(gaps: Gaps, begin: int, span: 
 
 
 def test_a_label_lies_within_its_gap_on_the_first_stream_of_its_device() -> None:
-    reason = np.full(2, int(IdleReason.LAUNCH), np.uint8)
+    reason = np.full(2, int(IdleCause.LAUNCH), np.uint8)
     gaps = Gaps(np.array([1000, 2000]), np.array([1900, 2050]), np.array([0, 0]), np.array([-1, -1]), reason)
     found = GapLabels(SHOWN, gaps).draw_labels(Viewport(0, 4000, 200, (0, 4000)))
     (lane,) = found
     assert SHOWN.lanes[lane].device == 0
     columns = [column for column, _ in found[lane]]
-    assert "".join(character for _, character in found[lane]).strip("‹›") == IdleReason.LAUNCH.label
+    assert "".join(character for _, character in found[lane]).strip("‹›") == IdleCause.LAUNCH.label
     assert columns[0] > 1000 / 20
     assert columns[-1] < 1900 / 20 - 1
 

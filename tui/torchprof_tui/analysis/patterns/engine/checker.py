@@ -97,8 +97,8 @@ class Checker:
         return decide_verdict(self.view(scope or self.default_scope), findings)
 
     def find_gaps(self, t0: int, t1: int) -> Gaps:
-        """Find the idle gaps of all devices between two times (ns), clipped to them, each with its reason."""
-        return self.gap_finder.gaps.clip(t0, t1)
+        """Find the idle gaps of all devices between two times (ns), clipped to them, each with its causes."""
+        return self.gap_finder.clip(t0, t1)
 
     def find_event_notes(self) -> dict[int, str]:
         """Describe single events for the lanes, by event: the trailing sync and the GPU work that it covers."""

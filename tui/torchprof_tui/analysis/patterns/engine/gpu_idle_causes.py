@@ -1,44 +1,51 @@
-"""Find when each GPU was idle, and why: what the launching threads did until they launched the next piece of work.
+"""Find when each GPU was idle, and why: piece by piece, by what the CPU did until it launched the next work.
 
-Each gap ends with a piece of work. If that was launched well before the gap began, it waited for something on the GPU.
-Otherwise the CPU was late, and what it did between the gap's start and the launch is the reason. Time in which the
-profiler itself worked is separated first, so that it is never counted as the program's idle time.
+Each gap ends with a piece of work, and the call that launched it divides the gap:
+
+    |-- before the launch call --|-- during the call --|-- after it had returned --|
+      what the thread did           launch, or a cold     queued: the GPU, the driver or
+      (`host_activity`)             or blocking call      another stream held the work
+
+The pieces of a gap sum to it exactly. Time in which the profiler itself worked is separated first, so that it is never
+counted as the program's idle time. Before the first recorded work of a device nothing may be known: see `UNKNOWN`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable
+from torchprof_tui.analysis.patterns.engine.host_activity import HostActivities, ThreadActivity
 from torchprof_tui.analysis.patterns.engine.repeated_steps import RepeatedSteps, find_repeated_steps
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 
-SYNC_CALL_REGEX = r"(cuda|cu|hip|musa)(Stream|Device|Event|Ctx)Synchronize|(cudaMemcpy|hipMemcpy|hipMemcpyWithStream)$"
-"""Calls that return only when the GPU has finished; copies without `Async` block as well."""
 
-DATA_LOADER_REGEX = r"enumerate\(DataLoader\)#|.*DataLoader.*__next__"
-COMMUNICATION_REGEX = r"nccl:|c10d::|record_param_comms|_c10d_functional::|gloo:"
-
-
-class IdleReason(IntEnum):
-    """Why a GPU was idle. If two reasons explain equally much, the earlier member is used."""
+class IdleCause(IntEnum):
+    """Why a GPU was idle. If two causes explain equally much of a gap, the earlier member names it."""
 
     PROFILER = 0
     INPUT = 1
     SYNC = 2
     COMMUNICATION = 3
-    LAUNCH = 4
-    HOST = 5
-    QUEUED = 6
+    COLD_CALL = 4
+    DISPATCH = 5
+    LAUNCH = 6
+    HOST = 7
+    QUEUED = 8
+    UNKNOWN = 9
+
+    @property
+    def id(self) -> str:
+        """The cause in JSON."""
+        return _IDS[self]
 
     @property
     def label(self) -> str:
@@ -49,77 +56,101 @@ class IdleReason(IntEnum):
         return _EXPLANATIONS[self]
 
 
-_LABELS = {
-    IdleReason.PROFILER: "profiler",
-    IdleReason.INPUT: "input",
-    IdleReason.SYNC: "sync",
-    IdleReason.COMMUNICATION: "communication",
-    IdleReason.LAUNCH: "launch-bound",
-    IdleReason.HOST: "host code",
-    IdleReason.QUEUED: "GPU-side wait",
+_IDS = {
+    IdleCause.PROFILER: "profiler",
+    IdleCause.INPUT: "input",
+    IdleCause.SYNC: "sync",
+    IdleCause.COMMUNICATION: "communication",
+    IdleCause.COLD_CALL: "cold_call",
+    IdleCause.DISPATCH: "dispatch",
+    IdleCause.LAUNCH: "launch",
+    IdleCause.HOST: "host_code",
+    IdleCause.QUEUED: "queued",
+    IdleCause.UNKNOWN: "unknown",
 }
+_LABELS = {cause: name.replace("_", " ") for cause, name in _IDS.items()}
 _EXPLANATIONS = {
-    IdleReason.PROFILER: "the profiler was at work; without it this gap is not there",
-    IdleReason.INPUT: "the CPU was fetching the next batch",
-    IdleReason.SYNC: "the CPU had waited for the GPU and then had to fill its queue again",
-    IdleReason.COMMUNICATION: "the CPU, or the stream, waited for a collective",
-    IdleReason.LAUNCH: "the CPU was dispatching ops and launching; the GPU was faster",
-    IdleReason.HOST: "the CPU ran code outside any op",
-    IdleReason.QUEUED: "the launch had been made: the stream waited for another one, or for the hardware",
+    IdleCause.PROFILER: "the profiler was at work; without it this gap is not there",
+    IdleCause.INPUT: "the CPU was fetching the next batch",
+    IdleCause.SYNC: "the CPU was in a call that waits for the GPU",
+    IdleCause.COMMUNICATION: "the CPU, or the stream, waited for a collective",
+    IdleCause.COLD_CALL: "a call took over 1 ms: something was loaded, created or allocated for the first time",
+    IdleCause.DISPATCH: "the CPU was inside ops and runtime calls, before the next launch",
+    IdleCause.LAUNCH: "the CPU was in the call that launched the next work",
+    IdleCause.HOST: "the CPU ran code outside any op",
+    IdleCause.QUEUED: "the launch call had returned: the GPU, the driver or another stream held the work",
+    IdleCause.UNKNOWN: "not recorded: work launched before the recording may still have run, or no launch is known",
 }
+
+_CAUSE_COUNT = len(IdleCause)
+_ACTIVITY_CAUSES = (
+    IdleCause.INPUT,
+    IdleCause.SYNC,
+    IdleCause.COMMUNICATION,
+    IdleCause.COLD_CALL,
+    IdleCause.DISPATCH,
+)
+"""The causes of `ThreadActivity.all`, in its order."""
+
+_LONG_AGO, _NEVER = np.iinfo(np.int64).min // 4, np.iinfo(np.int64).max // 4
 
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
     """k gaps in which a device was idle, by device, then time. Times ns.
 
-    A gap that overlaps work of the profiler is split there, so that each part has one `reason` (an `IdleReason`).
-    `next_event`: the next piece of work on the device, -1 for none.
+    A gap that overlaps work of the profiler is split there. `next_event`: the next piece of work on the device, -1 for
+    none. `time`: int64[k, len(IdleCause)], the gap by cause; each row sums to the gap. `cause`: the one with most.
+    The gap is cut by `call_start` and `call_end`, the call that launched the next work (clipped to the gap by whoever
+    measures); `call_cause`: the cause of the time during the call; `late_cause`: after it; `thread`: whose activity
+    explains the time before it.
     """
 
     start: I64
     end: I64
     device: I64
     next_event: I64
-    reason: U8
+    call_start: I64
+    call_end: I64
+    call_cause: U8
+    late_cause: U8
+    thread: I64
+    is_profiler: Bool
+    time: I64
 
     def __len__(self) -> int:
         return len(self.start)
 
-    def clip(self, t0: int, t1: int) -> Gaps:
-        """Return the gaps that overlap the range, clipped to it."""
-        keep = (self.start < t1) & (self.end > t0)
-        return Gaps(
-            np.maximum(self.start[keep], t0),
-            np.minimum(self.end[keep], t1),
-            self.device[keep],
-            self.next_event[keep],
-            self.reason[keep],
-        )
+    def select(self, keep: Bool | I64) -> Gaps:
+        return Gaps(*(getattr(self, column.name)[keep] for column in fields(self)))
 
-    def reason_label(self, index: int) -> str:
-        """Return the label of one gap's reason."""
-        return IdleReason(int(self.reason[index])).label
+    @property
+    def cause(self) -> U8:
+        """The cause that explains most of each gap: uint8[k]."""
+        cause: U8 = self.time.argmax(axis=1).astype(np.uint8)
+        return cause
+
+    def cause_label(self, index: int) -> str:
+        """Return the label of the cause that explains most of one gap."""
+        return IdleCause(int(self.time[index].argmax())).label
 
     @property
     def duration(self) -> I64:
         return self.end - self.start
 
-    def time_by_reason(self) -> dict[IdleReason, int]:
-        """Sum idle time (ns) by reason; reasons without any are left out."""
-        total = np.bincount(self.reason, weights=self.duration, minlength=len(IdleReason))
-        return {reason: int(total[reason]) for reason in IdleReason if total[reason]}
+    @property
+    def program_time(self) -> I64:
+        """ns of each gap that the program can win back: without the profiler, queues and what is not known: int64[k]."""
+        won: I64 = self.duration - self.time[:, _NOT_THE_PROGRAM].sum(axis=1)
+        return won
+
+    def time_by_cause(self) -> dict[IdleCause, int]:
+        """Sum idle time (ns) by cause; causes without any are left out."""
+        total = self.time.sum(axis=0)
+        return {cause: int(total[cause]) for cause in IdleCause if total[cause]}
 
 
-@dataclass(frozen=True, slots=True)
-class HostActivity:
-    """What the launching threads did, as disjoint intervals: time that fits several sets belongs to the earliest."""
-
-    profiler: Intervals
-    input: Intervals
-    sync: Intervals
-    communication: Intervals
-    dispatch: Intervals
+_NOT_THE_PROGRAM = [int(IdleCause.PROFILER), int(IdleCause.QUEUED), int(IdleCause.UNKNOWN)]
 
 
 class GapFinder:
@@ -127,91 +158,87 @@ class GapFinder:
 
     def __init__(self, tables: TraceTables) -> None:
         self.tables = tables
+        self.host = HostActivities(tables)
 
     @cached_property
     def repeated_steps(self) -> RepeatedSteps:
         """Steps that launched the same work."""
         return find_repeated_steps(self.tables)
 
-    @cached_property
+    @property
     def sync_calls(self) -> EventTable:
         """Calls that wait for the GPU, on any thread."""
-        return self.tables.match_names(SYNC_CALL_REGEX, Kind.RUNTIME)
+        return self.host.sync_calls
 
-    @cached_property
+    @property
     def loader_calls(self) -> EventTable:
         """Data loader calls that fetch the next batch, on threads that launch."""
-        return self.tables.select_on_launch_lanes(self.tables.match_names(DATA_LOADER_REGEX))
+        return self.host.loader_calls
+
+    @property
+    def input_waits(self) -> EventTable:
+        """Times in which the program waited for input; see `HostActivities`."""
+        return self.host.input_waits
 
     @cached_property
-    def input_waits(self) -> EventTable:
-        """Times in which the program waited for input: its data loader calls.
-
-        Without recorded loader calls: from a step's start to its first op or runtime call, if that is long (as rows of
-        the steps).
-        """
-        if len(self.loader_calls):
-            return self.loader_calls
-        tables, steps = self.tables, self.tables.steps
-        activity_start = np.sort(tables.select_on_launch_lanes(tables.ops_and_calls).start)
-        index = np.minimum(activity_start.searchsorted(steps.start), max(len(activity_start) - 1, 0))
-        first_activity = activity_start[index] if len(activity_start) else steps.end
-        wait_end = np.where(first_activity >= steps.start, np.minimum(first_activity, steps.end), steps.end)
-        is_long = wait_end - steps.start >= thresholds.INPUT_WITHOUT_LOADER_MIN.value
-        names = np.asarray(tables.trace.name[steps.row])
-        return EventTable(steps.row[is_long], steps.start[is_long], wait_end[is_long], names[is_long])
+    def input_intervals(self) -> Intervals:
+        """When the program waited for input, without the profiler's own work."""
+        return union(self.input_waits.start, self.input_waits.end) - self.tables.overhead_intervals
 
     @cached_property
     def input_idle_intervals(self) -> dict[int, Intervals]:
         """device -> when it was idle while the program waited for input, without profiler overhead."""
         tables = self.tables
-        fetching = union(self.input_waits.start, self.input_waits.end) - tables.overhead_intervals
-        return {device: fetching - tables.busy_intervals(device) for device in tables.devices}
-
-    @cached_property
-    def host_activity(self) -> HostActivity:
-        tables = self.tables
-        assigned = tables.overhead_intervals
-
-        def take_remaining(table: EventTable) -> Intervals:
-            nonlocal assigned
-            covered = union(table.start, table.end)
-            remaining = covered - assigned if len(assigned) else covered
-            assigned = assigned | remaining
-            return remaining
-
-        input_intervals, sync_intervals = (
-            take_remaining(self.input_waits),
-            take_remaining(tables.select_on_launch_lanes(self.sync_calls)),
-        )
-        communication = take_remaining(tables.select_on_launch_lanes(tables.match_names(COMMUNICATION_REGEX)))
-        trace = tables.trace
-        outermost_rows = []
-        for table in (tables.ops, tables.calls):
-            parent = trace.parent[table.row]
-            parent_kind = trace.kind[np.maximum(parent, 0)]
-            is_nested = (parent >= 0) & ((parent_kind == Kind.OP) | (parent_kind == Kind.RUNTIME))
-            outermost_rows.append(table.row[~is_nested])
-        dispatch = take_remaining(
-            tables.select_on_launch_lanes(tables.event_table(np.sort(np.concatenate(outermost_rows), kind="stable")))
-        )
-        return HostActivity(tables.overhead_intervals, input_intervals, sync_intervals, communication, dispatch)
+        return {device: self.input_intervals - tables.busy_intervals(device) for device in tables.devices}
 
     @cached_property
     def gaps(self) -> Gaps:
         """All gaps inside the trace's window, on every device that did any work."""
         parts = [self._find_device_gaps(device) for device in self.tables.devices]
+        if not parts:
+            return _no_gaps()
+        columns = [np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(Gaps)]
+        return Gaps(*columns)
 
-        def concatenate(column: Callable[[Gaps], I64 | U8]) -> I64:
-            return np.concatenate([np.empty(0, dtype=np.int64), *(column(part) for part in parts)])
+    def clip(self, t0: int, t1: int) -> Gaps:
+        """Return the gaps that overlap the range, clipped to it; pieces that it cuts are measured again."""
+        gaps = self.gaps
+        keep = (gaps.start < t1) & (gaps.end > t0)
+        if keep.all() and (not len(gaps) or (int(gaps.start.min()) >= t0 and int(gaps.end.max()) <= t1)):
+            return gaps
+        gaps = gaps.select(keep)
+        is_cut = np.flatnonzero((gaps.start < t0) | (gaps.end > t1))
+        start, end, time = np.maximum(gaps.start, t0), np.minimum(gaps.end, t1), gaps.time.copy()
+        clipped = Gaps(start, end, *(getattr(gaps, column.name) for column in fields(gaps)[2:-1]), time)
+        time[is_cut] = self._measure_pieces(clipped.select(is_cut))
+        return clipped
 
-        return Gaps(
-            concatenate(lambda part: part.start),
-            concatenate(lambda part: part.end),
-            concatenate(lambda part: part.device),
-            concatenate(lambda part: part.next_event),
-            concatenate(lambda part: part.reason).astype(np.uint8),
+    def find_cause_intervals(self, gaps: Gaps, cause: IdleCause, device: int) -> Intervals:
+        """Return when a device was idle for one cause: the pieces behind the column of `Gaps.time`."""
+        gaps = gaps.select((gaps.device == device) & (gaps.time[:, cause] > 0))
+        if cause is IdleCause.PROFILER:
+            return union(gaps.start, gaps.end)
+        call_start, call_end = np.clip(gaps.call_start, gaps.start, gaps.end), np.clip(
+            gaps.call_end, gaps.start, gaps.end
         )
+        in_call, late = gaps.call_cause == cause, gaps.late_cause == cause
+        found = union(
+            np.concatenate([call_start[in_call], call_end[late]]), np.concatenate([call_end[in_call], gaps.end[late]])
+        )
+        if cause not in _ACTIVITY_CAUSES and cause is not IdleCause.HOST:
+            return found
+        for number, activity in enumerate(self.host.threads[1]):
+            of_thread = gaps.thread == number
+            before = union(gaps.start[of_thread], call_start[of_thread])
+            if not len(before):
+                continue
+            if cause is IdleCause.HOST:
+                for part in activity.all:
+                    before = before - part
+                found = found | before
+            else:
+                found = found | (before & activity.all[_ACTIVITY_CAUSES.index(cause)])
+        return found
 
     def _find_device_gaps(self, device: int) -> Gaps:
         tables = self.tables
@@ -219,62 +246,123 @@ class GapFinder:
         idle = (window if window.total else NO_INTERVALS) - tables.busy_intervals(device)
         program_idle, profiler_idle = idle - tables.overhead_intervals, idle & tables.overhead_intervals
         work = tables.work.select(tables.work.device == device)
-        gap_start, gap_end = (
-            np.concatenate([program_idle.starts, profiler_idle.starts]),
-            np.concatenate([program_idle.ends, profiler_idle.ends]),
-        )
-        next_index = work.events.start.searchsorted(gap_end)
+        start = np.concatenate([program_idle.starts, profiler_idle.starts])
+        end = np.concatenate([program_idle.ends, profiler_idle.ends])
+        is_profiler = np.arange(len(start)) >= len(program_idle)
+        order = np.argsort(start, kind="stable")
+        start, end, is_profiler = start[order], end[order], is_profiler[order]
+
+        next_index = work.events.start.searchsorted(end)
         has_next = next_index < len(work)
         next_index = np.minimum(next_index, len(work) - 1)
         has_next &= work.events.start[next_index] < window.ends[0]
-        launch = np.where(has_next, work.launch[next_index], -1)
-        reason = self._decide_reasons(gap_start, gap_end, launch)
-        is_queued = self._queued_mask(gap_start, launch, next_index, work.launch)
+        launch = np.where(has_next, work.launch[next_index], -1).astype(np.int64)
+        gaps = self._divide_at_calls(start, end, launch, has_next, next_index, work)
+        is_unknown = self._mark_unknown(start, launch, has_next, work)
+        gaps.call_start[is_unknown] = gaps.call_end[is_unknown] = _LONG_AGO
+        gaps.late_cause[is_unknown] = IdleCause.UNKNOWN
+        gaps.device[:] = device
+        gaps.is_profiler[:] = is_profiler
+        gaps.time[:] = self._measure_pieces(gaps)
+        return gaps
+
+    def _divide_at_calls(
+        self, start: I64, end: I64, launch: I64, has_next: Bool, next_index: I64, work: GpuWorkTable
+    ) -> Gaps:
+        """Divide gaps at the calls that launched the next work; their `time` is still 0."""
+        tables, trace = self.tables, self.tables.trace
+        row = np.maximum(launch, 0)
+        has_launch = launch >= 0
+        # Without a next piece the threads' activity explains all of the gap.
+        call_start = np.where(has_launch, trace.start[row], _NEVER)
+        call_end = np.where(has_launch, trace.start[row] + trace.duration[row], _NEVER)
+        # Work of the launch that the work before the gap came from (a graph) was launched long ago.
+        is_same_launch = has_launch & (next_index > 0) & (work.launch[np.maximum(next_index - 1, 0)] == launch)
+        call_start[is_same_launch] = call_end[is_same_launch] = _LONG_AGO
+
+        call_cause = np.full(len(start), IdleCause.LAUNCH, dtype=np.uint8)
+        waits = np.concatenate([self.host.sync_calls.row, self.host.blocking_copies.row])
+        call_cause[np.isin(launch, self.host.cold_calls.row)] = IdleCause.COLD_CALL
+        call_cause[np.isin(launch, waits)] = IdleCause.SYNC
         is_collective = has_next & (work.kind[next_index] == Kind.COLLECTIVE)
-        reason[is_queued] = np.where(is_collective[is_queued], IdleReason.COMMUNICATION, IdleReason.QUEUED)
-        reason[len(program_idle) :] = IdleReason.PROFILER
-        order = np.argsort(gap_start, kind="stable")
+        late_cause = np.where(is_collective, IdleCause.COMMUNICATION, IdleCause.QUEUED).astype(np.uint8)
+        lane = np.where(has_launch, trace.lane[row], -1)
+        thread = np.where(has_launch, self.host.threads[0][lane], 0)
+        count = len(start)
         return Gaps(
-            gap_start[order],
-            gap_end[order],
-            np.full(len(gap_start), device, dtype=np.int64),
-            np.where(has_next, work.events.row[next_index], -1)[order],
-            reason[order],
+            start=start,
+            end=end,
+            device=np.zeros(count, dtype=np.int64),
+            next_event=np.where(has_next, work.events.row[next_index], -1),
+            call_start=call_start,
+            call_end=call_end,
+            call_cause=call_cause,
+            late_cause=late_cause,
+            thread=thread,
+            is_profiler=np.zeros(count, dtype=np.bool_),
+            time=np.zeros((count, _CAUSE_COUNT), dtype=np.int64),
         )
 
-    def _queued_mask(self, gap_start: I64, launch: I64, next_index: I64, launches: I32) -> Bool:
-        """Return whether the next piece of work was already queued when the gap began: bool[k].
+    def _mark_unknown(self, start: I64, launch: I64, has_next: Bool, work: GpuWorkTable) -> Bool:
+        """Return the gaps of which nothing is known: bool[k].
 
-        Either its launch call had returned long enough before the gap, or the same launch (a graph) started the work
-        before the gap as well.
+        The next work has no recorded launch. Or it is the first recorded work of the device and was launched before the
+        window, or long before it began: other work may still have run. Or it comes last, and a launch after it left no
+        work in the trace.
         """
-        tables = self.tables
-        has_launch = launch >= 0
-        launch_row = np.maximum(launch, 0)
-        launch_end = tables.trace.start[launch_row] + tables.trace.duration[launch_row]
-        same_launch = has_launch & (next_index > 0) & (launches[np.maximum(next_index - 1, 0)] == launch)
-        queued: Bool = (has_launch & (launch_end <= gap_start - int(thresholds.LAUNCH_LATENCY.value))) | same_launch
-        return queued
+        tables, trace = self.tables, self.tables.trace
+        is_unknown: Bool = has_next & (launch < 0)
+        if not len(work) or not len(start):
+            return is_unknown
+        first_start = int(work.events.start[0])
+        is_lead_in = start < first_start
+        if is_lead_in.any():
+            first_launch = int(work.launch[0])
+            launch_start = int(trace.start[first_launch]) if first_launch >= 0 else _LONG_AGO
+            launch_end = launch_start + (int(trace.duration[first_launch]) if first_launch >= 0 else 0)
+            is_prompt = first_start - launch_end <= thresholds.PROMPT_START.value
+            if launch_start < tables.window[0] or not is_prompt:
+                is_unknown |= is_lead_in
+        last_launch = int(work.launch[-1])
+        last_time = int(trace.start[last_launch]) if last_launch >= 0 else int(work.events.start[-1])
+        lost = tables.launches_without_work
+        if ((lost.start > last_time) & (lost.start < tables.window[1])).any():
+            is_unknown |= ~has_next
+        return is_unknown
 
-    def _decide_reasons(self, gap_start: I64, gap_end: I64, launch: I64) -> U8:
-        """Decide what the launching threads did most, from the gap's start to the next launch: uint8[k]."""
-        host, trace = self.host_activity, self.tables.trace
-        launch_start = np.where(launch >= 0, trace.start[np.maximum(launch, 0)], gap_end)
-        host_end = np.clip(launch_start, gap_start, gap_end)
+    def _measure_pieces(self, gaps: Gaps) -> I64:
+        """Measure the pieces of gaps by cause (ns): int64[k, len(IdleCause)]; each row sums to its gap."""
+        time = np.zeros((len(gaps), _CAUSE_COUNT), dtype=np.int64)
+        rows = np.arange(len(gaps))
+        call_start = np.clip(gaps.call_start, gaps.start, gaps.end)
+        call_end = np.clip(gaps.call_end, gaps.start, gaps.end)
+        for number, activity in enumerate(self.host.threads[1]):
+            of_thread = np.flatnonzero(gaps.thread == number)
+            if len(of_thread):
+                time[of_thread] += _measure_activity(activity, gaps.start[of_thread], call_start[of_thread])
+        time[rows, gaps.call_cause] += call_end - call_start
+        time[rows, gaps.late_cause] += gaps.end - call_end
+        time[gaps.is_profiler] = 0
+        time[gaps.is_profiler, IdleCause.PROFILER] = gaps.duration[gaps.is_profiler]
+        return time
 
-        def measure_time(intervals: Intervals) -> I64:
-            return intervals.measure_before(host_end) - intervals.measure_before(gap_start)
 
-        # Rows in the order of `IdleReason`, so that the index is the reason; time from the launch call on is launching.
-        time_by_activity = [
-            measure_time(intervals)
-            for intervals in (host.profiler, host.input, host.sync, host.communication, host.dispatch)
-        ]
-        times = np.stack(time_by_activity)
-        times[IdleReason.LAUNCH] += gap_end - host_end
-        unexplained = np.maximum(gap_end - gap_start - times.sum(axis=0), 0)
-        reason: U8 = np.vstack([times, unexplained[None, :]]).argmax(axis=0).astype(np.uint8)
-        # The CPU returned from a wait when the GPU ran dry: dispatching again is a cost of the sync, not of the ops.
-        woke_from_sync = host.sync.measure_before(gap_start + 1) - host.sync.measure_before(gap_start - 1) > 0
-        reason[woke_from_sync & (reason == IdleReason.LAUNCH)] = IdleReason.SYNC
-        return reason
+def _measure_activity(activity: ThreadActivity, start: I64, end: I64) -> I64:
+    """Measure what a thread did in each range (ns), the rest as host code: int64[k, len(IdleCause)]."""
+    time = np.zeros((len(start), _CAUSE_COUNT), dtype=np.int64)
+    for cause, intervals in zip(_ACTIVITY_CAUSES, activity.all, strict=True):
+        time[:, cause] = intervals.measure_before(end) - intervals.measure_before(start)
+    time[:, IdleCause.HOST] = end - start - time.sum(axis=1)
+    return time
+
+
+def _no_gaps() -> Gaps:
+    nothing, flags = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint8)
+    return Gaps(
+        *(nothing,) * 6,
+        flags,
+        flags,
+        nothing,
+        np.empty(0, dtype=np.bool_),
+        np.empty((0, _CAUSE_COUNT), dtype=np.int64),
+    )

@@ -8,7 +8,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, StepTable
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps, IdleReason
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps, IdleCause
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool
@@ -116,7 +116,7 @@ class ScopeView:
 
     @cached_property
     def gaps(self) -> Gaps:
-        return self.gap_finder.gaps.clip(*self.window)
+        return self.gap_finder.clip(*self.window)
 
     def time_in_window(self, times: dict[int, Intervals]) -> int:
         """Return the ns of the window in these intervals, summed over devices."""
@@ -124,12 +124,13 @@ class ScopeView:
 
     @cached_property
     def device_time(self) -> int:
-        """ns of the window, summed over the devices that did any work, without idle time caused by the profiler.
+        """ns of the window, summed over the devices that did any work, without idle time of unknown cause.
 
-        The denominator of all shares, so that no artefact counts as the program's idle time.
+        The denominator of all shares, so that neither the profiler's work nor what was not recorded counts as the
+        program's idle time.
         """
-        profiler = int(self.gaps.duration[self.gaps.reason == IdleReason.PROFILER].sum())
-        return self.window_length * len(self.tables.devices) - profiler
+        left_out = self.gaps.time[:, [IdleCause.PROFILER, IdleCause.UNKNOWN]].sum()
+        return self.window_length * len(self.tables.devices) - int(left_out)
 
     def share_of_device_time(self, times: dict[int, Intervals]) -> float:
         """Return the time in these intervals within the window, as a share of `device_time`."""

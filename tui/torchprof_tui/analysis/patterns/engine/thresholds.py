@@ -96,6 +96,10 @@ IDLE_STEPS_SHARE = _threshold(
 LAUNCH_LATENCY = _threshold(
     "from launch to start", 5 * _US, "ns", "a launched kernel starts within about 5 µs on an idle stream"
 )
+PROMPT_START = _threshold(
+    "from launch to a first start", 100 * _US, "ns", "an idle GPU starts even a graph sooner: else something ran before"
+)
+COLD_CALL_MIN = _threshold("cold call", 1 * _MS, "ns", "a launch takes some µs; loading a module takes milliseconds")
 TINY_KERNEL_MAX = _threshold(
     "median kernel", 5 * _US, "ns", "about what one launch costs the CPU: shorter kernels cannot keep up"
 )

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import ClassVar
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleReason
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.partial_input import (
     PARTIAL_INPUT_NOTE,
     format_missing_reason,
@@ -38,24 +38,24 @@ class Regime(str, Enum):
 class DeviceTimeShares:
     """Shares of `ScopeView.device_time`, 0..1. `idle` by reason sums to 1 − busy."""
 
-    OVERHEAD_REASONS: ClassVar[tuple[int, ...]] = (int(IdleReason.LAUNCH), int(IdleReason.HOST), int(IdleReason.SYNC))
+    OVERHEAD_REASONS: ClassVar[tuple[int, ...]] = (int(IdleCause.DISPATCH), int(IdleCause.LAUNCH), int(IdleCause.COLD_CALL), int(IdleCause.HOST), int(IdleCause.SYNC))
 
     busy: float
     compute: float  # kernels and fills: no copies, no collectives
     exposed_communication: float  # collectives while nothing else computed
-    idle: dict[IdleReason, float] = field(default_factory=dict)
+    idle: dict[IdleCause, float] = field(default_factory=dict)
 
     @property
     def overhead(self) -> float:
-        return sum(self.idle.get(IdleReason(reason), 0.0) for reason in self.OVERHEAD_REASONS)
+        return sum(self.idle.get(IdleCause(reason), 0.0) for reason in self.OVERHEAD_REASONS)
 
     @property
     def input(self) -> float:
-        return self.idle.get(IdleReason.INPUT, 0.0)
+        return self.idle.get(IdleCause.INPUT, 0.0)
 
     @property
     def communication(self) -> float:
-        return self.exposed_communication + self.idle.get(IdleReason.COMMUNICATION, 0.0)
+        return self.exposed_communication + self.idle.get(IdleCause.COMMUNICATION, 0.0)
 
     @property
     def is_overhead_bound(self) -> bool:
@@ -70,10 +70,10 @@ def measure_shares(view: ScopeView) -> DeviceTimeShares:
     device_time = view.device_time
     if device_time <= 0:
         return DeviceTimeShares(0.0, 0.0, 0.0)
-    idle: dict[IdleReason, float] = {
+    idle: dict[IdleCause, float] = {
         reason: time / device_time
-        for reason, time in view.gaps.time_by_reason().items()
-        if reason is not IdleReason.PROFILER
+        for reason, time in view.gaps.time_by_cause().items()
+        if reason not in (IdleCause.PROFILER, IdleCause.UNKNOWN)
     }
     exposed = sum(intervals.total for intervals in exposed_intervals(view).values())
     return DeviceTimeShares(
@@ -104,12 +104,12 @@ _ADVICE_BY_REGIME = {
     Regime.COMMUNICATION: "first: overlap communication with compute (bucket sizes, prefetch)",
 }
 _ADVICE_BY_IDLE_REASON = {
-    IdleReason.LAUNCH: "first: the CPU's dispatch, which the GPU waits for {share} of the time",
-    IdleReason.HOST: "first: the code between ops, which the GPU waits for {share} of the time",
-    IdleReason.SYNC: "first: the syncs, which leave the GPU idle {share} of the time",
-    IdleReason.INPUT: "first: the input pipeline, which the GPU waits for {share} of the time",
-    IdleReason.COMMUNICATION: "first: the collectives, which the GPU waits for {share} of the time",
-    IdleReason.QUEUED: "first: what streams wait for on each other, {share} of the time",
+    IdleCause.DISPATCH: "first: the CPU's dispatch, which the GPU waits for {share} of the time",
+    IdleCause.HOST: "first: the code between ops, which the GPU waits for {share} of the time",
+    IdleCause.SYNC: "first: the syncs, which leave the GPU idle {share} of the time",
+    IdleCause.INPUT: "first: the input pipeline, which the GPU waits for {share} of the time",
+    IdleCause.COMMUNICATION: "first: the collectives, which the GPU waits for {share} of the time",
+    IdleCause.QUEUED: "first: what streams wait for on each other, {share} of the time",
 }
 
 

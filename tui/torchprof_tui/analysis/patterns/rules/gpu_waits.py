@@ -8,7 +8,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleReason
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
@@ -106,7 +106,7 @@ def _find_waits(view: ScopeView) -> EventTable:
 def _idle_time_after(view: ScopeView, waits: EventTable) -> int:
     """Return the ns of the window in which a GPU was idle after one of these waits; the largest of all devices."""
     longest = 0
-    gaps, host_activity = view.gap_finder.gaps, view.gap_finder.host_activity
+    gaps = view.gap_finder.gaps
     for device in view.tables.devices:
         on_device = gaps.device == device
         start, end = gaps.start[on_device], gaps.end[on_device]
@@ -117,7 +117,7 @@ def _idle_time_after(view: ScopeView, waits: EventTable) -> int:
         in_gap = (start[gap_index] <= waits.end) & (waits.end <= end[gap_index])
         gap_index = gap_index[in_gap]
         idle_intervals = union(np.maximum(start[gap_index], waits.start[in_gap]), end[gap_index])
-        program_idle = (idle_intervals - host_activity.profiler - host_activity.input).clip(*view.window)
+        program_idle = (idle_intervals - view.tables.overhead_intervals - view.gap_finder.input_intervals).clip(*view.window)
         longest = max(longest, program_idle.total)
     return longest
 
@@ -230,9 +230,9 @@ def idle_gap(view: ScopeView) -> Answer:
     if missing_reason := view.missing_window_reason():
         return cannot_tell_answer(missing_reason)
     tables, gaps = view.tables, view.gaps
-    is_program_idle = (gaps.reason != IdleReason.PROFILER) & (gaps.reason != IdleReason.QUEUED)
-    long_gaps = np.flatnonzero(is_program_idle & (gaps.duration >= thresholds.IDLE_MIN.value))
-    idle_time = int(gaps.duration[long_gaps].sum()) // len(tables.devices)
+    program_time = gaps.program_time
+    long_gaps = np.flatnonzero(program_time >= thresholds.IDLE_MIN.value)
+    idle_time = int(program_time[long_gaps].sum()) // len(tables.devices)
     share = idle_time * len(tables.devices) / view.device_time if view.device_time > 0 else 0.0
     is_rare = len(long_gaps) < thresholds.IDLE_MIN_GAPS.value
     if is_rare or share < thresholds.IDLE_SHARE.value:
@@ -246,12 +246,11 @@ def idle_gap(view: ScopeView) -> Answer:
         late_steps = sorted_unique(late_steps[late_steps >= 0])
         if len(late_steps) < max(2, thresholds.IDLE_STEPS_SHARE.value * len(view.steps)):
             return absent_answer(f"such gaps in {len(late_steps)} of {len(view.steps)} steps only")
-    time_by_reason = np.bincount(gaps.reason[long_gaps], weights=gaps.duration[long_gaps], minlength=len(IdleReason))
-    order = np.argsort(-time_by_reason, kind="stable")
-    reason_text = ", ".join(
-        f"{IdleReason(int(reason)).label} {format_percent(float(time_by_reason[reason] / time_by_reason.sum()))}"
-        for reason in order[:3]
-        if time_by_reason[reason]
+    time_by_cause = gaps.time[long_gaps].sum(axis=0)
+    cause_text = ", ".join(
+        f"{IdleCause(int(cause)).label} {format_percent(float(time_by_cause[cause] / time_by_cause.sum()))}"
+        for cause in np.argsort(-time_by_cause, kind="stable")[:3]
+        if time_by_cause[cause]
     )
     neighbours = sorted_unique(
         np.concatenate(
@@ -264,7 +263,7 @@ def idle_gap(view: ScopeView) -> Answer:
         return cannot_tell_answer(NOTHING_HERE)
     return fired_answer(
         f"{format_count(len(long_gaps), 'gap')}, {format_duration(idle_time)} or {format_percent(share)} of the "
-        f"time: {reason_text}",
+        f"time: {cause_text}",
         evidence,
         idle_time,
     )

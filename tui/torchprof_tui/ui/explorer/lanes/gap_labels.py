@@ -19,7 +19,7 @@ MIN_LABEL_CELLS = 6
 
 
 class GapLabels:
-    """Place the reasons of idle gaps on the lanes; `draw_labels` returns the characters by lane and column."""
+    """Place the causes of idle gaps on the lanes; `draw_labels` returns the characters by lane and column."""
 
     def __init__(self, trace: Trace, gaps: Gaps, first_lane: int = 0, other_ranks: GapLabels | None = None) -> None:
         """Index the gaps of one trace.
@@ -57,7 +57,7 @@ class GapLabels:
             width = last - first + 1
             if lane is None or width < MIN_LABEL_CELLS:
                 continue
-            text = gaps.reason_label(gap)
+            text = gaps.cause_label(gap)
             text = f"‹{text}›" if width >= len(text) + 2 else text
             if len(text) > width:
                 continue
