@@ -1,0 +1,243 @@
+"""What the launching threads did, as sets of time: input, blocking calls, collectives, cold calls, dispatch.
+
+Idle time of a GPU is attributed to what the thread did that launched the next piece of work. Where that thread was
+outside any op, the other launching threads count: autograd runs the backward pass on a thread of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.trace.core.arrays import F64, I32, I64, sorted_unique
+from torchprof_tui.trace.model.event_kind import Kind
+
+SYNC_CALL_REGEX = (
+    r"(cuda|cu|hip|musa)(Stream|Device|Event|Ctx)Synchronize"
+    r"|(cudaMemcpy|hipMemcpy|hipMemcpyWithStream|cuMemcpy(DtoH|HtoD)(_v2)?)$"
+    r"|(AscendCL@)?aclrtSynchronize|event_wait"
+)
+"""Calls that return only when the GPU has finished; copies without `Async` block as well."""
+
+DATA_LOADER_REGEX = r"enumerate\(DataLoader\)#|.*DataLoader.*__next__"
+COMMUNICATION_REGEX = r"nccl:|c10d::|record_param_comms|_c10d_functional::|gloo:"
+
+MAX_THREADS = 8
+"""Launching threads that are told apart, those with most launches; the others count as one."""
+
+_FIRST_CALL_RATIO = 5
+"""A cold call takes at least so many times as long as the median call of its name: a slow call is slow each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadActivity:
+    """What one thread did, as disjoint sets: time that fits several belongs to the earliest. Outside: host code."""
+
+    input: Intervals
+    sync: Intervals
+    communication: Intervals
+    cold_call: Intervals
+    dispatch: Intervals
+
+    @property
+    def all(self) -> tuple[Intervals, Intervals, Intervals, Intervals, Intervals]:
+        return self.input, self.sync, self.communication, self.cold_call, self.dispatch
+
+
+class HostActivities:
+    """Finds what each launching thread of a trace did; keep it as long as its `TraceTables`."""
+
+    def __init__(self, tables: TraceTables) -> None:
+        self.tables = tables
+
+    @cached_property
+    def sync_calls(self) -> EventTable:
+        """Calls that wait for the GPU, on any thread."""
+        return self.tables.match_names(SYNC_CALL_REGEX, Kind.RUNTIME)
+
+    @cached_property
+    def blocking_copies(self) -> EventTable:
+        """Calls that copy asynchronously by name, but returned only when the copy had ended: pageable memory."""
+        work = self.tables.work
+        copies = work.select((work.kind == Kind.COPY) & (work.launch >= 0))
+        calls = self.tables.event_table(copies.launch.astype(np.int64))
+        has_waited = (calls.end >= copies.events.end) & (calls.start <= copies.events.start)
+        return self.tables.event_table(sorted_unique(calls.row[has_waited]))
+
+    @cached_property
+    def loader_calls(self) -> EventTable:
+        """Data loader calls that fetch the next batch, on threads that launch."""
+        return self.tables.select_on_launch_lanes(self.tables.match_names(DATA_LOADER_REGEX))
+
+    @cached_property
+    def input_waits(self) -> EventTable:
+        """Times in which the program waited for input: its data loader calls.
+
+        Without recorded loader calls: from a step's start to its first op or runtime call, if that is long (as rows of
+        the steps).
+        """
+        if len(self.loader_calls):
+            return self.loader_calls
+        tables, steps = self.tables, self.tables.steps
+        activity_start = np.sort(tables.select_on_launch_lanes(tables.ops_and_calls).start)
+        index = np.minimum(activity_start.searchsorted(steps.start), max(len(activity_start) - 1, 0))
+        first_activity = activity_start[index] if len(activity_start) else steps.end
+        wait_end = np.where(first_activity >= steps.start, np.minimum(first_activity, steps.end), steps.end)
+        is_long = wait_end - steps.start >= thresholds.INPUT_WITHOUT_LOADER_MIN.value
+        names = np.asarray(tables.trace.name[steps.row])
+        return EventTable(steps.row[is_long], steps.start[is_long], wait_end[is_long], names[is_long])
+
+    @cached_property
+    def cold_calls(self) -> EventTable:
+        """Calls that took over a millisecond because something happened for the first time.
+
+        Runtime calls that do not wait for the GPU (module loading, allocation, a first launch), and the profiler's own
+        events about module loading. A call that is as slow whenever it is made is not cold.
+        """
+        tables = self.tables
+        calls = tables.calls
+        is_long = calls.duration > thresholds.COLD_CALL_MIN.value
+        waits = np.concatenate([self.sync_calls.row, self.blocking_copies.row])
+        is_long &= ~np.isin(calls.row, waits)
+        if is_long.any():
+            medians = _median_by_name(calls, sorted_unique(calls.name[is_long]))
+            counts = np.bincount(calls.name, minlength=len(tables.trace.names))
+            usual = medians[calls.name[is_long]]
+            is_rare = counts[calls.name[is_long]] < 3  # two calls: nothing says which of them is usual
+            is_cold = is_rare | (calls.duration[is_long] >= _FIRST_CALL_RATIO * usual)
+            is_long[is_long] = is_cold
+        return tables.event_table(np.sort(np.concatenate([calls.row[is_long], tables.loading.row])))
+
+    @cached_property
+    def cold_ops(self) -> Intervals:
+        """Self time of ops that took much longer the first time: handles and workspaces are made without a call."""
+        tables, trace = self.tables, self.tables.trace
+        ops = tables.select_on_launch_lanes(tables.ops)
+        self_time = np.asarray(trace.self_duration[ops.row])
+        is_long = (self_time > thresholds.COLD_CALL_MIN.value) & tables.has_work[ops.row]
+        starts, ends = [], []
+        for index in np.flatnonzero(is_long)[:_MAX_COLD_OPS].tolist():
+            of_name = np.flatnonzero(ops.name == ops.name[index])
+            others = np.delete(self_time[of_name], np.flatnonzero(of_name == index))
+            is_first = ops.start[index] == ops.start[of_name].min()
+            if not is_first or not len(others) or self_time[index] < _FIRST_CALL_RATIO * float(np.median(others)):
+                continue
+            own = _own_time(tables, int(ops.row[index]))
+            starts.append(own.starts)
+            ends.append(own.ends)
+        return union(np.concatenate(starts), np.concatenate(ends)) if starts else NO_INTERVALS
+
+    @cached_property
+    def threads(self) -> tuple[I64, list[ThreadActivity]]:
+        """(number of the activity by lane of the trace int64[lanes], the activities)."""
+        tables = self.tables
+        launch = tables.work.launch[tables.work.launch >= 0]
+        lanes = tables.launch_lanes
+        launches_by_lane = np.bincount(tables.trace.lane[launch], minlength=len(tables.trace.lanes))
+        by_launches = lanes[np.argsort(-launches_by_lane[lanes], kind="stable")]
+        main_lanes, other_lanes = by_launches[:MAX_THREADS], by_launches[MAX_THREADS:]
+        groups = [np.array([lane]) for lane in main_lanes.tolist()] + ([other_lanes] if len(other_lanes) else [])
+        own = [self._measure_lanes(lanes_of_group) for lanes_of_group in groups]
+        number_of_lane = np.zeros(len(tables.trace.lanes), dtype=np.int64)
+        for number, lanes_of_group in enumerate(groups):
+            number_of_lane[lanes_of_group] = number
+        if not own:
+            nothing = NO_INTERVALS
+            return number_of_lane, [ThreadActivity(nothing, nothing, nothing, nothing, nothing)]
+        return number_of_lane, [_add_other_threads(own, number) for number in range(len(own))]
+
+    def _measure_lanes(self, lanes: I64) -> ThreadActivity:
+        tables = self.tables
+        assigned = tables.overhead_intervals
+
+        def select(table: EventTable) -> EventTable:
+            return table.select(np.isin(tables.trace.lane[table.row], lanes))
+
+        def take_remaining(covered: Intervals) -> Intervals:
+            nonlocal assigned
+            remaining = covered - assigned if len(assigned) else covered
+            assigned = assigned | remaining
+            return remaining
+
+        def take_events(*parts: EventTable) -> Intervals:
+            selected = [select(part) for part in parts]
+            return take_remaining(
+                union(
+                    np.concatenate([part.start for part in selected]), np.concatenate([part.end for part in selected])
+                )
+            )
+
+        input_time = take_events(self.input_waits)
+        sync_time = take_events(self.sync_calls, self.blocking_copies)
+        cold_calls = select(self.cold_calls)
+        loading = self.tables.loading  # on the profiler's own lane
+        cold = union(np.concatenate([cold_calls.start, loading.start]), np.concatenate([cold_calls.end, loading.end]))
+        dispatch = select(self._outermost_activity)
+        dispatch_time = union(dispatch.start, dispatch.end)
+        communication_time = take_events(tables.match_names(COMMUNICATION_REGEX))
+        cold_time = take_remaining(cold | (self.cold_ops & dispatch_time))
+        return ThreadActivity(
+            input_time, sync_time, communication_time, cold_time, take_remaining(dispatch_time)
+        )
+
+    @cached_property
+    def _outermost_activity(self) -> EventTable:
+        """Ops and runtime calls that lie in no other."""
+        tables, trace = self.tables, self.tables.trace
+        outermost_rows = []
+        for table in (tables.ops, tables.calls):
+            parent = trace.parent[table.row]
+            parent_kind = trace.kind[np.maximum(parent, 0)]
+            is_nested = (parent >= 0) & ((parent_kind == Kind.OP) | (parent_kind == Kind.RUNTIME))
+            outermost_rows.append(table.row[~is_nested])
+        return tables.event_table(np.sort(np.concatenate(outermost_rows), kind="stable"))
+
+
+_MAX_COLD_OPS = 64
+"""Long ops whose other runs are looked at: a trace with more of them is slow, not cold."""
+
+
+def _add_other_threads(own: list[ThreadActivity], number: int) -> ThreadActivity:
+    """Add to one thread's activity what the others did while it was outside any op."""
+    if len(own) == 1:
+        return own[0]
+    assigned = NO_INTERVALS
+    for part in own[number].all:
+        assigned = assigned | part
+    combined = []
+    for index, own_part in enumerate(own[number].all):
+        others = NO_INTERVALS
+        for other_number, activity in enumerate(own):
+            if other_number != number:
+                others = others | activity.all[index]
+        remaining = others - assigned
+        assigned = assigned | remaining
+        combined.append(own_part | remaining)
+    return ThreadActivity(*combined)
+
+
+def _median_by_name(table: EventTable, names: I32) -> F64:
+    """Return the median duration (ns) of the events of each of these names, by name number; 0 elsewhere."""
+    medians = np.zeros(int(table.name.max()) + 1, dtype=np.float64)
+    for name in np.asarray(names).tolist():
+        medians[name] = float(np.median(table.duration[table.name == name]))
+    return medians
+
+
+def _own_time(tables: TraceTables, row: int) -> Intervals:
+    """Return when an event ran none of its children."""
+    trace = tables.trace
+    start, end = int(trace.start[row]), int(trace.start[row] + trace.duration[row])
+    lane = trace.lanes[int(trace.lane[row])]
+    last = row + 1 + int(np.asarray(trace.start[row + 1 : lane.last]).searchsorted(end))
+    children = np.arange(row + 1, last)
+    children = children[np.asarray(trace.parent[row + 1 : last]) == row]
+    child_start = np.asarray(trace.start[children])
+    own = Intervals(np.array([start], dtype=np.int64), np.array([end], dtype=np.int64))
+    return own - union(child_start, child_start + trace.duration[children])
