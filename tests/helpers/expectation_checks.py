@@ -102,7 +102,7 @@ def assert_consistent(checker: Checker, scope: Scope, findings: list[Finding] | 
             assert not len(answer.events), finding.id
             assert bool(answer.reason) == (finding.state is State.CANNOT_TELL), finding.id
     verdict = checker.decide_verdict(scope, findings)
-    assert verdict.advice
+    assert verdict.first
     assert verdict.busy is None or 0 <= verdict.busy <= 1 + 1e-9
 
 

@@ -132,12 +132,12 @@ def test_the_late_rank_comes_before_overlap(tmp_path: Path) -> None:
     """All but 100 µs per step of exposed communication is waiting, which overlap would not hide."""
     trace = load_merged_ranks(late_rank(3, late=1, by=8000).write(tmp_path))
     arrivals = arrivals_of(trace)
-    first = [build_rank_checker(arrivals, place).decide_verdict().advice for place in range(3)]
+    first = [build_rank_checker(arrivals, place).decide_verdict().first for place in range(3)]
     assert first[0] == first[2] == "first: rank 1 is late to 3 of 3 collectives: look at what it does before them"
     assert (
         build_rank_checker(arrivals, 0)
         .decide_verdict(scopes.step_scope(arrivals.ranks.all[0].trace.steps[1]))
-        .advice.startswith("first: rank 1 is late to 1 of 1 collective: ")
+        .first.startswith("first: rank 1 is late to 1 of 1 collective: ")
     )
 
 

@@ -11,7 +11,7 @@ from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memset, 
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.verdict import Regime
+from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 
 US = 1000
 
@@ -136,7 +136,7 @@ def test_the_regime(entries: list[Entry], regime: Regime) -> None:
     verdict = checker.decide_verdict()
     assert verdict.regime is regime
     assert (verdict.busy is None) == (regime is Regime.UNKNOWN)
-    assert verdict.line
+    assert verdict.text
 
 
 def test_the_advice_names_the_cause_where_one_stands_out() -> None:
@@ -148,4 +148,4 @@ def test_the_advice_names_the_cause_where_one_stands_out() -> None:
     checker = Checker(trace(*entries))
     findings = checker.check()
     assert checker.decide_verdict().regime is Regime.MIXED
-    assert "in-place variant" in checker.decide_verdict(findings=findings).advice
+    assert "in-place variant" in checker.decide_verdict(findings=findings).first

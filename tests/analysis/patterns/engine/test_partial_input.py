@@ -22,7 +22,7 @@ from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker, _sort_by_time
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import State
-from torchprof_tui.analysis.patterns.engine.verdict import Regime
+from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.analysis.slicing.slice_writer import write_slice
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.problems import CUT_SHORT, UNREADABLE_ENTRY, Problem
@@ -76,7 +76,7 @@ def test_a_cut_file_proves_no_idle_gpu() -> None:
     assert checker.decide_verdict().regime is Regime.UNKNOWN
     assert checker.decide_verdict().busy == whole.decide_verdict().busy
     assert (
-        checker.decide_verdict().advice
+        checker.decide_verdict().first
         == "cannot be told: the file is partial (cut short); this is of what could be read"
     )
 
@@ -84,7 +84,7 @@ def test_a_cut_file_proves_no_idle_gpu() -> None:
 def test_a_busy_gpu_is_busy_whatever_was_lost() -> None:
     checker = Checker(with_problems(trace(*healthy()), Problem(CUT_SHORT, 1, "")))
     assert checker.decide_verdict().regime is Regime.COMPUTE
-    assert checker.decide_verdict().advice.endswith(" (of what could be read: cut short)")
+    assert checker.decide_verdict().first.endswith(" (of what could be read: cut short)")
     (finding,) = checker.check(ids=["compute-bound"])
     assert finding.has_fired
     assert finding.answer.seen.endswith(" (of what could be read)")
@@ -106,14 +106,14 @@ def test_a_cut_file_without_gpu_work_is_not_reported_as_not_recorded(tmp_path: P
     content = json.dumps({"traceEvents": entries}).encode()
     cut = open_content(content[: content.index(b'{"ph": "X", "cat": "kernel"') + 40], tmp_path / "cut")
     assert len(cut) == sum(entry["cat"] != "kernel" for entry in entries)
-    assert Checker(cut).decide_verdict().line == "cannot be told: the file is partial (cut short)"
+    assert Checker(cut).decide_verdict().text == "cannot be told: the file is partial (cut short)"
     missing = {remark.kind: remark.action for remark in diagnose_trace(cut).remarks_in(Section.MISSING)}
     assert missing["GPU work"] == "cannot be told: the file is partial (cut short)"
     assert missing["shapes"] == "profile(record_shapes=True)"  # decided from the ops in the file
     without_gpu = open_content(
         json.dumps({"traceEvents": [e for e in entries if e["cat"] != "kernel"]}).encode(), tmp_path / "n"
     )
-    assert Checker(without_gpu).decide_verdict().line == "no GPU activity was recorded"
+    assert Checker(without_gpu).decide_verdict().text == "no GPU activity was recorded"
     missing = {remark.kind: remark.action for remark in diagnose_trace(without_gpu).remarks_in(Section.MISSING)}
     assert missing["GPU work"].startswith("CUPTI gave no activity")
 
@@ -127,7 +127,7 @@ def test_a_sample_cut_anywhere(tenths: int, tmp_path: Path) -> None:
     assert not [finding.id for finding in findings if finding.state is State.ABSENT]
     assert not [finding.id for finding in findings if finding.has_fired and finding.pattern.fires_on_absence]
     verdict = checker.decide_verdict(findings=findings)
-    assert "partial (cut short)" in verdict.advice or verdict.regime is Regime.COMPUTE
+    assert "partial (cut short)" in verdict.first or verdict.regime is Regime.COMPUTE
 
 
 def test_a_rank_that_was_cut_has_no_evidence_and_breaks_nothing(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_rank_that_was_cut_has_no_evidence_and_breaks_nothing(tmp_path: Path) 
     # Ranks arrive 3 µs apart, rank 2 another 3000 µs later: rank 0 waits 3006 µs, rank 3 2997 µs; three ranks arrived.
     assert straggler.answer.at_stake == pytest.approx(3 * (3006 + 0 + 2997) * 1000 / 3)
     assert [verdict.busy is None for verdict in verdicts] == [False, True, False, False]
-    assert "partial" in verdicts[1].advice
+    assert "partial" in verdicts[1].first
 
 
 def test_a_slice_is_judged_by_its_own_range(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_slice_without_gpu_work_does_not_say_that_none_was_recorded(tmp_path: 
     source.write_text(json.dumps({"traceEvents": [*healthy(), cpu("aten::alone", 9000, 50)]}))
     write_slice(load_trace(str(source), cache=False), 8_990_000, 9_100_000, tmp_path / "part.json")
     part = load_trace(str(tmp_path / "part.json"), cache=False)
-    assert Checker(part).decide_verdict().line == "no GPU activity lies in this slice"
+    assert Checker(part).decide_verdict().text == "no GPU activity lies in this slice"
     missing = {remark.kind: remark.action for remark in diagnose_trace(part).remarks_in(Section.MISSING)}
     assert missing["GPU work"] == "cannot be told: this is a slice of a longer trace"
 

@@ -13,7 +13,7 @@ from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
-from torchprof_tui.analysis.patterns.engine.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.common.partial_input import partial_as_json
@@ -104,7 +104,7 @@ def build_document(trace: Trace, scope: Scope, findings: list[Finding], verdicts
 
 
 def _verdict_as_json(verdict: Verdict) -> dict[str, Any]:
-    return {"regime": verdict.regime.value, "gpu_busy": verdict.busy, "first": verdict.advice}
+    return {"regime": verdict.regime.value, "gpu_busy": verdict.busy, "first": verdict.first}
 
 
 def _finding_as_json(trace: Trace, found: Finding) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
-from torchprof_tui.analysis.patterns.engine.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.ui.common.number_format import format_share
@@ -27,13 +27,13 @@ def print_findings(name: str, scope: Scope, findings: list[Finding], verdicts: l
     title = Text(clean(name), style="bold")
     where = "" if scope.is_whole_trace else f"  {format_time(scope.t0)} to {format_time(scope.t1)}"
     if not ranks:
-        where += f"  {clean(verdicts[0].line)}"
+        where += f"  {clean(verdicts[0].text)}"
     title.append(where, style="default")
     console.print(title)
     # Most ranks have the same verdict: one line per distinct verdict.
     said: dict[str, list[int]] = {}
     for rank, verdict in zip(ranks, verdicts, strict=False):
-        said.setdefault(verdict.line, []).append(rank)
+        said.setdefault(verdict.text, []).append(rank)
     for verdict_line, those in said.items():
         console.print(
             Text(f"{'rank' if len(those) == 1 else 'ranks'} {_format_number_ranges(those)}: {clean(verdict_line)}")

@@ -10,7 +10,7 @@ from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, build_strip
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.patterns.engine.verdict import Verdict
+    from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 
 
 class VerdictLine(PaintedWidget):
@@ -32,10 +32,10 @@ class VerdictLine(PaintedWidget):
             return build_strip([], width, palette.text)
         if verdict.busy is None:
             return build_strip(
-                [(f" {truncate(clean(self._rank_prefix + verdict.advice), width - 2)}", palette.muted)],
+                [(f" {truncate(clean(self._rank_prefix + verdict.first), width - 2)}", palette.muted)],
                 width,
                 palette.text,
             )
         regime = f" {self._rank_prefix}{verdict.regime.value}"
-        rest = truncate(f" · {clean(verdict.advice)}", max(width - len(regime) - 1, 0))
+        rest = truncate(f" · {clean(verdict.first)}", max(width - len(regime) - 1, 0))
         return build_strip([(regime, palette.warning), (rest, palette.text)], width, palette.text)

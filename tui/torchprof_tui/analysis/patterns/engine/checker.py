@@ -24,7 +24,6 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, Sec
 from torchprof_tui.analysis.patterns.engine.registry import registered_patterns
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, TraceTables
-from torchprof_tui.analysis.patterns.engine.verdict import Verdict, decide_verdict
 from torchprof_tui.analysis.patterns.rules import (
     cpu_lane,
     dispatch_chain,
@@ -35,6 +34,7 @@ from torchprof_tui.analysis.patterns.rules import (
     table_sums,
     torch_compile,
 )
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 

@@ -12,7 +12,7 @@ counted as the program's idle time. Before the first recorded work of a device n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -140,7 +140,7 @@ class Gaps:
 
     @property
     def program_time(self) -> I64:
-        """ns of each gap that the program can win back: without the profiler, queues and what is not known: int64[k]."""
+        """ns of each gap that the program can win back, so no profiler, queues or unknown time: int64[k]."""
         won: I64 = self.duration - self.time[:, _NOT_THE_PROGRAM].sum(axis=1)
         return won
 
@@ -209,7 +209,7 @@ class GapFinder:
         gaps = gaps.select(keep)
         is_cut = np.flatnonzero((gaps.start < t0) | (gaps.end > t1))
         start, end, time = np.maximum(gaps.start, t0), np.minimum(gaps.end, t1), gaps.time.copy()
-        clipped = Gaps(start, end, *(getattr(gaps, column.name) for column in fields(gaps)[2:-1]), time)
+        clipped = replace(gaps, start=start, end=end, time=time)
         time[is_cut] = self._measure_pieces(clipped.select(is_cut))
         return clipped
 
@@ -218,8 +218,9 @@ class GapFinder:
         gaps = gaps.select((gaps.device == device) & (gaps.time[:, cause] > 0))
         if cause is IdleCause.PROFILER:
             return union(gaps.start, gaps.end)
-        call_start, call_end = np.clip(gaps.call_start, gaps.start, gaps.end), np.clip(
-            gaps.call_end, gaps.start, gaps.end
+        call_start, call_end = (
+            np.clip(gaps.call_start, gaps.start, gaps.end),
+            np.clip(gaps.call_end, gaps.start, gaps.end),
         )
         in_call, late = gaps.call_cause == cause, gaps.late_cause == cause
         found = union(
@@ -232,12 +233,13 @@ class GapFinder:
             before = union(gaps.start[of_thread], call_start[of_thread])
             if not len(before):
                 continue
+            t0, t1 = int(before.starts[0]), int(before.ends[-1])
             if cause is IdleCause.HOST:
                 for part in activity.all:
-                    before = before - part
+                    before = before - part.clip(t0, t1)
                 found = found | before
             else:
-                found = found | (before & activity.all[_ACTIVITY_CAUSES.index(cause)])
+                found = found | (before & activity.all[_ACTIVITY_CAUSES.index(cause)].clip(t0, t1))
         return found
 
     def _find_device_gaps(self, device: int) -> Gaps:
@@ -270,7 +272,7 @@ class GapFinder:
         self, start: I64, end: I64, launch: I64, has_next: Bool, next_index: I64, work: GpuWorkTable
     ) -> Gaps:
         """Divide gaps at the calls that launched the next work; their `time` is still 0."""
-        tables, trace = self.tables, self.tables.trace
+        trace = self.tables.trace
         row = np.maximum(launch, 0)
         has_launch = launch >= 0
         # Without a next piece the threads' activity explains all of the gap.

@@ -182,9 +182,7 @@ class HostActivities:
         dispatch_time = union(dispatch.start, dispatch.end)
         communication_time = take_events(tables.match_names(COMMUNICATION_REGEX))
         cold_time = take_remaining(cold | (self.cold_ops & dispatch_time))
-        return ThreadActivity(
-            input_time, sync_time, communication_time, cold_time, take_remaining(dispatch_time)
-        )
+        return ThreadActivity(input_time, sync_time, communication_time, cold_time, take_remaining(dispatch_time))
 
     @cached_property
     def _outermost_activity(self) -> EventTable:

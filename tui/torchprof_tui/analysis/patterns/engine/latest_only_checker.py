@@ -13,7 +13,7 @@ from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import build_rank_checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
-from torchprof_tui.analysis.patterns.engine.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.trace.model.trace import Trace
 
 

@@ -13,7 +13,7 @@ from torchprof_tui.analysis.patterns.engine.check_scope import Scope, whole_trac
 from torchprof_tui.analysis.patterns.engine.checker import Checker, severity_sort_key
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
-from torchprof_tui.analysis.patterns.engine.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I64
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Answer:
     `seen`: one line with this trace's numbers. `events`: rows of the trace that overlap the scope, in time order.
     `at_stake`: ns of the scope that a fix could win back, at most the scope's length; 0 where nothing is lost.
     `reason`: what is missing, for CANNOT_TELL. `remedy`: chosen for the owner of the evidence and the GPU; None: that
-    of the pattern.
+    of the pattern. `spans`: when the time at stake was lost; None: during the evidence.
     """
 
     state: State
@@ -81,10 +82,15 @@ class Answer:
     at_stake: int = 0
     reason: str = ""
     remedy: Remedy | None = None
+    spans: Intervals | None = None
 
 
-def fired_answer(seen: str, events: I64, at_stake: int = 0, remedy: Remedy | None = None) -> Answer:
-    return Answer(State.FIRED, seen, np.asarray(events, dtype=np.int64), max(int(at_stake), 0), remedy=remedy)
+def fired_answer(
+    seen: str, events: I64, at_stake: int = 0, remedy: Remedy | None = None, spans: Intervals | None = None
+) -> Answer:
+    return Answer(
+        State.FIRED, seen, np.asarray(events, dtype=np.int64), max(int(at_stake), 0), remedy=remedy, spans=spans
+    )
 
 
 def absent_answer(seen: str = "") -> Answer:

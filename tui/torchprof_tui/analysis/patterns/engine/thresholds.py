@@ -129,3 +129,14 @@ LOST_ENTRIES_SHARE = _threshold(
 ADVICE_MIN_IDLE_SHARE = _threshold(
     "idle worth a word", 0.15, "share", "what the verdict names first must win back at least that"
 )
+WAIT_WORTH_A_WORD = _threshold("wait worth a word", 0.05, "share", "a GPU that waits less is limited by its own work")
+PROBLEM_MIN_SHARE = _threshold(
+    "problem worth the first word", 0.05, "share", "less is noise in a verdict; the cheatsheet lists it"
+)
+EXPLAINED_SHARE_OF_WAIT = _threshold(
+    "share of the wait that a pattern explains", 0.35, "share", "a third is the largest single thing to change"
+)
+HOST_PAUSE_MIN = _threshold(
+    "host code in one gap", 500 * _US, "ns", "Python between two ops takes tens of µs: half a millisecond is a place"
+)
+COLD_SHARE = _threshold("cold calls", 0.25, "share", "a quarter of the time was spent on what happens once")

@@ -117,7 +117,9 @@ def _idle_time_after(view: ScopeView, waits: EventTable) -> int:
         in_gap = (start[gap_index] <= waits.end) & (waits.end <= end[gap_index])
         gap_index = gap_index[in_gap]
         idle_intervals = union(np.maximum(start[gap_index], waits.start[in_gap]), end[gap_index])
-        program_idle = (idle_intervals - view.tables.overhead_intervals - view.gap_finder.input_intervals).clip(*view.window)
+        program_idle = (idle_intervals - view.tables.overhead_intervals - view.gap_finder.input_intervals).clip(
+            *view.window
+        )
         longest = max(longest, program_idle.total)
     return longest
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -19,7 +20,6 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import NO_GPU, ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
-from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -72,16 +72,6 @@ def exposed_comm(view: ScopeView) -> Answer:
         np.sort(collectives.row[exposed_per_collective > 0]),
         exposed_time,
     )
-
-
-def exposed_intervals(view: ScopeView) -> dict[int, Intervals]:
-    """Return when a collective ran in the window while nothing else computed, by device."""
-    t0, t1 = view.window
-    tables = view.tables
-    return {
-        device: tables.collective_intervals[device].clip(t0, t1) - tables.compute_intervals[device].clip(t0, t1)
-        for device in tables.devices
-    }
 
 
 def exposed_waiting_time(view: ScopeView) -> int:

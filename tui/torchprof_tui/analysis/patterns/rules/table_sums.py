@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.device_time import measure_shares
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -22,7 +23,6 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
     format_count,
     format_percent,
 )
-from torchprof_tui.analysis.patterns.engine.verdict import measure_shares
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_duration
 

@@ -1,0 +1,131 @@
+"""Diagnose a scope without GPU work: what the program's main thread did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_REGEX, DATA_LOADER_REGEX
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis
+from torchprof_tui.analysis.patterns.verdict.time_tree import OUTSIDE, TimePart, TimeTree
+from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.trace.core.arrays import I64
+
+INPUT, COMMUNICATION, OPS, HOST_CODE, PROFILER = "input", "communication", "ops", "host_code", "profiler"
+
+_LABELS = {
+    INPUT: "data loader",
+    COMMUNICATION: "communication",
+    OPS: "ops",
+    HOST_CODE: "host code outside any op",
+    PROFILER: "profiler",
+    OUTSIDE: "outside the steps",
+}
+_MAX_OPS_LISTED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _MainThread:
+    """The lane that the program runs on, and its events in the scope."""
+
+    lane: int
+    first: int
+    last: int
+
+
+def build_cpu_time_tree(view: ScopeView) -> TimeTree | None:
+    """Divide the time of the program's main thread; None if no op was recorded in the scope."""
+    tables, (t0, t1) = view.tables, view.window
+    main = _find_main_thread(view)
+    if main is None or t1 <= t0:
+        return None
+    assigned = tables.overhead_intervals.clip(t0, t1)
+    parts = [TimePart(PROFILER, _LABELS[PROFILER], assigned.total)]
+
+    def take(part_id: str, covered: Intervals) -> Intervals:
+        nonlocal assigned
+        remaining = covered.clip(t0, t1) - assigned
+        assigned = assigned | remaining
+        return remaining
+
+    def on_main(pattern: str) -> Intervals:
+        table = tables.match_names(pattern)
+        table = table.select((table.row >= main.first) & (table.row < main.last))
+        return union(table.start, table.end)
+
+    for part_id, pattern in ((INPUT, DATA_LOADER_REGEX), (COMMUNICATION, COMMUNICATION_REGEX)):
+        parts.append(TimePart(part_id, _LABELS[part_id], take(part_id, on_main(pattern)).total))
+    ops = tables.ops.select((tables.ops.row >= main.first) & (tables.ops.row < main.last))
+    op_time = take(OPS, union(ops.start, ops.end))
+    parts.append(TimePart(OPS, _LABELS[OPS], op_time.total, _divide_ops(view, ops.row, op_time)))
+    host = (t1 - t0) - assigned.total
+    parts.append(TimePart(HOST_CODE, _LABELS[HOST_CODE], host))
+    parts.append(TimePart(OUTSIDE, _LABELS[OUTSIDE], view.scope.length - (t1 - t0)))
+    parts.sort(key=lambda part: (part.id == OUTSIDE, -part.time))
+    return TimeTree(tuple(part for part in parts if part.time), view.scope.length, 1)
+
+
+def diagnose_cpu(view: ScopeView, tree: TimeTree) -> Diagnosis:
+    """Diagnose what takes most of the main thread's time."""
+    measured = sum(part.time for part in tree.parts if part.id not in (OUTSIDE, PROFILER)) or 1
+    worst = max(
+        (part for part in tree.parts if part.id not in (OUTSIDE, PROFILER)), key=lambda part: part.time, default=None
+    )
+    if worst is None:
+        return Diagnosis(HOST_CODE, 0.0, "the program did next to nothing")
+    share = worst.time / measured
+    percent = format_percent(share)
+    if worst.id == INPUT:
+        remedy = (
+            "more workers, a larger prefetch_factor, or a faster decode: its workers do not keep up"
+            if view.tables.practices.uses_workers
+            else "load in worker processes (num_workers), ahead of the step"
+        )
+        waits = view.select_in_scope(view.tables.match_names(DATA_LOADER_REGEX))
+        return Diagnosis(INPUT, share, f"the data loader takes {percent} of the CPU's time", remedy, "", waits.row)
+    if worst.id == OPS and worst.parts:
+        op = worst.parts[0]
+        events = (
+            view.ops.row[[view.tables.name(int(row)) == op.id for row in view.ops.row[:_MAX_EVENTS]]]
+            if len(view.ops)
+            else np.empty(0, np.int64)
+        )
+        what = f"ops take {percent} of the CPU's time, {op.id} {format_percent(op.time / measured)}"
+        return Diagnosis(OPS, share, what, "", "", events)
+    if worst.id == COMMUNICATION:
+        return Diagnosis(COMMUNICATION, share, f"communication takes {percent} of the CPU's time")
+    return Diagnosis(HOST_CODE, share, f"code outside any op takes {percent} of the CPU's time")
+
+
+_MAX_EVENTS = 5000
+
+
+def _find_main_thread(view: ScopeView) -> _MainThread | None:
+    """Find the lane of the steps, else the one with most ops in the scope."""
+    trace = view.trace
+    rows = view.steps.row if len(view.steps) else view.ops.row
+    if not len(rows) or not len(view.ops):
+        return None
+    lane_number = int(np.bincount(trace.lane[rows]).argmax())
+    lane = trace.lanes[lane_number]
+    return _MainThread(lane_number, lane.first, lane.last)
+
+
+def _divide_ops(view: ScopeView, rows: I64, op_time: Intervals) -> tuple[TimePart, ...]:
+    """Divide the time of ops by the name of the innermost op, largest first; the rest as "others"."""
+    trace = view.trace
+    start = np.asarray(trace.start[rows])
+    end = start + trace.duration[rows]
+    # Self time inside the op time: what the op covers, less what its child ops cover.
+    covered = op_time.measure_before(end) - op_time.measure_before(start)
+    parent = np.asarray(trace.parent[rows])
+    is_child = np.isin(parent, rows)
+    self_time = covered.copy()
+    np.subtract.at(self_time, np.searchsorted(rows, parent[is_child]), covered[is_child])
+    by_name = np.bincount(np.asarray(trace.name[rows]), weights=np.maximum(self_time, 0))
+    order = np.argsort(-by_name, kind="stable")[:_MAX_OPS_LISTED]
+    parts = [TimePart(trace.names[name], trace.names[name], int(by_name[name])) for name in order if by_name[name]]
+    rest = op_time.total - sum(part.time for part in parts)
+    return (*parts, TimePart("others", "other ops", rest)) if rest > 0 else tuple(parts)

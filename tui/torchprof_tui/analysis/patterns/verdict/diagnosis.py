@@ -1,0 +1,90 @@
+"""A diagnosis: one thing that costs time, with its remedy; and the evidence that diagnoses are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, Severity
+from torchprof_tui.analysis.patterns.engine.practices import Practices
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
+from torchprof_tui.trace.core.arrays import I64
+
+
+def _no_events() -> I64:
+    return np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One thing that costs time.
+
+    `cause`: the part of the time tree. `share`: of the device time, 0..1. `what`: what costs the time, with its share.
+    `remedy`: "" where nothing is to be done. `events`: the rows that prove it, for the line of code.
+    """
+
+    cause: str
+    share: float
+    what: str
+    remedy: str = ""
+    why: str = ""
+    events: I64 = field(default_factory=_no_events)
+    is_recording_fault: bool = False
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.what}: {self.remedy}" if self.remedy else self.what
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A scope with everything that was found in it."""
+
+    view: ScopeView
+    findings: Sequence[Finding]
+    shares: DeviceTimeShares
+    tree: TimeTree
+
+    @cached_property
+    def fired(self) -> dict[str, Finding]:
+        return {finding.id: finding for finding in self.findings if finding.has_fired}
+
+    @property
+    def problems(self) -> list[Finding]:
+        return [finding for finding in self.fired.values() if finding.pattern.severity is Severity.PROBLEM]
+
+    @property
+    def practices(self) -> Practices:
+        return self.view.tables.practices
+
+    def idle(self, *causes: IdleCause) -> float:
+        """Return the share of the device time that is idle for any of these causes."""
+        return sum(self.shares.idle.get(cause, 0.0) for cause in causes)
+
+    def explained_time(self, *part_ids: str) -> dict[str, int]:
+        """Sum by pattern what fired patterns explain of these parts of the tree (ns over all devices)."""
+        time: dict[str, int] = {}
+        for part in self.tree.parts:
+            if part.id in part_ids:
+                for pattern in part.parts:
+                    time[pattern.id] = time.get(pattern.id, 0) + pattern.time
+        return time
+
+    @property
+    def device_time(self) -> int:
+        return max(self.view.device_time, 1)
+
+
+def diagnose_finding(finding: Finding, cause: str, share: float) -> Diagnosis:
+    """Make the diagnosis of a fired pattern that explains this share of the device time."""
+    title = finding.pattern.title[0].lower() + finding.pattern.title[1:]
+    remedy: Remedy = finding.remedy
+    return Diagnosis(
+        cause, share, f"{title} ({format_percent(share)})", remedy.action, finding.answer.seen, finding.answer.events
+    )

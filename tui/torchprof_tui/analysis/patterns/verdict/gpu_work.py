@@ -1,0 +1,57 @@
+"""Diagnose the GPU's own work: which class of it takes the time, what limits it, and what to do about it."""
+
+from __future__ import annotations
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
+from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
+from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, COPIES, TimePart
+from torchprof_tui.trace.model.event_kind import Kind
+
+
+def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
+    """Diagnose what the GPU is busy with: by the problem that explains most of it, else by its largest class."""
+    shares = evidence.shares
+    if shares.copies >= thresholds.COMPUTE_SHARE_OF_BUSY.value * shares.busy and shares.busy:
+        return _diagnose_copies(evidence)
+    problem = _find_worst_problem(evidence)
+    if problem is not None:
+        finding, share = problem
+        return diagnose_finding(finding, COMPUTE, share)
+    compute = evidence.tree.find(COMPUTE)
+    if compute is None or not compute.parts:
+        return Diagnosis(COMPUTE, 0.0, "the GPU did next to nothing")
+    return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence, compute))
+
+
+def _find_worst_problem(evidence: Evidence) -> tuple[Finding, float] | None:
+    """Find the problem that explains most of the GPU's busy time, with its share of the device time."""
+    time: dict[str, int] = {}
+    for part in evidence.tree.parts:
+        classes = part.parts if part.id == COMPUTE else (part,) if part.id == COPIES else ()
+        for pattern in (pattern for kernel_class in classes for pattern in kernel_class.parts):
+            time[pattern.id] = time.get(pattern.id, 0) + pattern.time
+    if not time:
+        return None
+    pattern_id = max(time, key=lambda candidate: time[candidate])
+    share = time[pattern_id] / evidence.device_time
+    return (evidence.fired[pattern_id], share) if share >= thresholds.PROBLEM_MIN_SHARE.value else None
+
+
+def _diagnose_copies(evidence: Evidence) -> Diagnosis:
+    shares, work = evidence.shares, evidence.view.work
+    rows = work.events.row[work.kind == Kind.COPY]
+    what = f"copies keep the GPU busy {format_percent(shares.copies)} of the time with nothing computed beside"
+    finding = evidence.fired.get("pageable-copy")
+    remedy = finding.remedy.action if finding else "copy less, or overlap the copies with compute on another stream"
+    return Diagnosis(COPIES, shares.copies, what, remedy, finding.answer.seen if finding else "", rows)
+
+
+def _describe_classes(evidence: Evidence, compute: TimePart) -> str:
+    """Describe the largest classes of the GPU's work: no problem was found in it."""
+    first, *others = compute.parts
+    text = f"{format_percent(first.time / compute.time)} of the GPU's time is {first.label}"
+    if others and others[0].time >= 0.15 * compute.time:
+        text += f", {format_percent(others[0].time / compute.time)} {others[0].label}"
+    return f"{text}; no problem was found in it"

@@ -1,0 +1,184 @@
+"""Divide the time of a scope into parts that sum to it: GPU work by class, idle time by cause, patterns inside.
+
+Every nanosecond of a scope is counted once for each device: the GPU computes, copies or communicates, or it is idle for
+one cause, or the program did not run. Inside a part the fired patterns that explain it are listed with the time that
+their evidence covers, the narrowest first, and no time twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.model.event_kind import Kind
+
+COMPUTE, COPIES, EXPOSED, OUTSIDE = "compute", "copies", "exposed_communication", "outside"
+
+_LABELS = {
+    COMPUTE: "GPU computes",
+    COPIES: "copies, nothing computed beside",
+    EXPOSED: "collectives, nothing computed beside",
+    OUTSIDE: "outside the steps",
+}
+
+GENERAL_PATTERN_IDS = frozenset(["overhead-bound", "idle-gap", "first-step-wide", "compute-bound", "hotspot"])
+"""Patterns that describe a whole scope: each part of it would be theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimePart:
+    """A part of a scope: `time` in ns, summed over the devices. `parts` lie inside it and sum to it at most.
+
+    `id`: a cause, a class of GPU work, or the id of a pattern.
+    """
+
+    id: str
+    label: str
+    time: int
+    parts: tuple[TimePart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TimeTree:
+    """The time of a scope by cause. `parts` sum to `total`: the scope's length times `device_count`, ns."""
+
+    parts: tuple[TimePart, ...]
+    total: int
+    device_count: int
+
+    def share(self, part: TimePart) -> float:
+        """Return a part's share of the scope, 0..1."""
+        return part.time / self.total if self.total else 0.0
+
+    def find(self, part_id: str) -> TimePart | None:
+        return next((part for part in self.parts if part.id == part_id), None)
+
+
+def build_time_tree(view: ScopeView, findings: Sequence[Finding] = ()) -> TimeTree:
+    """Divide a scope with GPU work into parts; without `findings` no patterns are listed inside."""
+    tables, gaps = view.tables, view.gaps
+    device_count = max(len(tables.devices), 1)
+    claims = _Claims(view, findings)
+    exposed = exposed_intervals(view)
+    compute = _divide_compute(view)
+    copies = {
+        device: tables.busy_intervals(device).clip(*view.window)
+        - tables.compute_intervals[device].clip(*view.window)
+        - exposed[device]
+        for device in tables.devices
+    }
+    parts = [
+        TimePart(COMPUTE, _LABELS[COMPUTE], int(compute.sum()), claims.divide_work(compute)),
+        TimePart(COPIES, _LABELS[COPIES], _total(copies), claims.claim(copies)),
+        TimePart(EXPOSED, _LABELS[EXPOSED], _total(exposed), claims.claim(exposed)),
+    ]
+    for cause, time in gaps.time_by_cause().items():
+        idle = {
+            device: view.gap_finder.find_cause_intervals(gaps, cause, device) if claims else NO_INTERVALS
+            for device in tables.devices
+        }
+        parts.append(TimePart(cause.id, f"idle: {cause.label}", time, claims.claim(idle)))
+    total = view.scope.length * device_count
+    outside = total - sum(part.time for part in parts)
+    parts.append(TimePart(OUTSIDE, _LABELS[OUTSIDE], outside))
+    parts.sort(key=lambda part: (part.id in (OUTSIDE, IdleCause.UNKNOWN.id), -part.time))
+    return TimeTree(tuple(part for part in parts if part.time), total, device_count)
+
+
+def _total(intervals: dict[int, Intervals]) -> int:
+    return sum(part.total for part in intervals.values())
+
+
+def _divide_compute(view: ScopeView) -> I64:
+    """Divide the time in which devices computed among their kernels: int64[work], ns, 0 for copies and collectives.
+
+    Where kernels overlap, the time belongs to the one that began first, so that the sum is the union.
+    """
+    work, (t0, t1) = view.work, view.window
+    time = np.zeros(len(work), dtype=np.int64)
+    is_compute = work.kind_mask(Kind.KERNEL, Kind.MEMSET)
+    for device in view.tables.devices:
+        index = np.flatnonzero(is_compute & (work.device == device))
+        if not len(index):
+            continue
+        start = np.clip(work.events.start[index], t0, t1)
+        end = np.clip(work.events.end[index], t0, t1)
+        reach = np.maximum.accumulate(np.concatenate([[t0], end]))[:-1]
+        time[index] = np.maximum(end - np.maximum(start, reach), 0)
+    return time
+
+
+class _Claims:
+    """The time that fired patterns explain, each ns given to one of them: to the one with least evidence."""
+
+    def __init__(self, view: ScopeView, findings: Sequence[Finding]) -> None:
+        self._view = view
+        claiming = [
+            finding
+            for finding in findings
+            if finding.has_fired
+            and finding.pattern.severity is Severity.PROBLEM
+            and finding.answer.at_stake
+            and finding.id not in GENERAL_PATTERN_IDS
+        ]
+        self._spans = [(finding, _find_spans(view, finding)) for finding in claiming]
+        self._spans.sort(key=lambda item: item[1].total)
+
+    def __bool__(self) -> bool:
+        return bool(self._spans)
+
+    def claim(self, intervals: dict[int, Intervals]) -> tuple[TimePart, ...]:
+        """List the patterns that explain a part, given as intervals by device; largest first."""
+        remaining, parts = dict(intervals), []
+        for finding, spans in self._spans:
+            time = 0
+            for device, left in remaining.items():
+                explained = left & spans if len(left) and len(spans) else NO_INTERVALS
+                if len(explained):
+                    time += explained.total
+                    remaining[device] = left - explained
+            if time:
+                parts.append(TimePart(finding.id, finding.pattern.title, time))
+        return tuple(sorted(parts, key=lambda part: -part.time))
+
+    def divide_work(self, time: I64) -> tuple[TimePart, ...]:
+        """Divide computing by class of kernel, with the patterns in each; `time`: ns of each piece of work."""
+        work = self._view.work
+        pattern_of_work = np.full(len(work), -1, dtype=np.int64)
+        for number, (finding, _) in enumerate(self._spans):
+            is_evidence = np.isin(work.events.row, finding.answer.events) & (pattern_of_work < 0)
+            pattern_of_work[is_evidence] = number
+        by_class = np.bincount(work.kernel_class, weights=time, minlength=len(KernelClass))
+        parts = []
+        for number in np.argsort(-by_class, kind="stable").tolist():
+            if not by_class[number]:
+                continue
+            of_class = work.kernel_class == number
+            claimed = np.bincount(
+                pattern_of_work[of_class] + 1, weights=time[of_class], minlength=len(self._spans) + 1
+            )[1:]
+            inside = [
+                TimePart(self._spans[k][0].id, self._spans[k][0].pattern.title, int(claimed[k]))
+                for k in np.argsort(-claimed, kind="stable").tolist()
+                if claimed[k]
+            ]
+            kernel_class = KernelClass(number)
+            parts.append(TimePart(kernel_class.label, kernel_class.label, int(by_class[number]), tuple(inside)))
+        return tuple(parts)
+
+
+def _find_spans(view: ScopeView, finding: Finding) -> Intervals:
+    """Return when the time of a fired pattern was lost: what it says itself, else the time of its evidence."""
+    if finding.answer.spans is not None:
+        return finding.answer.spans.clip(*view.window)
+    evidence = view.tables.event_table(finding.answer.events)
+    return union(evidence.start, evidence.end).clip(*view.window)

@@ -1,0 +1,115 @@
+"""Decide the verdict on a scope: its regime, how busy the GPU was, and the one thing to do first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares, measure_shares
+from torchprof_tui.analysis.patterns.engine.partial_input import (
+    PARTIAL_INPUT_NOTE,
+    format_missing_reason,
+    is_loss_significant,
+    reword_for_slice,
+)
+from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree, diagnose_cpu
+from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence
+from torchprof_tui.analysis.patterns.verdict.gpu_work import diagnose_gpu_work
+from torchprof_tui.analysis.patterns.verdict.representativeness import find_recording_fault
+from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree, build_time_tree
+from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting
+
+
+class Regime(str, Enum):
+    OVERHEAD = "overhead-bound"
+    COMPUTE = "compute-bound"
+    INPUT = "input-bound"
+    COMMUNICATION = "communication-bound"
+    MIXED = "mixed"
+    CPU_ONLY = "cpu-only"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer that is read first.
+
+    `busy`: GPU busy share 0..1, None without a GPU. `first`: what costs most and what to do about it, one line.
+    `why`: the numbers behind it. `recording_fault`: why the recording does not
+    represent the program, "" if it does. `tree`: the scope's time by cause, None where nothing is known.
+    """
+
+    regime: Regime
+    busy: float | None
+    first: str
+    why: str = ""
+    recording_fault: str = ""
+    tree: TimeTree | None = None
+
+    @property
+    def text(self) -> str:
+        """The whole verdict on one line."""
+        if self.busy is None:
+            return self.first
+        return f"{self.regime.value} · GPU busy {format_percent(self.busy)} · {self.first}"
+
+
+def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict:
+    """Decide the regime of a scope and what to do first.
+
+    `findings` of the same scope make the answer specific: they name what causes a part of the time, and its remedy.
+    """
+    if missing_reason := view.missing_window_reason():
+        return _decide_without_gpu(view, missing_reason)
+    shares = measure_shares(view)
+    regime = _decide_regime(shares)
+    data_loss = view.tables.data_loss
+    tree = build_time_tree(view, findings)
+    # Missing entries cannot make a GPU less busy, so COMPUTE stays decidable.
+    if data_loss and regime is not Regime.COMPUTE and is_loss_significant(data_loss):
+        text = f"cannot be told: {data_loss.reason}; this is {PARTIAL_INPUT_NOTE}"
+        return Verdict(Regime.UNKNOWN, shares.busy, text, tree=tree)
+    evidence = Evidence(view, findings, shares, tree)
+    diagnosis = _choose_diagnosis(evidence)
+    fault = find_recording_fault(evidence)
+    first = diagnosis.sentence if not fault or diagnosis.is_recording_fault else f"{fault}; {diagnosis.sentence}"
+    if data_loss:
+        first = f"{first} ({PARTIAL_INPUT_NOTE}: {data_loss.summary})"
+    return Verdict(regime, shares.busy, first, diagnosis.why, fault, tree)
+
+
+def _decide_without_gpu(view: ScopeView, missing_reason: str) -> Verdict:
+    """Decide the verdict on a scope without GPU work: what the CPU did, if ops were recorded."""
+    data_loss = view.tables.data_loss
+    if data_loss:
+        return Verdict(Regime.UNKNOWN, None, f"cannot be told: {format_missing_reason(missing_reason, data_loss)}")
+    if view.tables.is_slice:
+        missing_reason = reword_for_slice(missing_reason)
+    tree = build_cpu_time_tree(view) if not len(view.tables.work) else None
+    if tree is None:
+        return Verdict(Regime.UNKNOWN, None, missing_reason)
+    diagnosis = diagnose_cpu(view, tree)
+    return Verdict(Regime.CPU_ONLY, None, f"{missing_reason}; {diagnosis.sentence}", diagnosis.why, "", tree)
+
+
+def _choose_diagnosis(evidence: Evidence) -> Diagnosis:
+    """Choose what costs most: a wait with its remedy, or the GPU's own work."""
+    waiting = diagnose_waiting(evidence)
+    work = diagnose_gpu_work(evidence)
+    if evidence.shares.compute >= thresholds.GPU_BUSY_HIGH.value or not waiting:
+        return work
+    return waiting if waiting.share >= work.share else work
+
+
+def _decide_regime(shares: DeviceTimeShares) -> Regime:
+    lost_shares = {Regime.COMMUNICATION: shares.communication, Regime.INPUT: shares.input}
+    largest = max(lost_shares, key=lambda regime: lost_shares[regime])
+    if lost_shares[largest] >= thresholds.BOUND_SHARE.value and lost_shares[largest] >= shares.overhead:
+        return largest
+    if shares.compute >= thresholds.GPU_BUSY_HIGH.value:
+        return Regime.COMPUTE
+    return Regime.OVERHEAD if shares.is_overhead_bound else Regime.MIXED

@@ -1,0 +1,203 @@
+"""Diagnose what the GPU waits for most: input, a sync, cold calls, other ranks, host code, or the launching itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.practices import Practices
+from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
+from torchprof_tui.analysis.patterns.rules.multi_gpu import STRAGGLER_ID, describe_late_rank, exposed_waiting_time
+from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
+from torchprof_tui.analysis.patterns.verdict.host_pauses import find_largest_pause
+from torchprof_tui.analysis.patterns.verdict.time_tree import EXPOSED
+from torchprof_tui.trace.core.arrays import sorted_unique
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
+
+_LAUNCHING = (IdleCause.DISPATCH, IdleCause.LAUNCH, IdleCause.HOST)
+
+_UNSPECIFIC_PATTERN_IDS = frozenset(["call-count", "cold-call", "dead-window", "cost-in-children", "one-off-gap"])
+"""Problems that restate that the CPU takes time; others name why."""
+
+
+def diagnose_waiting(evidence: Evidence) -> Diagnosis | None:
+    """Diagnose the largest wait of the GPUs; None where they hardly wait."""
+    candidates = [
+        diagnose(evidence)
+        for diagnose in (
+            _diagnose_input,
+            _diagnose_communication,
+            _diagnose_cold_calls,
+            _diagnose_sync,
+            _diagnose_pause,
+            _diagnose_launching,
+            _diagnose_queue,
+        )
+    ]
+    found = [candidate for candidate in candidates if candidate is not None]
+    worst = max(found, key=lambda candidate: candidate.share, default=None)
+    return worst if worst is not None and worst.share >= thresholds.WAIT_WORTH_A_WORD.value else None
+
+
+def _diagnose_input(evidence: Evidence) -> Diagnosis | None:
+    share = evidence.shares.input
+    if not share:
+        return None
+    finding = evidence.fired.get("input-starved")
+    waits = evidence.view.select_in_scope(evidence.view.gap_finder.input_waits)
+    has_loader = len(evidence.view.gap_finder.loader_calls) > 0
+    source = "the data loader" if has_loader else "the next batch: no op runs at the start of steps"
+    remedy = finding.remedy.action if finding else "load in worker processes, ahead of the step, into pinned memory"
+    why = finding.answer.seen if finding else ""
+    return Diagnosis(
+        IdleCause.INPUT.id,
+        share,
+        f"the GPU waits {format_percent(share)} of the time for {source}",
+        remedy,
+        why,
+        waits.row,
+    )
+
+
+def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
+    """Diagnose communication that no computation hides: a late peer, or transfers that could overlap."""
+    view, share = evidence.view, evidence.shares.communication
+    if not share:
+        return None
+    exposed_time = evidence.shares.exposed_communication * evidence.device_time
+    waiting_time = exposed_waiting_time(view)
+    finding = evidence.fired.get("exposed-comm")
+    events = finding.answer.events if finding else view.work.events.row[view.work.kind == Kind.COLLECTIVE]
+    what = f"collectives take {format_percent(share)} of the time with nothing computed beside"
+    late_rank = describe_late_rank(view)
+    if late_rank and waiting_time > thresholds.WAITING_SHARE_OF_EXPOSED.value * exposed_time:
+        straggler = evidence.fired.get(STRAGGLER_ID)
+        return Diagnosis(EXPOSED, share, late_rank, why=straggler.answer.seen if straggler else "", events=events)
+    remedy = finding.remedy.action if finding else "overlap them with compute"
+    return Diagnosis(EXPOSED, share, what, remedy, finding.answer.seen if finding else "", events)
+
+
+def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
+    share = evidence.idle(IdleCause.COLD_CALL)
+    if not share:
+        return None
+    view = evidence.view
+    calls = view.select_in_scope(view.gap_finder.host.cold_calls)
+    longest = ""
+    if len(calls):
+        row = int(calls.row[view.time_in_scope(calls).argmax()])
+        longest = f"{view.tables.name(row)} takes {format_duration(int(view.trace.duration[row]))}"
+    return Diagnosis(
+        IdleCause.COLD_CALL.id,
+        share,
+        f"not warmed up: cold calls take {format_percent(share)} of the time" + (f" ({longest})" if longest else ""),
+        "run some steps before you record; these happen once",
+        "",
+        calls.row,
+        is_recording_fault=True,
+    )
+
+
+def _diagnose_sync(evidence: Evidence) -> Diagnosis | None:
+    """Diagnose calls that wait for the GPU: the idle time during them, and what they delay."""
+    share = evidence.idle(IdleCause.SYNC)
+    finding = evidence.fired.get("sync-in-step")
+    if finding is None:
+        if not share:
+            return None
+        calls = evidence.view.select_in_scope(evidence.view.gap_finder.sync_calls)
+        what = f"calls that wait for the GPU leave it idle {format_percent(share)} of the time"
+        return Diagnosis(IdleCause.SYNC.id, share, what, "keep values on the GPU", "", calls.row)
+    delayed = finding.answer.at_stake * len(evidence.view.tables.devices) / evidence.device_time
+    return diagnose_finding(finding, IdleCause.SYNC.id, max(share, delayed))
+
+
+def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
+    """Diagnose long stretches of host code: a pause, not the code between two ops."""
+    pause = find_largest_pause(evidence.view)
+    if pause is None:
+        return None
+    share = pause.time / evidence.device_time
+    for pattern_id in ("gc-pause", "slow-host"):
+        if finding := evidence.fired.get(pattern_id):
+            return diagnose_finding(finding, IdleCause.HOST.id, share)
+    practices = evidence.practices
+    remedy = (
+        "move it out of the step, or launch GPU work before it"
+        if len(practices.python_frames)
+        else "record with stacks (with_stack=True) to see which code it is"
+    )
+    per_step = f"{format_duration(pause.typical)} of host code each, " if pause.count > 1 else ""
+    what = (
+        f"the GPU waits {format_percent(share)} of the time while the CPU runs code outside any op "
+        f"{pause.place} ({pause.count:,}×, {per_step.rstrip(', ') or format_duration(pause.typical)})"
+    )
+    return Diagnosis(IdleCause.HOST.id, share, what, remedy, "", pause.events)
+
+
+def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
+    """Diagnose a CPU that cannot launch as fast as the GPU runs: by what takes its time, else in general."""
+    pause = find_largest_pause(evidence.view)
+    share = evidence.idle(*_LAUNCHING) - (pause.time / evidence.device_time if pause else 0.0)
+    if share <= 0:
+        return None
+    explained = evidence.explained_time(*(cause.id for cause in _LAUNCHING))
+    specific = {pattern_id: time for pattern_id, time in explained.items() if pattern_id not in _UNSPECIFIC_PATTERN_IDS}
+    if specific:
+        pattern_id = max(specific, key=lambda candidate: specific[candidate])
+        pattern_share = specific[pattern_id] / evidence.device_time
+        if pattern_share >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * share:
+            return diagnose_finding(evidence.fired[pattern_id], IdleCause.DISPATCH.id, pattern_share)
+    view = evidence.view
+    kernels = int((view.work.kind == Kind.KERNEL).sum())
+    steps = len(view.steps)
+    count = f"{kernels / steps:,.0f} kernels a step" if steps else f"{kernels:,} kernels"
+    median = format_duration(float(np.median(view.work.events.duration))) if len(view.work) else ""
+    what = (
+        f"the GPU waits {format_percent(share)} of the time for the CPU to dispatch {count}"
+        f"{f' ({median} in the median)' if median else ''}"
+    )
+    launches = sorted_unique(view.work.launch[view.work.launch >= 0]).astype(np.int64)
+    return Diagnosis(IdleCause.DISPATCH.id, share, what, choose_launch_remedy(evidence.practices), "", launches)
+
+
+def choose_launch_remedy(practices: Practices) -> str:
+    """Choose how to launch less or faster, by what the program does already."""
+    if practices.uses_cuda_graphs:
+        return "graphs are replayed already: capture what still runs outside them, or give each replay more work"
+    if practices.uses_compile:
+        return 'torch.compile is used already: add mode="reduce-overhead" (CUDA graphs), or larger batches'
+    if practices.has_backward or practices.optimizer_kind:
+        return "fewer, larger launches: a larger batch, torch.compile, a fused optimizer"
+    return 'replay CUDA graphs: torch.compile(mode="reduce-overhead"), with a static KV cache if it decodes'
+
+
+def _diagnose_queue(evidence: Evidence) -> Diagnosis | None:
+    """Diagnose work that had been launched and did not start: nothing that the CPU does."""
+    view = evidence.view
+    is_long = view.gaps.time[:, IdleCause.QUEUED] > thresholds.PROMPT_START.value
+    time = int(view.gaps.time[is_long, IdleCause.QUEUED].sum())
+    if not time:
+        return None
+    share = time / evidence.device_time
+    waits = view.select_in_scope(
+        view.tables.event_table(
+            sorted_unique(np.concatenate([view.gap_finder.sync_calls.row, view.gap_finder.host.blocking_copies.row]))
+        )
+    )
+    held = ""
+    if len(waits):
+        longest = int(view.time_in_scope(waits).argmax())
+        held = (
+            f"; meanwhile the CPU is in {view.tables.name(int(waits.row[longest]))} for "
+            f"{format_duration(int(view.time_in_scope(waits)[longest]))}"
+        )
+    what = (
+        f"for {format_percent(share)} of the time the next work is launched but does not start{held}: what holds it "
+        "was not recorded"
+    )
+    events = view.gaps.next_event[is_long]
+    remedy = "record the work before it as well (a longer window), and look for waits between streams"
+    return Diagnosis(IdleCause.QUEUED.id, share, what, remedy, "", events[events >= 0])
