@@ -207,10 +207,24 @@ def _has_child_op(ops: list[JsonEntry], parent: str, child: str) -> bool:
 
 
 def scan_busy_share(entries: list[JsonEntry]) -> float:
-    """Measure the busy share over the steps and the work that they launched, without idle time of the profiler."""
-    work = [entry for entry in entries if entry["cat"] in GPU_WORK]
-    overhead = [entry for entry in entries if entry["cat"] == "overhead"]
+    """Measure the busy share over the steps and the work that they launched.
+
+    Left out: idle time of the profiler (loading a module is the program's), before the first work if that was launched
+    outside the window or long before it began.
+    """
+    work = sorted((entry for entry in entries if entry["cat"] in GPU_WORK), key=lambda entry: entry["ts"])
+    overhead = [entry for entry in entries if entry["cat"] == "overhead" and "Loading" not in entry["name"]]
     first, last = _scan_window(entries, work)
+    calls = {
+        entry["args"]["correlation"]: entry for entry in entries if entry["cat"] in ("cuda_runtime", "cuda_driver")
+    }
+    starts = [entry["ts"] for entry in work]
+
+    def is_known(time: float) -> bool:
+        call = calls.get(work[0]["args"]["correlation"])
+        is_prompt = call is not None and call["ts"] >= first and work[0]["ts"] - _end(call) <= 100
+        return is_prompt or bisect_right(starts, time) > 0
+
     bounds = {time for entry in (*work, *overhead) for time in (entry["ts"], _end(entry)) if first < time < last}
     work_time, overhead_time = CoveredTime(work), CoveredTime(overhead)
     busy = idle = 0.0
@@ -218,7 +232,7 @@ def scan_busy_share(entries: list[JsonEntry]) -> float:
         middle = (begin + end) / 2
         if middle in work_time:
             busy += end - begin
-        elif middle not in overhead_time:
+        elif middle not in overhead_time and is_known(middle):
             idle += end - begin
     return busy / (busy + idle)
 

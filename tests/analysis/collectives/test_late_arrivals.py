@@ -133,11 +133,11 @@ def test_the_late_rank_comes_before_overlap(tmp_path: Path) -> None:
     trace = load_merged_ranks(late_rank(3, late=1, by=8000).write(tmp_path))
     arrivals = arrivals_of(trace)
     first = [build_rank_checker(arrivals, place).decide_verdict().first for place in range(3)]
-    assert first[0] == first[2] == "first: rank 1 is late to 3 of 3 collectives: look at what it does before them"
+    assert first[0] == first[2] == "rank 1 is late to 3 of 3 collectives: look at what it does before them"
     assert (
         build_rank_checker(arrivals, 0)
         .decide_verdict(scopes.step_scope(arrivals.ranks.all[0].trace.steps[1]))
-        .first.startswith("first: rank 1 is late to 1 of 1 collective: ")
+        .first.startswith("rank 1 is late to 1 of 1 collective: ")
     )
 
 
@@ -145,8 +145,8 @@ def test_overlap_comes_first_where_nobody_is_waited_for(tmp_path: Path) -> None:
     steps = [[Collective([1000.0 + number * 10_000 + rank for rank in range(3)], takes=5000.0)] for number in range(3)]
     trace = load_merged_ranks(Run(3, steps).write(tmp_path))
     said = build_rank_checker(arrivals_of(trace), 0).decide_verdict()
-    assert said.line.startswith("communication-bound")
-    assert said.advice == "first: overlap communication with compute (bucket sizes, prefetch)"
+    assert said.text.startswith("communication-bound")
+    assert "with nothing computed beside: overlap" in said.first
 
 
 def test_advice_for_ranks_that_are_late_in_turn(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_advice_for_ranks_that_are_late_in_turn(tmp_path: Path) -> None:
         begin = 1000.0 + number * 10_000
         steps.append([Collective([begin + (8000 if rank == number else 0) for rank in range(4)])])
     said = build_rank_checker(arrivals_of(load_merged_ranks(Run(4, steps).write(tmp_path))), 3).decide_verdict()
-    assert said.advice.startswith("first: ranks are late in turn, most often rank 0, to 1 of 4 collectives: ")
+    assert said.first.startswith("ranks are late in turn, most often rank 0, to 1 of 4 collectives: ")
 
 
 def build_ranks_with_stall(folder: Path, who: int, steps: tuple[int, ...], ranks: int = 4) -> Trace:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import kernel, runtime, trace
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps, IdleCause
+from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.explorer.lanes.gap_labels import MIN_LABEL_CELLS, GapLabels
 
@@ -17,6 +18,14 @@ SHOWN = trace(
     kernel("k", 2, 500, corr=1, stream=7, device=0),
     kernel("k", 3, 500, corr=2, stream=8, device=1),
 )
+
+
+def build_gaps(start: I64, end: I64, device: I64) -> Gaps:
+    """Build gaps whose time is that of launch calls."""
+    time = np.zeros((len(start), len(IdleCause)), np.int64)
+    time[:, IdleCause.LAUNCH] = end - start
+    cause, flags = np.full(len(start), IdleCause.LAUNCH, np.uint8), np.zeros(len(start), np.bool_)
+    return Gaps(start, end, device, np.full(len(start), -1), start, end, cause, cause, device, flags, time)
 
 
 @st.composite
@@ -29,9 +38,7 @@ def some_gaps(draw: st.DrawFn) -> Gaps:
     start, end, device_of_gap = (
         np.array(column, np.int64) for column in (zip(*rows, strict=True) if rows else ((), (), ()))
     )
-    return Gaps(
-        start, end, device_of_gap, np.full(len(start), -1), np.full(len(start), int(IdleCause.LAUNCH), np.uint8)
-    )
+    return build_gaps(start, end, device_of_gap)
 
 
 @given(some_gaps(), st.integers(-100, 5000), st.integers(1, 6000), st.integers(1, 200))
@@ -47,8 +54,7 @@ def test_those_on_the_screen_that_are_wide_enough(gaps: Gaps, begin: int, span: 
 
 
 def test_a_label_lies_within_its_gap_on_the_first_stream_of_its_device() -> None:
-    reason = np.full(2, int(IdleCause.LAUNCH), np.uint8)
-    gaps = Gaps(np.array([1000, 2000]), np.array([1900, 2050]), np.array([0, 0]), np.array([-1, -1]), reason)
+    gaps = build_gaps(np.array([1000, 2000]), np.array([1900, 2050]), np.array([0, 0]))
     found = GapLabels(SHOWN, gaps).draw_labels(Viewport(0, 4000, 200, (0, 4000)))
     (lane,) = found
     assert SHOWN.lanes[lane].device == 0
@@ -60,5 +66,5 @@ def test_a_label_lies_within_its_gap_on_the_first_stream_of_its_device() -> None
 
 def test_no_gaps_no_labels() -> None:
     nothing = np.zeros(0, np.int64)
-    gaps = Gaps(nothing, nothing, nothing, nothing, nothing.astype(np.uint8))
+    gaps = build_gaps(nothing, nothing, nothing)
     assert GapLabels(SHOWN, gaps).draw_labels(Viewport(0, 100, 80, (0, 100))) == {}

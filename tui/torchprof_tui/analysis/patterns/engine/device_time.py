@@ -62,7 +62,7 @@ def measure_shares(view: ScopeView) -> DeviceTimeShares:
     idle: dict[IdleCause, float] = {
         cause: time / device_time
         for cause, time in view.gaps.time_by_cause().items()
-        if cause not in (IdleCause.PROFILER, IdleCause.UNKNOWN)
+        if cause not in (IdleCause.PROFILER, IdleCause.LEAD_IN)
     }
     exposed = sum(intervals.total for intervals in exposed_intervals(view).values())
     return DeviceTimeShares(

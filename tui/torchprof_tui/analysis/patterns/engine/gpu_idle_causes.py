@@ -7,7 +7,7 @@ Each gap ends with a piece of work, and the call that launched it divides the ga
       (`host_activity`)             or blocking call      another stream held the work
 
 The pieces of a gap sum to it exactly. Time in which the profiler itself worked is separated first, so that it is never
-counted as the program's idle time. Before the first recorded work of a device nothing may be known: see `UNKNOWN`.
+counted as the program's idle time. Before the first recorded work of a device nothing may be known: see `LEAD_IN`.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class IdleCause(IntEnum):
     HOST = 7
     QUEUED = 8
     UNKNOWN = 9
+    LEAD_IN = 10
 
     @property
     def id(self) -> str:
@@ -67,6 +68,7 @@ _IDS = {
     IdleCause.HOST: "host_code",
     IdleCause.QUEUED: "queued",
     IdleCause.UNKNOWN: "unknown",
+    IdleCause.LEAD_IN: "unknown_edge",
 }
 _LABELS = {cause: name.replace("_", " ") for cause, name in _IDS.items()}
 _EXPLANATIONS = {
@@ -79,7 +81,8 @@ _EXPLANATIONS = {
     IdleCause.LAUNCH: "the CPU was in the call that launched the next work",
     IdleCause.HOST: "the CPU ran code outside any op",
     IdleCause.QUEUED: "the launch call had returned: the GPU, the driver or another stream held the work",
-    IdleCause.UNKNOWN: "not recorded: work launched before the recording may still have run, or no launch is known",
+    IdleCause.UNKNOWN: "no launch is known of the work that follows, or no work follows",
+    IdleCause.LEAD_IN: "before the first recorded work: what was launched before the recording may still have run",
 }
 
 _CAUSE_COUNT = len(IdleCause)
@@ -150,7 +153,7 @@ class Gaps:
         return {cause: int(total[cause]) for cause in IdleCause if total[cause]}
 
 
-_NOT_THE_PROGRAM = [int(IdleCause.PROFILER), int(IdleCause.QUEUED), int(IdleCause.UNKNOWN)]
+_NOT_THE_PROGRAM = [int(IdleCause.PROFILER), int(IdleCause.QUEUED), int(IdleCause.UNKNOWN), int(IdleCause.LEAD_IN)]
 
 
 class GapFinder:
@@ -257,12 +260,13 @@ class GapFinder:
         next_index = work.events.start.searchsorted(end)
         has_next = next_index < len(work)
         next_index = np.minimum(next_index, len(work) - 1)
-        has_next &= work.events.start[next_index] < window.ends[0]
         launch = np.where(has_next, work.launch[next_index], -1).astype(np.int64)
         gaps = self._divide_at_calls(start, end, launch, has_next, next_index, work)
-        is_unknown = self._mark_unknown(start, launch, has_next, work)
-        gaps.call_start[is_unknown] = gaps.call_end[is_unknown] = _LONG_AGO
+        is_unknown = ~has_next | (launch < 0)
+        is_lead_in = self._mark_lead_in(start, work)
         gaps.late_cause[is_unknown] = IdleCause.UNKNOWN
+        gaps.late_cause[is_lead_in] = IdleCause.LEAD_IN
+        gaps.call_start[is_unknown | is_lead_in] = gaps.call_end[is_unknown | is_lead_in] = _LONG_AGO
         gaps.device[:] = device
         gaps.is_profiler[:] = is_profiler
         gaps.time[:] = self._measure_pieces(gaps)
@@ -305,32 +309,20 @@ class GapFinder:
             time=np.zeros((count, _CAUSE_COUNT), dtype=np.int64),
         )
 
-    def _mark_unknown(self, start: I64, launch: I64, has_next: Bool, work: GpuWorkTable) -> Bool:
-        """Return the gaps of which nothing is known: bool[k].
+    def _mark_lead_in(self, start: I64, work: GpuWorkTable) -> Bool:
+        """Return the gaps before the first recorded work of which it is not known whether the GPU was idle: bool[k].
 
-        The next work has no recorded launch. Or it is the first recorded work of the device and was launched before the
-        window, or long before it began: other work may still have run. Or it comes last, and a launch after it left no
-        work in the trace.
+        So it is where that work has no recorded launch, or was launched before the window, or long before it began:
+        something else may have run.
         """
-        tables, trace = self.tables, self.tables.trace
-        is_unknown: Bool = has_next & (launch < 0)
-        if not len(work) or not len(start):
-            return is_unknown
-        first_start = int(work.events.start[0])
-        is_lead_in = start < first_start
-        if is_lead_in.any():
-            first_launch = int(work.launch[0])
-            launch_start = int(trace.start[first_launch]) if first_launch >= 0 else _LONG_AGO
-            launch_end = launch_start + (int(trace.duration[first_launch]) if first_launch >= 0 else 0)
-            is_prompt = first_start - launch_end <= thresholds.PROMPT_START.value
-            if launch_start < tables.window[0] or not is_prompt:
-                is_unknown |= is_lead_in
-        last_launch = int(work.launch[-1])
-        last_time = int(trace.start[last_launch]) if last_launch >= 0 else int(work.events.start[-1])
-        lost = tables.launches_without_work
-        if ((lost.start > last_time) & (lost.start < tables.window[1])).any():
-            is_unknown |= ~has_next
-        return is_unknown
+        if not len(work):
+            return np.zeros(len(start), dtype=np.bool_)
+        trace, launch, first_start = self.tables.trace, int(work.launch[0]), int(work.events.start[0])
+        is_before: Bool = start < first_start
+        launch_start = int(trace.start[launch]) if launch >= 0 else _LONG_AGO
+        launch_end = launch_start + (int(trace.duration[launch]) if launch >= 0 else 0)
+        is_prompt = first_start - launch_end <= thresholds.PROMPT_START.value
+        return is_before & (launch_start < self.tables.window[0] or not is_prompt)
 
     def _measure_pieces(self, gaps: Gaps) -> I64:
         """Measure the pieces of gaps by cause (ns): int64[k, len(IdleCause)]; each row sums to its gap."""

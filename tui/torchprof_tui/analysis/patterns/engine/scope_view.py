@@ -124,12 +124,12 @@ class ScopeView:
 
     @cached_property
     def device_time(self) -> int:
-        """ns of the window, summed over the devices that did any work, without idle time of unknown cause.
+        """ns of the window, summed over the devices that did any work, without the profiler's time.
 
-        The denominator of all shares, so that neither the profiler's work nor what was not recorded counts as the
-        program's idle time.
+        Also without the time before the first recorded work if it may not have been idle. The denominator of all
+        shares, so that no artefact counts as the program's idle time.
         """
-        left_out = self.gaps.time[:, [IdleCause.PROFILER, IdleCause.UNKNOWN]].sum()
+        left_out = self.gaps.time[:, [IdleCause.PROFILER, IdleCause.LEAD_IN]].sum()
         return self.window_length * len(self.tables.devices) - int(left_out)
 
     def share_of_device_time(self, times: dict[int, Intervals]) -> float:

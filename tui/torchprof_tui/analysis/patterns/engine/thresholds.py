@@ -140,3 +140,6 @@ HOST_PAUSE_MIN = _threshold(
     "host code in one gap", 500 * _US, "ns", "Python between two ops takes tens of µs: half a millisecond is a place"
 )
 COLD_SHARE = _threshold("cold calls", 0.25, "share", "a quarter of the time was spent on what happens once")
+UNKNOWN_SHARE = _threshold(
+    "time of which nothing is known", 0.60, "share", "what is known of the rest would be a guess about the program"
+)

@@ -43,7 +43,6 @@ from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 
 LOADING_REGEX = r"Lazy Function Loading|Runtime Triggered Module Loading"
-LAUNCH_CALL_REGEX = r"(cuda|cu|hip|musa)(Ext|Ext?Module|Module|Graph|Cooperative)?Launch(?!HostFunc)"
 
 MAX_DEVICES = 256
 """No host has more GPUs. A file that names more was not recorded; only this many are checked."""
@@ -119,13 +118,6 @@ class TraceTables:
         """When the profiler itself worked."""
         own_work = self.overhead.select(~np.isin(self.overhead.row, self.loading.row))
         return union(own_work.start, own_work.end)
-
-    @cached_property
-    def launches_without_work(self) -> EventTable:
-        """Launch calls whose GPU work was not recorded."""
-        launches = self.match_names(LAUNCH_CALL_REGEX, Kind.RUNTIME)
-        work_first = self.trace.links.work_first
-        return launches.select(work_first[launches.row + 1] == work_first[launches.row])
 
     def match_names(self, pattern: str, *kinds: Kind) -> EventTable:
         """Select events of `kinds` (default: ops, annotations) whose name matches the pattern at its start; cached."""

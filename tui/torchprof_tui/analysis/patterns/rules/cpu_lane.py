@@ -360,7 +360,7 @@ def hidden_copy(view: ScopeView) -> Answer:
         f"{main_op} copied {op_names.count(main_op)}×{view.format_per_step(op_names.count(main_op))}; "
         f"hidden copies take {format_duration(copy_time)} on the GPU"
     )
-    share = int(view.time_in_scope(rows).sum()) / max(view.device_time, 1)
+    share = int(view.time_in_scope(rows).sum()) / max(view.window_length * len(view.tables.devices), 1)
     if share < thresholds.HIDDEN_COPY_SHARE.value:
         return absent_answer(f"{summary}, {format_percent(share)} of the time")
     return fired_answer(summary, rows.row, copy_time)

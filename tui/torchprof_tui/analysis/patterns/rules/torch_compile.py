@@ -220,6 +220,7 @@ def recompiles(view: ScopeView) -> Answer:
         "; ".join(parts),
         np.sort(np.concatenate([evidence.row, compile_events.row[:1] if recompiled_frames else compile_events.row])),
         compile_time,
+        spans=union(compile_events.start, compile_events.end),
     )
 
 

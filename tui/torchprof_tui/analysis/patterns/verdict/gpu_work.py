@@ -42,10 +42,14 @@ def _find_worst_problem(evidence: Evidence) -> tuple[Finding, float] | None:
 def _diagnose_copies(evidence: Evidence) -> Diagnosis:
     shares, work = evidence.shares, evidence.view.work
     rows = work.events.row[work.kind == Kind.COPY]
+    explained = evidence.explained_time(COPIES)
+    if explained:
+        pattern_id = max(explained, key=lambda candidate: explained[candidate])
+        share = explained[pattern_id] / evidence.device_time
+        if share >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * shares.copies:
+            return diagnose_finding(evidence.fired[pattern_id], COPIES, share)
     what = f"copies keep the GPU busy {format_percent(shares.copies)} of the time with nothing computed beside"
-    finding = evidence.fired.get("pageable-copy")
-    remedy = finding.remedy.action if finding else "copy less, or overlap the copies with compute on another stream"
-    return Diagnosis(COPIES, shares.copies, what, remedy, finding.answer.seen if finding else "", rows)
+    return Diagnosis(COPIES, shares.copies, what, "copy less, or overlap the copies with compute", "", rows)
 
 
 def _describe_classes(evidence: Evidence, compute: TimePart) -> str:

@@ -30,6 +30,8 @@ _LABELS = {
     OUTSIDE: "outside the steps",
 }
 
+_NOT_KNOWN = (OUTSIDE, IdleCause.UNKNOWN.id, IdleCause.LEAD_IN.id)
+
 GENERAL_PATTERN_IDS = frozenset(["overhead-bound", "idle-gap", "first-step-wide", "compute-bound", "hotspot"])
 """Patterns that describe a whole scope: each part of it would be theirs."""
 
@@ -90,7 +92,7 @@ def build_time_tree(view: ScopeView, findings: Sequence[Finding] = ()) -> TimeTr
     total = view.scope.length * device_count
     outside = total - sum(part.time for part in parts)
     parts.append(TimePart(OUTSIDE, _LABELS[OUTSIDE], outside))
-    parts.sort(key=lambda part: (part.id in (OUTSIDE, IdleCause.UNKNOWN.id), -part.time))
+    parts.sort(key=lambda part: (part.id in _NOT_KNOWN, -part.time))
     return TimeTree(tuple(part for part in parts if part.time), total, device_count)
 
 

@@ -8,6 +8,7 @@ from enum import Enum
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares, measure_shares
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.partial_input import (
     PARTIAL_INPUT_NOTE,
     format_missing_reason,
@@ -73,6 +74,8 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     if data_loss and regime is not Regime.COMPUTE and is_loss_significant(data_loss):
         text = f"cannot be told: {data_loss.reason}; this is {PARTIAL_INPUT_NOTE}"
         return Verdict(Regime.UNKNOWN, shares.busy, text, tree=tree)
+    if unknown := _describe_unknown(view):
+        return Verdict(Regime.UNKNOWN, shares.busy, unknown, tree=tree)
     evidence = Evidence(view, findings, shares, tree)
     diagnosis = _choose_diagnosis(evidence)
     fault = find_recording_fault(evidence)
@@ -80,6 +83,19 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     if data_loss:
         first = f"{first} ({PARTIAL_INPUT_NOTE}: {data_loss.summary})"
     return Verdict(regime, shares.busy, first, diagnosis.why, fault, tree)
+
+
+def _describe_unknown(view: ScopeView) -> str:
+    """Describe how much of a window is not known, "" where enough is known to decide."""
+    unknown = int(view.gaps.time[:, [IdleCause.UNKNOWN, IdleCause.LEAD_IN]].sum())
+    total = view.window_length * len(view.tables.devices)
+    share = unknown / total if total else 0.0
+    if share < thresholds.UNKNOWN_SHARE.value:
+        return ""
+    return (
+        f"cannot be told: {format_percent(share)} of the time lies before the first or after the last recorded GPU "
+        "work, or the work's launch was not recorded; record whole steps, with CPU and CUDA activities"
+    )
 
 
 def _decide_without_gpu(view: ScopeView, missing_reason: str) -> Verdict:
@@ -106,6 +122,8 @@ def _choose_diagnosis(evidence: Evidence) -> Diagnosis:
 
 
 def _decide_regime(shares: DeviceTimeShares) -> Regime:
+    if shares.idle.get(IdleCause.QUEUED, 0.0) >= thresholds.OVERHEAD_SHARE_OF_IDLE.value:
+        return Regime.UNKNOWN  # the GPU held work back for most of the time, and nothing says why
     lost_shares = {Regime.COMMUNICATION: shares.communication, Regime.INPUT: shares.input}
     largest = max(lost_shares, key=lambda regime: lost_shares[regime])
     if lost_shares[largest] >= thresholds.BOUND_SHARE.value and lost_shares[largest] >= shares.overhead:

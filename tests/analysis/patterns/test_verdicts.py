@@ -1,0 +1,79 @@
+"""Compare verdicts with those that were written from the raw traces before the program was asked.
+
+`expectations/verdicts/README.md` says how they were read, and how each difference was settled.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.merged_ranks import load_merged_ranks
+from tests.helpers.paths import SAMPLES, SHARED_TRACES
+from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.trace.loading.load_in_process import load_trace
+
+
+_FOLDER = Path(__file__).parent / "expectations" / "verdicts"
+
+
+def _read_expectations() -> dict[str, dict[str, Any]]:
+    expectations: dict[str, dict[str, Any]] = {}
+    for file in sorted(_FOLDER.glob("*.json")):
+        expectations |= json.loads(file.read_text(encoding="utf-8"))
+    return expectations
+
+
+EXPECTATIONS = _read_expectations()
+RUNS = {key for key in EXPECTATIONS if not key.endswith((".json", ".gz"))}
+
+
+def _resolve_paths(key: str) -> list[Path]:
+    """Resolve a key of the expectations to its trace files; skips the test where they are missing."""
+    root, pattern = (SAMPLES, key.removeprefix("samples/")) if key.startswith("samples/") else (SHARED_TRACES, key)
+    found = sorted(root.glob(pattern)) if "*" in pattern else [root / pattern]
+    if len(found) == 1 and found[0].is_dir():
+        found = sorted(found[0].glob("*.json.gz"))
+    if not found or not all(path.exists() for path in found):
+        pytest.skip("this trace is not here")
+    return found
+
+
+@cache
+def _decide(key: str) -> list[Verdict]:
+    """Decide the verdict of one trace, or of each rank of a run."""
+    paths = _resolve_paths(key)
+    if key in RUNS:
+        checker = MultiRankChecker(load_merged_ranks(paths))
+        return checker.check(checker.default_scope)[1]
+    checker = Checker(load_trace(str(paths[0]), cache=False))
+    return [checker.decide_verdict(findings=checker.check())]
+
+
+@pytest.mark.parametrize("key", EXPECTATIONS)
+def test_the_verdict_says_what_was_expected(key: str) -> None:
+    expected, verdicts = EXPECTATIONS[key], _decide(key)
+    assert find_differences(expected, verdicts) == []
+
+
+def find_differences(expected: dict[str, Any], verdicts: list[Verdict]) -> list[str]:
+    """List how a verdict (of a run: all of its ranks' verdicts) differs from what was expected of it."""
+    differences = []
+    text = " / ".join(f"{verdict.first} {verdict.why}" for verdict in verdicts).lower()
+    first = " / ".join(verdict.first for verdict in verdicts).lower()
+    if not any(verdict.regime.value in expected["regimes"] for verdict in verdicts):
+        differences.append(f"regime {verdicts[0].regime.value}, not {' or '.join(expected['regimes'])}")
+    for group in expected["must"]:
+        if not any(re.search(alternative, text) for alternative in group):
+            differences.append(f"says none of {group}: {first}")
+    for advice in expected["must_not"]:
+        if re.search(advice, first):
+            differences.append(f"says {advice!r}: {first}")
+    return differences
