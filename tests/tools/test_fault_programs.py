@@ -108,6 +108,13 @@ def test_a_failure_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.
     }
 
 
+def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.fault_programs.recording.TIMEOUT_SECONDS", 0.001)
+    result = record_program("late_rank", "faulty", str(tmp_path), "cpu")
+    assert result.status == "failed"
+    assert result.notes[-1].startswith("no end after")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mark", "per_step"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -61,14 +62,24 @@ def record_program(name: str, variant: str, folder: str, device: str, gpu: int |
         listed = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
         environment["CUDA_VISIBLE_DEVICES"] = listed[gpu] if gpu < len(listed) and listed[gpu] else str(gpu)
     start = time.perf_counter()
+    # A session of its own, so that a timeout also ends the ranks and workers that the program has started.
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        process = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS
-        )
+        stdout, stderr = process.communicate(timeout=TIMEOUT_SECONDS)
         status = "recorded" if process.returncode == 0 else "failed"
-        lines, errors = process.stdout.splitlines(), process.stderr.strip().splitlines()
     except subprocess.TimeoutExpired:
-        status, lines, errors = "failed", [], [f"no end after {TIMEOUT_SECONDS:.0f} s"]
+        os.killpg(process.pid, signal.SIGKILL)
+        stdout, stderr = process.communicate()
+        status, stderr = "failed", f"{stderr}\nno end after {TIMEOUT_SECONDS:.0f} s"
+    lines, errors = stdout.splitlines(), stderr.strip().splitlines()
     notes = [line.removeprefix("note: ") for line in lines if line.startswith("note: ")]
     files = {
         file: os.path.getsize(os.path.join(folder, file))

@@ -76,7 +76,7 @@ def no_workers(run: Run) -> None:
     ahead = {} if run.faulty else {"prefetch_factor": 2, "persistent_workers": True}
     images = CompressedImages(batch * 40)
     loader = DataLoader(images, batch, num_workers=workers, pin_memory=run.on_gpu, **ahead)  # type: ignore[arg-type]
-    model = PatchClassifier(run.size(3, 1), run.size(2048, 128), patch=8).to(run.device, torch.bfloat16)
+    model = PatchClassifier(run.size(2, 1), run.size(2048, 128), patch=8).to(run.device, torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     batches = iter(loader)
 
