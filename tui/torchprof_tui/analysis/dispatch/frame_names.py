@@ -98,12 +98,13 @@ _LIBRARIES = frozenset(_LIBRARIES_TEXT.split())
 
 _TORCH_ANNOTATIONS = re.compile(
     r"Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)#|.*DataLoaderIter\.__next__|"
-    r"nccl:|gloo:|mpi:|ucc:|xccl:|hccl:|DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP(::|\.)|DataParallel\.forward|fsdp::|Checkpoint|"
-    r"record_param_comms|torch\.distributed"
+    r"nccl:|gloo:|mpi:|ucc:|xccl:|hccl:|"
+    r"DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP(::|\.)|DataParallel\.forward|fsdp::|Checkpoint|"
+    r"record_param_comms|torch\.distributed|\[pl\]\[profile\]"
 )
 _INTERNAL_ANNOTATIONS = re.compile(
     r"ProfilerStep#|Torch-Compiled Region|TorchDynamo|## Call CompiledFxGraph|Pregraph bytecode|AOTDispatcher |"
-    r"CompiledFunction|CachingAutotuner|.*\(dynamo_timed\)|PyTorch Profiler|\[?pl\]?\[profile\]|c10d::|_c10d_functional::"
+    r"CompiledFunction|CachingAutotuner|.*\(dynamo_timed\)|PyTorch Profiler|c10d::|_c10d_functional::"
 )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.autograd import find_autograd_partners
+from torchprof_tui.analysis.dispatch.chain import Chain, HopRole
 from torchprof_tui.analysis.dispatch.frame_names import (
     MODULE_CALL_PREFIX,
     AnnotationOrigin,
@@ -67,6 +68,16 @@ class SourceLine:
         """Return `file:line`, None without a file."""
         return None if self.file is None else f"{self.file}:{self.line}"
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON; `library` is None where there is none."""
+        return {
+            "kind": self.kind,
+            "text": self.text,
+            "function": self.function,
+            "from_forward": self.from_forward,
+            "library": self.library or None,
+        }
+
 
 @dataclass(slots=True)
 class _Candidates:
@@ -107,6 +118,11 @@ class SourceLineFinder:
             if user is not None:
                 return _build_frame_line(user, found.library)
         return self._choose(found, path, read_args)
+
+    def find_chain_line(self, chain: Chain) -> SourceLine | None:
+        """Find the line that the CPU end of a chain comes from: its innermost hop that is no GPU work."""
+        hop = next((hop for hop in reversed(chain.hops) if hop.role is not HopRole.GPU), None)
+        return None if hop is None else self.find_line(hop.event)
 
     def find_gap_line(self, lane: int, start: int, end: int) -> SourceLine | None:
         """Find the line that a thread was in for most of [start, end], ns; None if nothing names one.
