@@ -31,7 +31,7 @@ class SourceText(PaintedWidget):
         self._title, self._line, self._function = clean(title), line, function
         self._place = ""
         self._message = "reading the file …"
-        self._is_error = False
+        self._is_error = self._is_stale = False
         self._lines: tuple[str, ...] = ()
         self._top = 0
         self._needs_centring = False
@@ -44,7 +44,7 @@ class SourceText(PaintedWidget):
     def show_file(self, file: ProgramFile) -> None:
         """Show a file with the line in the middle."""
         self._lines, self._place = file.lines, clean(file.place)
-        self._message = describe_line_match(file.lines, self._line, self._function)
+        self._message, self._is_stale = describe_line_match(file.lines, self._line, self._function)
         self._needs_centring = True
         self.repaint()
 
@@ -80,14 +80,15 @@ class SourceText(PaintedWidget):
                 runs = [(" esc closes", palette.muted)]
             return build_strip(runs, width, palette.text)
         if y == self.size.height - 1:
-            return build_strip(self._format_footer(), width, palette.text)
+            return build_strip(self._format_footer(width), width, palette.text)
         return build_strip(self._format_source_line(self._top + y - 1, width), width, palette.text)
 
-    def _format_footer(self) -> list[TextRun]:
+    def _format_footer(self, width: int) -> list[TextRun]:
         palette = self.palette
-        position = f" {min(self._top + self.page_size, len(self._lines)):,} of {len(self._lines):,} lines"
-        hint = f"{position} · ↑ ↓ scroll · esc closes"
-        return [(hint, palette.muted), (f" · {self._message}" if self._message else "", palette.muted)]
+        last = min(self._top + self.page_size, len(self._lines))
+        hint = f" {last:,} of {len(self._lines):,} lines · esc closes"
+        message = truncate(f" · {self._message}" if self._message else " · ↑ ↓ scroll", max(width - len(hint), 0))
+        return [(hint, palette.muted), (message, palette.warning if self._is_stale else palette.muted)]
 
     def _format_source_line(self, index: int, width: int) -> list[TextRun]:
         palette = self.palette
@@ -115,20 +116,19 @@ class SourceText(PaintedWidget):
         self.scroll_lines(-LINES_PER_WHEEL_STEP)
 
 
-def describe_line_match(lines: tuple[str, ...], line: int, function: str) -> str:
-    """Say what the recorded line is in this file, in one sentence; "" if there is nothing to say.
+def describe_line_match(lines: tuple[str, ...], line: int, function: str) -> tuple[str, bool]:
+    """Return (what the recorded line is in this file, "" if there is nothing to say; whether the file cannot match).
 
     The profiler records the line where a function begins. A file without such a function, or with fewer lines, has
     changed since the recording, or is another one.
     """
     if line > len(lines):
-        return f"line {line:,} is beyond its end: the file has changed since the recording, or is another one"
+        return f"line {line:,} is beyond its end: the file has changed", True
     if not function.isidentifier():
-        return ""
+        return "", False
     definition = re.compile(rf"\b(def|class)\s+{function}\b")
-    first = line - 1
-    if any(definition.search(text[:MAX_PAINTED_CHARACTERS]) for text in lines[first : first + _DEFINITION_LINES]):
-        return f"the profiler records where {function} begins, not the line in it"
-    if any(definition.search(text[:MAX_PAINTED_CHARACTERS]) for text in lines):
-        return ""
-    return f"{clean(function)} is not defined in it: the file has changed since the recording, or is another one"
+    found = [number for number, text in enumerate(lines, 1) if definition.search(text[:MAX_PAINTED_CHARACTERS])]
+    if not found:
+        return f"no {clean(function)} in it: the file has changed, or is another", True
+    begins = any(line <= number < line + _DEFINITION_LINES for number in found)
+    return (f"the profiler records where {function} begins" if begins else ""), False
