@@ -14,15 +14,16 @@ import pytest
 from tests.helpers.explorer_app import event_of
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
 from tests.helpers.trace_builder import annotation, cpu, flow, kernel, python, runtime, step, trace
+from torchprof_tui.analysis.dispatch.line_model import parse_recorded_line
 from torchprof_tui.analysis.dispatch.source_line import (
     SourceLine,
     SourceLineFinder,
     describe_line,
     find_gap_line,
     find_source_line,
-    parse_recorded_line,
 )
 from torchprof_tui.trace.loading.load_in_process import load_trace
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -237,7 +238,36 @@ def test_evidence_names_the_line_of_most_of_its_time() -> None:
     adds = np.array([event_of(shown, "aten::add", k) for k in range(10)])
     assert describe_line(shown, adds) == "train.py(1): often"
     assert describe_line(shown, np.array([event_of(shown, "aten::none")])) == ""
+    assert describe_line(shown, np.array([event_of(shown, "aten::none"), event_of(shown, "aten::add")])) == ""
     assert describe_line(shown, np.empty(0, np.int32)) == ""
+
+
+def test_args_are_not_read_again_where_they_have_no_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = trace(*(cpu("aten::add", 4 * k, 2) for k in range(50)))
+    read: list[int] = []
+
+    def read_entry(_: Trace, ordinal: int) -> dict[str, Any]:
+        read.append(ordinal)
+        return {"args": {}}
+
+    monkeypatch.setattr(Trace, "read_entry", read_entry)
+    assert describe_line(shown, np.arange(50)) == ""
+    assert len(read) == 3
+
+
+def test_the_library_and_the_forward_of_most_of_the_time_are_kept() -> None:
+    def calls(library: str, start: int, duration: int) -> list[Any]:
+        return [python(library, start, duration), cpu("aten::mm", start + 1, duration - 2)]
+
+    shown = trace(
+        python("train.py(1): step", 0, 100),
+        *calls("transformers/a.py(1): f", 10, 50),
+        *calls("transformers/b.py(2): g", 70, 10),
+    )
+    both = np.flatnonzero(shown.name == shown.names.index("aten::mm"))
+    line = SourceLineFinder(shown).find_common_line(both)
+    assert line is not None
+    assert (line.text, line.library, line.from_forward) == ("train.py(1): step", "a.py(1): f", False)
 
 
 # -- oracles -------------------------------------------------------------------------------------------------
@@ -324,3 +354,42 @@ def test_a_trace_of_torch_1_9_has_its_stacks_in_args() -> None:
     assert line is not None
     assert line.file == "resnet50_profiler_api.py"
     assert line.line in range(40, 55)
+
+
+@pytest.mark.parametrize("name", list(REAL))
+def test_gaps_of_a_real_trace(name: str) -> None:
+    """Compare with the exact share of each window that the frames of each name cover."""
+    folder, mine = REAL[name]
+    path: Path = folder / f"{name}.pt.trace.json.gz"
+    if not path.exists():
+        pytest.skip("needs the shared traces")
+    shown = load_trace(str(path), cache=False)
+    finder = SourceLineFinder(shown)
+    step_event = shown.steps[0].event
+    lane = shown.lanes[int(shown.lane[step_event])]
+    rows = [
+        row
+        for row in range(lane.first, lane.last)
+        if shown.names[shown.name[row]].startswith(mine) and shown.kind[row] == Kind.PYTHON
+    ]
+    starts = shown.start[rows]
+    ends = starts + shown.duration[rows]
+    names = [shown.names[shown.name[row]] for row in rows]
+    found = 0
+    for number in range(60):
+        length = 200_000 * (1 + number % 5)
+        begin = shown.steps[0].start + number * 350_000
+        overlap = np.maximum(np.minimum(ends, begin + length) - np.maximum(starts, begin), 0)
+        shares: dict[str, float] = defaultdict(float)
+        for frame, ns in zip(names, overlap.tolist(), strict=True):
+            shares[frame] += ns / length
+        line = finder.find_gap_line(int(shown.lane[step_event]), begin, begin + length)
+        if line is None or line.file is None or not f"{line.file}".startswith(mine):
+            assert max(shares.values()) < 0.6
+            continue
+        found += 1
+        chosen = f"{line.file}({line.line}): {line.function}"
+        assert shares[chosen] > 0.4
+        inside = [frame for frame, share in shares.items() if share > 0.6 and frame != chosen]
+        assert all(shares[frame] >= shares[chosen] - 0.05 for frame in inside)  # what covers more encloses it
+    assert found > 30

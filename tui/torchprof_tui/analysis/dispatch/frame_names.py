@@ -78,20 +78,19 @@ _STANDARD_PACKAGES = frozenset(_STANDARD_PACKAGES_TEXT.split())
 """Folders of the standard library. Its files in no folder are `sys.stdlib_module_names`."""
 
 _LIBRARIES_TEXT = """
-IPython PIL PyQt5 absl accelerate aiohttp aiter albumentations anyio apex attr auto_gptq av bitsandbytes click clip
-colossalai composer cutlass cv2 dask datasets decord deep_ep deep_gemm deepspeed detectron2 dgl diffusers dill
-distributed docutils einops evaluate fairscale fastapi fbgemm_gpu filelock fire flash_attn flash_attn_interface
-flashinfer flax fla fsspec gradio gym gymnasium h5py habana_frameworks huggingface_hub hydra ignite imageio
-intel_extension_for_pytorch ipykernel ipywidgets jax joblib kornia librosa liger_kernel lightning lightning_fabric
-lightning_utilities loguru mamba_ssm matplotlib mlflow mmcv mmdet mmengine mmseg monai mpmath msgspec multiprocess
-natten nemo networkx nltk numba numexpr numpy omegaconf onnx onnxruntime open_clip optimum orjson packaging pandas
-peft pkg_resources psutil pyarrow pydantic pydantic_core pytest pytorch_lightning quack ray regex requests rich
-safetensors scipy seaborn sentence_transformers sentencepiece setuptools sgl_kernel sglang six skimage sklearn
-soundfile spacy starlette sympy tensorboard tensorboardX tensorflow tensorrt_llm tensorstore tiktoken timm tokenizers
-torch_geometric torch_npu torch_scatter torch_tensorrt torch_xla torchao torchaudio torchdata torchmetrics torchrec
-torchtext torchtune torchvision tornado tqdm traitlets transformer_engine transformers trl typing_extensions typeguard
-ultralytics unsloth urllib3 uvicorn uvloop vllm wandb webdataset wrapt xformers xgrammar yaml zmq zstandard triton
-triton_kernels torch
+IPython PIL PyQt5 absl accelerate aiohttp aiter albumentations anyio apex attr auto_gptq av bitsandbytes click
+colossalai cutlass cv2 dask datasets decord deep_ep deep_gemm deepspeed detectron2 dgl diffusers dill docutils einops
+fairscale fastapi fbgemm_gpu filelock fire flash_attn flash_attn_interface flashinfer flax fla fsspec gradio gym
+gymnasium h5py habana_frameworks huggingface_hub hydra ignite imageio intel_extension_for_pytorch ipykernel ipywidgets
+jax joblib kornia librosa liger_kernel lightning lightning_fabric lightning_utilities loguru mamba_ssm matplotlib
+mlflow mmcv mmdet mmengine mmseg monai mpmath msgspec multiprocess natten nemo networkx nltk numba numexpr numpy
+omegaconf onnx onnxruntime open_clip optimum orjson packaging pandas peft pkg_resources psutil pyarrow pydantic
+pydantic_core pytest pytorch_lightning ray regex requests rich safetensors scipy seaborn sentence_transformers
+sentencepiece setuptools sgl_kernel sglang six skimage sklearn soundfile spacy starlette sympy tensorboard
+tensorboardX tensorflow tensorrt_llm tensorstore tiktoken timm tokenizers torch_geometric torch_npu torch_scatter
+torch_tensorrt torch_xla torchao torchaudio torchdata torchmetrics torchrec torchtext torchtune torchvision tornado
+tqdm traitlets transformer_engine transformers trl typing_extensions typeguard ultralytics unsloth urllib3 uvicorn
+uvloop vllm wandb webdataset wrapt xformers xgrammar yaml zmq zstandard triton triton_kernels torch
 """
 _LIBRARIES = frozenset(_LIBRARIES_TEXT.split())
 """Names under which installed packages import; relative files below them belong to no user."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,16 @@ from torchprof_tui.analysis.dispatch.frame_names import (
     FrameOrigin,
     classify_annotation,
     parse_frame,
+)
+from torchprof_tui.analysis.dispatch.line_model import (
+    FRAME,
+    MODULE,
+    build_annotation_line,
+    build_frame_line,
+    parse_recorded_line,
+)
+from torchprof_tui.analysis.dispatch.line_model import (
+    SourceLine as SourceLine,
 )
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.model.event_kind import Kind
@@ -37,46 +46,13 @@ MAX_SAMPLED_EVENTS = 200
 MAX_ARG_READS = 16
 """Events of a finding whose args are read from the file, in traces that record stacks there."""
 
+MAX_FRUITLESS_READS = 3
+"""Ops whose args have neither stack nor modules, in turn, after which no more are read: reading takes milliseconds."""
+
 GAP_SAMPLES = 64
 """Times at which the thread is examined in a gap. A line found at more than half of them covers about half of it."""
 
 BACKWARD_ENGINE_PREFIX = "autograd::engine::evaluate_function"
-
-FRAME, ANNOTATION, MODULE = "frame", "annotation", "module"
-
-
-@dataclass(frozen=True, slots=True)
-class SourceLine:
-    """A line of the program, or the annotation or module that is known instead. Texts are as recorded: `clean` them.
-
-    `kind`: "frame", "annotation" or "module". `file`, `line`: only of frames. `line` is where the function begins,
-    because the profiler records no other. `text`: to show, such as "train.py(42): forward". `from_forward`: it belongs
-    to the forward op of a backward event. `library`: the innermost frame of an installed package that the line called
-    on the way to the event, "" for none.
-    """
-
-    kind: str
-    file: str | None
-    line: int | None
-    function: str
-    text: str
-    from_forward: bool = False
-    library: str = ""
-
-    @property
-    def location(self) -> str | None:
-        """Return `file:line`, None without a file."""
-        return None if self.file is None else f"{self.file}:{self.line}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON; `library` is None where there is none."""
-        return {
-            "kind": self.kind,
-            "text": self.text,
-            "function": self.function,
-            "from_forward": self.from_forward,
-            "library": self.library or None,
-        }
 
 
 @dataclass(slots=True)
@@ -97,6 +73,7 @@ class SourceLineFinder:
         self._frames: dict[int, Frame | None] = {}  # by name
         self._annotation_origins: dict[int, AnnotationOrigin] = {}  # by name
         self._forward_ops: dict[int, int] = {}  # by the outermost backward event
+        self._fruitless_reads = 0  # ops in turn whose args have no stack
 
     def find_line(self, event: int, read_args: bool = True) -> SourceLine | None:
         """Find the line that an event comes from, None if nothing names one.
@@ -109,14 +86,14 @@ class SourceLineFinder:
         path = self._list_path(event)
         user, found, backward = self._climb(path)
         if user is not None:
-            return _build_frame_line(user, found.library)
+            return build_frame_line(user, found.library)
         if backward >= 0:
             line = self._find_backward_line(path[: backward + 1], read_args)
             if line is not None:
                 return line
             user, found, _ = self._climb(path, into_forward=False)
             if user is not None:
-                return _build_frame_line(user, found.library)
+                return build_frame_line(user, found.library)
         return self._choose(found, path, read_args)
 
     def find_chain_line(self, chain: Chain) -> SourceLine | None:
@@ -157,21 +134,27 @@ class SourceLineFinder:
     def find_common_line(self, events: I32 | I64) -> SourceLine | None:
         """Find the line that most of these events come from, weighted by duration; None if nothing names one.
 
-        `library` is kept where it belongs to more than half of that line's time, `from_forward` likewise.
+        None as well where events that nothing names take longer than those of any line. `library` and
+        `from_forward` are kept where they belong to more than half of that line's time.
         """
         rows = np.asarray(events, dtype=np.int64)
         rows = rows[(rows >= 0) & (rows < len(self.trace))]
         durations = np.maximum(self.trace.duration[rows], 1)
         longest = np.argsort(-durations, kind="stable")[:MAX_SAMPLED_EVENTS]
         times: dict[SourceLine, dict[SourceLine, int]] = {}  # by line, then by the line with its details
+        unknown = 0
         for number, index in enumerate(longest.tolist()):
             line = self.find_line(int(rows[index]), read_args=number < MAX_ARG_READS)
-            if line is not None:
-                details = times.setdefault(replace(line, library="", from_forward=False), defaultdict(int))
-                details[line] += int(durations[index])
+            if line is None:
+                unknown += int(durations[index])
+                continue
+            details = times.setdefault(replace(line, library="", from_forward=False), defaultdict(int))
+            details[line] += int(durations[index])
         if not times:
             return None
         common, details = max(times.items(), key=lambda item: sum(item[1].values()))
+        if unknown > sum(details.values()):
+            return None
         total = sum(details.values())
         forward = sum(time for line, time in details.items() if line.from_forward)
         library: dict[str, int] = defaultdict(int)
@@ -227,17 +210,17 @@ class SourceLineFinder:
     def _choose(self, found: _Candidates, path: list[int], read_args: bool) -> SourceLine | None:
         """Choose the line of a path without a user frame."""
         if found.library is not None:
-            return _build_frame_line(found.library)
+            return build_frame_line(found.library)
         from_args = self._read_recorded_line(path) if read_args and not self._has_frames else None
         if from_args is not None and from_args.kind == FRAME:
             return from_args
         if found.annotation:
-            return _build_annotation_line(found.annotation)
+            return build_annotation_line(found.annotation)
         if from_args is not None:
             return from_args
         if found.module:
             return SourceLine(MODULE, None, None, found.module, found.module)
-        return _build_annotation_line(found.torch_annotation) if found.torch_annotation else None
+        return build_annotation_line(found.torch_annotation) if found.torch_annotation else None
 
     def _find_open_events(self, lane: int, times: I64) -> list[int]:
         """Find the innermost event of a lane that is open at each time, -1 for none."""
@@ -267,7 +250,7 @@ class SourceLineFinder:
         forward_path = self._list_path(forward)
         user, found, _ = self._climb(forward_path, into_forward=False)
         line = (
-            _build_frame_line(user, found.library) if user is not None else self._choose(found, forward_path, read_args)
+            build_frame_line(user, found.library) if user is not None else self._choose(found, forward_path, read_args)
         )
         return None if line is None else replace(line, from_forward=True)
 
@@ -283,7 +266,7 @@ class SourceLineFinder:
                 path = self._list_path(innermost_at(trace, step.event, time))
                 user, found, _ = self._climb(path, into_forward=False)
                 if user is not None:
-                    return _build_frame_line(user, found.library)
+                    return build_frame_line(user, found.library)
                 return self._choose(found, path, read_args=False)
         return None
 
@@ -334,7 +317,7 @@ class SourceLineFinder:
 
     def _build_line(self, name: int, sort: int) -> SourceLine:
         frame = self._frames.get(name)
-        return _build_frame_line(frame) if sort < 2 and frame else _build_annotation_line(self.trace.names[name])
+        return build_frame_line(frame) if sort < 2 and frame else build_annotation_line(self.trace.names[name])
 
     @cached_property
     def _has_frames(self) -> bool:
@@ -345,30 +328,14 @@ class SourceLineFinder:
     def _read_recorded_line(self, path: list[int]) -> SourceLine | None:
         """Read the line from `Call stack` or `Module Hierarchy` of the innermost op (torch before 1.13, or JIT)."""
         op = next((event for event in path if int(self.trace.kind[event]) == Kind.OP), -1)
-        if op < 0:
+        if op < 0 or self._fruitless_reads >= MAX_FRUITLESS_READS:
             return None
         try:
             args = self.trace.event(op).read_args()
         except (OSError, LookupError):
-            return None
+            args = {}
+        self._fruitless_reads = 0 if "Call stack" in args or "Module Hierarchy" in args else self._fruitless_reads + 1
         return parse_recorded_line(args)
-
-
-def parse_recorded_line(args: dict[str, Any]) -> SourceLine | None:
-    """Parse `Call stack` (frames joined by `;`, innermost first) or `Module Hierarchy` of an op's args."""
-    stack, hierarchy = args.get("Call stack"), args.get("Module Hierarchy")
-    library = None
-    for name in stack.split(";") if isinstance(stack, str) else []:
-        frame = parse_frame(name.strip())
-        if frame is not None and frame.origin is FrameOrigin.USER:
-            return _build_frame_line(frame, library)
-        if frame is not None and frame.origin is FrameOrigin.LIBRARY:
-            library = library or frame
-    if library is not None:
-        return _build_frame_line(library)
-    if isinstance(hierarchy, str) and hierarchy.strip():
-        return SourceLine(MODULE, None, None, hierarchy.strip(), hierarchy.strip())
-    return None
 
 
 def find_source_line(trace: Trace, row: int) -> SourceLine | None:
@@ -387,13 +354,3 @@ def describe_line(trace: Trace, events: I32 | I64) -> str:
     "" if nothing names one. For several findings of a trace use one `SourceLineFinder`.
     """
     return SourceLineFinder(trace).describe_events(events)
-
-
-def _build_frame_line(frame: Frame, library: Frame | None = None) -> SourceLine:
-    return SourceLine(
-        FRAME, frame.file, frame.line, frame.function, frame.text, library=library.text if library is not None else ""
-    )
-
-
-def _build_annotation_line(name: str) -> SourceLine:
-    return SourceLine(ANNOTATION, None, None, name, name)
