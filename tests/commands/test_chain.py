@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.trace_builder import annotation, cpu, kernel, memcpy, runtime, step
+from tests.helpers.trace_builder import annotation, cpu, kernel, memcpy, python, runtime, step
 from torchprof_samples import find as sample
 from torchprof_tui.cli import main
 
@@ -108,6 +108,8 @@ def literal(tmp_path: Path) -> Path:
         memcpy("Memcpy DtoH (Device -> Pinned)", 80, 10, corr=2, bytes=1000),
         kernel("lost", 95, 5, corr=7),
         cpu("esc\x1b[31mape", 96, 1),
+        python("/x/\x1b[2J/train\x1b.py(1): f\x1b", 101, 3),
+        cpu("in a frame", 102, 1),
     ]
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": entries}))
     return path
@@ -115,7 +117,7 @@ def literal(tmp_path: Path) -> Path:
 
 def test_what_a_person_reads(literal: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line.rstrip() for line in told(capsys, literal, "--event", "aten::mm").splitlines()]
-    assert lines[:19] == [
+    assert lines[:20] == [
         "aten::mm  the only one of this name, at 10.0 µs",
         "",
         "                                         total     self  starts after",
@@ -125,6 +127,7 @@ def test_what_a_person_reads(literal: Path, capsys: pytest.CaptureFixture[str]) 
         "launch            └ cudaLaunchKernel   10.0 µs  10.0 µs      +10.0 µs",
         "gpu                 ⇢ my_kernel        30.0 µs  30.0 µs      +30.0 µs",
         "",
+        "annotation: forward",
         "launch latency 30.0 µs: from the start of the call until the GPU began",
         "queue delay 20.0 µs: from the end of the call until the GPU began; the stream was idle meanwhile",
         "",
@@ -138,6 +141,24 @@ def test_what_a_person_reads(literal: Path, capsys: pytest.CaptureFixture[str]) 
     ]
 
 
+def test_the_line_of_the_program(literal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "sample:train_gpt_stack_memory", "--event", "aten::mm", "--nth", "3")
+    assert found["line"] == "/work/main/profiler_runs/train_gpt.py:59"
+    assert found["line_source"] == {
+        "kind": "frame",
+        "text": "train_gpt.py(59): forward",
+        "function": "forward",
+        "from_forward": True,
+        "library": None,
+    }
+    text = told(capsys, "sample:train_gpt_stack_memory", "--event", "aten::mm", "--nth", "3")
+    assert "line of its forward: train_gpt.py(59): forward\n  /work/main/profiler_runs/train_gpt.py:59\n" in text
+    annotated = answer(capsys, literal, "--event", "aten::mm")
+    assert (annotated["line"], annotated["line_source"]["text"]) == (None, "forward")
+    lost = answer(capsys, literal, "--event", "lost")
+    assert (lost["line"], lost["line_source"]) == (None, None)
+
+
 def test_what_is_missing_is_said(literal: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "No launch was recorded" in told(capsys, literal, "--event", "lost")
     assert answer(capsys, literal, "--event", "lost")["launch_latency_ns"] is None
@@ -145,6 +166,9 @@ def test_what_is_missing_is_said(literal: Path, capsys: pytest.CaptureFixture[st
 
 def test_names_cannot_drive_the_terminal(literal: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "\x1b" not in told(capsys, literal, "--event", "esc\x1b[31mape")
+    framed = told(capsys, literal, "--event", "in a frame")
+    assert "\x1b" not in framed
+    assert "line: train·.py(1): f·" in framed
     assert "\x1b" not in refused(capsys, literal, "--event", "esc\x1b")
 
 

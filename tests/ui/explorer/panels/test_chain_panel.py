@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Input
 
-from tests.helpers.explorer_app import event_of, explorer, text_of, two_steps, until
+from tests.helpers.explorer_app import event_of, explorer, settled, text_of, two_steps, until
 from tests.helpers.paths import SAMPLES
-from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, step, trace
+from tests.helpers.trace_builder import Entry, cpu, kernel, python, runtime, step, trace
 from torchprof_tui.trace.loading.load_in_process import load_trace
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.sources.program_file import ProgramFile
+from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
+from torchprof_tui.ui.source.source_screen import SourceScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
 
@@ -42,10 +50,10 @@ async def test_the_chain_is_walked_and_the_lanes_move_along() -> None:
         assert screen._lanes_area.timeline.highlighted.tolist() == sorted(
             screen.query_one(ChainPanel).chain.events.tolist()
         )  # type: ignore[union-attr]
-        await pilot.press("down")
+        await pilot.press("down", "down")  # the annotation stands for the line, which no stack names
         assert screen.view_state.selected == gemm
         assert "the end of the chain" in text_of(screen)
-        await pilot.press("up", "up", "up", "up", "enter")
+        await pilot.press("up", "up", "up", "up", "up", "enter")
         assert shown.event(screen.view_state.selected).name == "ProfilerStep#0"
         assert screen.view_state.viewport.span == round(100_000 * 1.1)
 
@@ -191,3 +199,116 @@ async def test_a_long_name_leaves_room_for_what_is_said_of_it() -> None:
         await pilot.press("k")
         await until(pilot, lambda: "grid 4×1×1" in text_of(screen))
         assert "".join(screen._panel_controller.kernel_panel.text().split()).count("space_59::kernel") == 1
+
+
+def program(folder: Path) -> tuple[Trace, Path]:
+    """Write a script, and build a trace whose kernel comes from its line 42."""
+    script = folder / "train.py"
+    lines = [f"a{number} = {number}" for number in range(1, 301)]
+    lines[41:43] = ["def forward(x):", "\treturn x  # \x1b[31m[bold]red"]
+    script.write_text("\n".join(lines) + "\n")
+    shown = trace(
+        step(0, 0, 100),
+        python(f"{script}(42): forward", 5, 80),
+        cpu("aten::mm", 10, 60),
+        runtime("cudaLaunchKernel", 20, 5, corr=1),
+        kernel("gemm", 30, 50, corr=1),
+    )
+    return shown, script
+
+
+async def open_source_of(screen: ExplorerScreen, pilot: Pilot[None], shown: Trace) -> str:
+    """Select the kernel, move to the line below it, press enter; return the text on the screen."""
+    select(screen, event_of(shown, "gemm"))
+    await pilot.press("l")
+    await until(pilot, lambda: chained(screen))
+    await pilot.press("down", "enter")
+    await until(pilot, lambda: isinstance(screen.app.screen, SourceScreen))
+    await settled(pilot)
+    return text_on(pilot)
+
+
+def text_on(pilot: Pilot[None]) -> str:
+    return "\n".join(strip.text.rstrip() for strip in pilot.app.screen._compositor.render_strips())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48), (240, 60), (40, 10)])
+async def test_enter_on_the_line_opens_its_source_above_the_chain(size: tuple[int, int], tmp_path: Path) -> None:
+    shown, script = program(tmp_path)
+    async with explorer(shown, size) as (screen, pilot):
+        text = await open_source_of(screen, pilot, shown)
+        assert "train.py(42): forward" in text
+        assert "▶ 42  def forward(x):" in text
+        assert "43          return x  # ·[31m[bold]red"[: size[0] - 12] in text
+        assert "300 lines" in text
+        if size[1] > 20:
+            assert "[chain]" in text
+            assert "▶ line: train.py(42): forward" in text
+        await pilot.press("end")
+        assert "a300 = 300" in text_on(pilot)
+        await pilot.press("home", "down")
+        assert ["a1 = 1" in text_on(pilot), "  2  a2 = 2" in text_on(pilot)] == [False, True]
+        await pilot.press("pagedown", "up", "pageup", "up")
+        assert "  1  a1 = 1" in text_on(pilot)
+        await pilot.press("escape")
+        assert screen.app.screen is screen
+        assert shown.event(screen.view_state.selected).name == "gemm"
+        assert script.exists()
+
+
+async def test_a_file_is_read_only_when_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, _ = program(tmp_path)
+    read: list[str] = []
+    original = ProgramFileReader.read
+
+    def record(reader: ProgramFileReader) -> ProgramFile:
+        read.append(reader._file)
+        return original(reader)
+
+    monkeypatch.setattr(ProgramFileReader, "read", record)
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        select(screen, event_of(shown, "gemm"))
+        await pilot.press("l")
+        await until(pilot, lambda: chained(screen))
+        await pilot.press("down")
+        assert str(tmp_path)[:20] in text_of(screen)  # the status line says what enter would open
+        await pilot.press("up", "enter")
+        await settled(pilot)
+        assert screen.app.screen is screen
+        assert not read
+        await pilot.press("down", "enter")
+        await settled(pilot)
+        assert len(read) == 1
+
+
+async def test_a_file_that_is_not_here_says_why(tmp_path: Path) -> None:
+    shown, script = program(tmp_path)
+    script.unlink()
+    async with explorer(shown, (80, 24)) as (screen, pilot):
+        text = await open_source_of(screen, pilot, shown)
+        assert "no such file here" in re.sub(r"[│\s]+", " ", text)
+        await pilot.press("down", "pagedown", "end", "q")
+        assert screen.app.screen is screen
+
+
+async def test_a_file_that_has_changed_says_so(tmp_path: Path) -> None:
+    shown, script = program(tmp_path)
+    script.write_text("a = 1\n")
+    async with explorer(shown, (160, 48)) as (screen, pilot):
+        assert "line 42 is beyond its end: the file has changed" in await open_source_of(screen, pilot, shown)
+
+
+async def test_an_annotation_is_a_line_without_a_file() -> None:
+    shown = two_steps()
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        select(screen, event_of(shown, "gemm"))
+        await pilot.press("l")
+        await until(pilot, lambda: chained(screen))
+        assert "▌ annotation: work" in text_of(screen)
+        await pilot.press("down", "enter")
+        assert "record with Python stacks" in text_of(screen)
+        assert screen.app.screen is screen
+        await pilot.press("down")
+        assert "the end of the chain" in text_of(screen)
+        await pilot.press("up")
+        assert screen.query_one(ChainPanel).line_under_cursor is None

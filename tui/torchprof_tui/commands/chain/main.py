@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import Chain, find_chain
+from torchprof_tui.analysis.dispatch.source_line import SourceLine, SourceLineFinder
 from torchprof_tui.analysis.kernel.footprint import compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
 from torchprof_tui.commands.common.errors import UsageError
@@ -33,17 +34,18 @@ def run(options: argparse.Namespace) -> int:
 
     event, of = find_event(trace, options.event, options.nth)
     found = find_chain(trace, event)
+    line = SourceLineFinder(trace).find_chain_line(found)
     if options.json:
         whose = {} if rank is None else {"rank": rank.number}
         asked = {"event": options.event, "nth": options.nth, "of": of, **whose}
-        print(json.dumps({**asked, **build_document(trace, found), "partial": partial_as_json(trace)}))
+        print(json.dumps({**asked, **build_document(trace, found, line), "partial": partial_as_json(trace)}))
         return 0
 
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
     from torchprof_tui.commands.chain.text import print_chain  # deferred: JSON needs no rich
 
-    print_chain(trace, found, options.nth, of)
+    print_chain(trace, found, line, options.nth, of)
     return 0
 
 
@@ -66,7 +68,7 @@ def find_event(trace: Trace, name: str, nth: int) -> tuple[int, int]:
     return int(rows[nth]), len(rows)
 
 
-def build_document(trace: Trace, found: Chain) -> dict[str, Any]:
+def build_document(trace: Trace, found: Chain, line: SourceLine | None) -> dict[str, Any]:
     """Build the JSON of a chain; times in ns, starts from the first event of the trace."""
     work = found.work[0].event if found.work else -1
     resources = compute_footprint(trace, work) if work >= 0 else None
@@ -90,6 +92,8 @@ def build_document(trace: Trace, found: Chain) -> dict[str, Any]:
         "held_up_by": name_of(trace, found.held_up_by),
         "backward_of": name_of(trace, found.forward_op),
         "backward": name_of(trace, found.backward_node),
+        "line": line.location if line is not None else None,
+        "line_source": line.as_dict() if line is not None else None,
         "gpu_work": {
             "count": len(found.work),
             "total_ns": found.work.total,

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torchprof_tui.analysis.dispatch.chain import Chain, Hop, HopRole
+from torchprof_tui.analysis.dispatch.source_line import SourceLine
 from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import Transfer, measure_transfer
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
@@ -16,6 +17,7 @@ from torchprof_tui.analysis.kernel.occupancy import LIMIT_NAMES, OccupancyChange
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.line_label import describe_kind
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share, format_value
 
@@ -36,7 +38,7 @@ _LIMIT_LABELS = {
 _BAR_CELLS = 20
 
 
-def print_chain(trace: Trace, chain: Chain, nth: int, event_count: int) -> None:
+def print_chain(trace: Trace, chain: Chain, line: SourceLine | None, nth: int, event_count: int) -> None:
     """Print the chain on stdout: coloured and as wide as the terminal, or plain into a pipe."""
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
@@ -45,7 +47,7 @@ def print_chain(trace: Trace, chain: Chain, nth: int, event_count: int) -> None:
         _format_title(trace, chain, nth, event_count),
         Text(),
         _hop_table(chain),
-        *_timing_lines(trace, chain),
+        *_fact_lines(trace, chain, line),
     ]
     if len(chain.work) > 1:
         heading = f"All GPU work beneath it: {len(chain.work):,} pieces, {format_duration(chain.work.total)}"
@@ -99,6 +101,23 @@ def _format_hop(hop: Hop, depth: int, selected: bool) -> Text:
     return line.append(name, style="bold" if selected else "default")
 
 
+def _fact_lines(trace: Trace, chain: Chain, line: SourceLine | None) -> list[Text]:
+    """Format what is known of a chain besides its hops, below an empty line."""
+    lines = [*_source_lines(line), *_timing_lines(trace, chain)]
+    return [Text(), *lines] if lines else []
+
+
+def _source_lines(line: SourceLine | None) -> list[Text]:
+    """Name the line of the program, with its whole path, or the annotation or module that is known instead."""
+    if line is None:
+        return []
+    text = f"{describe_kind(line)}: {truncate(clean(line.text), NAME_CELLS)}"
+    if line.library:
+        text += f", through {truncate(clean(line.library), NAME_CELLS)}"
+    path = clean(line.location or "")
+    return [Text(text), *([Text(f"  {path}", style="dim")] if path else [])]
+
+
 def _timing_lines(trace: Trace, found: Chain) -> list[Text]:
     """Describe launch latency and queue delay, the forward or backward partner, and what is missing."""
     lines = []
@@ -119,7 +138,7 @@ def _timing_lines(trace: Trace, found: Chain) -> list[Text]:
             lines.append(f"its backward is {_event_name(trace, found.backward_node)}")
     if found.note:
         lines.append(found.note)
-    return [Text(), *map(Text, lines)] if lines else []
+    return [Text(line) for line in lines]
 
 
 def _describe_queue_delay(trace: Trace, found: Chain) -> str:

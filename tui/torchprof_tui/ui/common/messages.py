@@ -14,10 +14,12 @@ from textual.message import Message
 if TYPE_CHECKING:  # deferred: only the worker threads import these modules
     from torchprof_tui.analysis.dispatch.chain import Chain
     from torchprof_tui.analysis.dispatch.event_context import EventContext
+    from torchprof_tui.analysis.dispatch.source_line import SourceLine
     from torchprof_tui.analysis.doctor.remark import Diagnosis
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
     from torchprof_tui.analysis.time.range_statistics import RangeStatistics
+    from torchprof_tui.trace.sources.program_file import ProgramFile
 
 
 @dataclass
@@ -143,10 +145,19 @@ class EventContextRead(Message):
 
 @dataclass
 class ChainRead(Message):
-    """A worker has read the dispatch chain through an event and the summary of the kernel at its end."""
+    """A worker has read the dispatch chain through an event, the summary of the kernel at its end, and its line."""
 
     chain: Chain
     kernel: KernelSummary | None
+    line: SourceLine | None = None
+
+
+@dataclass
+class ProgramFileRead(Message):
+    """A worker has read a file of the program; None if it could not, for the reason in `error`, one line."""
+
+    file: ProgramFile | None
+    error: str = ""
 
 
 @dataclass

@@ -26,6 +26,7 @@ from torchprof_tui.ui.explorer.lanes.gap_labels import GapLabels
 if TYPE_CHECKING:
     from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
     from torchprof_tui.analysis.dispatch.chain import ChainFinder
+    from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
     from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import LatestOnlyChecker
@@ -55,11 +56,13 @@ class BackgroundQueries:
         return EventContextRead(event, read_event_context(rank.trace, event - rank.first))
 
     def compute_chain(self, event: int) -> ChainRead:
-        """Find the dispatch chain through an event, and summarize the kernel at its end."""
+        """Find the dispatch chain through an event and its line, and summarize the kernel at its end."""
         from torchprof_tui.analysis.kernel.kernel_summary import summarize_kernel
 
-        chain = self._dispatch.find_chain(event)
-        return ChainRead(chain, summarize_kernel(self._trace, chain.work[0].event if chain.work else -1))
+        chain_finder, line_finder = self._finders
+        chain = chain_finder.find_chain(event)
+        kernel = summarize_kernel(self._trace, chain.work[0].event if chain.work else -1)
+        return ChainRead(chain, kernel, line_finder.find_chain_line(chain))
 
     def compute_range_statistics(self, start: int, end: int, steps: list[Step]) -> RangeRead:
         """Compute the statistics of a range, ns; `steps`: those that it may overlap."""
@@ -122,7 +125,7 @@ class BackgroundQueries:
         return None if self._trace.merged_ranks is None else compute_arrivals(self._trace.merged_ranks)
 
     @cached_property
-    def _dispatch(self) -> ChainFinder:
-        from torchprof_tui.analysis.dispatch.chain import ChainFinder
+    def _finders(self) -> tuple[ChainFinder, SourceLineFinder]:
+        from torchprof_tui.analysis.dispatch import chain, source_line
 
-        return ChainFinder(self._trace)
+        return chain.ChainFinder(self._trace), source_line.SourceLineFinder(self._trace)

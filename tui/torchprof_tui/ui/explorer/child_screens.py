@@ -1,16 +1,20 @@
-"""Factory of the screens that keys of the explorer open: guess, table and tree, for the current range and rank.
+"""Factory of the screens that keys of the explorer open: guess, table, tree and source, for the current range and rank.
 
-Each is imported when it is first opened (`app.py` imports them earlier, on a thread after the first frame), so that the
-first frame does not wait for it.
+All but the small source screen are imported when they are first opened (`app.py` imports them earlier, on a thread
+after the first frame), so that the first frame does not wait for them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.source.source_screen import SourceScreen
 
 if TYPE_CHECKING:
+    from torchprof_tui.analysis.dispatch.source_line import SourceLine
     from torchprof_tui.analysis.table.trace_profile import Profile
     from torchprof_tui.ui.guess.guess_screen import GuessScreen
     from torchprof_tui.ui.table.table_screen import TableScreen
@@ -40,6 +44,11 @@ class ChildScreens:
         if rank.number not in self._profiles:
             self._profiles[rank.number] = Profile(rank.trace)
         return TableScreen(self._profiles[rank.number], self._view_state)
+
+    def create_source_screen(self, line: SourceLine, count_lines_below: Callable[[], int]) -> SourceScreen:
+        rank = self._view_state.trace.rank_of_event(max(self._view_state.selected, 0))
+        trace_file = "" if rank.file.startswith(SAMPLE_PREFIX) else rank.file  # no host is called "sample"
+        return SourceScreen(line, trace_file, count_lines_below)
 
     def create_tree_screen(self) -> TreeScreen:
         from torchprof_tui.ui.tree.tree_screen import TreeScreen

@@ -215,6 +215,14 @@ class ExplorerScreen(Screen[None]):
         return move() if message is None else message
 
     def action_jump(self) -> None:
+        line = self._panel_controller.find_line_to_open(self.details_open)
+        if line is not None and line.file is not None:
+            panels = self.query_one("#panels")
+            self.app.push_screen(self._child_screens.create_source_screen(line, lambda: panels.size.height + 1))
+            return
+        if line is not None:
+            self._refresh_widgets(f"no file is known of this {line.kind}; record with Python stacks for the line")
+            return
         self._run_move(partial(self._panel_controller.fit_panel_target, self.details_open))
 
     def action_follow_next(self) -> None:

@@ -103,7 +103,14 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         show=False,
     ),
     Binding("T", "tree", "tree", id="panels.tree", tooltip="dispatch tree: all calls by their path, heaviest first"),
-    Binding("enter", "jump", "jump", id="panels.jump", tooltip="fit what the panel points at to the lanes", show=False),
+    Binding(
+        "enter",
+        "jump",
+        "jump",
+        id="panels.jump",
+        tooltip="fit what the panel points at to the lanes; on the line of the program: open its source",
+        show=False,
+    ),
     Binding("J", "scroll_panel(1)", "panel down", id="panels.down", tooltip="scroll the panel down", show=False),
     Binding("K", "scroll_panel(-1)", "panel up", id="panels.up", tooltip="scroll the panel up", show=False),
     Binding(

@@ -20,11 +20,12 @@ from torchprof_tui.ui.common.messages import (
     ScopeChecked,
     TraceChecked,
 )
+from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.explorer.background_queries import BackgroundQueries
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.lanes.lane_gutter import Gutter
 from torchprof_tui.ui.explorer.lanes.timeline import Timeline
-from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
+from torchprof_tui.ui.explorer.panels.chain_panel import LINE_ENTRY, ChainPanel
 from torchprof_tui.ui.explorer.panels.cheatsheet_panel import CheatsheetBrief, CheatsheetPanel
 from torchprof_tui.ui.explorer.panels.details_panel import DetailsPanel
 from torchprof_tui.ui.explorer.panels.doctor_panel import DoctorPanel
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from torchprof_tui.analysis.dispatch.chain import Chain
+    from torchprof_tui.analysis.dispatch.source_line import SourceLine
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
 
@@ -175,7 +177,11 @@ class PanelController:
         if not is_open:
             return None
         if self.dock.active_name == "chain" and self.chain_panel.chain is not None:
-            event = self.chain_panel.find_neighbour(distance)
+            event = self.chain_panel.move_cursor(distance)
+            if event == LINE_ENTRY:
+                line = self.chain_panel.line_under_cursor
+                location = None if line is None else line.location
+                return "no file is known of it" if location is None else f"enter opens {clean(location)}"
             if event < 0:
                 return f"the {'end' if distance > 0 else 'beginning'} of the chain; tab leaves it"
             self._view_state.select(event)
@@ -210,6 +216,10 @@ class PanelController:
             return message
         return self._view_state.fit_selection() or (message or "")
 
+    def find_line_to_open(self, is_open: bool) -> SourceLine | None:
+        """Return the line of the program under the cursor of the active panel, None for anything else."""
+        return self.chain_panel.line_under_cursor if is_open and self.dock.active_name == "chain" else None
+
     def cycle_scope_mode(self) -> str:
         """Handle v: show the cheatsheet of the next part of the trace."""
         self.scope_mode = self.scope_mode.next
@@ -234,7 +244,7 @@ class PanelController:
         if message.chain.event != self._view_state.selected:
             return
         if self.chain_panel.needs_chain(message.chain.event):
-            self.chain_panel.set_chain(message.chain, message.kernel)
+            self.chain_panel.set_chain(message.chain, message.kernel, message.line)
         else:
             self.chain_panel.set_end(message.chain, message.kernel)
         self.kernel_panel.set_chain(message.chain, message.kernel)

@@ -1,6 +1,6 @@
 """The chain panel: each hop of the dispatch chain from the step down to the GPU work, its times, and the launch delays.
 
-↑ ↓ move the selection along the chain; the lanes follow.
+↑ ↓ move the selection along the chain; the lanes follow. One entry is the line of the program; enter opens its source.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.model.event_kind import GPU_WORK
+from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.line_label import describe_kind
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
@@ -20,6 +21,7 @@ from torchprof_tui.ui.explorer.panels.kernel_text import format_kernel, format_k
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain, GpuWork, Hop
+    from torchprof_tui.analysis.dispatch.source_line import SourceLine
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
 
 TWO_COLUMNS_MIN_WIDTH = 150
@@ -28,6 +30,9 @@ TWO_COLUMNS_MIN_WIDTH = 150
 MAX_INDENT = 16
 MAX_WORK_LISTED = 200
 """Maximum number of listed pieces of GPU work beneath an op, longest first; the rest is counted."""
+
+LINE_ENTRY = -2
+"""Stands for the line of the program among the events that the cursor visits."""
 
 NUMBER_CELLS = 33
 """Width of the three numbers of a hop: offset, total time, self time."""
@@ -47,6 +52,8 @@ class ChainPanel(TextPanel):
         self._kernel: KernelSummary | None = None
         self._end_chain: Chain | None = None
         self._end_kernel: KernelSummary | None = None
+        self._line: SourceLine | None = None
+        self._on_line = False  # whether the cursor is on the line of the program, instead of the selected event
         self._chain_events: list[int] = []
         self._line_by_event: dict[int, int] = {}
 
@@ -54,13 +61,19 @@ class ChainPanel(TextPanel):
     def chain(self) -> Chain | None:
         return self._chain
 
+    @property
+    def line_under_cursor(self) -> SourceLine | None:
+        """The line of the program if the cursor is on it, else None."""
+        return self._line if self._on_line else None
+
     def show_event(self, event: int) -> None:
         """Set the selected event, -1 for none."""
         if event == self._selected:
             return
         self._selected = event
+        self._on_line = False
         if event not in self._chain_events:
-            self._chain, self._kernel, self._chain_events = None, None, []
+            self._chain, self._kernel, self._line, self._chain_events = None, None, None, []
         self._end_chain, self._end_kernel = self._chain, self._kernel
         self.refresh_content(top=False)
 
@@ -68,13 +81,15 @@ class ChainPanel(TextPanel):
         """Return whether the chain of this event must be computed: it is not part of the chain that is shown."""
         return event >= 0 and event not in self._chain_events
 
-    def set_chain(self, chain: Chain, kernel: KernelSummary | None) -> None:
-        """Show the chain of the selected event and the kernel at its end; ignored for any other event."""
+    def set_chain(self, chain: Chain, kernel: KernelSummary | None, line: SourceLine | None = None) -> None:
+        """Show the chain of the selected event, the kernel at its end and its line; ignored for any other event."""
         if chain.event != self._selected:
             return
         self._chain, self._kernel = self._end_chain, self._end_kernel = chain, kernel
+        self._line, self._on_line = line, False
         hops = [hop.event for hop in chain.hops]
-        self._chain_events = hops + [work.event for work in chain.work[:MAX_WORK_LISTED] if work.event not in hops]
+        other_work = [work.event for work in chain.work[:MAX_WORK_LISTED] if work.event not in hops]
+        self._chain_events = hops + ([LINE_ENTRY] if line is not None else []) + other_work
         self.refresh_content(top=True)
 
     def set_end(self, chain: Chain, kernel: KernelSummary | None) -> None:
@@ -83,16 +98,25 @@ class ChainPanel(TextPanel):
             self._end_chain, self._end_kernel = chain, kernel
             self.refresh_content(top=False)
 
-    def find_neighbour(self, distance: int) -> int:
-        """Return the event `distance` positions down the chain (up where negative); -1 beyond its ends."""
-        if self._selected not in self._chain_events:
+    def move_cursor(self, distance: int) -> int:
+        """Move the cursor down the chain by `distance` entries (up where negative).
+
+        Returns the event to select, which may be the selected one, LINE_ENTRY, or -1 beyond the ends.
+        """
+        current = LINE_ENTRY if self._on_line else self._selected
+        if current not in self._chain_events:
             return -1
-        index = self._chain_events.index(self._selected) + distance
-        return self._chain_events[index] if 0 <= index < len(self._chain_events) else -1
+        index = self._chain_events.index(current) + distance
+        if not 0 <= index < len(self._chain_events):
+            return -1
+        entry = self._chain_events[index]
+        self._on_line = entry == LINE_ENTRY
+        self.refresh_content(top=False)
+        return entry
 
     def prepare(self, size: object) -> None:
         super().prepare(self.size)
-        line = self._line_by_event.get(self._selected)
+        line = self._line_by_event.get(LINE_ENTRY if self._on_line else self._selected)
         if line is not None and not self._top <= line < self._top + self.size.height:
             self._top = max(0, min(line - self.size.height // 2, len(self._content) - self.size.height))
 
@@ -149,12 +173,31 @@ class ChainPanel(TextPanel):
         for depth, hop in enumerate(chain.hops):
             self._line_by_event[hop.event] = first + depth
             lines.append(self._format_hop(hop, depth, width))
+        if self._line is not None:
+            self._line_by_event[LINE_ENTRY] = first + len(chain.hops)
+            lines.append(self._format_line(self._line, width))
         return lines
+
+    def _format_line(self, line: SourceLine, width: int) -> list[TextRun]:
+        """Format the line of the program, or the annotation or module that is known instead."""
+        palette = self.palette
+        label = f"{describe_kind(line)}: "
+        hint = " · enter opens it" if self._on_line and line.file is not None else ""
+        text = truncate(clean(line.text), max(width - 2 - len(label) - len(hint), 8))
+        rest = f" through {clean(line.library)}" if line.library else ""
+        room = width - 2 - len(label) - cell_len(text) - len(hint)
+        return [
+            ("▶" if self._on_line else "▌", palette.ink(Kind.PYTHON)),
+            (f" {label}", palette.muted),
+            (text, palette.active if self._on_line else palette.strong),
+            (truncate(rest, room) if room > len(" through …") else "", palette.muted),
+            (hint, palette.muted),
+        ]
 
     def _format_hop(self, hop: Hop, depth: int, width: int) -> list[TextRun]:
         palette = self.palette
         kind = int(self._trace.kind[hop.event])
-        selected = hop.event == self._selected
+        selected = hop.event == self._selected and not self._on_line
         name_width = max(width - NUMBER_CELLS - 2, 8)
         indent = " " * min(depth, MAX_INDENT) + ("⇢ " if kind in GPU_WORK else "")
         name = truncate(clean(hop.name), name_width - len(indent))
@@ -188,7 +231,7 @@ class ChainPanel(TextPanel):
     def _format_work_item(self, work: GpuWork, width: int) -> list[TextRun]:
         palette = self.palette
         event = self._trace.event(work.event)
-        selected = work.event == self._selected
+        selected = work.event == self._selected and not self._on_line
         name = truncate(shorten(clean(event.name)), max(width - 22, 8))
         return [
             ("▶" if selected else "▌", palette.ink(event.kind)),

@@ -1,0 +1,146 @@
+"""Parse the names of Python frames and annotations, and classify them by who wrote the code they belong to.
+
+The profiler names a frame `file(line): function` and cuts the longest entry of `sys.path` off the file. A frame of the
+standard library is therefore `json/encoder.py(183): encode`, one of an installed package `transformers/…`, and one of
+the user's script `train.py(42): forward`: relative files need the names of known packages.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class FrameOrigin(IntEnum):
+    """Who wrote the code of a frame."""
+
+    USER = 0
+    LIBRARY = 1  # an installed package other than torch
+    INTERNAL = 2  # torch, Triton, generated code, the profiler, the standard library, built-in functions, modules
+
+
+class AnnotationOrigin(IntEnum):
+    """Who wrote an annotation."""
+
+    USER = 0
+    TORCH = 1  # names what the program did, such as `Optimizer.step#AdamW.step`
+    INTERNAL = 2  # says nothing about the program, such as `Torch-Compiled Region: 0/0`
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A Python frame. `file`: as recorded. `line`: where the function begins; of frames that were open when recording
+    began, the line that ran then."""
+
+    file: str
+    line: int
+    function: str
+    origin: FrameOrigin
+
+    @property
+    def text(self) -> str:
+        """Return `file(line): function` without the folder; `__init__.py` and `__main__.py` keep their package."""
+        parts = re.split(r"[/\\]", self.file)
+        kept = parts[-2:] if parts[-1] in ("__init__.py", "__main__.py") else parts[-1:]
+        return f"{'/'.join(kept)}({self.line}): {self.function}"
+
+
+MODULE_CALL_PREFIX = "nn.Module: "
+
+_FRAME = re.compile(r"(?P<file>.+?)\((?P<line>\d{1,9})\): (?P<function>.*)", re.DOTALL)
+
+_INTERACTIVE = ("<ipython-input-", "<stdin>")
+"""Names that Python gives to the user's own code in notebooks and at a prompt; other `<…>` names are generated code."""
+
+_TORCH = re.compile(
+    r"(^|[/\\])(torch[/\\](_|nn|optim|autograd|utils|distributed|distributions|profiler|cuda|cpu|xpu|mps|mtia|jit|fx|"
+    r"func|functional|library|overrides|serialization|storage|random|ao|amp|backends|compiler|export|futures|hub|masked|"
+    r"multiprocessing|nested|onnx|package|quantization|sparse|special|testing|signal|fft|linalg|accelerator|types|"
+    r"quasirandom|return_types|torch_version|version)"
+    r"|triton[/\\](runtime|compiler|backends|knobs|language|tools|testing|autotuner)"
+    r"|functorch[/\\]|torchgen[/\\]|torchprof_runs[/\\](?!workloads[/\\]))"
+)
+"""Folders of torch, Triton, and this project's recorder, wherever they are installed or checked out."""
+
+_GENERATED = re.compile(r"torchinductor_|torch_compile_debug|[/\\]triton_cache[/\\]|[/\\]\.triton[/\\]")
+_INSTALLED = re.compile(r"(^|[/\\])(site-packages|dist-packages)[/\\]")
+_PYTHON_HOME = re.compile(r"[/\\][Pp]ython-?\d(\.?\d+)*[/\\]")
+"""`/usr/lib/python3.12/…`: after `_INSTALLED` has been tested, the standard library."""
+
+_STANDARD_PACKAGES_TEXT = """
+asyncio collections concurrent ctypes curses dbm distutils email encodings ensurepip html http importlib json lib2to3
+logging multiprocessing pathlib pydoc_data re sqlite3 string sysconfig tkinter tomllib unittest urllib venv wsgiref
+xml xmlrpc zipfile zoneinfo _pyrepl compression
+"""
+_STANDARD_PACKAGES = frozenset(_STANDARD_PACKAGES_TEXT.split())
+"""Folders of the standard library. Its files in no folder are `sys.stdlib_module_names`."""
+
+_LIBRARIES_TEXT = """
+IPython PIL PyQt5 absl accelerate aiohttp aiter albumentations anyio apex attr auto_gptq av bitsandbytes click
+colossalai cutlass cv2 dask datasets decord deep_ep deep_gemm deepspeed detectron2 dgl diffusers dill docutils einops
+fairscale fastapi fbgemm_gpu filelock fire flash_attn flash_attn_interface flashinfer flax fla fsspec gradio gym
+gymnasium h5py habana_frameworks huggingface_hub hydra ignite imageio intel_extension_for_pytorch ipykernel ipywidgets
+jax joblib kornia librosa liger_kernel lightning lightning_fabric lightning_utilities loguru mamba_ssm matplotlib
+mlflow mmcv mmdet mmengine mmseg monai mpmath msgspec multiprocess natten nemo networkx nltk numba numexpr numpy
+omegaconf onnx onnxruntime open_clip optimum orjson packaging pandas peft pkg_resources psutil pyarrow pydantic
+pydantic_core pytest pytorch_lightning ray regex requests rich safetensors scipy seaborn sentence_transformers
+sentencepiece setuptools sgl_kernel sglang six skimage sklearn soundfile spacy starlette sympy tensorboard
+tensorboardX tensorflow tensorrt_llm tensorstore tiktoken timm tokenizers torch_geometric torch_npu torch_scatter
+torch_tensorrt torch_xla torchao torchaudio torchdata torchmetrics torchrec torchtext torchtune torchvision tornado
+tqdm traitlets transformer_engine transformers trl typing_extensions typeguard ultralytics unsloth urllib3 uvicorn
+uvloop vllm wandb webdataset wrapt xformers xgrammar yaml zmq zstandard triton triton_kernels torch
+"""
+_LIBRARIES = frozenset(_LIBRARIES_TEXT.split())
+"""Names under which installed packages import; relative files below them belong to no user."""
+
+_TORCH_ANNOTATIONS = re.compile(
+    r"Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)#|.*DataLoaderIter\.__next__|"
+    r"nccl:|gloo:|mpi:|ucc:|xccl:|hccl:|"
+    r"DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP(::|\.)|DataParallel\.forward|fsdp::|Checkpoint|"
+    r"record_param_comms|torch\.distributed|\[pl\]\[profile\]"
+)
+_INTERNAL_ANNOTATIONS = re.compile(
+    r"ProfilerStep#|Torch-Compiled Region|TorchDynamo|## Call CompiledFxGraph|Pregraph bytecode|AOTDispatcher |"
+    r"CompiledFunction|CachingAutotuner|.*\(dynamo_timed\)|PyTorch Profiler|c10d::|_c10d_functional::"
+)
+
+
+def parse_frame(name: str) -> Frame | None:
+    """Parse the name of a Python frame; None for module calls, built-in functions and other names."""
+    if name.startswith((MODULE_CALL_PREFIX, "<built-in ")):
+        return None
+    match = _FRAME.fullmatch(name)
+    if match is None:
+        return None
+    file = match["file"]
+    return Frame(file, int(match["line"]), match["function"], classify_file(file))
+
+
+def classify_file(file: str) -> FrameOrigin:
+    """Classify the file of a frame, as the profiler recorded it."""
+    if file.startswith("<"):
+        return FrameOrigin.USER if file.startswith(_INTERACTIVE) else FrameOrigin.INTERNAL
+    if _TORCH.search(file) or _GENERATED.search(file):
+        return FrameOrigin.INTERNAL
+    if _INSTALLED.search(file):
+        return FrameOrigin.LIBRARY
+    parts = re.split(r"[/\\]", file)
+    if parts[0] == "" or ":" in parts[0]:  # absolute
+        return FrameOrigin.INTERNAL if _PYTHON_HOME.search(file) else FrameOrigin.USER
+    if len(parts) == 1:
+        stem = file.removesuffix(".py")
+        if stem in sys.stdlib_module_names:
+            return FrameOrigin.INTERNAL
+        return FrameOrigin.LIBRARY if stem in _LIBRARIES else FrameOrigin.USER
+    if parts[0] in _STANDARD_PACKAGES:
+        return FrameOrigin.INTERNAL
+    return FrameOrigin.LIBRARY if parts[0] in _LIBRARIES else FrameOrigin.USER
+
+
+def classify_annotation(name: str) -> AnnotationOrigin:
+    """Classify an annotation (`record_function`) by its name."""
+    if _INTERNAL_ANNOTATIONS.match(name):
+        return AnnotationOrigin.INTERNAL
+    return AnnotationOrigin.TORCH if _TORCH_ANNOTATIONS.match(name) else AnnotationOrigin.USER

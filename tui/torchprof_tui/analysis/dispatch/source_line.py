@@ -1,0 +1,356 @@
+"""Find the line of the user's program that an event, a gap or the evidence of a pattern comes from.
+
+Ancestors on the event's thread decide; GPU work is replaced by its launch, and a backward node by its forward op. Of
+the ancestors the innermost frame that is the user's is chosen, else one of an installed package, else an annotation.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from torchprof_tui.analysis.dispatch.autograd import find_autograd_partners
+from torchprof_tui.analysis.dispatch.chain import Chain, HopRole
+from torchprof_tui.analysis.dispatch.frame_names import (
+    MODULE_CALL_PREFIX,
+    AnnotationOrigin,
+    Frame,
+    FrameOrigin,
+    classify_annotation,
+    parse_frame,
+)
+from torchprof_tui.analysis.dispatch.line_model import (
+    FRAME,
+    MODULE,
+    build_annotation_line,
+    build_frame_line,
+    parse_recorded_line,
+)
+from torchprof_tui.analysis.dispatch.line_model import (
+    SourceLine as SourceLine,
+)
+from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.query.navigation import innermost_at
+
+MAX_LEVELS = 2000
+"""Ancestors that are examined, innermost first. Only runaway recursion is deeper."""
+
+MAX_SAMPLED_EVENTS = 200
+"""Events of a finding whose lines are compared: those that take longest."""
+
+MAX_ARG_READS = 16
+"""Events of a finding whose args are read from the file, in traces that record stacks there."""
+
+MAX_FRUITLESS_READS = 3
+"""Ops whose args have neither stack nor modules, in turn, after which no more are read: reading takes milliseconds."""
+
+GAP_SAMPLES = 64
+"""Times at which the thread is examined in a gap. A line found at more than half of them covers about half of it."""
+
+BACKWARD_ENGINE_PREFIX = "autograd::engine::evaluate_function"
+
+
+@dataclass(slots=True)
+class _Candidates:
+    """What a climb through ancestors has found so far, each the innermost of its sort."""
+
+    library: Frame | None = None
+    module: str = ""
+    annotation: str = ""
+    torch_annotation: str = ""
+
+
+class SourceLineFinder:
+    """Find lines in one trace. Keeps parsed names and forward ops: use one finder for many events."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._frames: dict[int, Frame | None] = {}  # by name
+        self._annotation_origins: dict[int, AnnotationOrigin] = {}  # by name
+        self._forward_ops: dict[int, int] = {}  # by the outermost backward event
+        self._fruitless_reads = 0  # ops in turn whose args have no stack
+
+    def find_line(self, event: int, read_args: bool = True) -> SourceLine | None:
+        """Find the line that an event comes from, None if nothing names one.
+
+        `read_args`: in a trace without frames, read the stack or modules in the args of the op from the file.
+        """
+        trace = self.trace
+        launch = int(trace.links.launch_of[event])
+        event = launch if launch >= 0 else event
+        path = self._list_path(event)
+        user, found, backward = self._climb(path)
+        if user is not None:
+            return build_frame_line(user, found.library)
+        if backward >= 0:
+            line = self._find_backward_line(path[: backward + 1], read_args)
+            if line is not None:
+                return line
+            user, found, _ = self._climb(path, into_forward=False)
+            if user is not None:
+                return build_frame_line(user, found.library)
+        return self._choose(found, path, read_args)
+
+    def find_chain_line(self, chain: Chain) -> SourceLine | None:
+        """Find the line that the CPU end of a chain comes from: its innermost hop that is no GPU work."""
+        hop = next((hop for hop in reversed(chain.hops) if hop.role is not HopRole.GPU), None)
+        return None if hop is None else self.find_line(hop.event)
+
+    def find_gap_line(self, lane: int, start: int, end: int) -> SourceLine | None:
+        """Find the line that a thread was in for most of [start, end], ns; None if nothing names one.
+
+        The innermost user frame (by file, line and function) that covers more than half of the gap; without one, of an
+        installed package; else an annotation. Costs O(GAP_SAMPLES · (log n + depth)).
+        """
+        samples = np.linspace(start, end, GAP_SAMPLES, endpoint=False) + (end - start) / (2 * GAP_SAMPLES)
+        events = self._find_open_events(lane, samples.astype(np.int64))
+        tallies: list[dict[int, int]] = [defaultdict(int) for _ in range(4)]
+        depths: dict[int, int] = {}
+        for event in events:
+            path = self._list_path(event) if event >= 0 else []
+            for name in dict.fromkeys(int(self.trace.name[each]) for each in path if self._rank_sort(each) < 4):
+                first = next(k for k, each in enumerate(path) if self.trace.name[each] == name)
+                tallies[self._rank_sort(path[first])][name] += 1
+                depths[name] = max(depths.get(name, 0), len(path) - first)
+        for sort, tally in enumerate(tallies):
+            covering = [name for name, count in tally.items() if 2 * count > GAP_SAMPLES]
+            if covering:
+                return self._build_line(max(covering, key=lambda name: (depths[name], tally[name])), sort)
+        return None
+
+    def describe_events(self, events: I32 | I64) -> str:
+        """Describe the line that most of these events come from, weighted by duration; "" if nothing names one.
+
+        Of more than MAX_SAMPLED_EVENTS events the longest are examined.
+        """
+        line = self.find_common_line(events)
+        return "" if line is None else line.text
+
+    def find_common_line(self, events: I32 | I64) -> SourceLine | None:
+        """Find the line that most of these events come from, weighted by duration; None if nothing names one.
+
+        None as well where events that nothing names take longer than those of any line. `library` and
+        `from_forward` are kept where they belong to more than half of that line's time.
+        """
+        rows = np.asarray(events, dtype=np.int64)
+        rows = rows[(rows >= 0) & (rows < len(self.trace))]
+        durations = np.maximum(self.trace.duration[rows], 1)
+        longest = np.argsort(-durations, kind="stable")[:MAX_SAMPLED_EVENTS]
+        times: dict[SourceLine, dict[SourceLine, int]] = {}  # by line, then by the line with its details
+        unknown = 0
+        for number, index in enumerate(longest.tolist()):
+            line = self.find_line(int(rows[index]), read_args=number < MAX_ARG_READS)
+            if line is None:
+                unknown += int(durations[index])
+                continue
+            details = times.setdefault(replace(line, library="", from_forward=False), defaultdict(int))
+            details[line] += int(durations[index])
+        if not times:
+            return None
+        common, details = max(times.items(), key=lambda item: sum(item[1].values()))
+        if unknown > sum(details.values()):
+            return None
+        total = sum(details.values())
+        forward = sum(time for line, time in details.items() if line.from_forward)
+        library: dict[str, int] = defaultdict(int)
+        for line, time in details.items():
+            library[line.library] += time
+        name = max(library, key=lambda each: library[each])
+        return replace(common, from_forward=2 * forward > total, library=name if 2 * library[name] > total else "")
+
+    # -- ancestors -----------------------------------------------------------------------------------------
+
+    def _list_path(self, event: int) -> list[int]:
+        """List an event and its ancestors, innermost first, at most MAX_LEVELS."""
+        parent = self.trace.parent
+        path = [event]
+        while len(path) < MAX_LEVELS and (event := int(parent[event])) >= 0:
+            path.append(event)
+        return path
+
+    def _climb(self, path: list[int], into_forward: bool = True) -> tuple[Frame | None, _Candidates, int]:
+        """Search a path (innermost first) for a user frame.
+
+        Returns (the frame or None, what else was found, the index of the outermost backward event below that frame or
+        -1). With `into_forward` the search ends there: what encloses the engine is the call of `backward()`.
+        """
+        found = _Candidates()
+        backward = -1
+        for index, event in enumerate(path):
+            kind = int(self.trace.kind[event])
+            if kind == Kind.PYTHON:
+                frame = self._frame_of(event)
+                if frame is None:
+                    found.module = found.module or self._module_of(event)
+                elif frame.origin is FrameOrigin.USER:
+                    if backward >= 0 and into_forward:
+                        break
+                    return frame, found, -1
+                elif frame.origin is FrameOrigin.LIBRARY:
+                    found.library = found.library or frame
+            elif kind == Kind.ANNOTATION:
+                self._add_annotation(found, event)
+            elif into_forward and self._is_backward(event):
+                backward = index
+        return None, found, backward
+
+    def _add_annotation(self, found: _Candidates, event: int) -> None:
+        name = int(self.trace.name[event])
+        origin = self._annotation_origin(name)
+        if origin is AnnotationOrigin.USER:
+            found.annotation = found.annotation or self.trace.names[name]
+        elif origin is AnnotationOrigin.TORCH:
+            found.torch_annotation = found.torch_annotation or self.trace.names[name]
+
+    def _choose(self, found: _Candidates, path: list[int], read_args: bool) -> SourceLine | None:
+        """Choose the line of a path without a user frame."""
+        if found.library is not None:
+            return build_frame_line(found.library)
+        from_args = self._read_recorded_line(path) if read_args and not self._has_frames else None
+        if from_args is not None and from_args.kind == FRAME:
+            return from_args
+        if found.annotation:
+            return build_annotation_line(found.annotation)
+        if from_args is not None:
+            return from_args
+        if found.module:
+            return SourceLine(MODULE, None, None, found.module, found.module)
+        return build_annotation_line(found.torch_annotation) if found.torch_annotation else None
+
+    def _find_open_events(self, lane: int, times: I64) -> list[int]:
+        """Find the innermost event of a lane that is open at each time, -1 for none."""
+        trace = self.trace
+        first, last = trace.lanes[lane].first, trace.lanes[lane].last
+        started = first + np.searchsorted(trace.start[first:last], times, side="right") - 1
+        events = []
+        for event, time in zip(started.tolist(), times.tolist(), strict=True):
+            candidate = event if event >= first else -1
+            for _ in range(MAX_LEVELS):
+                if candidate < 0 or int(trace.start[candidate]) + int(trace.duration[candidate]) > time:
+                    break
+                candidate = int(trace.parent[candidate])
+            events.append(candidate)
+        return events
+
+    # -- backward ------------------------------------------------------------------------------------------
+
+    def _find_backward_line(self, path: list[int], read_args: bool) -> SourceLine | None:
+        """Find the line of the forward op of a path that ends in the outermost backward event."""
+        node = path[-1]
+        if node not in self._forward_ops:
+            self._forward_ops[node] = find_autograd_partners(self.trace, path[::-1])[0]
+        forward = self._forward_ops[node]
+        if forward < 0:
+            return self._find_waiting_line(node)
+        forward_path = self._list_path(forward)
+        user, found, _ = self._climb(forward_path, into_forward=False)
+        line = (
+            build_frame_line(user, found.library) if user is not None else self._choose(found, forward_path, read_args)
+        )
+        return None if line is None else replace(line, from_forward=True)
+
+    def _find_waiting_line(self, node: int) -> SourceLine | None:
+        """Find the line that waits for a backward node without a forward op, such as a gradient's accumulation.
+
+        Autograd runs it on a thread of its own, while the thread of the steps is in the call of `backward()`.
+        """
+        trace = self.trace
+        time = int(trace.start[node])
+        for step in trace.steps_of_event(node):
+            if step.start <= time < step.start + step.duration and trace.lane[step.event] != trace.lane[node]:
+                path = self._list_path(innermost_at(trace, step.event, time))
+                user, found, _ = self._climb(path, into_forward=False)
+                if user is not None:
+                    return build_frame_line(user, found.library)
+                return self._choose(found, path, read_args=False)
+        return None
+
+    def _is_backward(self, event: int) -> bool:
+        """Tell whether an event runs a node of the backward graph, or is the engine's call around one."""
+        if int(self.trace.kind[event]) != Kind.OP:
+            return False
+        if self.trace.names[int(self.trace.name[event])].startswith(BACKWARD_ENGINE_PREFIX):
+            return True
+        threads = self.trace.args.get("forward_thread")
+        if threads is not None and (threads.get(event) or 0) > 0:
+            return True
+        ends = self._backward_ends
+        index = int(np.searchsorted(ends, event))
+        return index < len(ends) and int(ends[index]) == event
+
+    @cached_property
+    def _backward_ends(self) -> I32:
+        return np.sort(self.trace.links.backward)
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def _frame_of(self, event: int) -> Frame | None:
+        name = int(self.trace.name[event])
+        if name not in self._frames:
+            self._frames[name] = parse_frame(self.trace.names[name])
+        return self._frames[name]
+
+    def _module_of(self, event: int) -> str:
+        """Return the class of a module call, "" for other events."""
+        name = self.trace.names[int(self.trace.name[event])]
+        return name.removeprefix(MODULE_CALL_PREFIX) if name.startswith(MODULE_CALL_PREFIX) else ""
+
+    def _annotation_origin(self, name: int) -> AnnotationOrigin:
+        if name not in self._annotation_origins:
+            self._annotation_origins[name] = classify_annotation(self.trace.names[name])
+        return self._annotation_origins[name]
+
+    def _rank_sort(self, event: int) -> int:
+        """Rank what an event says about a line: 0 user frame, 1 library frame, 2 annotation, 3 torch's, 4 nothing."""
+        kind = int(self.trace.kind[event])
+        if kind == Kind.PYTHON:
+            frame = self._frame_of(event)
+            return 4 if frame is None or frame.origin is FrameOrigin.INTERNAL else int(frame.origin)
+        if kind == Kind.ANNOTATION:
+            return 2 + int(self._annotation_origin(int(self.trace.name[event])))
+        return 4
+
+    def _build_line(self, name: int, sort: int) -> SourceLine:
+        frame = self._frames.get(name)
+        return build_frame_line(frame) if sort < 2 and frame else build_annotation_line(self.trace.names[name])
+
+    @cached_property
+    def _has_frames(self) -> bool:
+        return bool((self.trace.kind == Kind.PYTHON).any())
+
+    # -- stacks in args --------------------------------------------------------------------------------------
+
+    def _read_recorded_line(self, path: list[int]) -> SourceLine | None:
+        """Read the line from `Call stack` or `Module Hierarchy` of the innermost op (torch before 1.13, or JIT)."""
+        op = next((event for event in path if int(self.trace.kind[event]) == Kind.OP), -1)
+        if op < 0 or self._fruitless_reads >= MAX_FRUITLESS_READS:
+            return None
+        try:
+            args = self.trace.event(op).read_args()
+        except (OSError, LookupError):
+            args = {}
+        self._fruitless_reads = 0 if "Call stack" in args or "Module Hierarchy" in args else self._fruitless_reads + 1
+        return parse_recorded_line(args)
+
+
+def find_source_line(trace: Trace, row: int) -> SourceLine | None:
+    """Find the line that an event comes from. For many events of a trace use one `SourceLineFinder`."""
+    return SourceLineFinder(trace).find_line(row)
+
+
+def find_gap_line(trace: Trace, lane: int, start: int, end: int) -> SourceLine | None:
+    """Find the line that a thread was in for most of [start, end], ns. For many gaps use one `SourceLineFinder`."""
+    return SourceLineFinder(trace).find_gap_line(lane, start, end)
+
+
+def describe_line(trace: Trace, events: I32 | I64) -> str:
+    """Describe the line that most of these events come from, weighted by duration, such as "train.py(42): forward".
+
+    "" if nothing names one. For several findings of a trace use one `SourceLineFinder`.
+    """
+    return SourceLineFinder(trace).describe_events(events)

@@ -1,0 +1,161 @@
+"""Read a file of the program that a trace was recorded from, where it is readable on this machine.
+
+The trace is untrusted and names any path: only regular files of text and limited size are read, without following a
+FIFO or a device, and only when the user opens one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.printable import clean
+
+MAX_FILE_BYTES = 2_000_000
+"""Files above this size are refused: source files are a hundred times smaller."""
+
+MAX_SEARCHED_FOLDERS = 4_000
+"""Folders below the current one that are searched for a file, breadth first."""
+
+MAX_PARENTS = 3
+"""Folders above the trace's in which a relative file is looked for: traces often lie in `runs/NAME/` of a project."""
+
+_SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env", "build"})
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFile:
+    """A file of the program. `place`: its path here, or `host:path`. `lines`: without line breaks, as in the file."""
+
+    place: str
+    lines: tuple[str, ...]
+
+
+def read_local_program_file(file: str, trace_file: str, cwd: Path) -> ProgramFile:
+    """Read a file by the name that a frame recorded. Raises TraceError (one line) if it is not readable here.
+
+    Tried in turn: the path itself if absolute; below `cwd`, below the folder of `trace_file` and its parents; a file
+    below `cwd` whose path ends alike, if it is the only one.
+    """
+    path = find_local_program_file(file, trace_file, cwd)
+    return ProgramFile(str(path), decode_program_text(_read_regular_file(path), str(path)))
+
+
+def find_local_program_file(file: str, trace_file: str, cwd: Path) -> Path:
+    """Find the path of a file that a frame recorded; see `read_local_program_file`. Raises TraceError."""
+    for candidate in _list_candidates(file, trace_file, cwd):
+        if _exists(candidate):
+            return candidate
+    matches = _find_by_suffix(split_path(file), cwd)
+    below = clean(str(cwd))
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise TraceError(f"{clean(file)}: not here, and {len(matches)} files below {below} are called like it")
+    raise TraceError(f"{clean(file)}: no such file here, nor below {below}")
+
+
+def decode_program_text(data: bytes, place: str) -> tuple[str, ...]:
+    """Decode the text of a program file to its lines. Raises TraceError for binary, empty and too large files."""
+    if len(data) > MAX_FILE_BYTES:
+        raise TraceError(f"{clean(place)}: larger than {MAX_FILE_BYTES // 1_000_000} MB: no source file")
+    if not data:
+        raise TraceError(f"{clean(place)}: the file is empty")
+    if b"\0" in data:
+        raise TraceError(f"{clean(place)}: a binary file, no text")
+    text = data.decode("utf-8-sig", errors="replace")
+    return tuple(text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n"))
+
+
+def split_path(file: str) -> list[str]:
+    """Split a recorded path, of POSIX or Windows, into its parts without root, drive and `.`."""
+    return [part for part in re.split(r"[/\\]", file) if part not in ("", ".") and not re.fullmatch("[A-Za-z]:", part)]
+
+
+def is_absolute(file: str) -> bool:
+    """Tell whether a recorded path is absolute on the machine that recorded it."""
+    return file.startswith(("/", "\\")) or re.match(r"[A-Za-z]:[/\\]", file) is not None
+
+
+def _list_candidates(file: str, trace_file: str, cwd: Path) -> Iterator[Path]:
+    if "\0" in file or file.startswith("<"):
+        return
+    if is_absolute(file):
+        yield Path(file)
+        return
+    yield cwd / file
+    folder = Path(trace_file).expanduser().absolute().parent if trace_file else cwd
+    yield folder / file
+    for parent in list(folder.parents)[:MAX_PARENTS]:
+        yield parent / file
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that is too long, or no permission on the way
+        return False
+
+
+def _find_by_suffix(parts: Sequence[str], cwd: Path) -> list[Path]:
+    """Find the files below a folder whose paths share the longest ending with `parts`, at least the name.
+
+    Of an ending of several parts at least two must agree: `model.py` alone says little about `mine/model.py`.
+    """
+    if not parts or "\0" in "".join(parts) or parts[-1].startswith("<"):
+        return []
+    least = min(len(parts), 2)
+    found: dict[Path, int] = {}
+    for path in _walk(cwd, parts[-1]):
+        length = 0
+        for mine, theirs in zip(reversed(path.parts), reversed(parts), strict=False):
+            if mine != theirs:
+                break
+            length += 1
+        if length >= least:
+            found[path] = length
+    longest = max(found.values(), default=0)
+    return sorted(path for path, length in found.items() if length == longest)
+
+
+def _walk(top: Path, name: str) -> Iterator[Path]:
+    """Yield the files of a name below a folder; skips hidden and installed folders, follows no links."""
+    folders = [top]
+    for number, folder in enumerate(folders):
+        if number >= MAX_SEARCHED_FOLDERS:
+            return
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        if not entry.name.startswith(".") and entry.name not in _SKIPPED_FOLDERS:
+                            folders.append(Path(entry.path))
+                    elif entry.name == name and entry.is_file():
+                        yield Path(entry.path)
+        except OSError:
+            continue
+
+
+def _read_regular_file(path: Path) -> bytes:
+    """Read a regular file. A FIFO or device is refused without waiting for it. Raises TraceError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise TraceError(f"{clean(str(path))}: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise TraceError(f"{clean(str(path))}: not a regular file")
+        data = b""
+        while len(data) <= MAX_FILE_BYTES and (part := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
+            data += part
+        return data
+    except OSError as error:
+        raise TraceError(f"{clean(str(path))}: {error.strerror or error}") from error
+    finally:
+        os.close(descriptor)
