@@ -16,6 +16,7 @@ import numpy as np
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss
 from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
+from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine.event_tables import (
     EventTable,
@@ -69,6 +70,11 @@ class TraceTables:
     def practices(self) -> Practices:
         """What the program already does."""
         return Practices(self)
+
+    @cached_property
+    def line_finder(self) -> SourceLineFinder:
+        """Finds the lines of the program that events come from."""
+        return SourceLineFinder(self.trace)
 
     def event_table(self, events: I64 | I32) -> EventTable:
         return build_event_table(self.trace, events)

@@ -13,6 +13,7 @@ from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, Severity
 from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.analysis.patterns.verdict.host_pauses import HostPause, find_largest_pause
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
 from torchprof_tui.trace.core.arrays import I64
 
@@ -62,6 +63,11 @@ class Evidence:
     @property
     def practices(self) -> Practices:
         return self.view.tables.practices
+
+    @cached_property
+    def pause(self) -> HostPause | None:
+        """The place with the largest host code pauses."""
+        return find_largest_pause(self.view)
 
     def idle(self, *causes: IdleCause) -> float:
         """Return the share of the device time that is idle for any of these causes."""

@@ -54,10 +54,11 @@ def find_largest_pause(view: ScopeView) -> HostPause | None:
     )
 
 
-_MAX_PAUSES = 1000
+_MAX_PAUSES = 200
 """Pauses that are told apart by place; a trace with more has no pauses but slow code everywhere."""
 
 _NAME_CELLS = 40
+_OP_KINDS = (int(Kind.OP), int(Kind.RUNTIME))
 
 
 def _describe_place(view: ScopeView, next_event: int) -> str:
@@ -81,7 +82,7 @@ def _find_outermost(trace: Trace, row: int) -> int:
     """Return the outermost op or call that contains an op or call."""
     outermost = ancestor = row
     while ancestor >= 0:
-        if trace.kind[ancestor] in (Kind.OP, Kind.RUNTIME):
+        if int(trace.kind[ancestor]) in _OP_KINDS:
             outermost = ancestor
         ancestor = int(trace.parent[ancestor])
     return outermost

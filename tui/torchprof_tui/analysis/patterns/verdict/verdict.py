@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from torchprof_tui.analysis.dispatch.line_model import SourceLine
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares, measure_shares
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
@@ -40,7 +41,7 @@ class Verdict:
     """The answer that is read first.
 
     `busy`: GPU busy share 0..1, None without a GPU. `first`: what costs most and what to do about it, one line.
-    `why`: the numbers behind it. `recording_fault`: why the recording does not
+    `why`: the numbers behind it. `line`: where in the user's code. `recording_fault`: why the recording does not
     represent the program, "" if it does. `tree`: the scope's time by cause, None where nothing is known.
     """
 
@@ -48,6 +49,7 @@ class Verdict:
     busy: float | None
     first: str
     why: str = ""
+    line: SourceLine | None = None
     recording_fault: str = ""
     tree: TimeTree | None = None
 
@@ -82,7 +84,8 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     first = diagnosis.sentence if not fault or diagnosis.is_recording_fault else f"{fault}; {diagnosis.sentence}"
     if data_loss:
         first = f"{first} ({PARTIAL_INPUT_NOTE}: {data_loss.summary})"
-    return Verdict(regime, shares.busy, first, diagnosis.why, fault, tree)
+    line = view.tables.line_finder.find_common_line(diagnosis.events)
+    return Verdict(regime, shares.busy, first, diagnosis.why, line, fault, tree)
 
 
 def _describe_unknown(view: ScopeView) -> str:
@@ -109,7 +112,8 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str) -> Verdict:
     if tree is None:
         return Verdict(Regime.UNKNOWN, None, missing_reason)
     diagnosis = diagnose_cpu(view, tree)
-    return Verdict(Regime.CPU_ONLY, None, f"{missing_reason}; {diagnosis.sentence}", diagnosis.why, "", tree)
+    line = view.tables.line_finder.find_common_line(diagnosis.events)
+    return Verdict(Regime.CPU_ONLY, None, f"{missing_reason}; {diagnosis.sentence}", diagnosis.why, line, "", tree)
 
 
 def _choose_diagnosis(evidence: Evidence) -> Diagnosis:

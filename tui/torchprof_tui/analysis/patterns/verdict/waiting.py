@@ -10,7 +10,6 @@ from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.rules.multi_gpu import STRAGGLER_ID, describe_late_rank, exposed_waiting_time
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
-from torchprof_tui.analysis.patterns.verdict.host_pauses import find_largest_pause
 from torchprof_tui.analysis.patterns.verdict.time_tree import EXPOSED
 from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
@@ -116,7 +115,7 @@ def _diagnose_sync(evidence: Evidence) -> Diagnosis | None:
 
 def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
     """Diagnose long stretches of host code: a pause, not the code between two ops."""
-    pause = find_largest_pause(evidence.view)
+    pause = evidence.pause
     if pause is None:
         return None
     share = pause.time / evidence.device_time
@@ -139,7 +138,7 @@ def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
 
 def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     """Diagnose a CPU that cannot launch as fast as the GPU runs: by what takes its time, else in general."""
-    pause = find_largest_pause(evidence.view)
+    pause = evidence.pause
     share = evidence.idle(*_LAUNCHING) - (pause.time / evidence.device_time if pause else 0.0)
     if share <= 0:
         return None
