@@ -17,6 +17,7 @@ from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.event_kind import Kind
@@ -80,15 +81,15 @@ def build_time_tree(view: ScopeView, findings: Sequence[Finding] = ()) -> TimeTr
     }
     parts = [
         TimePart(COMPUTE, _LABELS[COMPUTE], int(compute.sum()), claims.divide_work(compute)),
-        TimePart(COPIES, _LABELS[COPIES], _total(copies), claims.claim(copies)),
-        TimePart(EXPOSED, _LABELS[EXPOSED], _total(exposed), claims.claim(exposed)),
+        TimePart(COPIES, _LABELS[COPIES], _total(copies), claims.claim(copies, of_gpu=True)),
+        TimePart(EXPOSED, _LABELS[EXPOSED], _total(exposed), claims.claim(exposed, of_gpu=True)),
     ]
     for cause, time in gaps.time_by_cause().items():
         idle = {
             device: view.gap_finder.find_cause_intervals(gaps, cause, device) if claims else NO_INTERVALS
             for device in tables.devices
         }
-        parts.append(TimePart(cause.id, f"idle: {cause.label}", time, claims.claim(idle)))
+        parts.append(TimePart(cause.id, f"idle: {cause.label}", time, claims.claim(idle, of_gpu=False)))
     total = view.scope.length * device_count
     outside = total - sum(part.time for part in parts)
     parts.append(TimePart(OUTSIDE, _LABELS[OUTSIDE], outside))
@@ -132,17 +133,20 @@ class _Claims:
             and finding.answer.at_stake
             and finding.id not in GENERAL_PATTERN_IDS
         ]
-        self._spans = [(finding, _find_spans(view, finding)) for finding in claiming]
-        self._spans.sort(key=lambda item: item[1].total)
+        self._spans = [_find_spans(view, finding) for finding in claiming]
+        self._spans.sort(key=lambda spans: spans.host.total + spans.gpu.total)
 
     def __bool__(self) -> bool:
         return bool(self._spans)
 
-    def claim(self, intervals: dict[int, Intervals]) -> tuple[TimePart, ...]:
-        """List the patterns that explain a part, given as intervals by device; largest first."""
+    def claim(self, intervals: dict[int, Intervals], of_gpu: bool) -> tuple[TimePart, ...]:
+        """List the patterns that explain a part, given as intervals by device; largest first.
+
+        GPU work is explained by evidence on the GPU, idle time by what the CPU did.
+        """
         remaining, parts = dict(intervals), []
-        for finding, spans in self._spans:
-            time = 0
+        for claim in self._spans:
+            finding, spans, time = claim.finding, claim.gpu if of_gpu else claim.host, 0
             for device, left in remaining.items():
                 explained = left & spans if len(left) and len(spans) else NO_INTERVALS
                 if len(explained):
@@ -156,8 +160,8 @@ class _Claims:
         """Divide computing by class of kernel, with the patterns in each; `time`: ns of each piece of work."""
         work = self._view.work
         pattern_of_work = np.full(len(work), -1, dtype=np.int64)
-        for number, (finding, _) in enumerate(self._spans):
-            is_evidence = np.isin(work.events.row, finding.answer.events) & (pattern_of_work < 0)
+        for number, claim in enumerate(self._spans):
+            is_evidence = np.isin(work.events.row, claim.finding.answer.events) & (pattern_of_work < 0)
             pattern_of_work[is_evidence] = number
         by_class = np.bincount(work.kernel_class, weights=time, minlength=len(KernelClass))
         parts = []
@@ -169,7 +173,7 @@ class _Claims:
                 pattern_of_work[of_class] + 1, weights=time[of_class], minlength=len(self._spans) + 1
             )[1:]
             inside = [
-                TimePart(self._spans[k][0].id, self._spans[k][0].pattern.title, int(claimed[k]))
+                TimePart(self._spans[k].finding.id, self._spans[k].finding.pattern.title, int(claimed[k]))
                 for k in np.argsort(-claimed, kind="stable").tolist()
                 if claimed[k]
             ]
@@ -178,9 +182,19 @@ class _Claims:
         return tuple(parts)
 
 
-def _find_spans(view: ScopeView, finding: Finding) -> Intervals:
-    """Return when the time of a fired pattern was lost: what it says itself, else the time of its evidence."""
-    if finding.answer.spans is not None:
-        return finding.answer.spans.clip(*view.window)
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """When the time of a fired pattern was lost: by its evidence on the CPU, and by that on the GPU."""
+
+    finding: Finding
+    host: Intervals
+    gpu: Intervals
+
+
+def _find_spans(view: ScopeView, finding: Finding) -> _Spans:
+    """Find when the time of a fired pattern was lost: as its answer says, else during its evidence."""
     evidence = view.tables.event_table(finding.answer.events)
-    return union(evidence.start, evidence.end).clip(*view.window)
+    on_gpu = work_mask(np.asarray(view.trace.kind[evidence.row]))
+    gpu, host = evidence.select(on_gpu), evidence.select(~on_gpu)
+    host_spans = finding.answer.spans if finding.answer.spans is not None else union(host.start, host.end)
+    return _Spans(finding, host_spans.clip(*view.window), union(gpu.start, gpu.end).clip(*view.window))
