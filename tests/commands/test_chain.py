@@ -92,7 +92,7 @@ def test_a_copy_has_no_footprint_but_a_transfer(capsys: pytest.CaptureFixture[st
     assert found["transfer"]["bandwidth_gb_s"] == pytest.approx(
         found["transfer"]["bytes"] / found["chain"][-1]["duration_ns"]
     )
-    assert "8.1 KB in 1.12 µs: 7.37 GB/s" in told(capsys, "sample:train_gpt_starved", "--event", name)
+    assert "8.1 KiB in 1.12 µs: 7.37 GB/s" in told(capsys, "sample:train_gpt_starved", "--event", name)
 
 
 @pytest.fixture

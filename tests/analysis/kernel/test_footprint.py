@@ -262,7 +262,7 @@ def test_zero_percent_for_shared_memory_beyond_48_kb(tmp_path: Path) -> None:
     assert found is not None
     assert found.reported.occupancy == 0
     assert found.as_dict()["reported_occupancy"] == 0
-    assert any("48 KB" in note and "208 KB" in note for note in found.notes)
+    assert any("48 KiB" in note and "208 KiB" in note for note in found.notes)
 
 
 def test_zero_percent_for_a_tiny_grid(tmp_path: Path) -> None:

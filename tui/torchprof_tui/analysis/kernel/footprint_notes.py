@@ -50,8 +50,8 @@ def _explain_reported_zero(footprint: Footprint) -> str | None:
     if footprint.shared_memory is not None and footprint.shared_memory > DEFAULT_SHARED_MEMORY:
         size = footprint.shared_memory / 1024
         return (
-            f"The trace says 0 % because its estimate allows a block at most 48 KB of shared memory, and this one uses "
-            f"{size:.0f} KB by opting in: trust the computed occupancy."
+            "The trace says 0 % because its estimate allows a block at most 48 KiB of shared memory, and this one uses "
+            f"{size:.0f} KiB by opting in: trust the computed occupancy."
         )
     if footprint.blocks_per_sm is not None and footprint.blocks_per_sm < 1:
         return (
