@@ -49,6 +49,7 @@ def test_kernels_by_name() -> None:
     first, second = records_of(sheet)
     assert first == {
         "name": "ampere_sgemm_128x64_tn",
+        "display": "gemm fp32 128×64",
         "class": "gemm",
         "calls": 3,
         "total_us": 3.75,
