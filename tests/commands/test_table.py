@@ -97,6 +97,26 @@ def test_a_person_reads_a_table() -> None:
     assert "and 178 more rows" in few
 
 
+def test_kernels_have_decoded_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """Text shows what a kernel is; JSON keeps the recorded name beside it, CSV has that alone."""
+    name, display = "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", "gemm bf16 64×8"
+    for more in ([], ["--of", "kernels"]):
+        rows = {row["name"]: row for row in read_json_answer(capsys, "table", SAMPLE, "--json", *more)}
+        assert rows[name]["display"] == display
+        assert main(["table", str(SAMPLE), *more]) == 0
+        text = capsys.readouterr().out
+        assert display in text
+        assert name not in text
+        assert main(["table", str(SAMPLE), "--csv", *more]) == 0
+        text = capsys.readouterr().out
+        assert name in text
+        assert display not in text
+    rows = {row["name"]: row for row in read_json_answer(capsys, "table", SAMPLE, "--json")}
+    assert rows["aten::mm"]["display"] == "aten::mm"
+    assert rows["ProfilerStep*"]["display"] == "ProfilerStep*"
+    assert "display" not in read_json_answer(capsys, "table", STACKED, "--json", "--of", "memory")[0]
+
+
 @pytest.mark.parametrize("columns", [60, 100, 200])
 def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
     env = {**os.environ, "COLUMNS": str(columns), "FORCE_COLOR": "1", "TERM": "xterm-256color"}

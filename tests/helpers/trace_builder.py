@@ -88,7 +88,9 @@ def instant(name: str, start: float, thread: int = TID, **args: Any) -> Entry:
     return {"ph": "i", "cat": "mark", "name": name, "pid": PID, "tid": thread, "ts": start, "s": "t", "args": args}
 
 
-def memory(start: float, size: int, total: int, device: int = -1, thread: int = TID, reserved: int = 0) -> Entry:
+def memory(
+    start: float, size: int, total: int, device: int = -1, thread: int = TID, reserved: int = 0, address: int = 4096
+) -> Entry:
     """An allocation (`size` bytes, negative frees) that makes `total`; device -1 is the CPU."""
     args = {
         "Bytes": size,
@@ -96,7 +98,7 @@ def memory(start: float, size: int, total: int, device: int = -1, thread: int = 
         "Total Reserved": reserved,
         "Device Type": 0 if device < 0 else 1,
         "Device Id": device,
-        "Addr": 4096,
+        "Addr": address,
     }
     position = {"pid": PID, "tid": thread, "ts": start, "s": "t"}
     return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", **position, "args": args}

@@ -41,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=4096, help="rows and columns of the matrices (default 4096)")
     parser.add_argument("--matmuls", type=int, default=5, help="in a step (default 5)")
-    parser.add_argument("--megabytes", type=int, default=32, help="of a batch (default 32)")
+    parser.add_argument("--megabytes", type=int, default=32, help="size of a batch in MiB (default 32)")
     parser.add_argument("--one-stream", action="store_true", help="copy on the stream that computes")
     parser.add_argument("--pageable", action="store_true", help="copy from memory that is not pinned")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16"))
@@ -63,7 +63,7 @@ def main() -> None:
         step(x, w, batch, into, args.matmuls, copying)
     torch.cuda.synchronize()
     seconds = (time.perf_counter() - start) / (2 + args.active)
-    print(f"streams, {args.matmuls} matmuls and {args.megabytes} MB: {seconds * 1e6:.0f} µs a step")
+    print(f"streams, {args.matmuls} matmuls and {args.megabytes} MiB: {seconds * 1e6:.0f} µs a step")
 
 
 if __name__ == "__main__":

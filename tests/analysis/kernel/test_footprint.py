@@ -114,6 +114,75 @@ def test_the_json_has_the_contracts_fields() -> None:
     assert document["decoded"]["dtypes"] == ["bf16"]
 
 
+def test_the_last_wave_is_not_the_efficiency() -> None:
+    """31.03 waves: the last one is 3 % full, although 97 % of all slots are used."""
+    blocks = 31 * 132 + 4
+    found = compute_footprint(on(H200, kernel(NVJET, 0, 2, **shape([blocks, 1, 1], [384, 1, 1], 168, 164308))), 0)
+    assert found is not None
+    assert found.occupancy is not None
+    assert found.occupancy.waves == pytest.approx(31.03, abs=0.001)
+    assert found.occupancy.last_wave_fill == pytest.approx(4 / 132)
+    assert found.occupancy.tail_waste == pytest.approx(1 - blocks / (32 * 132))
+    assert found.as_dict()["last_wave_fill"] == pytest.approx(4 / 132)
+    whole = compute_footprint(on(H200, kernel(NVJET, 0, 2, **shape([264, 1, 1], [384, 1, 1], 168, 164308))), 0)
+    assert whole is not None
+    assert whole.occupancy is not None
+    assert (whole.occupancy.waves, whole.occupancy.last_wave_fill) == (2, 1)
+    short = compute_footprint(on(H200, kernel(NVJET, 0, 2, **shape([136, 1, 1], [384, 1, 1], 168, 164308))), 0)
+    assert short is not None
+    assert "1.03 waves take as long as 2: the last one is 3% full, and 48% of all slots stay empty." in short.notes
+
+
+@pytest.mark.parametrize(
+    ("others", "is_noted"),
+    [
+        ([], True),
+        ([kernel("comm", 1, 1, stream=9)], False),  # beside it for half of its time
+        ([kernel("comm", 1.95, 5, stream=9)], True),  # a touch at the end is no partition
+        ([kernel("comm", 0, 2, stream=9, device=1)], True),  # another GPU
+        ([memcpy("Memcpy HtoD (Pinned -> Device)", 0, 2, stream=9)], True),  # uses no SM
+        ([kernel("a", 0.0, 0.15, stream=9), kernel("b", 0.1, 0.15, stream=11)], False),  # 0.25 of 2 µs together
+        ([kernel("a", 0.0, 0.15, stream=9), kernel("b", 0.0, 0.15, stream=11)], True),  # 0.15: counted once
+    ],
+)
+def test_idle_sms_are_not_idle_beside_another_kernel(others: list[Any], is_noted: bool) -> None:
+    made = on(H200, kernel(NVJET, 0, 2, **shape([4, 2, 1], [384, 1, 1], 168, 164308)), *others)
+    found = compute_footprint(made, find(made, NVJET))
+    assert found is not None
+    assert any("SMs stay idle" in note for note in found.notes) is is_noted
+    assert found.occupancy is not None
+    assert found.occupancy.idle_sms == 124
+
+
+ELEMENTWISE = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1> >(int)"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_adjustable"),
+    [
+        ("my_kernel(float*)", True),
+        ("triton_poi_fused_add_gelu_3", True),
+        ("_rms_norm_forward_kernel", True),
+        (NVJET, False),
+        (ELEMENTWISE, False),
+        ("volta_scudnn_128x64_relu_medium_nn_v1", False),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64_32x6_tn_align4>(P)", False),
+        ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4> >(P)", False),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma_kernel", False),
+        ("void cudnn::something_new<float>(int)", False),
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", False),
+    ],
+)
+def test_a_launch_is_advised_on_only_where_it_can_be_changed(name: str, is_adjustable: bool) -> None:
+    found = compute_footprint(on(H200, kernel(name, 0, 2, **shape([500, 1, 1], [384, 1, 1], 168, 100_000))), 0)
+    assert found is not None
+    assert bool(found.changes) is is_adjustable
+    assert bool(found.as_dict()["what_if"]) is is_adjustable
+    assert found.as_dict()["launch_is_fixed"] is not is_adjustable
+
+
 def test_only_kernels_have_one() -> None:
     made = on(H200, runtime("cudaLaunchKernel", 0, 1, corr=1), kernel("k", 2, 1, corr=1), memcpy("Memcpy DtoD", 4, 1))
     assert compute_footprint(made, find(made, "cudaLaunchKernel")) is None
@@ -193,7 +262,7 @@ def test_zero_percent_for_shared_memory_beyond_48_kb(tmp_path: Path) -> None:
     assert found is not None
     assert found.reported.occupancy == 0
     assert found.as_dict()["reported_occupancy"] == 0
-    assert any("48 KB" in note and "208 KB" in note for note in found.notes)
+    assert any("48 KiB" in note and "208 KiB" in note for note in found.notes)
 
 
 def test_zero_percent_for_a_tiny_grid(tmp_path: Path) -> None:

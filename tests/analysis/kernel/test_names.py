@@ -253,7 +253,10 @@ FULL: list[tuple[str, dict[str, Any]]] = [
     ("nvjet_sm90_hsh_64x8_64x16_2x4_h_bz_bias_TNT", {"dtypes": ("fp16",), "tile": (64, 8, 64), "layout": "tn"}),
     ("nvjet_sm90_tst_128x64_64x8_1x2_h_bz_splitK_NNT", {"stages": 8, "epilogue": None}),
     ("nvjet_sm90_tst_256x128_64x4_1x2_h_badd_coopA_NNT", {"epilogue": "adds a matrix (beta)", "fused": ()}),
-    ("nvjet_qqtst_128x256_128x6_2x1_v_bz_TNT", {"dtypes": (), "arch": None, "tile": (128, 256, 128), "stages": 6}),
+    (
+        "nvjet_qqtst_128x256_128x6_2x1_v_bz_TNT",
+        {"dtypes": ("fp8 e4m3", "bf16"), "arch": None, "tile": (128, 256, 128), "stages": 6},
+    ),
     (
         "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, int, int, int>, "
         "cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm90TmaGmmaWarpSpecialized<7, "

@@ -14,6 +14,7 @@ import pytest
 
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import cpu, kernel, runtime
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.table.flop_formulas import count_flops
 from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.peak_rates import peak_tflops, short_type
@@ -149,6 +150,63 @@ def test_an_unknown_device_has_no_peak(tmp_path: Path) -> None:
     assert np.isnan(row_flops.share[row])
     assert peak_tflops("NVIDIA H200", "int4") is None
     assert short_type("long int") is None
+
+
+GEMM = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_nn"
+CAST = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda(at::TensorIterator&)>(int)"
+)
+SPLIT_K = "void cublasLt::splitKreduce_kernel<32, 16, int, float, float>(cublasLt::cublasSplitKParams<float>)"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "parts"),
+    [
+        ([(CAST, 90), (GEMM, 10), (SPLIT_K, 30)], [0, 1, 0]),  # the product, although it is the shortest
+        ([(CAST, 90), (GEMM, 10), (GEMM, 30)], [0, 0.25, 0.75]),  # a product in pieces: by time
+        ([(CAST, 90), ("my_kernel", 20), ("other", 30)], [0, 0, 1]),  # undecoded: the longest that is no copy
+        ([(CAST, 90), (SPLIT_K, 10)], [0, 0]),  # the product itself was not recorded
+        ([(CAST, 90)], [0]),
+        ([(GEMM, 0), (GEMM, 0)], [0.5, 0.5]),
+    ],
+)
+def test_flops_belong_to_the_kernel_that_does_them(
+    tmp_path: Path, kernels: list[tuple[str, float]], parts: list[float]
+) -> None:
+    dims = {"Input Dims": [[64, 64], [64, 64]], "Input type": ["c10::Half"] * 2}
+    entries = [cpu("aten::mm", 0, 100, **{"External id": 1}, **dims)]
+    for k, (name, duration) in enumerate(kernels):
+        entries += [runtime("cudaLaunchKernel", k + 1, 0.5, corr=k + 1, **{"External id": 1})]
+        entries += [kernel(name, 200 + 100 * k, duration, corr=k + 1, **{"External id": 1})]
+    profile = Profile(write_and_load(tmp_path, *entries))
+    flops, calls = profile.flops(), profile.calls
+    on_gpu = np.flatnonzero(calls.on_gpu)
+    on_gpu = on_gpu[np.argsort(profile.trace.start[calls.event[on_gpu]], kind="stable")]
+    assert flops.count[on_gpu].tolist() == pytest.approx([part * 2 * 64**3 for part in parts])
+
+
+@pytest.mark.skipif(not TRACES.exists(), reason="the shared traces are not here")
+@pytest.mark.parametrize(
+    ("file", "is_whole"),
+    [
+        ("gpt2_train_modules_flops.pt.trace.json.gz", True),
+        ("resnet18_starved_dataloader.pt.trace.json.gz", True),
+        # 2.5 GFLOP were those of fills and 1.0 those of split-K sums: their products were not recorded
+        ("public/facebookresearch+HolisticTraceAnalysis/sampled_rank-0.json.gz", False),
+    ],
+)
+def test_kernels_and_operators_have_the_same_flops(file: str, is_whole: bool) -> None:
+    """All FLOPs of innermost operators with GPU work are those of kernels that multiply or compute."""
+    profile = Profile(load_trace(str(TRACES / file), cache=False))
+    flops, calls = profile.flops(), profile.calls
+    leaves = flops.is_innermost & ~calls.on_gpu & (calls.gpu > 0)
+    if is_whole:
+        assert flops.count[calls.on_gpu].sum() == pytest.approx(flops.count[leaves].sum())
+    assert flops.count[calls.on_gpu].sum() > 0
+    counted = np.unique(calls.name[calls.on_gpu & (flops.count > 0)])
+    kernels = [decode_kernel_name(calls.names[name]) for name in counted.tolist()]
+    assert not {kernel.kernel_class.label for kernel in kernels} & {"copy", "memory", "norm"}
+    assert not [kernel.display for kernel in kernels if "split-K" in kernel.display]
 
 
 def test_tf32_is_decided_by_the_kernels_name(tmp_path: Path) -> None:

@@ -7,9 +7,12 @@ import io
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import cpu, kernel, memcpy, memory, memset, trace
 from torchprof_samples import find
@@ -30,7 +33,7 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.name_display import clean
 
 
-def records_of(sheet: Sheet) -> list[dict[str, object]]:
+def records_of(sheet: Sheet) -> list[dict[str, Any]]:
     """All rows of a sheet as records."""
     return to_records(sheet, range(len(sheet)))
 
@@ -46,6 +49,7 @@ def test_kernels_by_name() -> None:
     first, second = records_of(sheet)
     assert first == {
         "name": "ampere_sgemm_128x64_tn",
+        "display": "gemm fp32 128×64",
         "class": "gemm",
         "calls": 3,
         "total_us": 3.75,
@@ -123,6 +127,106 @@ def test_memory_belongs_to_the_innermost_operator() -> None:
     nothing = trace(cpu("a", 0, 1))
     assert len(build_memory_sheet(nothing, Profile(nothing).calls)) == 0
     assert find_memory_peaks(nothing) == []
+
+
+def held_by_dictionary(entries: list[dict[str, Any]]) -> dict[str, int]:
+    """Follow the records one by one: bytes that are still allocated at the end, by the name of who allocated them."""
+    live: dict[tuple[int, int], tuple[str, int]] = {}
+    for entry in sorted((entry for entry in entries if entry["name"] == "[memory]"), key=lambda entry: entry["ts"]):
+        args = entry["args"]
+        place = (args["Device Id"], args["Addr"])
+        live.pop(place, None)
+        if args["Bytes"] > 0:
+            around = [e for e in entries if e["ph"] == "X" and e["ts"] <= entry["ts"] < e["ts"] + e["dur"]]
+            live[place] = (around[-1]["name"] if around else "(outside of all calls)", args["Bytes"])
+    held: Counter[str] = Counter()
+    for name, size in live.values():
+        held[name] += size
+    return held
+
+
+def test_what_an_operator_holds_is_told_from_what_it_frees() -> None:
+    """`net` of the operator that frees is negative; what `leak` allocated is the only memory left."""
+    entries = [
+        cpu("forward", 0, 10),
+        cpu("leak", 20, 10),
+        cpu("backward", 40, 10),
+        cpu("again", 60, 10),
+        memory(1, 512, 512, device=0, address=100),
+        memory(2, 64, 576, device=0, address=200),
+        memory(21, 256, 832, device=0, address=300),
+        memory(41, -512, 320, device=0, address=100),
+        memory(42, -64, 256, device=0, address=200),
+        memory(43, -4096, 256, device=0, address=900),  # allocated before the recording
+        memory(61, 512, 768, device=0, address=100),  # the address of a freed block, for a new one
+        memory(62, -512, 256, device=0, address=100),
+        memory(63, 8, 8, address=100),  # the CPU's address 100 is another one
+    ]
+    shown = trace(*entries)
+    sheet = build_memory_sheet(shown, Profile(shown).calls)
+    rows = {(row["name"], row["device"]): row for row in records_of(sheet)}
+    assert {key: (row["held"], row["net"], row["freed"]) for key, row in rows.items()} == {
+        ("forward", "GPU 0"): (0, 576, 0),
+        ("leak", "GPU 0"): (256, 256, 0),
+        ("backward", "GPU 0"): (0, -4672, 4672),
+        ("again", "GPU 0"): (0, 0, 512),
+        ("again", "CPU"): (8, 8, 0),
+    }
+    assert sheet.totals == ("0.0 MiB freed here were allocated before the recording",)
+
+
+def test_a_free_that_was_not_recorded_ends_with_the_next_allocation() -> None:
+    shown = trace(cpu("a", 0, 10), cpu("b", 20, 10), memory(1, 512, 512, address=7), memory(21, 128, 640, address=7))
+    sheet = build_memory_sheet(shown, Profile(shown).calls)
+    assert {row["name"]: row["held"] for row in records_of(sheet)} == {"a": 0, "b": 128}
+
+
+def test_without_addresses_nothing_is_claimed() -> None:
+    entries = [cpu("a", 0, 10), memory(1, 512, 512, device=0, address=0), memory(2, 64, 64, address=5)]
+    sheet = build_memory_sheet(shown := trace(*entries), Profile(shown).calls)
+    assert {row["device"]: row["held"] for row in records_of(sheet)} == {"GPU 0": None, "CPU": 64}
+    assert sheet.totals == ("held at end is unknown for GPU 0: this trace records no addresses",)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-64, 32, 64]), st.integers(-1, 1)), max_size=25))
+def test_held_memory_against_a_dictionary(steps: list[tuple[int, int, int]]) -> None:
+    entries = [cpu(f"op{k // 5}", 10 * k, 8) for k in range(len(steps))]
+    entries += [
+        memory(10 * k + 1, size, 0, device=device, address=1 + place) for k, (place, size, device) in enumerate(steps)
+    ]
+    shown = trace(*entries)
+    sheet = build_memory_sheet(shown, Profile(shown).calls)
+    found: Counter[str] = Counter()
+    for row in records_of(sheet):
+        found[row["name"]] += int(row["held"])
+    assert +found == +Counter(held_by_dictionary(entries))
+
+
+def test_held_memory_of_a_sample_against_a_loop() -> None:
+    """The records of a training run one by one: what is live at the end is what the rows hold."""
+    shown = load_trace(str(find("train_gpt_stack_memory").path), cache=False)
+    records = shown.memory
+    assert records is not None
+    live: dict[tuple[int, int, int], int] = {}
+    for place, size in zip(
+        zip(records.device_type.tolist(), records.device_id.tolist(), records.address.tolist(), strict=True),
+        records.bytes.tolist(),
+        strict=True,
+    ):
+        live.pop(place, None)
+        if size > 0:
+            live[place] = size
+    expected = Counter({"CPU": 0, "GPU 0": 0})
+    for (device_type, _, _), size in live.items():
+        expected["GPU 0" if device_type else "CPU"] += size
+    rows = records_of(build_memory_sheet(shown, Profile(shown).calls))
+    found = Counter({"CPU": 0, "GPU 0": 0})
+    for row in rows:
+        found[row["device"]] += row["held"]
+    assert found == expected
+    assert any(row["net"] < 0 <= row["held"] for row in rows)
+    assert any(row["net"] > row["held"] for row in rows)  # freed by somebody else
 
 
 def test_sheets_of_samples_lose_nothing() -> None:

@@ -6,13 +6,15 @@ ROCm, kernels have at most grid and block; the other values are on the launching
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isfinite, prod
 from typing import Any
 
+from torchprof_tui.analysis.kernel.concurrent_kernels import measure_concurrent_share
 from torchprof_tui.analysis.kernel.footprint_notes import build_notes
-from torchprof_tui.analysis.kernel.names.model import KernelName
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.kernel.occupancy import (
     LIMIT_NAMES,
@@ -28,6 +30,12 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 KERNEL_KINDS = (Kind.KERNEL, Kind.COLLECTIVE)
+
+_TRITON_LIBRARIES = ("torch.compile (Triton)", "Triton")
+_LIBRARY_CLASSES = (KernelClass.GEMM, KernelClass.CONV, KernelClass.ATTENTION, KernelClass.COLLECTIVE)
+"""Known kernels of these classes come from a library, also where the name does not give it."""
+
+_LIBRARY_NAMESPACE = re.compile(r"\bat::|cudnn|cublas|cutlass|\bcub::|\bthrust::|\brocprim::|miopen|nccl")
 
 Dim3 = tuple[int, int, int]
 
@@ -60,6 +68,7 @@ class Footprint:
     reported: ReportedOccupancy
     changes: tuple[OccupancyChange, ...]
     launched_by: str | None  # the runtime or driver call's name
+    concurrent_share: float = 0.0  # of its duration, during which another kernel runs on the device
     notes: tuple[str, ...] = ()
 
     @property
@@ -109,7 +118,10 @@ class Footprint:
             "reported_active_blocks_per_sm": self.reported.active_blocks,
             "waves": occupancy.waves if occupancy else None,
             "tail_waste": occupancy.tail_waste if occupancy else None,
+            "last_wave_fill": occupancy.last_wave_fill if occupancy else None,
             "idle_sms": occupancy.idle_sms if occupancy else None,
+            "concurrent_share": round(self.concurrent_share, 4),
+            "launch_is_fixed": not is_launch_adjustable(self.kernel),
             "what_if": [
                 {
                     "change": change.parameter,
@@ -150,7 +162,7 @@ def compute_footprint(trace: Trace, event: int) -> Footprint | None:
     if block is not None and device is not None and prod(block) > 0:
         launch = LaunchConfig(prod(block), registers, shared, prod(grid) if grid else None, dynamic)
         occupancy = compute_occupancy(device, launch)
-        changes = find_occupancy_changes(device, launch)
+        changes = find_occupancy_changes(device, launch) if is_launch_adjustable(kernel) else ()
     footprint = Footprint(
         event=event,
         kernel=kernel,
@@ -165,8 +177,21 @@ def compute_footprint(trace: Trace, event: int) -> Footprint | None:
         reported=reported,
         changes=changes,
         launched_by=launched_by,
+        concurrent_share=measure_concurrent_share(trace, event),
     )
     return replace(footprint, notes=build_notes(footprint))
+
+
+def is_launch_adjustable(kernel: KernelName) -> bool:
+    """Return whether the reader can change a kernel's block size and registers: own kernels and Triton's.
+
+    Libraries (cuBLAS, CUTLASS, cuDNN, PyTorch, …) choose the launch by themselves.
+    """
+    if kernel.library is not None:
+        return kernel.library in _TRITON_LIBRARIES
+    if kernel.known:
+        return kernel.kernel_class not in _LIBRARY_CLASSES
+    return not _LIBRARY_NAMESPACE.search(kernel.name)
 
 
 def find_device(trace: Trace, event: int) -> Device | None:

@@ -23,6 +23,11 @@ NOTABLE_TAIL_WASTE = 0.2
 """Minimum share of block slots left empty by the last wave for a note."""
 
 
+NOTABLE_CONCURRENT_SHARE = 0.1
+"""Share of the duration with another kernel on the device, from which idle SMs are not reported: the other kernel may
+have them, often on purpose (20 SMs for the exchange of tokens, 112 for a matrix product)."""
+
+
 def build_notes(footprint: Footprint) -> tuple[str, ...]:
     """Build the notes on a footprint, most important first; () if nothing is notable."""
     return tuple(
@@ -45,8 +50,8 @@ def _explain_reported_zero(footprint: Footprint) -> str | None:
     if footprint.shared_memory is not None and footprint.shared_memory > DEFAULT_SHARED_MEMORY:
         size = footprint.shared_memory / 1024
         return (
-            f"The trace says 0 % because its estimate allows a block at most 48 KB of shared memory, and this one uses "
-            f"{size:.0f} KB by opting in: trust the computed occupancy."
+            "The trace says 0 % because its estimate allows a block at most 48 KiB of shared memory, and this one uses "
+            f"{size:.0f} KiB by opting in: trust the computed occupancy."
         )
     if footprint.blocks_per_sm is not None and footprint.blocks_per_sm < 1:
         return (
@@ -76,7 +81,7 @@ def _explain_low_occupancy(footprint: Footprint) -> str | None:
 def _explain_small_grid(footprint: Footprint) -> str | None:
     sms = footprint.device.sms if footprint.device else None
     idle = footprint.occupancy.idle_sms if footprint.occupancy else None
-    if not idle or sms is None:
+    if not idle or sms is None or footprint.concurrent_share >= NOTABLE_CONCURRENT_SHARE:
         return None
     unit = "compute unit" if footprint.device and footprint.device.vendor == "AMD" else "SM"
     blocks = footprint.block_count
@@ -91,8 +96,8 @@ def _explain_tail(footprint: Footprint) -> str | None:
         return None
     started_waves = ceil(occupancy.waves)
     return (
-        f"{occupancy.waves:.2f} waves take as long as {started_waves}: "
-        f"the last one leaves {occupancy.tail_waste:.0%} of all slots empty."
+        f"{occupancy.waves:.2f} waves take as long as {started_waves}: the last one is "
+        f"{occupancy.last_wave_fill:.0%} full, and {occupancy.tail_waste:.0%} of all slots stay empty."
     )
 
 

@@ -160,6 +160,11 @@ class Occupancy:
     tail_waste: float | None = None
     idle_sms: int | None = None
 
+    @property
+    def last_wave_fill(self) -> float | None:
+        """How full the last wave is, above 0 to 1: 31.03 waves end with one that is 3 % full. None if unknown."""
+        return None if self.waves is None else self.waves - (ceil(self.waves) - 1)
+
 
 def compute_occupancy(device: Device, launch: LaunchConfig) -> Occupancy:
     """Compute the theoretical occupancy of a launch. A launch that cannot run on the device has 0 active blocks."""

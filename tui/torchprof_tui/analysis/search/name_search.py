@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,16 +62,21 @@ class SearchResult:
         return first + int(self.events[first:last].searchsorted(event))
 
 
-def search_names(trace: Trace, text: str) -> SearchResult | BadPattern:
+def search_names(
+    trace: Trace, text: str, lane_names: Mapping[int, Sequence[str]] | None = None
+) -> SearchResult | BadPattern:
     """Find all events whose name contains `text`; `/text/` is a regular expression.
 
     Case-sensitive if `text` contains a capital. An empty text matches nothing. Each distinct name is matched once;
-    events are then selected by name index.
+    events are then selected by name index. `lane_names`: by name index, the other forms in which the lanes print it.
     """
     matches = compile_matcher(text)
     if isinstance(matches, BadPattern):
         return matches
     name_mask = np.fromiter((matches(name) for name in trace.names), dtype=np.bool_, count=len(trace.names))
+    for index, forms in (lane_names or {}).items():
+        if not name_mask[index] and any(map(matches, forms)):
+            name_mask[index] = True
     # Columns are ordered by lane, then start: few sorted runs, which a stable sort merges quickly.
     events = np.flatnonzero(name_mask[trace.name]) if name_mask.any() else np.empty(0, dtype=np.int64)
     starts = trace.start[events]

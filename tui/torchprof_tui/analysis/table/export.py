@@ -25,8 +25,16 @@ def column_key(field: Field) -> str:
 
 
 def to_records(sheet: Sheet, order: Iterable[int]) -> list[dict[str, Any]]:
-    """Return one object per row, in this order; None for unknown; a stack is a list of frames, innermost first."""
-    return [{column_key(field): _cell_value(sheet, field, row) for field in sheet.fields} for row in order]
+    """Return one object per row, in this order; None for unknown; a stack is a list of frames, innermost first.
+
+    Sheets with GPU work have a `display` as well: the decoded name of such rows, the name of others.
+    """
+    rows = list(order)
+    records = [{column_key(field): _cell_value(sheet, field, row) for field in sheet.fields} for row in rows]
+    if sheet.gpu_mask is not None:
+        for record, row in zip(records, rows, strict=True):
+            record["display"] = sheet.displays[row]
+    return records
 
 
 def to_json(sheet: Sheet, order: Iterable[int]) -> str:

@@ -2,7 +2,7 @@
 
 An operator's FLOPs come from its shapes (`flop_formulas`), a Triton kernel's from the count that Inductor recorded.
 Where operators with a count are nested (`linear` → `addmm`) each has its own; sums over a trace count the innermost.
-The FLOPs of an innermost operator are also those of the longest kernel that it launched.
+The FLOPs of an innermost operator are also those of the kernels that do them (`flop_kernels`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, include_ancestors
+from torchprof_tui.analysis.dispatch.ancestry import include_ancestors
 from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.flop_formulas import count_flops, has_formula
+from torchprof_tui.analysis.table.flop_kernels import find_flop_kernels
 from torchprof_tui.analysis.table.op_args import Inputs, OpArgs
 from torchprof_tui.analysis.table.peak_rates import peak_tflops, short_type
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
@@ -60,14 +61,13 @@ def compute_call_flops(trace: Trace, calls: Calls, args: OpArgs) -> CallFlops:
     is_caller[callers[callers >= 0]] = True
     is_innermost &= ~include_ancestors(calls.parent, is_caller)
     leaves = np.flatnonzero(is_innermost).astype(np.int32)
-    kernels = _find_longest_kernels(calls, leaves)
-    leaves_with_kernel = leaves[kernels >= 0]
-    kernels = kernels[kernels >= 0]
+    kernels, leaf, kernel_share = find_flop_kernels(calls, leaves)
+    leaves_with_kernel = leaves[leaf]
     dtype[leaves_with_kernel[(dtype[leaves_with_kernel] == DTYPES.index("fp32")) & _tf32_mask(calls, kernels)]] = (
         DTYPES.index("tf32")
     )
     _propagate_dtype_up(calls, leaves, dtype)
-    count[kernels], dtype[kernels] = count[leaves_with_kernel], dtype[leaves_with_kernel]
+    count[kernels], dtype[kernels] = count[leaves_with_kernel] * kernel_share, dtype[leaves_with_kernel]
     peaks = _peak_tflops_by_dtype(trace, calls, kernels)
     time_at_peak = np.full(len(calls), np.nan)
     counted = np.flatnonzero(count > 0)
@@ -132,19 +132,6 @@ def _dtype_index(inputs: Inputs) -> int:
     """Return the index into DTYPES of the first tensor that has a known type."""
     dtypes = (short_type(dtype_name) for dtype_name in inputs.types)
     return DTYPES.index(next((dtype for dtype in dtypes if dtype), ""))
-
-
-def _find_longest_kernels(calls: Calls, leaves: I32) -> I32:
-    """Find the longest GPU work launched in each of these calls: int32[k]; -1 for none."""
-    leaf_of = np.full(len(calls), -1, np.int32)
-    leaf_of[leaves] = np.arange(len(leaves), dtype=np.int32)
-    work = np.flatnonzero(calls.on_gpu & ~calls.annotation)
-    leaf_call = find_nearest_ancestor(calls.parent, work, leaf_of >= 0)
-    work, leaf_index = work[leaf_call >= 0], leaf_of[leaf_call[leaf_call >= 0]]
-    by_time = np.argsort(calls.gpu[work], kind="stable")
-    longest = np.full(len(leaves), -1, np.int32)
-    longest[leaf_index[by_time]] = work[by_time]  # the last assignment per leaf wins
-    return longest
 
 
 def _tf32_mask(calls: Calls, kernels: I32) -> Bool:

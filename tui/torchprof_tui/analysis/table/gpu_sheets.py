@@ -159,4 +159,4 @@ def _build_sheet(
             "gb_s": ratio(total_bytes, timed_duration),  # bytes per ns = GB per second
             "max_gb_s": np.where(best_rate > 0, best_rate, np.nan),
         }
-    return Sheet(title, fields, dict(columns), members, first)
+    return Sheet(title, fields, dict(columns), members, first, gpu_mask=np.ones(len(first) - 1, np.bool_))

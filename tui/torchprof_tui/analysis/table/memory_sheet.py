@@ -1,4 +1,9 @@
-"""Sum the `[memory]` records by operator, and find each device's peak."""
+"""Sum the `[memory]` records by operator, and find each device's peak.
+
+The profiler books a free on the operator during which it happens, and so does the memory column of `key_averages()`:
+"net inside" is that sum. It is negative for an operator that frees what others allocated. "held at end" answers the
+question behind it: how much of what this operator allocated was never freed.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_ancestor_ending_after, find_nearest_ancestor
 from torchprof_tui.analysis.table.counted_calls import Calls
+from torchprof_tui.analysis.table.memory_lifetimes import MemoryLifetimes, match_frees
 from torchprof_tui.analysis.table.sheets import NAME_FIELD, Field, Sheet, Unit, group_events
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
@@ -21,9 +27,10 @@ _FIELDS = (
     Field("device", "on", Unit.TEXT),
     Field("allocations", "allocations", Unit.COUNT),
     Field("allocated", "allocated", Unit.BYTES),
-    Field("frees", "frees", Unit.COUNT),
-    Field("freed", "freed", Unit.BYTES),
-    Field("net", "net", Unit.BYTES),
+    Field("held", "held at end", Unit.BYTES),
+    Field("frees", "frees inside", Unit.COUNT),
+    Field("freed", "freed inside", Unit.BYTES),
+    Field("net", "net inside", Unit.BYTES),
     Field("largest", "largest", Unit.BYTES),
 )
 
@@ -42,6 +49,8 @@ class MemoryPeak:
 def build_memory_sheet(trace: Trace, calls: Calls, event_mask: Bool | None = None) -> Sheet:
     """Sum allocations and frees by the innermost enclosing call, separately for each device.
 
+    `held`: bytes of the row's allocations that no operator frees before the trace ends, NaN without recorded addresses.
+    The other columns equal sums of torch's: `net` over the rows of an operator is its own memory usage.
     `event_mask` (bool[n]) restricts to records inside such calls. Members are the calls' events. Empty without records.
     """
     memory = trace.memory
@@ -54,6 +63,7 @@ def build_memory_sheet(trace: Trace, calls: Calls, event_mask: Bool | None = Non
             np.zeros(1, np.int64),
         )
     owner = _find_owners(trace, calls, memory)
+    lifetimes = match_frees(trace, memory)
     kept = (
         np.arange(len(owner)) if event_mask is None else np.flatnonzero((owner >= 0) & event_mask[np.maximum(owner, 0)])
     )
@@ -74,17 +84,32 @@ def build_memory_sheet(trace: Trace, calls: Calls, event_mask: Bool | None = Non
     record_of_row = np.zeros(row_count, np.int64)
     record_of_row[row] = np.arange(len(row))
     example_records = kept[record_of_row]
+    held = sums(np.where(lifetimes.is_held[kept], sizes, 0)).astype(np.float64)
+    held[~lifetimes.has_address[example_records]] = np.nan
     columns: dict[str, Sequence[str] | I64 | F64] = {
         "name": [calls.names[name] if name >= 0 else OUTSIDE_CALLS for name in keys[0].tolist()],
         "device": [_format_device(memory, record) for record in example_records.tolist()],
         "allocations": sums((sizes > 0).astype(np.int64)),
         "allocated": sums(allocated),
+        "held": held,
         "frees": sums((sizes < 0).astype(np.int64)),
         "freed": sums(freed),
         "net": sums(sizes),
         "largest": largest,
     }
-    return Sheet("Memory", _FIELDS, columns, members, first)
+    return Sheet("Memory", _FIELDS, columns, members, first, _format_totals(memory, lifetimes))
+
+
+def _format_totals(memory: MemoryEvents, lifetimes: MemoryLifetimes) -> tuple[str, ...]:
+    """Format the footer: what "held at end" leaves out."""
+    lines = []
+    if not lifetimes.has_address.all():
+        devices = {_format_device(memory, record) for record in np.flatnonzero(~lifetimes.has_address).tolist()}
+        lines.append(f"held at end is unknown for {', '.join(sorted(devices))}: this trace records no addresses")
+    foreign = -int(memory.bytes[lifetimes.is_foreign].sum())
+    if foreign:
+        lines.append(f"{foreign / 2**20:,.1f} MiB freed here were allocated before the recording")
+    return tuple(lines)
 
 
 def find_memory_peaks(trace: Trace) -> list[MemoryPeak]:

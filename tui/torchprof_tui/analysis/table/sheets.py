@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.text_columns import TextColumn, match_rows
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
@@ -43,7 +44,8 @@ class Field:
 class Sheet:
     """k rows. `columns` by key: text as lists, numbers as int64 or float64 [k]; NaN is unknown.
 
-    `members_of(row)` are events (rows of the trace); `totals` are lines of the footer.
+    `members_of(row)` are events (rows of the trace); `totals` are lines of the footer; `gpu_mask` bool[k] marks
+    the rows of GPU work, whose names can be decoded, None for sheets without such rows.
     """
 
     title: str
@@ -52,6 +54,7 @@ class Sheet:
     members: I32
     first: I64
     totals: tuple[str, ...] = ()
+    gpu_mask: Bool | None = None
 
     def __len__(self) -> int:
         return len(self.first) - 1
@@ -59,6 +62,18 @@ class Sheet:
     def members_of(self, row: int) -> I32:
         """Return the events of one row: int32[c]."""
         return self.members[self.first[row] : self.first[row + 1]]
+
+    @cached_property
+    def displays(self) -> list[str]:
+        """The names of the rows to read: decoded for GPU work ("gemm bf16 128×64"), as recorded for all others."""
+        names: list[str] = [str(name) for name in self.columns["name"]]
+        if self.gpu_mask is None:
+            return names
+        for row in np.flatnonzero(self.gpu_mask).tolist():
+            decoded = decode_kernel_name(names[row])
+            if decoded.known and decoded.display:
+                names[row] = decoded.display
+        return names
 
     def field(self, key: str) -> Field:
         """Return the column of this key. Raises KeyError."""
@@ -84,7 +99,8 @@ class Sheet:
 
     @cached_property
     def _texts(self) -> dict[str, TextColumn]:
-        return {key: TextColumn(column) for key, column in self.columns.items() if not isinstance(column, np.ndarray)}
+        texts = {key: TextColumn(column) for key, column in self.columns.items() if not isinstance(column, np.ndarray)}
+        return texts if self.gpu_mask is None else {**texts, "display": TextColumn(self.displays)}
 
 
 NAME_FIELD = Field("name", "name", Unit.TEXT)

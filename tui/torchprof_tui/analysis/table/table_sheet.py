@@ -89,6 +89,7 @@ def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None
             f"Self CPU time total: {format_torch_time(table.self_cpu_total)}",
             f"Self GPU time total: {format_torch_time(table.self_gpu_total)}",
         ),
+        gpu_mask=table.on_gpu & ~table.annotation if table.per_name else None,
     )
 
 

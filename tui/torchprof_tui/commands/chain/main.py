@@ -17,7 +17,9 @@ from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.partial_input import partial_as_json
+from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.lane_names import find_names_on_lanes, list_lane_names
 from torchprof_tui.ui.common.name_display import clean, truncate
 
 MAX_LISTED_WORK = 20
@@ -50,22 +52,32 @@ def run(options: argparse.Namespace) -> int:
 
 
 def find_event(trace: Trace, name: str, nth: int) -> tuple[int, int]:
-    """Find the `nth` event of a name in time; return (event, events of that name). Raises UsageError if absent."""
-    try:
-        rows = np.flatnonzero(trace.name == trace.names.index(name))
-    except ValueError:
-        rows = np.empty(0, np.int64)
+    """Find the `nth` event of a name in time; return (event, events of that name). Raises UsageError if absent.
+
+    A name that no event has may be one that the lanes print ("mul bf16"): then all events that they print so count.
+    """
+    rows = _find_rows(trace, name)
     shown = truncate(clean(name), 60)
-    if not len(rows):
-        near = [each for each in trace.names if name and name.lower() in each.lower()][:_MAX_SUGGESTIONS]
-        near = near or difflib.get_close_matches(name, trace.names, _MAX_SUGGESTIONS)
-        hint = ", ".join(f"'{truncate(clean(each), 60)}'" for each in near)
-        raise UsageError(f"no event is named '{shown}'" + (f"; is it one of {hint}?" if hint else ""))
     if nth >= len(rows):
         times = "once" if len(rows) == 1 else f"{len(rows):,} times"
         raise UsageError(f"--nth {nth}: '{shown}' occurs {times}, and events are counted from 0")
     rows = rows[np.argsort(trace.start[rows], kind="stable")]
     return int(rows[nth]), len(rows)
+
+
+def _find_rows(trace: Trace, name: str) -> I64:
+    """Find the events of a name, or of names that the lanes print so. Raises UsageError if there are none."""
+    if name in trace.names:
+        return np.flatnonzero(trace.name == trace.names.index(name))
+    lane_names = list_lane_names(trace)
+    names = find_names_on_lanes(lane_names, name)
+    if names:
+        return np.flatnonzero(np.isin(trace.name, names))
+    known = [*trace.names, *dict.fromkeys(form for forms in lane_names.values() for form in forms)]
+    near = [each for each in known if name and name.lower() in each.lower()][:_MAX_SUGGESTIONS]
+    near = near or difflib.get_close_matches(name, known, _MAX_SUGGESTIONS)
+    hint = ", ".join(f"'{truncate(clean(each), 60)}'" for each in near)
+    raise UsageError(f"no event is named '{truncate(clean(name), 60)}'" + (f"; is it one of {hint}?" if hint else ""))
 
 
 def build_document(trace: Trace, found: Chain, line: SourceLine | None) -> dict[str, Any]:

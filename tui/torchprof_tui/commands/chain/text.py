@@ -214,7 +214,7 @@ def _footprint_rows(found: Footprint) -> list[tuple[str, str]]:
     if limits:
         facts.append(("blocks that fit", ", ".join(limits)))
     if theory.waves is not None:
-        tail = f", the last one {format_share(1 - (theory.tail_waste or 0))} full" if theory.waves > 1 else ""
+        tail = f", the last one {format_share(theory.last_wave_fill or 0)} full" if theory.waves > 1 else ""
         waves = f"{theory.waves:.2f}" if theory.waves < 100 else f"{theory.waves:,.0f}"
         facts.append(("waves", f"{waves}{tail if ceil(theory.waves) < 100 else ''}"))
     if found.reported.occupancy is not None:

@@ -65,7 +65,7 @@ def _fit_cell(field: Field, cell: str, width: int) -> str:
 
 
 def _format_cell(sheet: Sheet, field: Field, row: int) -> str:
-    value = sheet.columns[field.key][row]
+    value = sheet.displays[row] if field.key == "name" else sheet.columns[field.key][row]
     if isinstance(value, str):
         return clean(value.replace("\n", " < "))
     number = float(value)

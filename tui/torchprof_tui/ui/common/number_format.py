@@ -1,12 +1,15 @@
-"""Format byte counts, shares and ordinals."""
+"""Format byte counts, shares and ordinals.
+
+Bytes of memory are in powers of 1024 (KiB, MiB); rates and the progress of loading are decimal (GB/s, MB).
+"""
 
 from __future__ import annotations
 
-_BYTES = ("B", "KB", "MB", "GB", "TB", "PB")
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def format_value(value: float, unit: str) -> str:
-    """Format a counter's value; bytes in powers of 1024, as the profiler prints them."""
+    """Format a counter's value; bytes in powers of 1024, as the profiler counts them, with their own names."""
     if unit != "bytes":
         return f"{value:,.6g}"
     size, step = abs(value), 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from torchprof_tui.analysis.search.name_search import BadPattern, SearchResult, search_names
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.lane_names import list_lane_names
 
 
 class NameSearch:
@@ -14,8 +17,14 @@ class NameSearch:
         self.query = ""
         self.matches: SearchResult | None = None
 
+    @cached_property
+    def _lane_names(self) -> dict[int, tuple[str, ...]]:
+        return list_lane_names(self._trace)
+
     def set_query(self, text: str) -> str:
-        """Find the events whose names contain the text, or match `/…/` as a regular expression; "" ends the search.
+        """Find the events whose names, in full or as the lanes print them, match; "" ends the search.
+
+        The text is contained in the name, or is `/a regular expression/`.
 
         Returns what is wrong with the text, else "". The selection stays.
         """
@@ -23,7 +32,7 @@ class NameSearch:
         self.matches = None
         if not text:
             return ""
-        result = search_names(self._trace, text)
+        result = search_names(self._trace, text, self._lane_names)
         if isinstance(result, BadPattern):
             return result.message
         self.matches = result

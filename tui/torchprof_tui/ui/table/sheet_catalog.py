@@ -91,11 +91,12 @@ def load_row_detail(profile: Profile, whole_trace: Trace, built_sheet: BuiltShee
 def format_totals(profile: Profile, built_sheet: BuiltSheet, tab: str) -> str:
     """Format the line below a table: torch's totals, or the memory peak of each device."""
     if tab == "memory":
-        return " · ".join(
+        peaks = [
             f"{peak.device} peak {format_value(peak.allocated, 'bytes')} at {format_time(peak.allocated_at)}"
             for peak in find_memory_peaks(profile.trace)
             if peak.allocated >= 0
-        )
+        ]
+        return " · ".join((*peaks, *built_sheet.sheet.totals))
     return " · ".join(built_sheet.sheet.totals)
 
 

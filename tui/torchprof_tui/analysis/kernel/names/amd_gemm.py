@@ -12,7 +12,8 @@ import re
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
 
-_TENSILE = re.compile(r"Cijk_(?P<a>A[il][il]k)_(?P<b>B[lj][lj]k)_(?P<types>[A-Za-z0-9]+)_")
+_TENSILE = re.compile(r"(?:Custom_)?Cijk_(?P<a>A[il][il]k)_(?P<b>B[lj][lj]k)_(?P<types>[A-Za-z0-9]+)_")
+_POST_REDUCTION = re.compile(r"Cijk_[A-Z0-9a-z]+_\w*?(?:PostGSU|_GA)")
 _LETTERS = {
     "F8": "fp8 e4m3",
     "B8": "fp8 e5m2",
@@ -32,7 +33,7 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     del parsed
     match = _TENSILE.match(name)
     if not match:
-        return None
+        return _build_reduction(name) if _POST_REDUCTION.match(name) else None
     layout = ("t" if match["a"] == "Alik" else "n") + ("n" if match["b"] == "Bljk" else "t")
     types = match["types"]
     letter = next((letter for letter in _LETTERS if types.startswith(letter)), None)
@@ -66,4 +67,17 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
             f"layout {layout}",
         ),
         details=tuple(details),
+    )
+
+
+def _build_reduction(name: str) -> KernelName:
+    """Build the result for `Cijk_S_…_PostGSU4_VW4`: the sum after a product that is split along K."""
+    return KernelName(
+        name,
+        KernelClass.GEMM,
+        known=True,
+        family="Tensile",
+        library="rocBLAS / hipBLASLt",
+        display="split-K sum",
+        summary="adds up the partial products of a split-K GEMM",
     )

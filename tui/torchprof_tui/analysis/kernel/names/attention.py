@@ -39,9 +39,36 @@ _TRITON_KERNELS = {
     "bwd_kernel_fuse": ("AOTriton", BACKWARD),
     "kernel_unified_attention_2d": ("vLLM", None),
     "kernel_unified_attention_3d": ("vLLM", None),
+    "kernel_unified_attention": ("vLLM", None),
+    "kernel_paged_attention_2d": ("vLLM", None),
+    "reduce_segments": ("vLLM", None),
+    "_fwd_grouped_kernel_stage1": ("SGLang", FORWARD),
+    "_fwd_kernel_stage1": ("SGLang", FORWARD),
+    "_fwd_kernel_stage2": ("SGLang", FORWARD),
     "_attn_fwd": ("Triton", FORWARD),
     "_attn_bwd": ("Triton", BACKWARD),
 }
+_TRITON_STEPS = {
+    "attn_bwd_preprocess": "preprocess",
+    "bwd_preprocess": "preprocess",
+    "reduce_segments": "combine",
+    "_fwd_kernel_stage2": "combine",
+}
+"""Steps without a matrix product; all other Triton attention kernels multiply with `tl.dot`, on matrix units."""
+_MERGE = re.compile(r"^(?:Persistent)?(?:VariableLength)?MergeStates?(?:InPlace)?Kernel|^merge_attn_states_kernel")
+_DELTA_RULE = re.compile(
+    r"^_?(?:chunk|fused_recurrent|fused_sigmoid_gating|recompute_w_u|selective|state_passing|chunk_scan|chunk_state)\w*?"
+    r"(?:delta_rule|gla|_fwd_kernel_o|w_u_fwd|scan_fwd|scan_update|state_fwd|state_passing_fwd|dot_kkt)"
+)
+"""Linear attention and state-space models: flash-linear-attention and Mamba."""
+_TRTLLM_ELEMENTS = {"E4m3": "fp8 e4m3", "Bfloat16": "bf16", "Fp16": "fp16", "E2m1": "fp4 e2m1"}
+_TRTLLM = re.compile(
+    r"fmhaSm(?P<arch>\d+[a-z]?)Kernel_Q(?:kv)?(?P<type>E4m3|Bfloat16|Fp16)(?:K\w*?)??O(?P<out>E4m3|Bfloat16|Fp16|E2m1)"
+    r"(?:HQk(?P<qk>\d+)HV\d+|H(?P<head>\d+))?"
+)
+_FMHA_V2 = re.compile(r"fmha_v2_(?:flash_attention_)?(?P<type>bf16|fp16|fp32|e4m3)\w*?_sm(?P<arch>\d+)")
+_AITER = re.compile(r"(?:aiter::)?_?(?P<kind>fmha_(?P<way>fwd|bwd)|mla_|pa_)\w*")
+_TILE_OF_TRTLLM = re.compile(r"Q(\d+)Kv(\d+)")
 _CUDNN_STEPS = {
     "fmha_reduce_head": "sums over heads after cuDNN's attention backward",
     "compute_dot_do_o_specialized": "the dO · O sums that start cuDNN's attention backward",
@@ -54,12 +81,21 @@ _LABELS = {
     "memory-efficient attention": "mem-eff attention",
     "cuDNN attention": "cuDNN attention",
     "paged attention": "paged attention",
+    "linear attention": "linear attention",
 }
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """Decode an attention kernel; None for any other name."""
-    for decode_family in (_decode_memory_efficient, _decode_cudnn, _decode_flash, _decode_paged, _decode_triton):
+    for decode_family in (
+        _decode_memory_efficient,
+        _decode_cudnn,
+        _decode_flash,
+        _decode_trtllm,
+        _decode_aiter,
+        _decode_paged,
+        _decode_triton,
+    ):
         decoded = decode_family(name, parsed)
         if decoded:
             return decoded
@@ -121,6 +157,8 @@ def _decode_flash(name: str, parsed: QualifiedName) -> KernelName | None:
     base = parsed.base
     if base == "device_kernel" and "FlashAttn" in name:
         return _decode_flash3(name, parsed)
+    if base == "device_kernel" and re.search(r"(?i)fmha", parsed.argument(0)):
+        return _decode_cutlass_fmha(name, parsed)
     if not re.match(r"flash_(fwd|bwd)_", base):
         return None
     traits = parse_qualified_name(parsed.argument(0))
@@ -160,10 +198,86 @@ def _decode_flash3(name: str, parsed: QualifiedName) -> KernelName:
     )
 
 
+def _decode_cutlass_fmha(name: str, parsed: QualifiedName) -> KernelName:
+    """Decode `cutlass::device_kernel<cutlass::fmha::kernel::Sm100FmhaMlaKernelTmaWarpspecialized<…>>`."""
+    inner = parsed.argument(0)
+    arch = re.search(r"Sm(\d+)", inner)
+    types = re.findall(r"cutlass::(?:bfloat16_t|half_t|float_e4m3_t)", inner)
+    return _build_attention(
+        name,
+        "CUTLASS attention",
+        "CUTLASS",
+        direction=BACKWARD if "Bwd" in inner else FORWARD,
+        dtypes=tuple(dict.fromkeys(d for d in map(parse_dtype, types[:1]) if d)),
+        arch=f"sm_{arch[1]}" if arch else None,
+        tensor_core=None if "Reduction" in inner else True,
+        step="reduction" if "Reduction" in inner else None,
+    )
+
+
+def _decode_trtllm(name: str, parsed: QualifiedName) -> KernelName | None:
+    """Decode TensorRT-LLM: trtllm-gen's `fmhaSm100aKernel_Qkv<type>O<type>H<head>…Q<m>Kv<n>…Context`, FMHA v2, XQA.
+
+    `Context` marks the prompt's attention, `ForGen` that of single tokens.
+    """
+    base = parsed.base
+    match = _TRTLLM.match(base)
+    if match:
+        tile = _TILE_OF_TRTLLM.search(base, match.end())
+        details = [("head size", match["qk"] or match["head"])] if match["qk"] or match["head"] else []
+        phase = "prefill" if "Context" in base else "decoding" if "ForGen" in base else None
+        if phase:
+            details.append(("phase", phase))
+        return _build_attention(
+            name,
+            "trtllm-gen attention",
+            "TensorRT-LLM",
+            direction=FORWARD,
+            dtypes=tuple(dict.fromkeys((_TRTLLM_ELEMENTS[match["type"]], _TRTLLM_ELEMENTS[match["out"]]))),
+            tile=(int(tile[1]), int(tile[2])) if tile else None,
+            arch=f"sm_{match['arch']}",
+            tensor_core=True,
+            details=tuple(details),
+        )
+    older = _FMHA_V2.match(base)
+    if older or base.startswith(("fmhaSm", "kernel_mha", "masked_multihead_attention_kernel")):
+        return _build_attention(
+            name,
+            "fused multi-head attention",
+            "TensorRT-LLM",
+            direction=FORWARD,
+            dtypes=(ELEMENT_TYPES[older["type"]],) if older else (),
+            arch=f"sm_{older['arch']}" if older else None,
+            tensor_core=None if base.startswith("masked") else True,
+        )
+    return None
+
+
+def _decode_aiter(name: str, parsed: QualifiedName) -> KernelName | None:
+    """Decode AITER's attention in assembly (`aiter::fmha_fwd_hd128_bf16_causal`): on matrix cores."""
+    match = _AITER.match(parsed.base)
+    if not match or (parsed.root != "aiter" and not match["way"]):
+        return None
+    types = re.findall(r"_(bf16|fp16|fp8|a16w16|a8w8)(?=_|$)", parsed.base)
+    dtype = {"fp8": "fp8 e4m3", "a8w8": "fp8 e4m3"}.get(types[0], ELEMENT_TYPES.get(types[0])) if types else None
+    step = "convert" if "convert" in parsed.base else "dO · O" if "odo" in parsed.base.lower() else None
+    return _build_attention(
+        name,
+        "AITER attention",
+        "AITER",
+        direction=BACKWARD if match["way"] == "bwd" else FORWARD,
+        dtypes=(dtype,) if dtype else (),
+        tensor_core=None if step else True,
+        step=step,
+    )
+
+
 def _decode_paged(name: str, parsed: QualifiedName) -> KernelName | None:
     """Decode attention over a paged key-value cache, used by serving engines for decoding."""
     base = parsed.base
-    flashinfer = re.match(r"(Batch|Single)(Prefill|Decode)With", base)
+    if _MERGE.match(base):
+        return _build_attention(name, "paged attention", None, direction=FORWARD, step="combine")
+    flashinfer = re.match(r"(Batch|Single)?(Prefill|Decode)With|BatchMLAPaged", base)
     if not re.match(r"paged_attention_", base) and not flashinfer:
         return None
     library = "FlashInfer" if flashinfer else "vLLM" if "vllm" in name else "ROCm" if "ll4mi" in base else None
@@ -179,10 +293,15 @@ def _decode_paged(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _decode_triton(name: str, parsed: QualifiedName) -> KernelName | None:
+    if _DELTA_RULE.match(parsed.base):
+        return _build_attention(name, "linear attention", None, direction=FORWARD if "fwd" in parsed.base else None)
     library, way = _TRITON_KERNELS.get(parsed.base, (None, None))
     if library is None:
         return None
-    return _build_attention(name, "Triton attention", library, direction=way)
+    step = _TRITON_STEPS.get(parsed.base)
+    return _build_attention(
+        name, "Triton attention", library, direction=way, tensor_core=None if step else True, step=step
+    )
 
 
 def _build_attention(

@@ -1,4 +1,4 @@
-"""Decode convolutions of cuDNN, MIOpen and Composable Kernel, and the small kernels that prepare and finish them."""
+"""Decode convolutions of cuDNN and MIOpen, and the small kernels that prepare and finish them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,24 @@ _CUTLASS = re.compile(
     r"cutlass_tensorop_(?:(?P<input>bf16|f16|tf32)_)?[shi](?P<shape>\d{3,6})(?P<direction>fprop|dgrad|wgrad)"
     r"_\w+?_(?:(?P<output>bf16|f16|f32|tf32)_)?(?P<m>\d+)x(?P<n>\d+)_(?P<k>\d+)x(?P<stages>\d+)_(?P<layout>nhwc|nchw)"
 )
-_SCUDNN = re.compile(r"(?:cudnn_)?(?P<arch>[a-z]+)_(?P<letters>[sh])cudnn_(?P<rest>.*)")
+_CASK = re.compile(
+    r"(?:cudnn_(?:infer_|train_|ops_|cnn_)?)?(?P<arch>[a-z]+)_(?:(?P<type>fp16|bf16|fp32|int8|int8x4)_)?"
+    r"(?P<acc>[shdi])(?P<shape>884|1688|8816|16816|16832)?cudnn_(?P<rest>.*)"
+)
+"""`s` and `h` give the accumulator; digits after it are the shape of a tensor core instruction."""
+_HMMA = re.compile(
+    r"(?i)(?:cudnn_(?:infer_|train_)?)?(?P<arch>volta|turing|ampere)_hmma_implicit_gemm_(?P<way>fprop|dgrad|wgrad)_"
+    r"fp(?:16|32)_(?P<layout>nhwc|nchw)_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)"
+)
 _IGEMM = re.compile(
     r"igemm_(?P<direction>fwd|bwd|wrw)_gtc(?P<x>x\d?)?_(?P<layout>nhwc|nchw)_(?P<type>bf16|fp16|fp32|int8)_"
     r".*?bt(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)"
 )
+_ENGINE = re.compile(
+    r"(?:dgrad|wgrad)(?:2d)?_(?:alg\w*_)?(?:nd_)?(?:float_)?engine|(?:dgrad|wgrad|conv)2d_(?:c1_k1_\w+|grouped_direct_kernel|alg\w+)"
+    r"|(?:implicit|explicit|precomputed)_convolve(?:Nd)?_[sh]gemm|winograd3x3Kernel"
+)
+_MIOPEN = re.compile(r"(?:miopen\w*AsmConv|gcnAsmConv|MIOpenConv|MIOpenCv|mloConv|Conv_Winograd|naive_conv_)")
 _HELPERS = {
     "computeOffsetsKernel": "computes offsets for a cuDNN convolution",
     "computeBOffsetsKernel": "computes offsets for a cuDNN convolution",
@@ -47,10 +60,10 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
         return _decode_xmma(name)
     for decode_family in (
         _decode_cutlass,
-        _decode_scudnn,
+        _decode_cask,
         _decode_igemm,
         _decode_engine,
-        _decode_composable_kernel,
+        _decode_direct,
         _decode_helper,
     ):
         decoded = decode_family(name, parsed)
@@ -118,29 +131,61 @@ def _decode_cutlass(name: str, parsed: QualifiedName) -> KernelName | None:
     )
 
 
-def _decode_scudnn(name: str, parsed: QualifiedName) -> KernelName | None:
-    """Decode `cudnn_volta_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1`: fp32 on CUDA cores."""
-    match = _SCUDNN.fullmatch(parsed.base)
+def _decode_cask(name: str, parsed: QualifiedName) -> KernelName | None:
+    """Decode cuDNN's hand-scheduled convolutions, alone or behind `cudnn_`, `cudnn_infer_` and `cudnn_train_`.
+
+    `volta_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1`: fp32 on CUDA cores;
+    `volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_f2f_exp_small_nhwc_tn_v1`: fp16 on tensor cores.
+    """
+    match = _CASK.fullmatch(parsed.base)
     if not match or match["arch"] not in ARCHITECTURES:
-        return None
+        return _decode_hmma(name, parsed.base)
     words = match["rest"].split("_")
     sizes = [word for word in words if re.fullmatch(r"\d+x\d+", word)]
     letters = next((word for word in words if re.fullmatch(r"[nt]{2}", word)), None)
     details = [("layout", letters)] if letters else []
+    if match["shape"]:
+        details.append(("instruction", match["shape"]))
     if "splitK" in words:
         details.append(("split-K", "yes"))
+    on_tensor_cores = match["shape"] is not None
+    word = match["type"] or next((word for word in words if word in ("fp16", "bf16", "int8")), None)
+    plain = {"s": "fp32", "h": "fp16", "d": "fp64", "i": "int8"}[match["acc"]]
+    # The accumulator of a tensor core kernel is fp32 while its operands are not.
+    dtype = xmma.ELEMENT_TYPES.get(word or "", "fp16" if on_tensor_cores and plain == "fp32" else plain)
+    way = next((_DIRECTIONS[word] for word in words if word in ("dgrad", "wgrad", "fprop")), None)
     # Names of this family contain relu if the kernel supports it, used or not: no ReLU is claimed.
     return _build_convolution(
         name,
-        "scudnn",
+        "scudnn" if plain == "fp32" and not on_tensor_cores else "cask",
         "cuDNN",
-        dtypes=("fp32" if match["letters"] == "s" else "fp16",),
+        direction=way,
+        dtypes=(dtype,),
         tile=tuple(map(int, sizes[0].split("x"))) if sizes else None,
         arch=ARCHITECTURES[match["arch"]],
         layout="nhwc" if "nhwc" in words else None,
-        tensor_core=False,
+        tensor_core=on_tensor_cores,
         algorithm="Winograd" if "winograd" in words else "implicit GEMM",
         details=tuple(details),
+    )
+
+
+def _decode_hmma(name: str, base: str) -> KernelName | None:
+    """Decode `volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1`: fp16 operands, fp32 sums."""
+    match = _HMMA.match(base)
+    if not match:
+        return None
+    return _build_convolution(
+        name,
+        "cask",
+        "cuDNN",
+        direction=_DIRECTIONS[match["way"].lower()],
+        dtypes=("fp16",),
+        tile=(int(match["m"]), int(match["n"]), int(match["k"])),
+        arch=ARCHITECTURES[match["arch"].lower()],
+        layout=match["layout"],
+        tensor_core=True,
+        algorithm="implicit GEMM",
     )
 
 
@@ -164,29 +209,56 @@ def _decode_igemm(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _decode_engine(name: str, parsed: QualifiedName) -> KernelName | None:
-    """Decode cuDNN's templates: dgrad_engine, wgrad_alg0_engine, implicit_convolve_sgemm, winograd_nonfused steps."""
+    """Decode cuDNN's templates: dgrad_engine, wgrad_alg0_engine, implicit_convolve_sgemm, steps of Winograd and FFT.
+
+    They are older than tensor cores and multiply on CUDA cores, whatever the element type.
+    """
     base = parsed.base
     dtypes = parse_dtypes(parsed.arguments[:2])[:1]
     if "winograd_nonfused" in parsed.path:
         way = BACKWARD_WEIGHTS if "Wgrad" in base else FORWARD
         step = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", base.removeprefix("winograd")).lower()
-        return _build_step(name, "cuDNN", f"a step of a Winograd convolution: {step}", "winograd step", dtypes, way)
-    if base.endswith("_engine") and base.startswith(("dgrad", "wgrad")):
-        return _build_convolution(name, "cuDNN engine", "cuDNN", _DIRECTIONS[base[:5]], dtypes)
-    if base in ("implicit_convolve_sgemm", "explicit_convolve_sgemm"):
-        kind = "implicit GEMM" if base.startswith("implicit") else "explicit GEMM"
-        return _build_convolution(name, "cuDNN engine", "cuDNN", FORWARD, dtypes, tensor_core=False, algorithm=kind)
+        what = f"a step of a Winograd convolution: {step}"
+        # With fp16 data the products between the steps may run on tensor cores; with fp32 they never do.
+        return _build_step(name, "cuDNN", what, "winograd step", dtypes, way, False if dtypes == ("fp32",) else None)
+    if re.match(r"fft\dd_[rc]2[rc]_", base) and "cudnn" in name:
+        return _build_step(name, "cuDNN", "a step of an FFT convolution", "FFT step", dtypes, None, False)
+    match = _ENGINE.fullmatch(base)
+    if match:
+        way = next((_DIRECTIONS[word] for word in ("dgrad", "wgrad") if base.startswith(word)), FORWARD)
+        kind = {"implicit": "implicit GEMM", "explicit": "explicit GEMM", "precomputed": "implicit GEMM"}.get(
+            base.split("_", 1)[0]
+        )
+        dtypes = dtypes or (("fp32",) if "sgemm" in base or "float" in base else ())
+        return _build_convolution(name, "cuDNN engine", "cuDNN", way, dtypes, tensor_core=False, algorithm=kind)
     return None
 
 
-def _decode_composable_kernel(name: str, parsed: QualifiedName) -> KernelName | None:
-    """Decode Composable Kernel: `ck::…::kernel_grouped_conv_fwd_xdl_cshuffle_v3`; xdl: with matrix instructions."""
-    match = re.search(r"_conv_(fwd|bwd_data|bwd_weight)_", parsed.base)
-    if not match or parsed.root not in ("ck", "ck_tile"):
+def _decode_direct(name: str, parsed: QualifiedName) -> KernelName | None:
+    """Decode MIOpen's convolutions in assembly and plain HIP: Winograd, direct and naive, none on matrix cores."""
+    match = _MIOPEN.match(parsed.base)
+    if not match:
         return None
-    way = {"fwd": FORWARD, "bwd_data": BACKWARD_DATA, "bwd_weight": BACKWARD_WEIGHTS}[match[1]]
-    matrix = True if "_xdl_" in parsed.base else None
-    return _build_convolution(name, "Composable Kernel", "Composable Kernel", way, (), tensor_core=matrix)
+    base = parsed.base
+    way = (
+        BACKWARD_WEIGHTS
+        if re.search(r"(?i)wrw", base)
+        else BACKWARD_DATA
+        if re.search(r"(?i)_bwd|bwdd", base)
+        else None
+    )
+    dtype = re.search(r"_(fp16|bf16|fp32|half|float)(?=_|$)", base)
+    word = {"half": "fp16", "float": "fp32"}.get(dtype[1], dtype[1]) if dtype else None
+    winograd = re.search(r"(?i)winograd|Sp3AsmConv", base)
+    return _build_convolution(
+        name,
+        "MIOpen direct",
+        "MIOpen",
+        direction=FORWARD if "_fwd" in base else way,
+        dtypes=(word,) if word else (),
+        tensor_core=False,
+        algorithm="Winograd" if winograd else None,
+    )
 
 
 def _decode_helper(name: str, parsed: QualifiedName) -> KernelName | None:
@@ -197,7 +269,13 @@ def _decode_helper(name: str, parsed: QualifiedName) -> KernelName | None:
 
 
 def _build_step(
-    name: str, library: str, summary: str, display: str, dtypes: tuple[str, ...] = (), direction: str | None = None
+    name: str,
+    library: str,
+    summary: str,
+    display: str,
+    dtypes: tuple[str, ...] = (),
+    direction: str | None = None,
+    tensor_core: bool | None = None,
 ) -> KernelName:
     return KernelName(
         name,
@@ -206,6 +284,7 @@ def _build_step(
         family="convolution step",
         library=library,
         dtypes=dtypes,
+        tensor_core=tensor_core,
         direction=direction,
         display=" ".join((display, *dtypes)),
         summary=join_parts(summary, *dtypes),

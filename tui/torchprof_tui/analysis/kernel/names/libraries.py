@@ -47,7 +47,18 @@ _RULES = _compile_rules(
     (r"^batched_transpose_", _K.COPY, "MIOpen", "transpose", None),
     (r"scalePackedTensor_kernel", _K.ELEMENTWISE, "cuDNN", "scale tensor", None),
     (r"SubTensorOpWith(Scalar|CastTensor)", _K.ELEMENTWISE, "MIOpen", "tensor op", None),
-    (r"fft\dd_[rc]2[rc]", _K.OTHER, "cuDNN", "FFT", None),
+    (
+        r"(?:^|::)op_(generic_)?tensor_kernel|add_tensor_kernel_v3|activation_(fw|bw)_4d",
+        _K.ELEMENTWISE,
+        "cuDNN",
+        "tensor op",
+        None,
+    ),
+    (r"pooling_fw_", _K.POOLING, "cuDNN", "pooling", _FWD),
+    (r"pooling_bw_", _K.POOLING, "cuDNN", "pooling", _BWD),
+    (r"(LSTM|GRU)_elementWise|elemWiseRNNcell", _K.ELEMENTWISE, "cuDNN", "recurrent cell", None),
+    (r"RNN_blockPersist|persistRNN", _K.GEMM, "cuDNN", "persistent RNN", None),
+    (r"^(vector_fft|regular_fft|composite_2way_fft|fft_rtc|fft_\w*_len)", _K.OTHER, "", "FFT", None),
     # embeddings and recommendation models
     (r"split_embedding\w*_backward", _K.GATHER, "FBGEMM", "table-batched embedding", _BWD),
     (r"split_embedding\w*_(codegen_)?forward", _K.GATHER, "FBGEMM", "table-batched embedding", _FWD),
@@ -58,14 +69,76 @@ _RULES = _compile_rules(
     (r"fbgemm_gpu::_offsets_range", _K.GATHER, "FBGEMM", "offsets range", None),
     (r"(bounds_check_indices|linearize_index)", _K.GATHER, "FBGEMM", "index preparation", None),
     (r"to_dense_representation", _K.GATHER, "FBGEMM", "jagged to dense", None),
+    # mixture of experts
+    (
+        r"moe::dev::(finalize|permute)|finalizeMoeRouting|finalizeKernel|_finalize_matmul_scatter|expandInputRows|(un)?permute_"
+        r"|ep_(gather|scatter)|moe_(sum|reduce)|post_reorder_triton|pre_reorder_triton",
+        _K.GATHER,
+        "",
+        "mixture-of-experts permute",
+        None,
+    ),
+    (
+        r"moe::dev::routing|routingIndices|routingMain|routingInit|_combined_routing|_sum_bitmatrix|_bitmatrix_|_keyed_add"
+        r"|moe_align_block_size|count_and_sort_expert|compute_src2dst|compute_masked_m|compute_seg_indptr|moe_sorting|MoeSorting"
+        r"|BuildExpertMaps|group_idx_and_topk|ComputeExpertBlockOffset|blockExpertPrefixSum|globalExpertPrefixSum",
+        _K.GATHER,
+        "",
+        "mixture-of-experts routing",
+        None,
+    ),
+    (
+        r"moe::dev::activation|doActivationKernel|doGatedActivation|silu_(and_)?mul|gelu_(and_)?mul|swiglu|SwiGLU",
+        _K.ELEMENTWISE,
+        "",
+        "activation and multiply",
+        None,
+    ),
     # transformer serving
+    (r"causal_conv1d", _K.CONV, "", "causal conv1d", None),
+    (
+        r"(?i)sampling|TopKTopP|TopPRenorm|TopKMask|penalt(y|ies)|_topk_topp|_min_p|rejection_(greedy|random)_sample",
+        _K.SORT,
+        "",
+        "sampling",
+        None,
+    ),
+    (
+        r"resolve_future_token|alloc_(extend|decode)|write_req_to_token|get_last_loc|compute_position|assign_(req|extend|draft)"
+        r"|slot_mapping|prepare_next_token|advance_step",
+        _K.GATHER,
+        "",
+        "request bookkeeping",
+        None,
+    ),
+    (
+        r"(?i)apply_?rot|rope_?(kernel|quant|neox)|qk_?norm_?rope|rotary_?(kernel|emb|pos)|ApplyRotary",
+        _K.ELEMENTWISE,
+        "",
+        "rotary embedding",
+        None,
+    ),
+    (
+        r"UpdateKVCache|set_(mla_)?kv_buffer|store_cache|AppendPaged|KVCacheKernel|cp_gather|indexer_k_quant_and_cache|"
+        r"gather_(and_\w+_)?cache",
+        _K.COPY,
+        "",
+        "key-value cache write",
+        None,
+    ),
+    (r"scale_1x128|scale_128x128|cvt_fp16_to_fp4|NVFP4Quant|fp32_to_ue8m0", _K.ELEMENTWISE, "", "quantize", None),
     (r"rotary_embedding", _K.ELEMENTWISE, "", "rotary embedding", None),
     (r"reshape_and_cache|store_kvcache|concat_and_cache", _K.COPY, "", "key-value cache write", None),
     (r"kv_indices", _K.GATHER, "", "key-value indices", None),
     (r"act_and_mul", _K.ELEMENTWISE, "", "activation and multiply", None),
-    (r"(moe_align_block_size|moe_sum)", _K.GATHER, "", "mixture-of-experts routing", None),
-    (r"^fused_moe_kernel", _K.GEMM, "", "mixture-of-experts product", None),
-    (r"(?i)(top_?k\w*gating|_?topk_(forward|softmax))", _K.SORT, "", "top-k", None),
+    (r"^fused_moe_kernel|^_?fused_moe_", _K.GEMM, "", "mixture-of-experts product", None),
+    (
+        r"(?i)(top_?k\w*gating|_?topk_(forward|softmax|per_row|with_k2)|grouped_?topk|topkperrow)",
+        _K.SORT,
+        "",
+        "top-k",
+        None,
+    ),
     (r"clamp_position", _K.ELEMENTWISE, "", "clamp positions", None),
     (r"(?i)(dynamic|static|per_token|scaled)\w*_quant|quantize", _K.ELEMENTWISE, "", "quantize", None),
     (r"(?i)\b(marlin|awq::gemm|gptq)", _K.GEMM, "", "quantized gemm", None),
@@ -86,6 +159,9 @@ _ROCPRIM_ALGORITHMS = (
 )
 _LIBRARY_OF_SCOPE = {
     "vllm": "vLLM",
+    "tensorrt_llm": "TensorRT-LLM",
+    "moe": "TensorRT-LLM",
+    "sglang": "SGLang",
     "sgl_hip": "SGLang",
     "flashinfer": "FlashInfer",
     "aiter": "AITER",

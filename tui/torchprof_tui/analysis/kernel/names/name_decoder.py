@@ -10,13 +10,16 @@ from functools import lru_cache
 
 from torchprof_tui.analysis.kernel.names import (
     amd_gemm,
+    ascend,
     attention,
     collectives,
+    composable_kernel,
     convolution,
     libraries,
     memory,
     nvidia_gemm,
     pytorch,
+    serving_gemm,
     triton,
 )
 from torchprof_tui.analysis.kernel.names.model import KernelName
@@ -29,8 +32,11 @@ _FAMILY_DECODERS = (
     triton.decode,
     attention.decode,
     convolution.decode,
+    composable_kernel.decode,
+    serving_gemm.decode,
     nvidia_gemm.decode,
     pytorch.decode,
+    ascend.decode,
     libraries.decode,
 )
 """Tried in order: strict grammars before those that search for words."""

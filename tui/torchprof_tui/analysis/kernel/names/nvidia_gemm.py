@@ -10,7 +10,8 @@ Four generations of names, each with its own grammar:
 The parts of an nvjet name are not documented. The meanings used here were measured on an H200: launches record
 clusters of 1 x 2 blocks for "1x2"; shared memory is (256 + 128) x 64 x 2 bytes x 4 plus a constant, so "64x4" is the K
 step and the stages; "tst" occurs with bf16 operands and "hsh" with fp16; "badd" occurs if the product is added to a
-matrix and "bz" if it is not. Other parts are shown unchanged.
+matrix and "bz" if it is not. "q" is what public reports of fp8 products on B200 show ("qqtst", with "Avec32UE8M0" where
+blocks of 32 elements share a scale), "o" those of NVFP4. Other parts are shown unchanged.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from torchprof_tui.analysis.kernel.names import xmma
+from torchprof_tui.analysis.kernel.names import cublas_helpers, xmma
 from torchprof_tui.analysis.kernel.names.architectures import ARCHITECTURES
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
-from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes, parse_float_dtypes
+from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
 from torchprof_tui.analysis.kernel.names.xmma import ELEMENT_TYPES
 
 _CUDA_CORE_LETTERS = {"s": "fp32", "d": "fp64", "h": "fp16", "c": "complex64", "z": "complex128", "gc": "complex64"}
 _ACCUMULATORS = {"s": "fp32", "h": "fp16", "d": "fp64", "i": "int32", "c": "complex64", "z": "complex128"}
-_NVJET_ELEMENTS = {"t": "bf16", "h": "fp16", "s": "fp32"}
+_NVJET_ELEMENTS = {"t": "bf16", "h": "fp16", "s": "fp32", "q": "fp8 e4m3", "o": "fp4 e2m1"}
 _NVJET_EPILOGUES = {"bias": "bias", "badd": "adds a matrix (beta)"}
 _EPILOGUES = {"relu": "ReLU", "bias": "bias", "gelu": "GELU", "sigmoid": "sigmoid", "silu": "SiLU"}
 
@@ -41,6 +42,7 @@ _COLLECTIVE_TILE = re.compile(
     r"(?=, (?:cutlass::(?:bfloat16|half|tfloat32|float_e\w+)_t|float|double|signed|unsigned|int|__))"
 )
 """The tile is the shape before an element type; the cluster shape, of the same form, precedes it."""
+_NAMED_TYPES = (("gemm_fp8", "fp8 e4m3"), ("gemmfp8", "fp8 e4m3"), ("gemmfp4", "fp4 e2m1"), ("gemm_fp4", "fp4 e2m1"))
 _SPLIT_K = ("split-K", "yes")
 _SIZE = re.compile(r"^\d+x\d+$")
 _LAYOUT = re.compile(r"^[nt]{2}$")
@@ -60,7 +62,7 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     first = parsed.base.split("_", 1)[0]
     if parsed.base.startswith("cutlass") or first in ARCHITECTURES:
         return _decode_classic(name, parsed.base)
-    return _decode_helper(name, parsed)
+    return cublas_helpers.decode(name, parsed)
 
 
 def _decode_nvjet(name: str) -> KernelName | None:
@@ -99,12 +101,16 @@ def _decode_nvjet(name: str) -> KernelName | None:
 
 
 def _parse_nvjet_types(letters: str) -> tuple[tuple[str, ...], str | None]:
-    """Parse `tst` → (("bf16",), "fp32"): (element types of input and output, accumulator if it is fp32)."""
+    """Parse `tst` → (("bf16",), "fp32"): (element types of input and output, accumulator if it is fp32).
+
+    Three letters: operands, accumulator, output. Five, with fp8 and fp4: A, B, output, accumulator, C (`qqtst`).
+    """
     elements = [_NVJET_ELEMENTS[letter] for letter in letters if letter in _NVJET_ELEMENTS]
-    if len(letters) != 3 or len(elements) != 3:
+    if len(letters) not in (3, 5) or len(elements) != len(letters):
         return (), None
-    operand, accumulator, output = elements
-    return tuple(dict.fromkeys((operand, output))), accumulator if accumulator == "fp32" else None
+    operands, output = (elements[:1], elements[2]) if len(letters) == 3 else (elements[:2], elements[2])
+    accumulator = elements[1] if len(letters) == 3 else elements[3]
+    return tuple(dict.fromkeys((*operands, output))), accumulator if accumulator == "fp32" else None
 
 
 def _parse_nvjet_suffix(suffix: str) -> tuple[str | None, str | None, list[tuple[str, str]]]:
@@ -293,8 +299,10 @@ def _decode_cutlass3(name: str, inner: str) -> KernelName:
     mainloop = re.search(r"Mainloop\w+<\s*(\d+)", inner)
     collective = _COLLECTIVE_TILE.search(inner)
     tile = tuple(map(int, collective.groups())) if collective else None
-    operands = re.findall(r"cutlass::(?:bfloat16_t|half_t|tfloat32_t)", inner)
-    dtypes = parse_dtypes(operands)
+    operands = re.findall(r"cutlass::(?:bfloat16_t|half_t|tfloat32_t|float_e\dm\d_t)", inner)
+    # Serving engines wrap the product in a class named by its type: cutlass_3x_gemm_fp8, DeviceGemmFp4…
+    named = [shown for word, shown in _NAMED_TYPES if word in inner.lower()]
+    dtypes = parse_dtypes(operands) or tuple(named[:1])
     return KernelName(
         name,
         KernelClass.GEMM,
@@ -303,7 +311,7 @@ def _decode_cutlass3(name: str, inner: str) -> KernelName:
         library="CUTLASS",
         arch=f"sm_{arch.group(1)}" if arch else None,
         dtypes=dtypes,
-        tensor_core=True if "Gmma" in inner or "Umma" in inner or "TensorOp" in inner else None,
+        tensor_core=True if named or re.search(r"Gmma|Umma|TensorOp|float_e\dm\d_t", inner) else None,
         tile=tile,
         stages=int(mainloop.group(1)) if mainloop else None,
         display=_format_display(dtypes, tile[:2] if tile else None, None),
@@ -311,67 +319,6 @@ def _decode_cutlass3(name: str, inner: str) -> KernelName:
             "CUTLASS matrix product", _format_operands(dtypes, None), f"tile {format_tile(tile)}" if tile else None
         ),
     )
-
-
-_GEMV = re.compile(r"gemv|gemvx|gemvNSP|gemv2[TN]")
-_HELPERS = {
-    "splitKreduce_kernel": "adds up the partial products of a split-K GEMM",
-    "globalKernel": "applies the epilogue of a cuBLASLt GEMM",
-    "dot_kernel": "dot product of two vectors",
-    "reduce_1Block_kernel": "last step of a cuBLAS dot product",
-    "scal_kernel": "scales a vector",
-}
-
-
-def _decode_helper(name: str, parsed: QualifiedName) -> KernelName | None:
-    """Decode small kernels of cuBLAS: matrix x vector, small products, and the steps after a split-K product."""
-    base = parsed.base
-    text = f"{parsed.scope}::{base}"
-    dtypes = parse_float_dtypes(parsed.arguments)[:2]
-    if base in _HELPERS and (base != "globalKernel" or "epilogue" in parsed.scope):
-        kind = KernelClass.ELEMENTWISE if base == "scal_kernel" else KernelClass.GEMM
-        label = {"splitKreduce_kernel": "split-K sum", "globalKernel": "gemm epilogue"}.get(
-            base, base.removesuffix("_kernel")
-        )
-        return KernelName(
-            name,
-            kind,
-            known=True,
-            family="cuBLAS helper",
-            library="cuBLAS",
-            dtypes=dtypes,
-            display=" ".join((label, *dtypes[:1])),
-            summary=join_parts(_HELPERS[base], *dtypes[:1]),
-        )
-    if _GEMV.search(text):
-        return KernelName(
-            name,
-            KernelClass.GEMM,
-            known=True,
-            family="gemv",
-            library="cuBLAS",
-            dtypes=dtypes,
-            display=" ".join(("gemv", *dtypes[:1])),
-            summary=join_parts(
-                "cuBLAS matrix × vector product", _format_operands(dtypes, None), "bound by memory bandwidth"
-            ),
-        )
-    if re.match(r"gemm(SN|k1)_?[NT]*_?", base) or base.startswith("magma_") or base == "sgemm_largek_lds64":
-        letters = re.search(r"_([NT]{2})_kernel", base)
-        types = dtypes or (("fp32",) if "sgemm" in base else ())
-        return KernelName(
-            name,
-            KernelClass.GEMM,
-            known=True,
-            family="cuBLAS small",
-            library="cuBLAS",
-            dtypes=types,
-            tensor_core=False,
-            layout=letters.group(1).lower() if letters else None,
-            display=_format_display(types, None, None),
-            summary=join_parts("cuBLAS matrix product for special shapes on CUDA cores", _format_operands(types, None)),
-        )
-    return None
 
 
 def _format_mma_shape(digits: str) -> str:

@@ -34,6 +34,9 @@ DTYPES = {
     "_Float16": "fp16",
     "cutlass::half_t": "fp16",
     "cutlass::tfloat32_t": "tf32",
+    "cutlass::float_e4m3_t": "fp8 e4m3",
+    "cutlass::float_e5m2_t": "fp8 e5m2",
+    "cutlass::float_e2m1_t": "fp4 e2m1",
     "c10::Float8_e4m3fn": "fp8 e4m3",
     "c10::Float8_e5m2": "fp8 e5m2",
     "c10::Float8_e4m3fnuz": "fp8 e4m3",
@@ -112,11 +115,11 @@ def parse_template_arguments(component: str) -> tuple[str, ...]:
     start = component.find("<")
     if start < 0 or component.startswith("{"):
         return ()
-    depth = 0
+    depth = (0, 0)
     end = len(component)  # without a closing bracket, the profiler truncated the name
     for mark in _BRACKET.finditer(component, start):
-        depth += _DEPTH_CHANGE[mark.group()]
-        if depth == 0:
+        depth = _update_depth(depth, mark.group())
+        if depth[0] == 0:
             end = mark.start()
             break
     return tuple(part.strip() for part in _split_outside_brackets(component[start + 1 : end], ","))
@@ -200,14 +203,26 @@ def _find_identifier_end(text: str, begin: int, length: str) -> int:
     return min(begin + int(length[:_MAX_LENGTH_DIGITS]), len(text))
 
 
+def _update_depth(depth: tuple[int, int], bracket: str) -> tuple[int, int]:
+    """Update (all open brackets, open ones except <) by one bracket.
+
+    Inside parentheses `<` and `>` are comparisons (`enable_if<(((8)>(0))), void>`) or belong to a type that ends there.
+    """
+    total, inner = depth
+    if bracket in "<>":
+        return (total, inner) if inner > 0 else (total + _DEPTH_CHANGE[bracket], inner)
+    change = _DEPTH_CHANGE[bracket]
+    return total + change, inner + change
+
+
 def _find_parameter_list(text: str) -> int:
     """Find the start of a signature's parameter list; the end of the text if there is none."""
-    depth = 0
+    depth = (0, 0)
     for mark in _BRACKET.finditer(text):
         letter = mark.group()
-        if letter == "(" and depth == 0 and mark.start():
+        if letter == "(" and depth[0] == 0 and mark.start():
             return mark.start()
-        depth += _DEPTH_CHANGE[letter]
+        depth = _update_depth(depth, letter)
     return len(text)
 
 
@@ -216,12 +231,13 @@ def _split_outside_brackets(text: str, separator: str) -> list[str]:
     if separator not in text:
         return [text] if text.strip() else []
     parts = []
-    depth = start = 0
+    depth = (0, 0)
+    start = 0
     for mark in _SEPARATOR_PATTERNS[separator].finditer(text):
         letter = mark.group()
         if letter != separator:
-            depth += _DEPTH_CHANGE[letter]
-        elif depth == 0:
+            depth = _update_depth(depth, letter)
+        elif depth[0] == 0:
             parts.append(text[start : mark.start()])
             start = mark.end()
     parts.append(text[start:])

@@ -138,6 +138,7 @@ def _decode_matmul_ogs(name: str, match: re.Match[str]) -> KernelName:
         family="Triton matmul_ogs",
         library="triton_kernels",
         dtypes=dtypes,
+        tensor_core=None if dtypes == ("fp32",) else True,  # tl.dot; with fp32 it depends on allow_tf32
         tile=tile,
         fused=(epilogue,) if epilogue else (),
         epilogue=epilogue,

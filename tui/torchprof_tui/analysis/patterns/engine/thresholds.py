@@ -105,7 +105,7 @@ TINY_KERNEL_MAX = _threshold(
 )
 TINY_KERNEL_MIN_COUNT = _threshold("kernels of one op", 24, "kernels", "two dozen launches where one would do")
 PAGEABLE_MIN = _threshold(
-    "bytes of a copy", 64 * 1024, "bytes", "CUDA stages pageable copies up to 64 KB at once: pinning would not show"
+    "bytes of a copy", 64 * 1024, "bytes", "CUDA stages pageable copies up to 64 KiB at once: pinning would not show"
 )
 EXPOSED_SHARE = _threshold(
     "exposed communication", 0.10, "share", "a tenth of the time is what overlap could win back at least"

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 BAR_CELLS = 10
 LABEL_CELLS = 11
 STRIP_CELLS = 60
+MAX_TAIL_WAVES = 99
+"""Waves above which the last one does not matter."""
+
 _RESOURCE_LABELS = {"shared_memory": "shared memory"}
 
 
@@ -124,7 +127,9 @@ def _format_occupancy(footprint: Footprint, palette: Palette, width: int) -> Lin
         lines.append(runs)
     parts = []
     if theory.waves is not None:
-        parts.append(f"{theory.waves:.2f} waves")
+        has_tail = 1 < theory.waves <= MAX_TAIL_WAVES
+        tail = f", the last one {format_share(theory.last_wave_fill or 0)} full" if has_tail else ""
+        parts.append(f"{theory.waves:.2f} waves{tail}")
     if theory.idle_sms and footprint.device and footprint.device.sms:
         parts.append(f"{theory.idle_sms} of {footprint.device.sms} SMs idle")
     if parts:

@@ -1,0 +1,37 @@
+"""Test the formats of numbers: units of bytes say whether they are powers of 1024."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.helpers.paths import ROOT
+from torchprof_tui.ui.common.number_format import format_value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (164308, "160 KiB"),
+        (1_000_000, "977 KiB"),  # 1 MB is no MiB
+        (1 << 20, "1.0 MiB"),
+        (-3 << 30, "-3.0 GiB"),
+        (80e9, "74.5 GiB"),  # "80 GB"
+    ],
+)
+def test_bytes_are_in_powers_of_1024_and_say_so(value: float, text: str) -> None:
+    assert format_value(value, "bytes") == text
+
+
+def test_binary_sizes_have_binary_units_everywhere() -> None:
+    """A number that is divided by 1024 or a power of it is not printed as KB, MB or GB in the same statement."""
+    wrong = []
+    for path in sorted((ROOT / "tui").rglob("*.py")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if re.search(r"/ ?1024|<< ?[123]0", line) and re.search(r"[^i][KMG]B\b", line):
+                wrong.append(f"{path.name}:{number}")
+    assert wrong == []

@@ -1,0 +1,92 @@
+"""Decode AMD's Composable Kernel, by demangled and by mangled names: convolutions, products, attention.
+
+    _ZN2ck16tensor_operation6device12_GLOBAL__N_139kernel_grouped_conv_fwd_xdl_cshuffle_v3INS_34GridwiseGemm…
+    _ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weightINS_47GridwiseGemm_bk0mk1_…
+    _ZN7ck_tile6kentryILi2ENS_38FmhaBatchPrefillWithPagedKVCacheKernelINS_…
+
+`xdl` stands for the matrix instructions (MFMA), `dl` for those without, `wmma` for those of Radeon.
+"""
+
+from __future__ import annotations
+
+import re
+
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
+from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
+from torchprof_tui.analysis.kernel.names.xmma import format_compute_unit
+
+_LIBRARY = "Composable Kernel"
+_DIRECTIONS = {"fwd": "forward", "bwd_data": "backward, data", "bwd_weight": "backward, weights"}
+_SHORT = {"forward": "fwd", "backward, data": "bwd data", "backward, weights": "bwd weights", "backward": "bwd"}
+_CONV = re.compile(r"(?:^|_)(?:conv\w*?_(fwd|bwd_data|bwd_weight)(?:_|$)|\w*_(bwd_weight|bwd_data)$)")
+_GEMM = re.compile(r"^kernel_\w*gemm|^kernel_moe_|^GemmKernel|^\w*GemmKernel$|^UniversalGemm")
+_TILE_KERNELS: tuple[tuple[re.Pattern[str], KernelClass, str, str | None], ...] = (
+    (re.compile(r"^Fmha(?:Fwd|BatchPrefill)\w*Combine"), KernelClass.ATTENTION, "attention combine", "forward"),
+    (re.compile(r"^Fmha(?:Fwd|BatchPrefill|PagedKV)"), KernelClass.ATTENTION, "attention", "forward"),
+    (re.compile(r"^FmhaBwdDQDKDV"), KernelClass.ATTENTION, "attention", "backward"),
+    (re.compile(r"^FmhaBwd"), KernelClass.ATTENTION, "attention step", "backward"),
+    (re.compile(r"^GroupedConvolution\w*Forward|^GroupedConvFwd"), KernelClass.CONV, "conv", "forward"),
+    (re.compile(r"^GroupedConvolutionBackwardData"), KernelClass.CONV, "conv", "backward, data"),
+    (re.compile(r"^GroupedConvolutionBackwardWeight"), KernelClass.CONV, "conv", "backward, weights"),
+    (re.compile(r"^(?:\w*Gemm\w*Kernel|FusedMoeGemmKernel|FlatmmKernel)$"), KernelClass.GEMM, "gemm", None),
+    (re.compile(r"^MoeSorting"), KernelClass.SORT, "expert sort", None),
+    (re.compile(r"^TopkSoftmax"), KernelClass.SORT, "top-k", None),
+)
+"""Kernels of ck_tile, whose entry function is a template over the kernel's class."""
+
+_ELEMENTS = {"DF16b": "bf16", "DF16_": "fp16", "f": "fp32", "ushort": "bf16", "_Float16": "fp16", "float": "fp32"}
+_MATRIX_CLASSES = (KernelClass.ATTENTION, KernelClass.CONV, KernelClass.GEMM)
+
+
+def decode(name: str, parsed: QualifiedName) -> KernelName | None:
+    """Decode a kernel of Composable Kernel; None for any other name."""
+    if parsed.root == "ck_tile":
+        return _decode_tile(name, parsed)
+    if parsed.root != "ck":
+        return None
+    conv = _CONV.search(parsed.base)
+    if conv:
+        way = _DIRECTIONS[conv[1] or conv[2]]
+        return _build(name, KernelClass.CONV, "conv", way, _uses_matrix_cores(parsed.base))
+    if _GEMM.match(parsed.base):
+        return _build(name, KernelClass.GEMM, "gemm", None, _uses_matrix_cores(name))
+    return None
+
+
+def _decode_tile(name: str, parsed: QualifiedName) -> KernelName | None:
+    """Decode `ck_tile::kentry<…, FmhaFwdKernel<…>>`: the first class with a known name."""
+    words = parsed.components if name.startswith("_Z") else re.findall(r"\w+", name)
+    for word in words:
+        for pattern, kind, label, way in _TILE_KERNELS:
+            if pattern.match(word):
+                element = re.search(r"ProblemI(DF16b|DF16_|f)|Problem<(?:\s*)(\w+)", name)
+                dtype = _ELEMENTS.get((element[1] or element[2]) if element else "")
+                matrix = True if kind in _MATRIX_CLASSES and "step" not in label and "combine" not in label else None
+                return _build(name, kind, label, way, matrix, (dtype,) if dtype else ())
+    return None
+
+
+def _uses_matrix_cores(text: str) -> bool | None:
+    return True if re.search(r"_xdl|_wmma|_mfma", text) else False if re.search(r"_dl(?:_|$)", text) else None
+
+
+def _build(
+    name: str, kind: KernelClass, label: str, way: str | None, matrix: bool | None, dtypes: tuple[str, ...] = ()
+) -> KernelName:
+    words = {KernelClass.CONV: "convolution", KernelClass.GEMM: "matrix product"}.get(kind, label)
+    return KernelName(
+        name,
+        kind,
+        known=True,
+        family=_LIBRARY,
+        library=_LIBRARY,
+        dtypes=dtypes,
+        tensor_core=matrix,
+        direction=way,
+        display=" ".join(part for part in (label, _SHORT.get(way or ""), *dtypes) if part),
+        summary=join_parts(
+            f"{_LIBRARY} {words}"
+            + (f" ({way})" if way else "")
+            + format_compute_unit(matrix).replace("tensor", "matrix")
+        ),
+    )
