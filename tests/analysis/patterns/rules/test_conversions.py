@@ -87,12 +87,6 @@ def test_casts_that_autocast_put_into_an_operator_are_named() -> None:
         (under(AUTOCAST, "aten::copy_", CAST), V100, "compile the model", "torch.compile(model)"),  # no bf16
         (under(["aten::to", "aten::_to_copy"], "aten::copy_", CAST), H200, "keep each tensor in one type", ""),
         (
-            under(["aten::_scaled_dot_product_attention_math", "aten::to"], "aten::copy_", CAST),
-            H200,
-            "a fused attention backend",
-            "",
-        ),
-        (
             [
                 *under(AUTOCAST, "aten::copy_", CAST),
                 *op_with_work("aten::gelu", 90, 1100, 9, "triton_poi_fused_gelu_0"),
@@ -111,6 +105,12 @@ def test_the_remedy_for_casts_fits_owner_and_gpu(
     assert action in finding.remedy.action
     assert finding.remedy.code.endswith(code)
     assert bool(finding.remedy.code) == bool(code)
+
+
+def test_casts_of_attention_by_the_slow_reference_are_counted_there() -> None:
+    entries = under(["aten::_scaled_dot_product_attention_math", "aten::to"], "aten::copy_", CAST)
+    assert check_pattern(trace(*entries), CASTS).state is ABSENT
+    assert check_pattern(trace(*entries), "sdpa-math").state is FIRED
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,6 @@ def test_the_rate_comes_from_the_shapes(tmp_path: Path) -> None:
         ([annotation("Optimizer.step#Lion.step", 9, 90), *chain()], ""),  # not of torch: no such argument
         ([*chain(), *op_with_work("aten::gelu", 90, 2000, 300, TRITON)], ""),  # compiled already
         ([cpu("aten::bmm", 0, 1), *chain("aten::_softmax", SOFTMAX)], "scaled_dot_product_attention(q, k, v)"),
-        ([cpu("aten::bmm", 0, 1), cpu("aten::scaled_dot_product_attention", 0, 99), *chain("aten::_softmax", SOFTMAX)],
-         "FLASH_ATTENTION"),
     ],
 )  # fmt: skip
 def test_the_remedy_fits_the_owner(entries: list[Entry], code: str) -> None:
@@ -183,7 +181,8 @@ def test_tails_cannot_be_told(entries: list[Entry]) -> None:
 @pytest.mark.parametrize(
     ("name", "pattern", "state"),
     [
-        ("attention_math", ELEMENTWISE, FIRED),  # 64 % of GPU time in elementwise and softmax kernels
+        ("attention_naive", ELEMENTWISE, FIRED),  # 78 % of GPU time in elementwise and softmax kernels
+        ("attention_math", ELEMENTWISE, ABSENT),  # these belong to `sdpa-math`
         ("resnet18_pinned_workers", ELEMENTWISE, FIRED),
         ("attention_flash", ELEMENTWISE, ABSENT),
         ("llama_decode_eager", ELEMENTWISE, ABSENT),  # the GPU mostly waits
