@@ -16,7 +16,7 @@ USER = (
     "train.py",
     "make_traces.py",
     "moca/library/profiling/profile.py",
-    "/work/main/profiler_runs/train_gpt.py",
+    "/home/user/train_gpt.py",
     "/app/xDiT/xfuser/runner.py",
     "/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py",
     "/home/me/torch/train.py",

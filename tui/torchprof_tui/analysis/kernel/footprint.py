@@ -194,6 +194,18 @@ def is_launch_adjustable(kernel: KernelName) -> bool:
     return not _LIBRARY_NAMESPACE.search(kernel.name)
 
 
+def find_occupancy(trace: Trace, event: int) -> Occupancy | None:
+    """Compute the occupancy of a kernel from the columns alone, without its args in the file; None if unknown."""
+    call = int(trace.links.launch_of[event])
+    block = _read_dim3(trace, "block", event, call)
+    device = find_device(trace, event)
+    if block is None or device is None or prod(block) <= 0:
+        return None
+    grid = grid_in_blocks(_read_dim3(trace, "grid", event, call), block, trace.event(call).name if call >= 0 else None)
+    registers, shared = _read_column(trace, "registers", event), _read_column(trace, "shared_memory", event)
+    return compute_occupancy(device, LaunchConfig(prod(block), registers, shared, prod(grid) if grid else None))
+
+
 def find_device(trace: Trace, event: int) -> Device | None:
     """Find the GPU that an event ran on in `deviceProperties`; None if the trace does not describe it."""
     number = _read_column(trace, "device", event)

@@ -31,6 +31,7 @@ _MEMORY_BANDWIDTHS = (
     (r"H100 PCIe", 2039),
     (r"H100.*HBM3", 3352),
     (r"H200", 4800),
+    (r"\bH20\b", 4000),
     (r"\bB200\b", 8000),
     (r"RTX 2080 Ti", 616),
     (r"RTX 3060(?! Ti)", 360),
@@ -127,6 +128,12 @@ def measure_transfer(trace: Trace, event: int) -> Transfer | None:
     )
 
 
+def find_memory_bandwidth(device: str) -> float | None:
+    """Find the bandwidth of a device's memory in GB/s by the device's name; None where unknown."""
+    bandwidth = _match_device_name(_MEMORY_BANDWIDTHS, device)
+    return None if bandwidth is None else float(bandwidth)
+
+
 def _find_peak_bandwidth(device: str, source: str, target: str) -> tuple[float | None, str | None]:
     """Find (the peak GB/s of a copy, what limits it). The link of a peer copy is not in the trace: (None, None)."""
     if "peer" in source or "peer" in target:
@@ -136,8 +143,8 @@ def _find_peak_bandwidth(device: str, source: str, target: str) -> tuple[float |
         if generation is None:
             return None, None
         return _PCIE_BANDWIDTHS[generation], f"PCIe {generation}.0 x16, one direction"
-    bandwidth = _match_device_name(_MEMORY_BANDWIDTHS, device)
-    return (None, None) if bandwidth is None else (float(bandwidth), "device memory")
+    bandwidth = find_memory_bandwidth(device)
+    return (None, None) if bandwidth is None else (bandwidth, "device memory")
 
 
 def _match_device_name(table: tuple[tuple[str, int], ...], device: str) -> int | None:

@@ -15,15 +15,14 @@ from torchprof_tui.analysis.dispatch.ancestry import include_ancestors
 from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.table.counted_calls import Calls
-from torchprof_tui.analysis.table.flop_formulas import count_flops, has_formula
 from torchprof_tui.analysis.table.flop_kernels import find_flop_kernels
 from torchprof_tui.analysis.table.op_args import Inputs, OpArgs
-from torchprof_tui.analysis.table.peak_rates import peak_tflops, short_type
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
+from torchprof_tui.analysis.throughput.device_peaks import DTYPES
+from torchprof_tui.analysis.throughput.flop_formulas import count_flops, has_formula
+from torchprof_tui.analysis.throughput.peak_rates import peak_tflops, short_type
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 from torchprof_tui.trace.model.trace import Trace
-
-DTYPES = ("", "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 
 
 @dataclass(frozen=True)

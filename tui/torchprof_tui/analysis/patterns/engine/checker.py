@@ -25,6 +25,7 @@ from torchprof_tui.analysis.patterns.engine.registry import registered_patterns
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, TraceTables
 from torchprof_tui.analysis.patterns.rules import (
+    conversions,
     cpu_lane,
     dispatch_chain,
     gpu_kernels,
@@ -32,6 +33,7 @@ from torchprof_tui.analysis.patterns.rules import (
     gpu_waits,
     multi_gpu,
     table_sums,
+    throughput,
     torch_compile,
 )
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
@@ -39,7 +41,18 @@ from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 _SECTION_ORDER = list(Section)
-_RULE_MODULES = (table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu, gpu_waits)
+_RULE_MODULES = (
+    table_sums,
+    cpu_lane,
+    gpu_lane,
+    dispatch_chain,
+    torch_compile,
+    gpu_kernels,
+    multi_gpu,
+    gpu_waits,
+    throughput,
+    conversions,
+)
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""
 
 _RULE_ORDER = [module.__name__ for module in _RULE_MODULES]

@@ -9,7 +9,9 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, StepTable
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps, IdleCause
+from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.throughput.class_summary import GpuClassSummary, summarize_classes
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
@@ -74,6 +76,15 @@ class ScopeView:
     def work_time(self) -> I64:
         """int64[work]: ns of each piece inside the scope."""
         return self.time_in_scope(self.work.events)
+
+    @cached_property
+    def gpu_classes(self) -> list[GpuClassSummary]:
+        """GPU time of the scope by class of work, with rates and shares of the peaks; most time first."""
+        tables = self.tables
+        time = np.zeros(len(tables.work), np.int64)
+        time[self.work_in_scope] = self.work_time
+        sizes = transfer_sizes(self.trace, tables.work.events.row)
+        return summarize_classes(tables.work_classes, tables.gpu_pieces, tables.roofline, time, sizes)
 
     @cached_property
     def ops(self) -> EventTable:

@@ -143,3 +143,36 @@ COLD_SHARE = _threshold("cold calls", 0.25, "share", "a quarter of the time was 
 UNKNOWN_SHARE = _threshold(
     "time of which nothing is known", 0.60, "share", "what is known of the rest would be a guess about the program"
 )
+MEMORY_BOUND_SHARE = _threshold(
+    "share of GPU time", 0.20, "share", "a fifth of the GPU's time in kernels that compute next to nothing"
+)
+MEMORY_BOUND_TIME = _threshold(
+    "share of the time", 0.10, "share", "on a GPU that mostly waits, faster kernels win nothing"
+)
+MEMORY_BOUND_WIN = _threshold("time to win, share of the time", 0.01, "share", "less is not worth a rewrite")
+PRODUCT_EFFICIENCY_LOW = _threshold(
+    "share of the peak", 0.30, "share", "large products reach 60 to 80 %: below half of that the shape is at fault"
+)
+PRODUCT_EFFICIENCY_GOOD = _threshold(
+    "share of the peak that can be reached", 0.60, "share", "what well-shaped products reach; the rest is no loss"
+)
+PRODUCT_SHARE = _threshold(
+    "share of GPU time", 0.10, "share", "less than a tenth in slow products is not worth another shape"
+)
+PRODUCT_TIME = _threshold(
+    "time to win, share of the time", 0.01, "share", "on a GPU that mostly waits, faster products win nothing"
+)
+PRODUCT_KNOWN_SHARE = _threshold(
+    "products whose rate is known", 0.50, "share", "with less, the products that were not measured decide"
+)
+TAIL_SHARE = _threshold(
+    "tails' share of the time", 0.05, "share", "every grid has some tail; a twentieth is worth a size"
+)
+TAIL_MAX_WAVES = _threshold("waves", 4, "waves", "of more waves, an almost empty last one costs less than a quarter")
+TAIL_KERNELS = _threshold("kernels looked at", 12, "kernels", "the heaviest: nobody tunes lighter ones")
+CONVERSION_SHARE = _threshold(
+    "share of GPU time", 0.05, "share", "conversions compute nothing; a twentieth is worth a change of type or layout"
+)
+CONVERSION_TIME = _threshold(
+    "share of the time", 0.01, "share", "on a GPU that mostly waits, less is not worth a change"
+)

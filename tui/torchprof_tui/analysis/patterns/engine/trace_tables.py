@@ -17,6 +17,7 @@ from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss
 from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
+from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine.event_tables import (
     EventTable,
@@ -36,6 +37,9 @@ from torchprof_tui.analysis.patterns.engine.nearest_ancestors import (
     outermost_ancestor,
 )
 from torchprof_tui.analysis.patterns.engine.practices import Practices
+from torchprof_tui.analysis.throughput.class_summary import name_classes
+from torchprof_tui.analysis.throughput.device_peaks import DevicePeaks, find_peaks
+from torchprof_tui.analysis.throughput.roofline import GpuPieces, Roofline, compute_roofline
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
@@ -276,6 +280,30 @@ class TraceTables:
     def launch_group(self) -> I64:
         """int64[work]: group number by name, grid and block; equal for runs of one kernel on one shape."""
         return factorize_launches(self.work.events.name, launch_shapes(self.trace, self.work.events.row))
+
+    @cached_property
+    def roofline(self) -> Roofline:
+        """Bytes, FLOPs and shares of the peaks by groups of like launches; its `group` is int64[work]."""
+        return compute_roofline(self.trace, self.gpu_pieces, self._find_device_peaks)
+
+    @cached_property
+    def gpu_pieces(self) -> GpuPieces:
+        """The columns of `work` that the roofline needs."""
+        work, op = self.work, self.launching_ops[0]
+        return GpuPieces(work.events.name, self.launch_group, op, work.kernel_class, work.events.duration, work.device)
+
+    @cached_property
+    def work_classes(self) -> tuple[list[str], I64]:
+        """The names of the classes of GPU work, and the index of each piece's class: int64[work]."""
+        return name_classes(self.trace.names, self.work.events.name, self.work.kernel_class)
+
+    def _find_device_peaks(self, number: int) -> DevicePeaks | None:
+        names = {str(device.get("name") or "") for device in self.trace.devices}
+        if len(names) == 1:  # also where ROCm numbers kernels by agent and describes device 0 only
+            return find_peaks(names.pop())
+        index = np.flatnonzero(self.work.device == number)[:1]
+        device = find_device(self.trace, int(self.work.events.row[index[0]])) if len(index) else None
+        return None if device is None else find_peaks(device.name)
 
     def reported_occupancy(self, row: int, group: int) -> float | None:
         """Read Kineto's `est. achieved occupancy %` of one kernel from the file; cached by its `launch_group`."""

@@ -8,9 +8,11 @@ from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
+    Remedy,
     Section,
     Severity,
     absent_answer,
@@ -197,7 +199,38 @@ def no_tensor_core(view: ScopeView) -> Answer:
         "GPU time",
         plain_products.row,
         view.covered_time(plain_products),
+        _choose_precision(view, products, plain_products),
     )
+
+
+def _choose_precision(view: ScopeView, products: EventTable, plain_products: EventTable) -> Remedy | None:
+    """Choose the remedy for fp32 products by what else runs and by the GPU; None: the pattern's own remedy."""
+    if escaped := _describe_escaped_ops(view, products, plain_products):
+        return Remedy(f"half precision is in use, but not here: cast the inputs of {escaped}")
+    device = find_device(view.trace, int(plain_products.row[0]))
+    if (
+        device is not None
+        and device.vendor == "NVIDIA"
+        and device.capability is not None
+        and device.capability < (8, 0)
+    ):
+        return Remedy(
+            "autocast to fp16 with a GradScaler: this GPU has neither bf16 nor TF32 tensor cores",
+            "with torch.autocast('cuda', torch.float16): …  # scaler = torch.amp.GradScaler('cuda')",
+        )
+    return None
+
+
+def _describe_escaped_ops(view: ScopeView, products: EventTable, plain_products: EventTable) -> str:
+    """Name the operators of fp32 products beside half-precision ones: "aten::bmm and aten::mm"; "" without those."""
+    half_products = view.tables.filter_by_name(
+        products, lambda name: bool({"fp16", "bf16"} & set(decode_kernel_name(name).dtypes))
+    )
+    if not len(half_products):
+        return ""
+    op = view.inner_op[np.isin(view.work.events.row, plain_products.row)]
+    names = {view.tables.name(row) for row in sorted_unique(op[op >= 0]).tolist()}
+    return " and ".join(sorted(names)[:3]) or "these products"
 
 
 def _has_tensor_cores(view: ScopeView, row: int) -> bool | None:

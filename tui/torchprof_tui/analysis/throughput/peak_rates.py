@@ -3,7 +3,7 @@
 Dense (no sparsity), at the boost clock, with matrix cores where the device has them for the type, and with fp32
 accumulation where consumer cards have a lower rate for it. In TFLOP/s (int8: TOP/s). Sources: the vendors' data sheets
 and architecture white papers -- NVIDIA: Tesla P100, V100, V100S, T4, A100, A30, A10, A40, RTX A6000, L4, L40, L40S,
-H100 (SXM, PCIe, NVL), H200 (SXM, NVL), H20, HGX B200; GA102, Ada and Blackwell RTX white papers. AMD: Instinct MI210,
+H100 (SXM, PCIe, NVL), H200 (SXM, NVL), H20, HGX B200; Turing, GA102, Ada, Blackwell RTX white papers. AMD: MI210,
 MI250, MI250X, MI300X, MI325X. Unknown devices and types have no peak: nothing is guessed.
 """
 
@@ -31,6 +31,7 @@ _PEAKS: tuple[tuple[str, _Rates], ...] = (
     (r"V100S", {"fp64": 8.2, "fp32": 16.4, "fp16": 130}),
     (r"V100-SXM", {"fp64": 7.8, "fp32": 15.7, "fp16": 125}),
     (r"V100-PCIE", {"fp64": 7.0, "fp32": 14, "fp16": 112}),
+    (r"RTX 2080 Ti", {"fp32": 13.4, "fp16": 53.8, "int8": 215.2}),
     (r"\bT4\b", {"fp32": 8.1, "fp16": 65, "int8": 130}),
     (r"A100", {"fp64": 19.5, "fp32": 19.5, "tf32": 156, "fp16": 312, "bf16": 312, "int8": 624}),
     (r"\bA10\b", {"fp32": 31.2, "tf32": 62.5, "fp16": 125, "bf16": 125, "int8": 250}),
@@ -45,6 +46,8 @@ _PEAKS: tuple[tuple[str, _Rates], ...] = (
     (r"H100.*HBM3|H200|GH200", _H100_SXM),
     (r"\bH20\b", {"fp32": 44, "tf32": 74, "fp16": 148, "bf16": 148, "fp8": 296, "int8": 296}),
     (r"\bB200\b", {"fp64": 37, "fp32": 75, "tf32": 1125, "fp16": 2250, "bf16": 2250, "fp8": 4500, "int8": 4500}),
+    # 3584 cores at 1.78 GHz; tensor cores as the other GA10x: twice the fp32 rate for fp16 with fp32 accumulation.
+    (r"RTX 3060(?! Ti| Laptop)", {"fp32": 12.7, "tf32": 12.7, "fp16": 25.5, "bf16": 25.5, "int8": 102}),
     (r"RTX 3090(?! Ti)", {"fp32": 35.6, "tf32": 35.6, "fp16": 71, "bf16": 71, "int8": 284}),
     (r"RTX 4090(?! D)", {"fp32": 82.6, "tf32": 82.6, "fp16": 165.2, "bf16": 165.2, "fp8": 330.3, "int8": 660.6}),
     (r"RTX 5090(?! D)", {"fp32": 104.8, "tf32": 104.8, "fp16": 209.5, "bf16": 209.5, "fp8": 419, "int8": 838}),

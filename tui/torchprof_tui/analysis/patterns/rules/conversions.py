@@ -1,0 +1,157 @@
+"""Patterns of kernels that only convert: casts between data types, changes of the memory layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from torchprof_tui.analysis.kernel.footprint import find_device
+from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.launch_owners import MATH_ATTENTION_REGEX, is_launched_beneath
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Remedy,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
+
+_LAYOUT_WORDS = ("layout change", "transpose", "TransData")
+_AUTOCAST_OPS = (
+    r"aten::(linear|matmul|mm|addmm|bmm|baddbmm|conv\w*|_convolution|scaled_dot_product_attention|layer_norm|softmax"
+    r"|log_softmax|cross_entropy_loss|nll_loss\w*|pow|einsum|prelu|gru\w*|lstm\w*)$"
+)
+"""Operators into which autocast puts casts of their inputs."""
+
+
+@register_pattern(
+    "autocast-casts",
+    Section.BEYOND,
+    "Casts between data types",
+    meaning="a cast reads and writes a whole tensor and computes nothing; autocast casts weights again in each step",
+    action="keep each tensor in one type, or compile: Inductor fuses casts into the kernels beside them",
+    decided="Copy kernels whose decoded name says that they change the data type. Owner: autocast where an operator "
+    "such as aten::linear called aten::to, else the program's own casts. Casts of `sdpa-math` are counted there.",
+    thresholds=(thresholds.CONVERSION_SHARE, thresholds.CONVERSION_TIME),
+    severity=Severity.PROBLEM,
+)
+def autocast_casts(view: ScopeView) -> Answer:
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
+    is_cast = _select_copies(view, lambda display: display.startswith("cast"))
+    is_cast &= ~is_launched_beneath(view, is_cast, MATH_ATTENTION_REGEX)
+    if answer := _too_small(view, is_cast):
+        return answer
+    kernels = view.work.events.select(is_cast)
+    by_autocast = is_launched_beneath(view, is_cast, _AUTOCAST_OPS, calling=r"aten::to$")
+    owner_share = float(view.work_time[by_autocast].sum()) / max(float(view.work_time[is_cast].sum()), 1.0)
+    owner = (
+        f"; autocast put {format_count(int(by_autocast.sum()), 'cast')}{view.format_per_step(int(by_autocast.sum()))} "
+        f"into operators, {format_percent(owner_share)} of it"
+        if by_autocast.any()
+        else ""
+    )
+    return fired_answer(
+        f"{_format_share(view, is_cast)} in {format_count(len(kernels), 'cast')}"
+        f"{view.format_per_step(len(kernels))}{owner}",
+        kernels.row,
+        view.covered_time(kernels),
+        _choose_cast_remedy(view, is_cast, bool(by_autocast.any())),
+    )
+
+
+def _choose_cast_remedy(view: ScopeView, is_cast: Bool, is_autocast: bool) -> Remedy | None:
+    """Choose by owner and GPU; None: the pattern's own remedy."""
+    kernels = view.work.events.select(is_cast)
+    if view.work.class_mask(KernelClass.TRITON).any():
+        return Remedy("keep each tensor in one type: these casts lie outside the compiled code")
+    if not is_autocast:
+        return None
+    dtypes = {dtype for row in kernels.row[:64].tolist() for dtype in decode_kernel_name(view.tables.name(row)).dtypes}
+    device = find_device(view.trace, int(kernels.row[0]))
+    has_bf16 = device is None or device.vendor != "NVIDIA" or device.capability is None or device.capability >= (8, 0)
+    if "bf16" in dtypes and has_bf16:
+        return Remedy(
+            "keep the weights in bf16 (fp32 master weights in the optimizer if needed), or compile the model",
+            "model = model.to(torch.bfloat16)",
+        )
+    return Remedy("compile the model: casts are fused into the kernels beside them", "model = torch.compile(model)")
+
+
+@register_pattern(
+    "layout-conversion",
+    Section.BEYOND,
+    "Changes of the memory layout",
+    meaning="the data is copied into another order of its axes, because the next kernel wants it so",
+    action="produce the tensor in the layout that is read: avoid permute followed by contiguous or reshape",
+    decided="Copy kernels whose decoded name is a change of layout (nchwToNhwc and back, transposes), and those that "
+    "aten::contiguous or aten::reshape launched without a change of type.",
+    thresholds=(thresholds.CONVERSION_SHARE, thresholds.CONVERSION_TIME),
+    severity=Severity.PROBLEM,
+)
+def layout_conversion(view: ScopeView) -> Answer:
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
+    is_named = _select_copies(view, lambda display: any(word in display for word in _LAYOUT_WORDS))
+    is_copy = _select_copies(view, lambda display: display.startswith("copy"))
+    if answer := _too_small(view, is_named | is_copy):
+        return answer
+    is_layout = is_named | is_launched_beneath(view, is_copy, r"aten::(contiguous|reshape)$")
+    if answer := _too_small(view, is_layout):
+        return answer
+    kernels = view.work.events.select(is_layout)
+    conv_time = float(view.work_time[is_launched_beneath(view, is_layout, r"aten::\w*convolution\w*$")].sum())
+    of_convolutions = conv_time > 0.5 * float(view.work_time[is_layout].sum())
+    owner = "convolutions" if of_convolutions else "aten::contiguous or aten::reshape"
+    remedy = (
+        Remedy(
+            "keep images and weights in channels_last: cuDNN's tensor-core kernels read that layout",
+            "model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))",
+        )
+        if of_convolutions
+        else None
+    )
+    return fired_answer(
+        f"{_format_share(view, is_layout)} in {format_count(len(kernels), 'copy', 'copies')}"
+        f"{view.format_per_step(len(kernels))}, mostly for {owner}",
+        kernels.row,
+        view.covered_time(kernels),
+        remedy,
+    )
+
+
+def _select_copies(view: ScopeView, predicate: Callable[[str], bool]) -> Bool:
+    """Select the copy kernels of the scope whose short decoded name fulfils a predicate: bool[work]."""
+    work = view.work
+    is_copy = work.class_mask(KernelClass.COPY) & (work.kind == Kind.KERNEL)
+    used = np.unique(work.events.name[is_copy])
+    names = view.trace.names
+    chosen = [name for name in used.tolist() if predicate(decode_kernel_name(names[name]).display)]
+    selected: Bool = is_copy & np.isin(work.events.name, chosen)
+    return selected
+
+
+def _too_small(view: ScopeView, chosen: Bool) -> Answer | None:
+    """Return the answer "absent" if this work takes too little of GPU time or of the time, else None."""
+    time = int(view.work_time[chosen].sum())
+    share = time / max(int(view.work_time.sum()), 1)
+    if share < thresholds.CONVERSION_SHARE.value:
+        return absent_answer(f"{format_percent(share)} of GPU time")
+    if time < thresholds.CONVERSION_TIME.value * max(view.device_time, 1):
+        return absent_answer(f"{format_percent(share)} of GPU time, but only {format_duration(time)} in all")
+    return None
+
+
+def _format_share(view: ScopeView, chosen: Bool) -> str:
+    share = float(view.work_time[chosen].sum()) / max(float(view.work_time.sum()), 1.0)
+    return f"{format_percent(share)} of GPU time"

@@ -1,0 +1,352 @@
+"""Patterns of GPU work compared with the device's peaks: bytes a second, operations a second, full waves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.kernel.footprint import find_device, find_occupancy
+from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.launch_owners import MATH_ATTENTION_REGEX, is_launched_beneath
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Remedy,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.throughput.byte_formulas import PRODUCT_CLASSES
+from torchprof_tui.analysis.throughput.device_peaks import DTYPES
+from torchprof_tui.analysis.throughput.product_shape import SMALL_SIDE, explain_shape, find_product_shape
+from torchprof_tui.analysis.throughput.roofline import Roofline
+from torchprof_tui.trace.core.arrays import F64, I64, Bool
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
+
+_STREAMING_CLASSES = (
+    KernelClass.ELEMENTWISE,
+    KernelClass.COPY,
+    KernelClass.RANDOM,
+    KernelClass.NORM,
+    KernelClass.SOFTMAX,
+    KernelClass.OPTIMIZER,
+)
+_COMPILED_SHARE = 0.10
+"""Inductor's kernels, in relation to the unfused ones, from which the program counts as compiled already."""
+_OPTIMIZER_REGEX = r"Optimizer\.step#"
+_FUSED_OPTIMIZERS = ("Adam", "AdamW", "SGD", "Adagrad")
+"""Optimizers of torch.optim that take `fused=True`."""
+_FUSED_ATTENTION = Remedy(
+    "let one kernel do the whole of attention: the scores then never reach memory",
+    "torch.nn.functional.scaled_dot_product_attention(q, k, v)",
+)
+_ATTENTION_SHARE = 0.15
+"""Softmax between batched products, in relation to all such kernels, from which attention is what is not fused."""
+
+
+@register_pattern(
+    "memory-bound-elementwise",
+    Section.BEYOND,
+    "Unfused work that only moves memory",
+    meaning="each elementwise, copy and norm kernel reads and writes all its data; in a row they do so again and again",
+    action="fuse them: torch.compile, fused norms, a fused optimizer",
+    code="model = torch.compile(model)",
+    decided="Elementwise, copy, random, norm, softmax and foreach kernels with a large share of GPU time, if they "
+    "keep the GPU busy for a noticeable part of the time; those of `sdpa-math` are counted there. At stake: in each "
+    "run of such kernels on a stream, all but the longest. GB/s are the least bytes that the operators' shapes need, "
+    "over the kernels' time.",
+    thresholds=(thresholds.MEMORY_BOUND_SHARE, thresholds.MEMORY_BOUND_TIME, thresholds.MEMORY_BOUND_WIN),
+    severity=Severity.PROBLEM,
+)
+def memory_bound_elementwise(view: ScopeView) -> Answer:
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
+    work = view.work
+    is_streaming = work.class_mask(*_STREAMING_CLASSES) & (work.kind == Kind.KERNEL)
+    is_streaming &= ~is_launched_beneath(view, is_streaming, MATH_ATTENTION_REGEX)
+    share = float(view.work_time[is_streaming].sum()) / max(float(view.work_time.sum()), 1.0)
+    kernels = work.events.select(is_streaming)
+    busy_time = view.covered_time(kernels)
+    if share < thresholds.MEMORY_BOUND_SHARE.value:
+        return absent_answer(f"{format_percent(share)} of GPU time")
+    if busy_time < thresholds.MEMORY_BOUND_TIME.value * max(view.device_time, 1):
+        return absent_answer(f"{format_percent(share)} of GPU time, but only {format_duration(busy_time)} in all")
+    at_stake, run_count = _time_in_runs(view, is_streaming)
+    attention_time = _attention_softmax_time(view)
+    is_attention = attention_time > _ATTENTION_SHARE * float(view.work_time[is_streaming].sum())
+    at_stake = min(max(at_stake, attention_time if is_attention else 0), busy_time)
+    if at_stake < thresholds.MEMORY_BOUND_WIN.value * view.device_time:
+        return absent_answer(
+            f"{format_percent(share)} of GPU time, but few in a row: {format_duration(at_stake)} to win"
+        )
+    return fired_answer(
+        f"{format_percent(share)} of GPU time in {format_count(len(kernels), 'kernel')} that only move data"
+        f"{_format_rate(view, is_streaming)}; {format_count(run_count, 'run')} of several in a row",
+        kernels.row,
+        at_stake,
+        _FUSED_ATTENTION if is_attention else _choose_fusion(view, is_streaming),
+    )
+
+
+def _attention_softmax_time(view: ScopeView) -> int:
+    """Return the ns of softmax kernels whose operator is aten::_softmax; 0 in scopes without batched products."""
+    if not len(view.match_names(r"aten::(bmm|baddbmm)$", Kind.OP)):
+        return 0
+    softmaxes = view.tables.match_names(r"aten::_softmax$", Kind.OP).row
+    return int(view.work_time[np.isin(view.inner_op, softmaxes) & view.work.class_mask(KernelClass.SOFTMAX)].sum())
+
+
+def _time_in_runs(view: ScopeView, chosen: Bool) -> tuple[int, int]:
+    """Return (ns of all but the longest kernel of each run of chosen kernels on a stream, runs of two or more)."""
+    lane = view.work.lane
+    order = np.lexsort((view.work.events.start, lane))
+    chosen, lane, time = chosen[order], lane[order], view.work_time[order]
+    is_start = np.ones(len(order), np.bool_)
+    is_start[1:] = (lane[1:] != lane[:-1]) | (chosen[1:] != chosen[:-1])
+    first = np.flatnonzero(is_start)
+    in_run = chosen[first]
+    rest = np.add.reduceat(time, first) - np.maximum.reduceat(time, first)
+    length = np.diff(np.append(first, len(order)))
+    return int(rest[in_run].sum()), int((in_run & (length > 1)).sum())
+
+
+def _format_rate(view: ScopeView, chosen: Bool) -> str:
+    """Format the rate of chosen work: " at 2,233 GB/s, 47 % of memory bandwidth"; "" where too little is known."""
+    roofline = view.tables.roofline
+    weight = _time_by_group(view, roofline, chosen)
+    known = (weight > 0) & ~np.isnan(roofline.gb_s)
+    if weight[known].sum() < 0.5 * weight.sum():
+        return ""
+    rate = f" at {float(np.average(roofline.gb_s[known], weights=weight[known])):,.0f} GB/s"
+    shared = (weight > 0) & ~np.isnan(roofline.memory_share)
+    if weight[shared].sum() >= 0.5 * weight.sum():
+        share = float(np.average(roofline.memory_share[shared], weights=weight[shared]))
+        return f"{rate}, {format_percent(share)} of memory bandwidth"
+    return f"{rate}, mostly from tensors that fit into the cache" if weight[roofline.is_cached].any() else rate
+
+
+def _time_by_group(view: ScopeView, roofline: Roofline, chosen: Bool) -> F64:
+    """Return the ns of the chosen work of the scope by the roofline's groups: float64[k]."""
+    group = roofline.group[view.work_in_scope][chosen]
+    return np.bincount(group, weights=view.work_time[chosen], minlength=len(roofline.time)).astype(np.float64)
+
+
+def _choose_fusion(view: ScopeView, chosen: Bool) -> Remedy | None:
+    """Choose the remedy by the owner of the kernels: the optimizer, code that is compiled already, or the model."""
+    time = view.work_time
+    total = float(time[chosen].sum())
+    optimizer_time, optimizer_name = _optimizer_share(view, chosen)
+    if optimizer_time > 0.5 * total:
+        if optimizer_name in _FUSED_OPTIMIZERS:
+            return Remedy(
+                "let one kernel update all parameters: the optimizer's fused form",
+                f"optimizer = torch.optim.{optimizer_name}(params, fused=True)",
+            )
+        return Remedy("update the parameters with fewer kernels: a fused optimizer, or compile its step")
+    if float(time[view.work.class_mask(KernelClass.TRITON)].sum()) > _COMPILED_SHARE * total:
+        return Remedy("these lie outside the compiled code, or between its graph breaks: see what keeps them out")
+    return None
+
+
+def _optimizer_share(view: ScopeView, chosen: Bool) -> tuple[float, str]:
+    """Return (ns of chosen work that optimizers launched, the optimizer's class)."""
+    steps = view.tables.match_names(_OPTIMIZER_REGEX, Kind.ANNOTATION)
+    is_optimizer = view.work.class_mask(KernelClass.OPTIMIZER) & chosen
+    is_optimizer |= is_launched_beneath(view, chosen, _OPTIMIZER_REGEX, Kind.ANNOTATION)
+    name = view.tables.name(int(steps.row[0])).partition("#")[2].partition(".")[0] if len(steps) else ""
+    return float(view.work_time[is_optimizer].sum()), name
+
+
+@dataclass(frozen=True, slots=True)
+class _Products:
+    """Matrix products, convolutions and attention of a scope by the roofline's groups: [k] each.
+
+    `time`: ns; `at_peak`: share of the time that the nearer peak would need, NaN for unknown. Of memory-bound shapes
+    this is the share of memory bandwidth.
+    """
+
+    time: F64
+    at_peak: F64
+
+
+@register_pattern(
+    "gemm-efficiency",
+    Section.BEYOND,
+    "Matrix products far below the peak",
+    meaning="the shape, not the GPU, limits these products: too few rows, odd sizes, too few tiles",
+    action="give them larger or rounder shapes: a larger batch, multiples of 64, one product for several",
+    decided="GEMMs, convolutions and attention whose FLOPs (or bytes, where those would take longer) are known from "
+    "shapes, and which take several times as long as at the device's peak for their data type.",
+    thresholds=(
+        thresholds.PRODUCT_EFFICIENCY_LOW,
+        thresholds.PRODUCT_SHARE,
+        thresholds.PRODUCT_TIME,
+        thresholds.PRODUCT_KNOWN_SHARE,
+        thresholds.PRODUCT_EFFICIENCY_GOOD,
+    ),
+    severity=Severity.PROBLEM,
+)
+def gemm_efficiency(view: ScopeView) -> Answer:
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
+    work = view.work
+    is_product = work.class_mask(*PRODUCT_CLASSES) & (work.kind == Kind.KERNEL)
+    gpu_time = max(float(view.work_time.sum()), 1.0)
+    product_time = float(view.work_time[is_product].sum())
+    if product_time < thresholds.PRODUCT_SHARE.value * gpu_time:
+        return absent_answer(f"products take {format_percent(product_time / gpu_time)} of GPU time")
+    roofline = view.tables.roofline
+    if roofline.missing:
+        return cannot_tell_answer(roofline.missing)
+    products = _measure_products(view, roofline, is_product)
+    is_low = products.at_peak < thresholds.PRODUCT_EFFICIENCY_LOW.value  # NaN is not low
+    low_time = float(products.time[is_low].sum())
+    known_time = float(products.time[~np.isnan(products.at_peak)].sum())
+    if low_time < thresholds.PRODUCT_SHARE.value * gpu_time:
+        if known_time < thresholds.PRODUCT_KNOWN_SHARE.value * product_time:
+            return cannot_tell_answer(
+                f"the shapes or the GPU's peak are unknown for {format_percent(1 - known_time / product_time)} of the "
+                "products' time"
+            )
+        return absent_answer(f"{format_percent(_mean_at_peak(products))} of the peak on average")
+    low = np.flatnonzero(is_low & (products.time > 0))
+    heaviest = int(low[products.time[low].argmax()])
+    good = products.at_peak[low] / thresholds.PRODUCT_EFFICIENCY_GOOD.value
+    kernels = work.events.select(is_product & np.isin(roofline.group[view.work_in_scope], low))
+    at_stake = min(int((products.time[low] * (1 - good)).sum()), view.covered_time(kernels))
+    if at_stake < thresholds.PRODUCT_TIME.value * view.device_time:
+        return absent_answer(
+            f"{format_percent(low_time / gpu_time)} of GPU time, but {format_duration(at_stake)} to win"
+        )
+    reason = _explain_product(view, roofline, heaviest)
+    return fired_answer(
+        f"{format_percent(low_time / gpu_time)} of GPU time in products at "
+        f"{format_percent(float(np.average(products.at_peak[low], weights=products.time[low])))} of what the GPU "
+        f"reaches for their shape; the heaviest {_format_product(view, roofline, heaviest)}{reason and f' ({reason})'}",
+        kernels.row,
+        at_stake,
+        _choose_product_remedy(view, roofline, heaviest),
+    )
+
+
+def _measure_products(view: ScopeView, roofline: Roofline, is_product: Bool) -> _Products:
+    """Measure the share of the nearer peak. A product whose rate cannot be compared is unknown, not slow."""
+    compute = np.where(roofline.flops > 0, roofline.compute_share, np.nan)
+    at_peak = np.where(np.isnan(compute), np.nan, np.fmax(compute, roofline.memory_share))
+    return _Products(_time_by_group(view, roofline, is_product), at_peak)
+
+
+def _mean_at_peak(products: _Products) -> float:
+    known = ~np.isnan(products.at_peak) & (products.time > 0)
+    return float(np.average(products.at_peak[known], weights=products.time[known]))
+
+
+def _group_op(view: ScopeView, roofline: Roofline, group: int) -> str:
+    """Return the name of the operator of a group."""
+    row = int(view.tables.gpu_pieces.op[roofline.first[group]])
+    return view.tables.name(row) if row >= 0 else ""
+
+
+def _format_product(view: ScopeView, roofline: Roofline, group: int) -> str:
+    """Format one product: "aten::mm 4×4096×4096 bf16, 12.3 TFLOP/s, 1,234 GB/s"."""
+    inputs, op = roofline.inputs(group), _group_op(view, roofline, group)
+    shape = None if inputs is None else find_product_shape(op, inputs)
+    size = "" if shape is None else " " + "×".join(map(str, shape[1:] if shape.batch == 1 else shape))
+    rate = f"{roofline.tflops[group]:.3g} TFLOP/s"
+    if shape is not None and min(shape.m, shape.n) <= SMALL_SIDE and not np.isnan(roofline.gb_s[group]):
+        rate = f"{roofline.gb_s[group]:,.0f} GB/s"
+    return f"{op}{size} {DTYPES[roofline.dtype[group]]}".rstrip() + f", {rate}"
+
+
+def _explain_product(view: ScopeView, roofline: Roofline, group: int) -> str:
+    inputs, op = roofline.inputs(group), _group_op(view, roofline, group)
+    shape = None if inputs is None else find_product_shape(op, inputs)
+    if shape is None:
+        return ""
+    device = find_device(view.trace, int(view.tables.work.events.row[roofline.first[group]]))
+    return explain_shape(shape, DTYPES[roofline.dtype[group]], device.sms if device else None)
+
+
+def _choose_product_remedy(view: ScopeView, roofline: Roofline, group: int) -> Remedy | None:
+    """Choose the remedy by the reason of the heaviest product; None: the pattern's own."""
+    inputs, op = roofline.inputs(group), _group_op(view, roofline, group)
+    shape = None if inputs is None else find_product_shape(op, inputs)
+    if shape is not None and min(shape.m, shape.n) <= SMALL_SIDE:
+        return Remedy("read the weights once for more rows: decode more sequences at once, or quantize the weights")
+    if "attention" in op:
+        return Remedy("compare the attention backends for this head size and type; short sequences need a larger batch")
+    if "convolution" in op:
+        return Remedy(
+            "channels_last spares layout changes; let cuDNN search; use channel counts that are multiples of 64",
+            "model = model.to(memory_format=torch.channels_last); torch.backends.cudnn.benchmark = True",
+        )
+    return None
+
+
+@register_pattern(
+    "wave-quantization",
+    Section.BEYOND,
+    "An almost empty last wave",
+    meaning="the grid does not fill the GPU a whole number of times: in its last wave most SMs wait for a few blocks",
+    action="choose sizes whose grid fills whole waves (batch size, padding); of an own kernel, the block size",
+    decided="Of the heaviest kernels, those whose grid needs more than one and at most a few waves (blocks over SMs "
+    "times resident blocks); the last wave's empty slots are their share of the kernel's time. Kernels beside which "
+    "another one runs are left out: the idle SMs may be its share.",
+    thresholds=(thresholds.TAIL_SHARE, thresholds.TAIL_MAX_WAVES, thresholds.TAIL_KERNELS),
+)
+def wave_quantization(view: ScopeView) -> Answer:
+    if missing_reason := view.missing_gpu_reason():
+        return cannot_tell_answer(missing_reason)
+    work = view.work
+    alone = np.flatnonzero((work.kind == Kind.KERNEL) & _runs_alone(view))
+    if not len(alone):
+        return absent_answer("no kernel runs alone")
+    group = view.tables.launch_group[view.work_in_scope][alone]
+    time = np.bincount(group, weights=view.work_time[alone])
+    heaviest = np.argsort(-time, kind="stable")[: int(thresholds.TAIL_KERNELS.value)]
+    tails: list[tuple[float, int, float]] = []
+    known = 0
+    for number in heaviest[time[heaviest] > 0].tolist():
+        first = int(work.events.row[alone[int((group == number).argmax())]])
+        occupancy = find_occupancy(view.trace, first)
+        if occupancy is None or occupancy.waves is None or occupancy.tail_waste is None:
+            continue
+        known += 1
+        if 1 < occupancy.waves <= thresholds.TAIL_MAX_WAVES.value:
+            tails.append((float(time[number]) * occupancy.tail_waste, number, occupancy.waves))
+    if not known:
+        return cannot_tell_answer("the occupancy of no heavy kernel is known")
+    lost = sum(tail for tail, _, _ in tails)
+    share = lost / max(view.device_time, 1)
+    if share < thresholds.TAIL_SHARE.value:
+        return absent_answer(f"{format_percent(share)} of the time in tails of the {known} heaviest kernels")
+    _, worst, waves = max(tails)
+    kernels = work.events.select(alone[np.isin(group, [number for _, number, _ in tails])])
+    worst_row = int(work.events.row[alone[int((group == worst).argmax())]])
+    return fired_answer(
+        f"{format_percent(share)} of the time; {view.tables.short_name(worst_row)} needs {waves:.2f} waves: its "
+        f"last is {format_percent(waves % 1)} full",
+        kernels.row,
+        min(int(lost), view.covered_time(kernels)),
+    )
+
+
+def _runs_alone(view: ScopeView) -> Bool:
+    """Return whether no other work of its device covers more than a tenth of each piece: bool[work of the scope]."""
+    events, device = view.work.events, view.work.device
+    alone = np.zeros(len(view.work), np.bool_)
+    for number in np.unique(device).tolist():
+        here: I64 = np.flatnonzero(device == number)
+        start, end = events.start[here], events.end[here]
+        slack = (end - start) // 10
+        latest_end = np.maximum.accumulate(end)
+        before = np.concatenate([[np.iinfo(np.int64).min], latest_end[:-1]])
+        after = np.append(start[1:], np.iinfo(np.int64).max)
+        alone[here] = (before <= start + slack) & (after >= end - slack)
+    return alone

@@ -1,0 +1,274 @@
+"""Compare the GPU work of a trace with the device's peaks: bytes and FLOPs, GB/s and TFLOP/s, share of each peak.
+
+Williams, Waterman, Patterson, "Roofline: an insightful visual performance model" (2009): work that does few operations
+for each byte is limited by memory, other work by arithmetic. Bytes are the least that an operator must move
+(`byte_formulas`); they belong to the kernel that does the operator's work, found by its class, and are counted once.
+
+Shapes are read for a sample of each group of like launches (same kernel, grid, block and operator), and the rate of the
+sample is taken as that of the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.analysis.throughput.attribution import NO_FRACTION, attribute_work
+from torchprof_tui.analysis.throughput.byte_formulas import PRODUCT_CLASSES, count_bytes, working_classes
+from torchprof_tui.analysis.throughput.device_peaks import DTYPES, DevicePeaks
+from torchprof_tui.analysis.throughput.flop_formulas import count_flops
+from torchprof_tui.analysis.throughput.op_inputs import OpInputs
+from torchprof_tui.analysis.throughput.peak_rates import short_type
+from torchprof_tui.analysis.throughput.sampled_inputs import SampledInputs, read_sampled_inputs
+from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool
+from torchprof_tui.trace.model.trace import Trace
+
+MIN_SHARE_OF_LIMIT = 0.30
+"""Work that reaches less of both peaks is limited by neither: by latency, a small grid, or its code."""
+MAX_PLAUSIBLE_SHARE = 1.05
+"""No kernel exceeds a peak; a larger share says that data came from the cache, so no share is claimed."""
+
+
+class Limit(IntEnum):
+    """What limits a group of like launches."""
+
+    UNKNOWN = 0
+    MEMORY = 1
+    COMPUTE = 2
+    NEITHER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPieces:
+    """The GPU work that is compared, w pieces: [w] each. `op`: row of the innermost operator above the launch, or -1.
+
+    `launch_group`: equal for launches of one kernel on one grid; `kernel_class`: `KernelClass`; `duration` in ns.
+    """
+
+    name: I32
+    launch_group: I64
+    op: I64
+    kernel_class: U8
+    duration: I64
+    device: I32
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Rates of k groups of like launches. `group` int64[w]: group of each piece. The others are [k].
+
+    `first`: index of a group's first piece. `time`: ns of all pieces; `sampled_time`, `bytes`, `flops`: of the pieces
+    whose shapes were read, 0 where unknown. `gb_s`, `tflops`, `memory_share`, `compute_share`: NaN where unknown; no
+    `memory_share` where `is_cached`: the data of one call fits into the device's last cache. `dtype`: index into
+    DTYPES. `limit`: `Limit`. `case`: index into `cases` of the inputs that took most time, -1 for none. `missing`: why
+    nothing is known, "" if something is.
+    """
+
+    group: I64
+    first: I64
+    time: F64
+    sampled_time: F64
+    bytes: F64
+    flops: F64
+    dtype: I64
+    gb_s: F64
+    tflops: F64
+    memory_share: F64
+    compute_share: F64
+    is_cached: Bool
+    limit: U8
+    case: I64
+    cases: tuple[OpInputs, ...]
+    missing: str = ""
+
+    @property
+    def coverage(self) -> float:
+        """Share of the GPU time whose bytes or FLOPs are known, 0..1."""
+        total = float(self.time.sum())
+        return float(self.time[self.sampled_time > 0].sum()) / total if total else 0.0
+
+    def inputs(self, group: int) -> OpInputs | None:
+        """Return the inputs that took most of a group's time, None if unknown."""
+        return self.cases[self.case[group]] if self.case[group] >= 0 else None
+
+
+NO_SHAPES = "shapes were not recorded: profile with record_shapes=True"
+NO_FILE = "the trace's file cannot be read, which holds the shapes"
+
+
+def compute_roofline(trace: Trace, pieces: GpuPieces, peaks_of_device: Callable[[int], DevicePeaks | None]) -> Roofline:
+    """Compute the roofline of a trace's GPU work. `peaks_of_device`: device number -> peaks, None if unknown."""
+    names = trace.names
+    op_name = np.where(pieces.op >= 0, trace.name[np.maximum(pieces.op, 0)].astype(np.int64), -1)
+    key = pieces.launch_group * (len(names) + 1) + op_name + 1
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    group = group.reshape(-1).astype(np.int64)
+    does_work = _select_working_pieces(names, pieces, op_name)
+    candidates = np.flatnonzero(does_work)
+    try:
+        sampled = read_sampled_inputs(trace, pieces.op[candidates], group[candidates], pieces.duration[candidates])
+        missing = "" if len(sampled.rows) else NO_SHAPES
+    except (OSError, LookupError):
+        sampled, missing = SampledInputs(np.empty(0, np.int64), np.empty(0, np.int64), []), NO_FILE
+    is_sampled = np.isin(pieces.op[candidates], sampled.rows)
+    counts = _count_sampled_work(names, pieces, op_name, candidates[is_sampled], sampled)
+    return _build_roofline(pieces, group, first, counts, sampled.cases, peaks_of_device, missing)
+
+
+def _select_working_pieces(names: Sequence[str], pieces: GpuPieces, op_name: I64) -> Bool:
+    """Select the pieces that do their operator's work: bool[w]. Decides each pair of operator and kernel once."""
+    size = len(names) + 1
+    pair, inverse = np.unique((op_name + 1) * size + pieces.name, return_inverse=True)
+    if not len(pair):
+        return np.zeros(0, np.bool_)
+    decided = [
+        number >= size and _does_work(names[number // size - 1], names[number % size]) for number in pair.tolist()
+    ]
+    does_work: Bool = np.array(decided, np.bool_)[inverse.reshape(-1)]
+    return does_work
+
+
+def _does_work(op: str, kernel_name: str) -> bool:
+    """Return whether a kernel does its operator's work: it is of a fitting class, and no preparation."""
+    kernel = decode_kernel_name(kernel_name)
+    return kernel.kernel_class in working_classes(op) and not kernel.display.endswith((" setup", " step"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Of s sampled pieces: their index, bytes and FLOPs (NaN where unknown), index into DTYPES, and case."""
+
+    piece: I64
+    bytes: F64
+    flops: F64
+    dtype: I64
+    case: I64
+
+
+def _count_sampled_work(
+    names: Sequence[str], pieces: GpuPieces, op_name: I64, sample: I64, sampled: SampledInputs
+) -> _Counts:
+    """Count bytes and FLOPs of the sampled pieces: one formula for each operator, kernel name and set of inputs."""
+    variant = _find_variants(names, pieces.name[sample])
+    is_product = np.isin(pieces.kernel_class[sample], PRODUCT_CLASSES)
+    fraction = attribute_work(pieces.op[sample], variant, pieces.name[sample], pieces.duration[sample], is_product)
+    kept = fraction > NO_FRACTION
+    sample, fraction = sample[kept], fraction[kept]
+    case = sampled.case[np.searchsorted(sampled.rows, pieces.op[sample])]
+    size = len(names) + 1
+    key = (case * size + op_name[sample]) * size + pieces.name[sample]
+    distinct, inverse = np.unique(key, return_inverse=True)
+    values = np.full((len(distinct), 3), np.nan)
+    for index, number in enumerate(distinct.tolist()):
+        rest, kernel = divmod(number, size)
+        case_number, op = divmod(rest, size)
+        values[index] = _evaluate(names[op], sampled.cases[case_number], names[kernel])
+    rows = values[inverse.reshape(-1)] if len(distinct) else np.empty((0, 3))
+    return _Counts(sample, rows[:, 0] * fraction, rows[:, 1] * fraction, rows[:, 2].astype(np.int64), case)
+
+
+def _find_variants(names: Sequence[str], kernel: I32) -> I64:
+    """Return which of an operator's two results each kernel computes: 1 for gradients of weights, 2 of data, else 0."""
+    distinct, inverse = np.unique(kernel, return_inverse=True)
+    variants = np.array([_find_variant(decode_kernel_name(names[number]).display) for number in distinct.tolist()])
+    return variants[inverse.reshape(-1)] if len(distinct) else np.empty(0, np.int64)
+
+
+def _find_variant(display: str) -> int:
+    return 1 if "weight" in display else 2 if "bwd data" in display else 0
+
+
+def _evaluate(op: str, inputs: OpInputs, kernel_name: str) -> tuple[float, float, float]:
+    """Return (bytes, FLOPs, index into DTYPES) of a call; NaN for unknown counts."""
+    kernel = decode_kernel_name(kernel_name)
+    moved = count_bytes(op, inputs, kernel)
+    flops: float | None = None
+    if kernel.kernel_class in PRODUCT_CLASSES:
+        flops = count_flops(op, inputs.dims, inputs.concrete)
+        if flops and op == "aten::convolution_backward":  # each gradient is a kernel of its own, and costs as much
+            mask = str(inputs.concrete[10]) if len(inputs.concrete) > 10 else "[True, True]"
+            gradients = max(",".join(mask.split(",")[:2]).count("True"), 1)
+            flops = flops / gradients if gradients == 1 or _find_variant(kernel.display) else None
+    dtype = next((text for name in inputs.types if (text := short_type(str(name)))), "")
+    if dtype == "fp32" and "tf32" in kernel.dtypes:
+        dtype = "tf32"
+    return (
+        np.nan if moved is None else float(moved),
+        np.nan if not flops else float(flops),
+        float(DTYPES.index(dtype)),
+    )
+
+
+def _build_roofline(
+    pieces: GpuPieces,
+    group: I64,
+    first: I64,
+    counts: _Counts,
+    cases: list[OpInputs],
+    peaks_of_device: Callable[[int], DevicePeaks | None],
+    missing: str,
+) -> Roofline:
+    size = len(first)
+    duration = pieces.duration.astype(np.float64)
+    is_known = (counts.bytes > 0) | (counts.flops > 0)
+    piece, of_group = counts.piece[is_known], group[counts.piece[is_known]]
+    moved, flops = np.nan_to_num(counts.bytes[is_known]), np.nan_to_num(counts.flops[is_known])
+    sampled_time = np.bincount(of_group, weights=duration[piece], minlength=size).astype(np.float64)
+    byte_sum = np.bincount(of_group, weights=moved, minlength=size).astype(np.float64)
+    flop_sum = np.bincount(of_group, weights=flops, minlength=size).astype(np.float64)
+    dtype, case = np.zeros(size, np.int64), np.full(size, -1, np.int64)
+    dtype[of_group] = counts.dtype[is_known]
+    by_time = np.argsort(duration[piece], kind="stable")
+    case[of_group[by_time]] = counts.case[is_known][by_time]  # the last assignment, of the longest piece, wins
+    calls = np.bincount(of_group, minlength=size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gb_s = np.where(byte_sum > 0, byte_sum / sampled_time, np.nan)  # bytes a ns are GB/s
+        tflops = np.where(flop_sum > 0, flop_sum / sampled_time / 1e3, np.nan)
+        bytes_of_call = byte_sum / calls
+    bandwidth, cache, peak = _peaks_of_groups(pieces.device[first], dtype, peaks_of_device)
+    memory_share, compute_share = gb_s / bandwidth, tflops / peak
+    # Data of a call that fits into the cache may never have come from memory.
+    is_cached = (byte_sum > 0) & ((bytes_of_call < cache) | (memory_share > MAX_PLAUSIBLE_SHARE))
+    memory_share[is_cached] = np.nan
+    is_wrong = compute_share > MAX_PLAUSIBLE_SHARE  # the FLOPs were attributed to the wrong kernel
+    compute_share[is_wrong] = tflops[is_wrong] = np.nan
+    limit = _decide_limits(memory_share, compute_share, flop_sum > 0)
+    time = np.bincount(group, weights=duration, minlength=size).astype(np.float64)
+    return Roofline(
+        group, first.astype(np.int64), time, sampled_time, byte_sum, flop_sum, dtype, gb_s, tflops, memory_share,
+        compute_share, is_cached, limit, case, tuple(cases), missing,
+    )  # fmt: skip
+
+
+def _peaks_of_groups(
+    device: I32, dtype: I64, peaks_of_device: Callable[[int], DevicePeaks | None]
+) -> tuple[F64, F64, F64]:
+    """Return (GB/s, bytes of cache, TFLOP/s for its data type) of each group's device: float64[k], NaN for unknown."""
+    bandwidth, cache, rate = (np.full(len(device), np.nan) for _ in range(3))
+    for number in np.unique(device).tolist():
+        peaks = peaks_of_device(number)
+        if peaks is None:
+            continue
+        here = device == number
+        bandwidth[here] = np.nan if peaks.bandwidth is None else peaks.bandwidth
+        cache[here] = np.nan if peaks.cache is None else peaks.cache
+        rates = [peaks.tflops(name) if name else None for name in DTYPES]
+        rate[here] = np.array([np.nan if value is None else value for value in rates])[dtype[here]]
+    return bandwidth, cache, rate
+
+
+def _decide_limits(memory_share: F64, compute_share: F64, has_flops: Bool) -> U8:
+    """Decide the limit of each group: uint8[k]. NEITHER needs the share that counts: of a product, that of its rate."""
+    memory, compute = np.nan_to_num(memory_share), np.nan_to_num(compute_share)
+    limit = np.full(len(memory), int(Limit.UNKNOWN), np.uint8)
+    limit[~np.isnan(np.where(has_flops, compute_share, memory_share))] = int(Limit.NEITHER)
+    limit[(memory >= MIN_SHARE_OF_LIMIT) & (memory >= compute)] = int(Limit.MEMORY)
+    limit[(compute >= MIN_SHARE_OF_LIMIT) & (compute > memory)] = int(Limit.COMPUTE)
+    return limit
