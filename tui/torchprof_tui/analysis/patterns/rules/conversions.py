@@ -10,7 +10,7 @@ from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.launch_owners import MATH_ATTENTION_REGEX, is_launched_beneath
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -32,7 +32,6 @@ _AUTOCAST_OPS = (
     r"|log_softmax|cross_entropy_loss|nll_loss\w*|pow|einsum|prelu|gru\w*|lstm\w*)$"
 )
 """Operators into which autocast puts casts of their inputs."""
-_MATH_REGEX = r"aten::_scaled_dot_product_attention_math$"
 
 
 @register_pattern(
@@ -42,7 +41,7 @@ _MATH_REGEX = r"aten::_scaled_dot_product_attention_math$"
     meaning="a cast reads and writes a whole tensor and computes nothing; autocast casts weights again in each step",
     action="keep each tensor in one type, or compile: Inductor fuses casts into the kernels beside them",
     decided="Copy kernels whose decoded name says that they change the data type. Owner: autocast where an operator "
-    "such as aten::linear called aten::to, else the program's own casts.",
+    "such as aten::linear called aten::to, else the program's own casts. Casts of `sdpa-math` are counted there.",
     thresholds=(thresholds.CONVERSION_SHARE, thresholds.CONVERSION_TIME),
     severity=Severity.PROBLEM,
 )
@@ -50,10 +49,11 @@ def autocast_casts(view: ScopeView) -> Answer:
     if missing_reason := view.missing_gpu_reason():
         return cannot_tell_answer(missing_reason)
     is_cast = _select_copies(view, lambda display: display.startswith("cast"))
+    is_cast &= ~is_launched_beneath(view, is_cast, MATH_ATTENTION_REGEX)
     if answer := _too_small(view, is_cast):
         return answer
     kernels = view.work.events.select(is_cast)
-    by_autocast = _is_beneath(view, is_cast, _AUTOCAST_OPS, calling=r"aten::to$")
+    by_autocast = is_launched_beneath(view, is_cast, _AUTOCAST_OPS, calling=r"aten::to$")
     owner_share = float(view.work_time[by_autocast].sum()) / max(float(view.work_time[is_cast].sum()), 1.0)
     owner = (
         f"; autocast put {format_count(int(by_autocast.sum()), 'cast')}{view.format_per_step(int(by_autocast.sum()))} "
@@ -73,9 +73,6 @@ def autocast_casts(view: ScopeView) -> Answer:
 def _choose_cast_remedy(view: ScopeView, is_cast: Bool, is_autocast: bool) -> Remedy | None:
     """Choose by owner and GPU; None: the pattern's own remedy."""
     kernels = view.work.events.select(is_cast)
-    by_math = _is_beneath(view, is_cast, _MATH_REGEX)
-    if float(view.work_time[by_math].sum()) > 0.5 * float(view.work_time[is_cast].sum()):
-        return Remedy("let a fused attention backend take the call: the reference one casts to fp32 and back")
     if view.work.class_mask(KernelClass.TRITON).any():
         return Remedy("keep each tensor in one type: these casts lie outside the compiled code")
     if not is_autocast:
@@ -109,11 +106,11 @@ def layout_conversion(view: ScopeView) -> Answer:
     is_copy = _select_copies(view, lambda display: display.startswith("copy"))
     if answer := _too_small(view, is_named | is_copy):
         return answer
-    is_layout = is_named | _is_beneath(view, is_copy, r"aten::(contiguous|reshape)$")
+    is_layout = is_named | is_launched_beneath(view, is_copy, r"aten::(contiguous|reshape)$")
     if answer := _too_small(view, is_layout):
         return answer
     kernels = view.work.events.select(is_layout)
-    conv_time = float(view.work_time[_is_beneath(view, is_layout, r"aten::\w*convolution\w*$")].sum())
+    conv_time = float(view.work_time[is_launched_beneath(view, is_layout, r"aten::\w*convolution\w*$")].sum())
     of_convolutions = conv_time > 0.5 * float(view.work_time[is_layout].sum())
     owner = "convolutions" if of_convolutions else "aten::contiguous or aten::reshape"
     remedy = (
@@ -142,33 +139,6 @@ def _select_copies(view: ScopeView, predicate: Callable[[str], bool]) -> Bool:
     chosen = [name for name in used.tolist() if predicate(decode_kernel_name(names[name]).display)]
     selected: Bool = is_copy & np.isin(work.events.name, chosen)
     return selected
-
-
-def _is_beneath(view: ScopeView, chosen: Bool, pattern: str, *, calling: str = "") -> Bool:
-    """Return whether an operator of this name launched each chosen piece: bool[work].
-
-    `calling`: it must have called an operator of that name directly, which launched the piece.
-    """
-    beneath = np.zeros(len(chosen), np.bool_)
-    launch = view.work.launch
-    pieces = np.flatnonzero(chosen & (launch >= 0))
-    if not len(pieces):
-        return beneath
-    calls, index = np.unique(launch[pieces], return_inverse=True)
-    if calling:
-        callee = outermost_ancestor(view.trace, calls, _mask(view, calling))
-        caller = np.where(callee >= 0, view.trace.parent[np.maximum(callee, 0)], -1)
-        found = (caller >= 0) & _mask(view, pattern)[np.maximum(caller, 0)]
-    else:
-        found = outermost_ancestor(view.trace, calls, _mask(view, pattern)) >= 0
-    beneath[pieces] = found[index.reshape(-1)]
-    return beneath
-
-
-def _mask(view: ScopeView, pattern: str) -> Bool:
-    mask = np.zeros(len(view.trace), np.bool_)
-    mask[view.tables.match_names(pattern, Kind.OP).row] = True
-    return mask
 
 
 def _too_small(view: ScopeView, chosen: Bool) -> Answer | None:

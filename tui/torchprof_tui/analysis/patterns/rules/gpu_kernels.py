@@ -206,7 +206,7 @@ def no_tensor_core(view: ScopeView) -> Answer:
 def _choose_precision(view: ScopeView, products: EventTable, plain_products: EventTable) -> Remedy | None:
     """Choose the remedy for fp32 products by what else runs and by the GPU; None: the pattern's own remedy."""
     if escaped := _describe_escaped_ops(view, products, plain_products):
-        return Remedy(f"half precision is in use, but not here: cast the inputs of {escaped}, or let them use TF32")
+        return Remedy(f"half precision is in use, but not here: cast the inputs of {escaped}")
     device = find_device(view.trace, int(plain_products.row[0]))
     if (
         device is not None

@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.footprint import find_device, find_occupancy
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.launch_owners import MATH_ATTENTION_REGEX, is_launched_beneath
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -42,6 +42,10 @@ _COMPILED_SHARE = 0.10
 _OPTIMIZER_REGEX = r"Optimizer\.step#"
 _FUSED_OPTIMIZERS = ("Adam", "AdamW", "SGD", "Adagrad")
 """Optimizers of torch.optim that take `fused=True`."""
+_FUSED_ATTENTION = Remedy(
+    "let one kernel do the whole of attention: the scores then never reach memory",
+    "torch.nn.functional.scaled_dot_product_attention(q, k, v)",
+)
 _ATTENTION_SHARE = 0.15
 """Softmax between batched products, in relation to all such kernels, from which attention is what is not fused."""
 
@@ -54,8 +58,9 @@ _ATTENTION_SHARE = 0.15
     action="fuse them: torch.compile, fused norms, a fused optimizer",
     code="model = torch.compile(model)",
     decided="Elementwise, copy, random, norm, softmax and foreach kernels with a large share of GPU time, if they "
-    "keep the GPU busy for a noticeable part of the time. At stake: in each run of such kernels on a stream, all but "
-    "the longest. GB/s are the least bytes that the operators' shapes need, over the kernels' time.",
+    "keep the GPU busy for a noticeable part of the time; those of `sdpa-math` are counted there. At stake: in each "
+    "run of such kernels on a stream, all but the longest. GB/s are the least bytes that the operators' shapes need, "
+    "over the kernels' time.",
     thresholds=(thresholds.MEMORY_BOUND_SHARE, thresholds.MEMORY_BOUND_TIME, thresholds.MEMORY_BOUND_WIN),
     severity=Severity.PROBLEM,
 )
@@ -64,6 +69,7 @@ def memory_bound_elementwise(view: ScopeView) -> Answer:
         return cannot_tell_answer(missing_reason)
     work = view.work
     is_streaming = work.class_mask(*_STREAMING_CLASSES) & (work.kind == Kind.KERNEL)
+    is_streaming &= ~is_launched_beneath(view, is_streaming, MATH_ATTENTION_REGEX)
     share = float(view.work_time[is_streaming].sum()) / max(float(view.work_time.sum()), 1.0)
     kernels = work.events.select(is_streaming)
     busy_time = view.covered_time(kernels)
@@ -84,7 +90,7 @@ def memory_bound_elementwise(view: ScopeView) -> Answer:
         f"{_format_rate(view, is_streaming)}; {format_count(run_count, 'run')} of several in a row",
         kernels.row,
         at_stake,
-        _choose_attention(view) if is_attention else _choose_fusion(view, is_streaming),
+        _FUSED_ATTENTION if is_attention else _choose_fusion(view, is_streaming),
     )
 
 
@@ -94,19 +100,6 @@ def _attention_softmax_time(view: ScopeView) -> int:
         return 0
     softmaxes = view.tables.match_names(r"aten::_softmax$", Kind.OP).row
     return int(view.work_time[np.isin(view.inner_op, softmaxes) & view.work.class_mask(KernelClass.SOFTMAX)].sum())
-
-
-def _choose_attention(view: ScopeView) -> Remedy:
-    """Choose the remedy for attention by single kernels: a fused backend, or the function that has them."""
-    if len(view.match_names(r"aten::scaled_dot_product_attention$", Kind.OP)):
-        return Remedy(
-            "let a fused attention backend take the call: ask why those refuse (type, head size, mask)",
-            "with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION): …",
-        )
-    return Remedy(
-        "let one kernel do the whole of attention: the scores then never reach memory",
-        "torch.nn.functional.scaled_dot_product_attention(q, k, v)",
-    )
 
 
 def _time_in_runs(view: ScopeView, chosen: Bool) -> tuple[int, int]:
@@ -165,15 +158,8 @@ def _optimizer_share(view: ScopeView, chosen: Bool) -> tuple[float, str]:
     """Return (ns of chosen work that optimizers launched, the optimizer's class)."""
     steps = view.tables.match_names(_OPTIMIZER_REGEX, Kind.ANNOTATION)
     is_optimizer = view.work.class_mask(KernelClass.OPTIMIZER) & chosen
-    name = ""
-    if len(steps):
-        mask = np.zeros(len(view.trace), np.bool_)
-        mask[steps.row] = True
-        launch = view.work.launch
-        calls, index = np.unique(np.maximum(launch, 0), return_inverse=True)
-        beneath = (outermost_ancestor(view.trace, calls, mask)[index.reshape(-1)] >= 0) & (launch >= 0)
-        is_optimizer |= beneath & chosen
-        name = view.tables.name(int(steps.row[0])).partition("#")[2].partition(".")[0]
+    is_optimizer |= is_launched_beneath(view, chosen, _OPTIMIZER_REGEX, Kind.ANNOTATION)
+    name = view.tables.name(int(steps.row[0])).partition("#")[2].partition(".")[0] if len(steps) else ""
     return float(view.work_time[is_optimizer].sum()), name
 
 
@@ -313,7 +299,6 @@ def _choose_product_remedy(view: ScopeView, roofline: Roofline, group: int) -> R
     "times resident blocks); the last wave's empty slots are their share of the kernel's time. Kernels beside which "
     "another one runs are left out: the idle SMs may be its share.",
     thresholds=(thresholds.TAIL_SHARE, thresholds.TAIL_MAX_WAVES, thresholds.TAIL_KERNELS),
-    severity=Severity.PROBLEM,
 )
 def wave_quantization(view: ScopeView) -> Answer:
     if missing_reason := view.missing_gpu_reason():
