@@ -60,8 +60,8 @@ def healthy(steps: int = 4, more: Sequence[Entry] = ()) -> list[Entry]:
     parts = [
         ("aten::mm", GEMM, 300),
         ("aten::_softmax", SOFTMAX, 240),
-        ("aten::add", ADD, 230),
         ("aten::mean", REDUCE, 230),
+        ("aten::add", ADD, 230),
     ]
     for number in range(steps):
         step_start = 1000 * number

@@ -29,7 +29,7 @@ from tests.helpers.pattern_traces import (
     healthy,
     op_with_work,
 )
-from tests.helpers.trace_builder import cpu, step, trace
+from tests.helpers.trace_builder import Entry, cpu, step, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import gpu_kernels
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -117,3 +117,34 @@ def test_occupancy_misread_reads_the_file(tmp_path: Path, reported: int | None, 
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": entries}))
     assert check_pattern(load_trace(str(path), cache=False), "occupancy-misread").state is state
+
+
+V100 = {**H200, "name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "computeMinor": 0}
+
+
+@pytest.mark.parametrize(
+    ("entries", "device", "action", "code"),
+    [
+        ([], H200, "autocast to bf16", "tf32"),
+        ([], V100, "GradScaler", "torch.float16"),  # neither bf16 nor TF32
+        (op_with_work("aten::linear", 50, 60, 30, GEMM), H200, "cast the inputs of aten::mm", ""),
+        (op_with_work("aten::linear", 50, 60, 30, GEMM), V100, "cast the inputs of aten::mm", ""),
+    ],
+)
+def test_the_precision_that_is_advised_fits_the_gpu(
+    entries: list[Entry], device: dict[str, Any], action: str, code: str
+) -> None:
+    products = [*op_with_work("aten::mm", 0, 20, 30, SGEMM), *entries]
+    remedy = check_pattern(trace(*products, header={"deviceProperties": [device]}), "no-tensor-core").remedy
+    assert action in remedy.action
+    assert code in remedy.code
+    if device is V100:
+        assert "TF32" not in remedy.code
+        assert "bfloat16" not in remedy.code
+
+
+def test_few_products_in_fp32_are_on_purpose() -> None:
+    entries = [*op_with_work("aten::mm", 0, 20, 4, SGEMM), *op_with_work("aten::mm", 10, 30, 96, GEMM)]
+    finding = check_pattern(trace(*entries, header={"deviceProperties": [H200]}), "no-tensor-core")
+    assert finding.state is ABSENT
+    assert finding.answer.seen == "4.0 % of GPU time"
