@@ -79,7 +79,7 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     if unknown := _describe_unknown(view):
         return Verdict(Regime.UNKNOWN, shares.busy, unknown, tree=tree)
     evidence = Evidence(view, findings, shares, tree)
-    diagnosis = _choose_diagnosis(evidence)
+    diagnosis = _choose_diagnosis(evidence, regime)
     fault = find_recording_fault(evidence)
     first = diagnosis.sentence if not fault or diagnosis.is_recording_fault else f"{fault}; {diagnosis.sentence}"
     if data_loss:
@@ -116,12 +116,13 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str) -> Verdict:
     return Verdict(Regime.CPU_ONLY, None, f"{missing_reason}; {diagnosis.sentence}", diagnosis.why, line, "", tree)
 
 
-def _choose_diagnosis(evidence: Evidence) -> Diagnosis:
-    """Choose what costs most: a wait with its remedy, or the GPU's own work."""
-    waiting = diagnose_waiting(evidence)
-    work = diagnose_gpu_work(evidence)
-    if evidence.shares.compute >= thresholds.GPU_BUSY_HIGH.value or not waiting:
+def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
+    """Choose what costs most: a wait with its remedy, or the GPU's own work; the regime decides where it is clear."""
+    waiting, work = diagnose_waiting(evidence), diagnose_gpu_work(evidence)
+    if waiting is None or regime is Regime.COMPUTE:
         return work
+    if regime in (Regime.INPUT, Regime.COMMUNICATION, Regime.OVERHEAD, Regime.UNKNOWN):
+        return waiting
     return waiting if waiting.share >= work.share else work
 
 
