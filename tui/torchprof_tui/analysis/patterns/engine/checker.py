@@ -26,6 +26,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, TraceTables
 from torchprof_tui.analysis.patterns.engine.verdict import Verdict, decide_verdict
 from torchprof_tui.analysis.patterns.rules import (
+    communication_card,
     cpu_lane,
     dispatch_chain,
     gpu_kernels,
@@ -39,7 +40,17 @@ from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 _SECTION_ORDER = list(Section)
-_RULE_MODULES = (table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu, gpu_waits)
+_RULE_MODULES = (
+    table_sums,
+    cpu_lane,
+    gpu_lane,
+    dispatch_chain,
+    torch_compile,
+    gpu_kernels,
+    multi_gpu,
+    communication_card,
+    gpu_waits,
+)
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""
 
 _RULE_ORDER = [module.__name__ for module in _RULE_MODULES]
