@@ -340,3 +340,27 @@ def test_no_kernel_waits_longer_than_it_runs() -> None:
     assert (waits.time >= 0).all()
     assert (waits.time <= made.duration[records.events]).all()
     assert set(waits.source.tolist()) <= set(range(communication_waiting.UNDECIDED + 1))
+
+
+ODD_VALUES: list[Any] = [None, -1, 0, 2**70, "x", 3.5, [], {}, True, 1 << 55, "allreduce", "Float"]
+
+
+def test_damaged_args_never_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Args of any type, in kernels and in the annotations above their launches."""
+    random = np.random.default_rng(3)
+
+    def odd() -> Any:
+        return ODD_VALUES[int(random.integers(len(ODD_VALUES)))]
+
+    keys = ("In msg nelems", "Out msg nelems", "Group size", "dtype", "Collective name", "Process Group Name")
+    entries: list[Entry] = []
+    for k in range(200):
+        inputs = {"Input Dims": [odd(), [odd(), 3], [2**39, 2**39]], "Input type": [odd(), "float", "double"]}
+        note = annotation("nccl:_all_gather_base", 100 * k, 50)
+        entries.append({**note, "args": inputs if k % 3 else odd()})
+        entries.append(runtime("cudaLaunchKernel", 100 * k + 10, 5, corr=k + 1))
+        recorded = {key: odd() for key in keys if random.random() < 0.6}
+        entries.append(kernel(ALL_REDUCE, 100 * k + 60, float(random.integers(0, 30)), corr=k + 1, **recorded))
+    card = card_of(monkeypatch, entries)
+    assert card.count == 200
+    assert card.describe()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,14 @@ def read_communication(trace: Trace) -> CommunicationRecords:
     return reader.build_records(is_readable)
 
 
+_MAX_BYTES = 1 << 50
+"""No message is that large; sums over all kernels stay within int64."""
+
+_SAMPLE_SIZE = 8
+_SIZE_KEYS = frozenset({"Collective name", "In msg nelems", "Out msg nelems", "Input Dims"})
+"""Args that say what a collective moves."""
+
+
 class _RecordReader:
     """Reads the args of kernels, then those of the calls above their launches for what is still unknown."""
 
@@ -124,31 +133,41 @@ class _RecordReader:
             classify_operation(trace.names[number]) if kernel.library == "other" else kernel.operation
             for number, kernel in zip(name.tolist(), self.kernels, strict=True)
         ]
+        self.has_group = np.array([kernel.has_process_group for kernel in self.kernels], np.bool_)
         self.bytes = np.zeros(len(events), np.int64)
         self.group_size = np.zeros(len(events), np.int64)
         self.group_text = [""] * len(events)
 
     def read_kernels(self) -> None:
-        for index, entry in read_entries(self.trace, self.events):
-            self._apply_args(index, _args_of(entry))
+        if self._records_sizes(self.events):
+            for index, entry in read_entries(self.trace, self.events):
+                self._apply_args(index, _args_of(entry))
 
     def read_callers(self) -> None:
-        """Read sizes from `record_param_comms` and `nccl:…` above the launches of kernels that have none.
+        """Read sizes from `record_param_comms`, else from `nccl:…`, above the launches of kernels that have none.
 
         A call that launched several kernels is left out: which part of its message each moved is not recorded.
         """
         launch = np.asarray(self.trace.links.launch_of[self.events])
-        has_group = np.array([kernel.has_process_group for kernel in self.kernels] or [False])[: len(self.events)]
+        unknown = np.flatnonzero((self.bytes == 0) & (launch >= 0) & self.has_group)
         for is_wanted in (_is_parameter_record, _is_collective_annotation):
-            unknown = np.flatnonzero((self.bytes == 0) & (launch >= 0) & has_group)
-            if not len(unknown):
-                return
             caller = _find_ancestor(self.trace, launch[unknown], self._mark_names(is_wanted))
             found, count = np.unique(caller[caller >= 0], return_counts=True)
-            caller_of = dict(zip(caller.tolist(), unknown.tolist(), strict=True))
             single = found[count == 1]
+            if not self._records_sizes(single):
+                continue
+            kernel_of = dict(zip(caller.tolist(), unknown.tolist(), strict=True))
             for position, entry in read_entries(self.trace, single):
-                self._apply_args(caller_of[int(single[position])], _args_of(entry), str(entry.get("name")))
+                self._apply_args(kernel_of[int(single[position])], _args_of(entry), str(entry.get("name")))
+            unknown = unknown[self.bytes[unknown] == 0]
+
+    def _records_sizes(self, events: I64) -> bool:
+        """Tell by a few of these events whether the profiler recorded sizes with them: old versions did not, and
+        reading all entries takes as long as parsing most of the file."""
+        sample = events[
+            np.unique(np.linspace(0, max(len(events) - 1, 0), min(_SAMPLE_SIZE, len(events))).astype(np.int64))
+        ]
+        return any(_SIZE_KEYS & _args_of(entry).keys() for _, entry in read_entries(self.trace, sample))
 
     def _mark_names(self, is_wanted: Any) -> Bool:
         return np.array([is_wanted(name) for name in self.trace.names] or [False], np.bool_)
@@ -165,7 +184,7 @@ class _RecordReader:
             message = _compute_input_bytes(args)
             if self.operation[index] is Operation.ALL_GATHER:  # the input is one rank's part
                 message *= int(self.group_size[index] or self.trace.world_size or 1)
-        if message:
+        if 0 < message < _MAX_BYTES:
             self.bytes[index] = message
             self.group_text[index] = f"{group}\0{args.get('dtype') or args.get('Input type')}"
 
@@ -174,10 +193,10 @@ class _RecordReader:
         groups: dict[str, int] = {}
         group = [groups.setdefault(text, len(groups)) for text in self.group_text]
         group_size = self.group_size
-        if self.trace.world_size:
-            has_group = np.array([kernel.has_process_group for kernel in self.kernels] or [False])[: len(self.events)]
+        world_size = self.trace.world_size or 0
+        if 0 < world_size < 1 << 31:
             # Traces without groups are older than torch 2.1; nearly all have a single one.
-            group_size = np.where((group_size == 0) & has_group, self.trace.world_size, group_size)
+            group_size = np.where((group_size == 0) & self.has_group, world_size, group_size)
         device_of_lane = np.array([-1 if lane.device is None else lane.device for lane in self.trace.lanes] or [-1])
         return CommunicationRecords(
             self.events.astype(np.int64),
@@ -228,10 +247,13 @@ _PART_OPERATIONS = (
 _WHOLE_OPERATIONS = (Operation.BROADCAST, Operation.REDUCE, Operation.SEND_RECEIVE)
 
 
+_classify_recorded = lru_cache(maxsize=256)(classify_operation)
+
+
 def _choose_operation(of_kernel: Operation, recorded_name: str) -> Operation:
     """Choose between the kernel's name and the recorded one: NCCL runs an all-to-all as SendRecv, a barrier as
     AllReduce, and RCCL everything as Generic."""
-    recorded = classify_operation(recorded_name)
+    recorded = _classify_recorded(recorded_name)
     if recorded is Operation.BARRIER or of_kernel in (Operation.OTHER, Operation.SEND_RECEIVE):
         return of_kernel if recorded is Operation.OTHER else recorded
     return of_kernel

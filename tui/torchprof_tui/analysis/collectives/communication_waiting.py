@@ -48,6 +48,10 @@ MIN_LATE_TIME = 500_000
 """ns that a run judged by the link alone must take: launching and synchronizing a collective takes tens of µs."""
 
 
+_GROUP_SIZE_BITS = 31
+"""Bits of a group's size in a key of device and size."""
+
+
 class WaitingSource(str, Enum):
     """How the wait of a kernel was decided."""
 
@@ -121,13 +125,16 @@ def measure_bus_bandwidth(records: CommunicationRecords, duration: I64 | F64) ->
 
 def find_link_bandwidths(trace: Trace, records: CommunicationRecords) -> F64:
     """Find the bandwidth of the link that each kernel used, one direction: GB/s float64[k], NaN where unknown."""
-    names = {device.get("id"): str(device.get("name") or "") for device in trace.devices}
-    out = np.full(len(records), np.nan)
-    keys, back = np.unique(np.stack([records.device, records.group_size]), axis=1, return_inverse=True)
-    for number, (device, size) in enumerate(keys.T.tolist()):
-        bandwidth = find_link_bandwidth(names.get(device, ""), size, len(trace.devices)) if size else None
-        if bandwidth is not None:
-            out[back.reshape(-1) == number] = bandwidth
+    names = {str(device.get("id")): str(device.get("name") or "") for device in trace.devices}
+    key = records.device.astype(np.int64) << _GROUP_SIZE_BITS | records.group_size
+    keys, back = np.unique(key, return_inverse=True)
+    found = np.full(len(keys), np.nan)
+    for number, (device, size) in enumerate(
+        zip((keys >> _GROUP_SIZE_BITS).tolist(), (keys & (1 << _GROUP_SIZE_BITS) - 1).tolist(), strict=True)
+    ):
+        bandwidth = find_link_bandwidth(names.get(str(device), ""), size, len(trace.devices)) if size else None
+        found[number] = np.nan if bandwidth is None else bandwidth
+    out: F64 = found[back.reshape(-1)]
     return out
 
 
