@@ -98,3 +98,30 @@ def test_what_is_cut_before_its_first_event(tmp_path: Path, capsys: pytest.Captu
     other = tmp_path / "other.json.gz"
     other.write_bytes(gzip.compress(b"<html>" + bytes(range(65, 91)) * 5000)[:60])
     assert "a page of HTML" in read_error_line(capsys, "info", other)
+
+
+def test_the_communication_of_each_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = late_rank().write(tmp_path)
+    _, out, _ = call_main(capsys, "info", "--no-cache", "--json", *paths)
+    cards = json.loads(out)["communication"]
+    assert [card["rank"] for card in cards] == [0, 1, 2]
+    assert all(card["hidden_ns"] + card["exposed_ns"] == card["total_ns"] > 0 for card in cards)
+    assert all(card["waiting_ns"] + card["transfer_ns"] == card["total_ns"] for card in cards)
+    assert cards[0]["waiting_ns"] > 100 * cards[1]["waiting_ns"]  # rank 1 is late
+    assert cards[0]["waiting_source"] == "ranks"
+    _, out, _ = call_main(capsys, "info", "--no-cache", *paths)
+    table = out.partition("Communication")[2].partition("What was recorded")[0]
+    assert "all-reduce (NCCL)" in table
+    assert "rank 1: " in table
+
+
+def test_a_trace_without_communication_has_a_card_and_no_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [kernel("gemm", 0, 9)]}))
+    _, out, _ = call_main(capsys, "info", "--no-cache", "--json", path)
+    (card,) = json.loads(out)["communication"]
+    assert (card["count"], card["total_ns"], card["operations"]) == (0, 0, [])
+    _, out, _ = call_main(capsys, "info", "--no-cache", path)
+    assert "Communication" not in out

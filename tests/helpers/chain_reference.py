@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.helpers.slow_reference import covered
+from tests.helpers.slow_reference import covered, join_npu_work
 from torchprof_tui.analysis.dispatch.chain import ChainFinder, JoinMethod
 from torchprof_tui.trace.model.trace import Trace
 
@@ -42,6 +42,10 @@ class ReferenceChains:
         self.launch = {
             row: calls[number[row]] for row in self.work if number[row] not in (0, -1) and number[row] in calls
         }
+        row_of_entry = {int(ordinal): row for row, ordinal in enumerate(trace.ordinal)}
+        for work, op in join_npu_work(entries).items():
+            self.work.append(row_of_entry[work])
+            self.launch[row_of_entry[work]] = row_of_entry[op]
         self._parents: dict[int, int] = {}
 
     def find_parent(self, row: int) -> int:

@@ -26,7 +26,7 @@ PUBLIC_EXPECTATIONS: dict[str, PublicExpectation] = {
     ),
     # V100, DLRM on 8 ranks: 84 % of GPU time in NCCL's kernels; one step, which syncs.
     "facebookresearch+param/worker0_step_12.1694128201545.pt.trace.json.gz": PublicExpectation(
-        "exposed-comm sync-in-step adaptive-launch hotspot addmm-fusion",
+        "exposed-comm communication sync-in-step adaptive-launch hotspot addmm-fusion",
         "compute-bound compiled-region graph-replay",
         "first-step-wide one-off-gap alloc-in-step straggler",
     ),

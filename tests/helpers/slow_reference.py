@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 Interval = tuple[int, int]  # start, duration
@@ -116,7 +117,7 @@ def count_launches(entries: Sequence[dict[str, Any]]) -> tuple[int, int, int]:
     """Count (launches, GPU events, linked GPU events) of a file's entries, by a dict of correlations.
 
     Ascend's profiler writes the work of its NPU without categories, under a process named "Ascend Hardware", and
-    without correlations: it counts as GPU work that no call launched.
+    joins it to its launches by flows instead of correlations.
     """
     calls: set[int] = set()
     gpu_events: list[int] = []
@@ -136,4 +137,35 @@ def count_launches(entries: Sequence[dict[str, Any]]) -> tuple[int, int, int]:
             calls.add(correlation)
     calls -= {0, -1}
     linked = [correlation for correlation in gpu_events if correlation in calls]
-    return len(set(linked)), len(gpu_events), len(linked)
+    by_flow = join_npu_work(entries)
+    return len(set(linked)) + len(set(by_flow.values())), len(gpu_events), len(linked) + len(by_flow)
+
+
+def join_npu_work(entries: Sequence[dict[str, Any]]) -> dict[int, int]:
+    """Join the work of an Ascend NPU with what launched it: index of the work's entry -> index of the op's.
+
+    An arrow `async_npu` ends where the work starts, and begins within the op: the last to start that has not ended.
+    """
+    begins: dict[Any, dict[str, Any]] = {}
+    for entry in entries:
+        if entry.get("ph") == "s" and entry.get("cat") == "async_npu":
+            begins.setdefault(entry["id"], entry)
+    joined: dict[int, int] = {}
+    for arrow in entries:
+        if arrow.get("ph") == "f" and arrow.get("cat") == "async_npu" and arrow["id"] in begins:
+            work = [k for k, entry in enumerate(entries) if _begins_with(entry, arrow)]
+            ops = [k for k, entry in enumerate(entries) if _encloses(entry, begins[arrow["id"]])]
+            if work and ops:
+                joined[work[-1]] = max(ops, key=lambda k: (Decimal(entries[k]["ts"]), -Decimal(entries[k]["dur"])))
+    return joined
+
+
+def _begins_with(entry: dict[str, Any], arrow: dict[str, Any]) -> bool:
+    return entry.get("ph") == "X" and all(entry[key] == arrow[key] for key in ("pid", "tid", "ts"))
+
+
+def _encloses(entry: dict[str, Any], arrow: dict[str, Any]) -> bool:
+    if entry.get("ph") != "X" or entry["pid"] != arrow["pid"] or entry["tid"] != arrow["tid"]:
+        return False
+    start = Decimal(entry["ts"])
+    return start <= Decimal(arrow["ts"]) <= start + Decimal(entry["dur"])

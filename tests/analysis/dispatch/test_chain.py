@@ -303,3 +303,21 @@ def test_a_runaway_recursion_is_reduced_to_its_ends() -> None:
     assert names == [f"f{k}" for k in (*range(500), *range(1001, 1501))]
     assert found.hops[500].offset == 1001 - 499
     assert found.note.startswith("501 calls in the middle are left out. ")
+
+
+def test_the_chain_of_an_npu_goes_through_the_arrow() -> None:
+    made = trace(
+        {"ph": "M", "name": "process_name", "pid": 800, "tid": 0, "args": {"name": "Ascend Hardware"}},
+        step(1, 0, 100),
+        cpu("aten::add", 10, 20),
+        cpu("aclnnAdd", 15, 10),
+        {"ph": "X", "name": "Add", "pid": 800, "tid": 3, "ts": 40, "dur": 5},
+        flow("s", "async_npu", 1, 15),
+        flow("f", "async_npu", 1, 40, thread=3, pid=800),
+        format="chrome",
+    )
+    chain = find_chain(made, row(made, "Add"))
+    assert chain.join_method is JoinMethod.FLOW
+    assert [hop.name for hop in chain.hops] == ["ProfilerStep#1", "aten::add", "aclnnAdd", "Add"]
+    assert (chain.launch_latency, chain.queue_delay) == (25_000, 15_000)
+    assert find_chain(made, row(made, "aten::add")).join_method is JoinMethod.FLOW

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.trace_builder import cpu, driver, flow, kernel, memcpy, runtime, sync, trace
+from tests.helpers.trace_builder import Entry, cpu, driver, event, flow, kernel, memcpy, metadata, runtime, sync, trace
 from torchprof_tui.trace.build.launch_links import group_work_by_launch, link_launches
 from torchprof_tui.trace.model.trace import Trace
 
@@ -133,3 +133,70 @@ def test_flows_of_other_categories_have_ids_of_their_own() -> None:
     )
     assert pairs(made) == [("forward", "Backward")]
     assert made.counts.flows == 3
+
+
+NPU, CANN = 800, 900
+
+
+def npu_program(*arrows: Entry) -> Trace:
+    """An op whose runtime call, on a process of its own, starts two tasks of an NPU; joined by `arrows`."""
+    return trace(
+        metadata("process_name", "Ascend Hardware", pid=NPU),
+        cpu("aten::add", 0, 20),
+        cpu("aclnnAdd", 5, 10),
+        event("AscendCL@aclnnAdd", 18, 6, cat="", pid=CANN, tid=2),
+        event("Add_Cast", 40, 5, cat="", pid=NPU, tid=3),
+        event("Add", 45, 5, cat="", pid=NPU, tid=3),
+        event("MEMCPY_ASYNC", 60, 5, cat="", pid=NPU, tid=3),
+        *arrows,
+        format="chrome",
+    )
+
+
+def launches_of_npu(made: Trace) -> list[str | None]:
+    rows = [
+        next(k for k in range(len(made)) if made.event(k).name == name) for name in ("Add_Cast", "Add", "MEMCPY_ASYNC")
+    ]
+    launches = made.links.launch_of[rows].tolist()
+    return [made.event(launch).name if launch >= 0 else None for launch in launches]
+
+
+OP_ARROWS = [
+    arrow
+    for number, start in ((1, 40), (2, 45))
+    for arrow in (flow("s", "async_npu", number, 5), flow("f", "async_npu", number, start, thread=3, pid=NPU))
+]
+CALL_ARROWS = [
+    arrow
+    for number, start in ((1, 40), (2, 45))
+    for arrow in (
+        flow("s", "HostToDevice", number, 19, thread=2, pid=CANN),
+        flow("f", "HostToDevice", number, start, thread=3, pid=NPU),
+    )
+]
+
+
+def test_work_of_an_npu_finds_its_op_by_arrows() -> None:
+    made = npu_program(*OP_ARROWS)
+    assert launches_of_npu(made) == ["aclnnAdd", "aclnnAdd", None]
+    assert (made.links.launches, made.links.gpu_events, made.links.linked_gpu_events) == (1, 3, 2)
+
+
+def test_without_those_it_finds_the_call_of_the_runtime() -> None:
+    assert launches_of_npu(npu_program(*CALL_ARROWS)) == ["AscendCL@aclnnAdd", "AscendCL@aclnnAdd", None]
+    assert launches_of_npu(npu_program(*CALL_ARROWS, *OP_ARROWS)) == ["aclnnAdd", "aclnnAdd", None]
+
+
+def test_arrows_without_an_end_or_a_start_join_nothing() -> None:
+    assert launches_of_npu(npu_program(OP_ARROWS[0], OP_ARROWS[3])) == [None, None, None]
+
+
+def test_a_correlation_wins_over_an_arrow() -> None:
+    made = trace(
+        cpu("aten::mm", 0, 10),
+        runtime("cudaLaunchKernel", 4, 2, corr=1),
+        kernel("k", 20, 5, corr=1),
+        flow("s", "async_npu", 1, 1),
+        flow("f", "async_npu", 1, 20, thread=7, pid=0),
+    )
+    assert launch_names(made) == {"k": "cudaLaunchKernel"}

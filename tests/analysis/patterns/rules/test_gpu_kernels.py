@@ -29,10 +29,11 @@ from tests.helpers.pattern_traces import (
     healthy,
     op_with_work,
 )
-from tests.helpers.trace_builder import Entry, cpu, step, trace
+from tests.helpers.trace_builder import Entry, cpu, event, flow, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import gpu_kernels
 from torchprof_tui.trace.loading.load_in_process import load_trace
+from torchprof_tui.trace.model.trace import Trace
 
 MATH = "aten::_scaled_dot_product_attention_math"
 
@@ -148,3 +149,42 @@ def test_few_products_in_fp32_are_on_purpose() -> None:
     finding = check_pattern(trace(*entries, header={"deviceProperties": [H200]}), "no-tensor-core")
     assert finding.state is ABSENT
     assert finding.answer.seen == "4.0 % of GPU time"
+
+
+def split_call(name: str) -> Trace:
+    """A call of MTIA's runtime that its device splits into three pieces of work."""
+    work = [
+        event(
+            f"part {k}",
+            10 + 10 * k,
+            5,
+            "mtia_ccp_events",
+            pid=0,
+            tid=7,
+            args={"device": 0, "stream": 7, "correlation": 1},
+        )
+        for k in range(3)
+    ]
+    return trace(event(name, 0, 5, "mtia_runtime", args={"correlation": 1}), *work)
+
+
+@pytest.mark.parametrize("name", ["enqueueCommand memcpyHtoDAsync", "enqueueCommand run", "hipMemcpyAsync"])
+def test_a_copy_or_a_queued_command_is_no_graph(name: str) -> None:
+    assert check_pattern(split_call(name), "graph-replay").state is ABSENT
+
+
+def test_a_launch_with_several_pieces_of_work_is_one() -> None:
+    assert check_pattern(split_call("mtiaGraphLaunch"), "graph-replay").state is FIRED
+
+
+def test_an_op_of_an_npu_is_no_graph() -> None:
+    made = trace(
+        {"ph": "M", "name": "process_name", "pid": 800, "tid": 0, "args": {"name": "Ascend Hardware"}},
+        runtime("aclrtLaunch", 0, 1, corr=9),
+        cpu("aclnnAdd", 15, 10),
+        *({"ph": "X", "name": "Add", "pid": 800, "tid": 3, "ts": 40 + 10 * k, "dur": 5} for k in range(2)),
+        *(flow("s", "async_npu", k, 15) for k in range(2)),
+        *(flow("f", "async_npu", k, 40 + 10 * k, thread=3, pid=800) for k in range(2)),
+    )
+    assert made.links.linked_gpu_events == 2
+    assert check_pattern(made, "graph-replay").state is ABSENT

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
-from tests.helpers.pattern_traces import GEMM, NCCL, healthy, op_with_work
-from tests.helpers.trace_builder import Entry, step
-from torchprof_tui.analysis.patterns.engine.pattern import State
+from tests.helpers.pattern_traces import GEMM, NCCL, check_pattern, healthy, op_with_work
+from tests.helpers.trace_builder import Entry, cpu, step, trace
+from torchprof_tui.analysis.collectives.communication_owner import Owner
+from torchprof_tui.analysis.patterns.engine.pattern import Remedy, State
 from torchprof_tui.analysis.patterns.rules import multi_gpu
 
 
@@ -45,3 +46,34 @@ def test_fires_absent_cannot_tell(name: str, state: State) -> None:
 
 def test_every_pattern_has_a_trace_for_each_answer() -> None:
     assert not find_missing_answers(multi_gpu, CASES)
+
+
+REDUCER = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+
+
+def exposed_remedy(*callers: str, name: str = NCCL) -> Remedy:
+    """The remedy of an exposed collective whose launch has these callers besides its op."""
+    entries = [cpu(caller, 14 - k, 12 + 2 * k) for k, caller in enumerate(callers)]
+    work = op_with_work("c10d::allreduce_", 15, 520, 400, name, stream=20)
+    finding = check_pattern(
+        trace(step(1, 0, 1000), *op_with_work("aten::mm", 1, 20, 500, GEMM), *entries, *work), "exposed-comm"
+    )
+    assert finding.has_fired
+    return finding.remedy
+
+
+def test_the_remedy_is_that_of_the_owner() -> None:
+    assert exposed_remedy(REDUCER) == multi_gpu.REMEDIES_BY_OWNER[Owner.DDP]
+    assert exposed_remedy("FSDP::post_backward") == multi_gpu.REMEDIES_BY_OWNER[Owner.FSDP2]
+    deep_ep = exposed_remedy(name="void deep_ep::intranode::dispatch<8, 768>(int4*)")
+    assert deep_ep == multi_gpu.REMEDIES_BY_OWNER[Owner.DEEP_EP]
+
+
+def test_without_an_owner_there_is_no_line_to_paste() -> None:
+    assert exposed_remedy("SyncBatchNormBackward").code == ""
+    assert set(multi_gpu.REMEDIES_BY_OWNER) == set(Owner)
+
+
+def test_waiting_is_not_overlapped() -> None:
+    notify = "void deep_ep::intranode::notify_dispatch<8>(int const*)"
+    assert exposed_remedy(name=notify) == multi_gpu.LATE_RANK_REMEDY

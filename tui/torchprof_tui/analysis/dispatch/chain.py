@@ -54,6 +54,7 @@ class JoinMethod(str, Enum):
     """How the GPU end of a chain was joined to its CPU end."""
 
     CORRELATION = "correlation"
+    FLOW = "flow"  # an arrow of the file, on Ascend; the launch may be an op
     EXTERNAL_ID = "external id"
     NO_LAUNCH = "none"  # launched before the window, or its runtime call was not recorded
     NO_WORK = "no work"  # a CPU event that launched nothing, nor did its descendants
@@ -205,12 +206,16 @@ class ChainFinder:
         if kind in GPU_WORK:
             launch = work[0].launch
             if launch >= 0:
-                return JoinMethod.CORRELATION, launch
+                return self._find_join_method(event), launch
             op = self.find_op_by_external_id(event)
             return (JoinMethod.EXTERNAL_ID, op) if op >= 0 else (JoinMethod.NO_LAUNCH, -1)
         if work:
-            return JoinMethod.CORRELATION, work[0].launch
+            return self._find_join_method(work[0].event), work[0].launch
         return (JoinMethod.NO_WORK if kind in _ROLE_OF_KIND else JoinMethod.NOT_DISPATCHED), event
+
+    def _find_join_method(self, work: int) -> JoinMethod:
+        """Find how GPU work was joined to its launch: without a correlation only by a flow."""
+        return JoinMethod.FLOW if int(self.trace.correlation[work]) in (-1, 0) else JoinMethod.CORRELATION
 
     def find_op_by_external_id(self, event: int) -> int:
         """Find the op with the External id of a GPU event; -1 if there is none or this trace's ids are not ops' ids."""

@@ -134,6 +134,12 @@ def find_memory_bandwidth(device: str) -> float | None:
     return None if bandwidth is None else float(bandwidth)
 
 
+def find_pcie_bandwidth(device: str) -> float | None:
+    """Find the bandwidth of a device's PCI Express interface, GB/s in one direction; None if unknown."""
+    generation = _match_device_name(_PCIE_GENERATIONS, device)
+    return None if generation is None else _PCIE_BANDWIDTHS[generation]
+
+
 def _find_peak_bandwidth(device: str, source: str, target: str) -> tuple[float | None, str | None]:
     """Find (the peak GB/s of a copy, what limits it). The link of a peer copy is not in the trace: (None, None)."""
     if "peer" in source or "peer" in target:

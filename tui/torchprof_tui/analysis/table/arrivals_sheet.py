@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
+from torchprof_tui.analysis.collectives.communication_records import ELEMENT_BYTES
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
-from torchprof_tui.analysis.table.gpu_sheets import ELEMENT_BYTES
 from torchprof_tui.analysis.table.sheets import NAME_FIELD, Field, Sheet, Unit
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration, format_time

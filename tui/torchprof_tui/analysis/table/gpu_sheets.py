@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from torchprof_tui.analysis.collectives.communication_records import compute_message_bytes
 from torchprof_tui.analysis.kernel.duration_distribution import compute_duration_statistics
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.table.sheets import (
@@ -37,22 +38,6 @@ _BYTE_FIELDS = (
     Field("gb_s", "GB/s", Unit.GB_S),
     Field("max_gb_s", "best", Unit.GB_S),
 )
-
-ELEMENT_BYTES = {
-    "Byte": 1,
-    "Char": 1,
-    "Bool": 1,
-    "Short": 2,
-    "Half": 2,
-    "BFloat16": 2,
-    "Int": 4,
-    "Float": 4,
-    "Long": 8,
-    "Double": 8,
-    "Float8_e4m3fn": 1,
-    "Float8_e5m2": 1,
-}
-"""`dtype` of a collective (c10/core/ScalarType.h) -> bytes per element; message sizes are recorded in elements."""
 
 
 def build_kernels_sheet(trace: Trace, event_mask: Bool | None = None) -> Sheet:
@@ -93,7 +78,7 @@ def build_collectives_sheet(trace: Trace, event_mask: Bool | None = None, report
         name = str(args.get("Collective name") or trace.names[trace.name[events[index]]])
         key = (name, str(args.get("dtype") or ""), _format_group(args))
         row[index] = keys.setdefault(key, len(keys))
-        moved[index] = _message_bytes(args)
+        moved[index] = compute_message_bytes(args)
     fields = (NAME_FIELD, Field("dtype", "type", Unit.TEXT), Field("group", "group", Unit.TEXT))
     texts = {field.key: [key[column] for key in keys] for column, field in enumerate(fields)}
     return _build_sheet("Collectives", trace, events, row, texts, fields, moved)
@@ -103,13 +88,6 @@ def _format_group(args: dict[str, Any]) -> str:
     name = str(args.get("Process Group Description") or args.get("Process Group Name") or "")
     size = args.get("Group size")
     return f"{name} × {size}" if name and isinstance(size, int) else name or (str(size) if size is not None else "")
-
-
-def _message_bytes(args: dict[str, Any]) -> int:
-    """Return the bytes of the larger of input and output message; 0 where not recorded."""
-    counts = [args.get(key) for key in ("In msg nelems", "Out msg nelems")]
-    elements = max((count for count in counts if isinstance(count, int)), default=0)
-    return elements * ELEMENT_BYTES.get(str(args.get("dtype")), 0)
 
 
 def _select_events(trace: Trace, kinds: tuple[Kind, ...], event_mask: Bool | None) -> I32:

@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import Any
 
+from torchprof_tui.analysis.collectives.communication_card import build_communication_card
+from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
 from torchprof_tui.commands.common.load import load_specs
@@ -53,23 +55,10 @@ def summary(loaded: OpenedTrace) -> dict[str, Any]:
         "by_category": counts.by_category,
         "duration_ns": last - first,
         "steps": _steps_as_json(trace),
-        "lanes": [
-            {
-                "kind": lane.kind,
-                "role": lane.role.value,
-                "pid": lane.pid,
-                "tid": lane.tid,
-                "label": lane.label,
-                "group": lane.group,
-                "events": len(lane),
-                "rows": lane.rows,
-                **({} if lane.rank is None else {"rank": lane.rank}),
-            }
-            for lane in trace.lanes
-            if lane.role is not Role.RANK
-        ],
+        "lanes": _lanes_as_json(trace),
         "devices": [{"id": device.get("id"), "name": device.get("name", "")} for device in trace.devices],
         "gpu_busy_ns": _gpu_busy_ns(trace),
+        "communication": _communication_as_json(trace),
         "rank": trace.rank,
         "world_size": trace.world_size,
         "links": {
@@ -99,6 +88,24 @@ def summary(loaded: OpenedTrace) -> dict[str, Any]:
     return answer
 
 
+def _lanes_as_json(trace: Trace) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": lane.kind,
+            "role": lane.role.value,
+            "pid": lane.pid,
+            "tid": lane.tid,
+            "label": lane.label,
+            "group": lane.group,
+            "events": len(lane),
+            "rows": lane.rows,
+            **({} if lane.rank is None else {"rank": lane.rank}),
+        }
+        for lane in trace.lanes
+        if lane.role is not Role.RANK
+    ]
+
+
 def _steps_as_json(trace: Trace) -> list[dict[str, Any]]:
     """List the steps, of all ranks with their rank."""
     if trace.merged_ranks is None:
@@ -115,6 +122,20 @@ def _gpu_busy_ns(trace: Trace) -> dict[str, int]:
         for rank in trace.merged_ranks.all
         for device, busy in _gpu_busy_ns(rank.trace).items()
     }
+
+
+def _communication_as_json(trace: Trace) -> list[dict[str, Any]]:
+    """Build the communication card of each rank, of a single trace one; see `CommunicationCard`."""
+    if trace.merged_ranks is None:
+        return [{"rank": trace.rank, **build_communication_card(trace).as_json()}]
+    arrivals = compute_arrivals(trace.merged_ranks)
+    return [
+        {
+            "rank": rank.number,
+            **build_communication_card(rank.trace, arrivals=arrivals, rank_index=rank_index).as_json(),
+        }
+        for rank_index, rank in enumerate(trace.merged_ranks.all)
+    ]
 
 
 def _ranks_as_json(ranks: Ranks) -> dict[str, Any]:

@@ -52,6 +52,8 @@ def print_summary(name: str, summary: dict[str, Any]) -> None:
         parts.append(_rank_table(summary, most))
     elif summary["steps"]:
         parts.append(_step_table(summary, most))
+    if any(card["count"] for card in summary["communication"]):
+        parts.append(_communication_table(summary))
     parts.append(_category_table(summary, most))
     if "ranks" not in summary:
         parts.append(_lane_table(summary, most))
@@ -163,6 +165,30 @@ def _step_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
     for step in steps[:MAX_LISTED_STEPS]:
         table.add_cells(clean(step["name"]), format_duration(step["start_ns"]), format_duration(step["duration_ns"]))
     return _add_remainder_row(table, len(steps) - MAX_LISTED_STEPS)
+
+
+def _communication_table(answer: dict[str, Any]) -> ConsoleTable:
+    """Build a table with one row per kind of collective (and rank), and the card's line beneath."""
+    cards = [card for card in answer["communication"] if card["count"]]
+    several = len(answer["communication"]) > 1
+    numbers = ("count", "time", "waiting", "bytes", "bus GB/s", "best", "link")
+    columns = [*([("rank", "right")] if several else []), ("operation", "left")]
+    table = ConsoleTable("Communication", *columns, *((name, "right") for name in numbers), ("waiting by", "left"))
+    for card in cards:
+        for row in card["operations"]:
+            table.add_cells(
+                *([str(card["rank"])] if several else []),
+                f"{row['operation']} ({', '.join(row['libraries'])})",
+                f"{row['count']:,}",
+                format_duration(row["time_ns"]),
+                format_duration(row["waiting_ns"]) if row["waiting_source"] else "–",
+                format_value(row["bytes"], "bytes") if row["sized"] else "–",
+                *("–" if row[key] is None else f"{row[key]:.3g}" for key in ("bus_gb_s", "best_bus_gb_s", "link_gb_s")),
+                row["waiting_source"] or "",
+            )
+    lines = [f"rank {card['rank']}: {card['summary']}" if several else card["summary"] for card in cards]
+    table.caption, table.caption_justify = "\n".join(lines), "left"
+    return table
 
 
 def _category_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:

@@ -189,6 +189,7 @@ def _sort_kinds_and_launches(drawn: DrawnEvents, launch: I32, order: I64, column
 def _merge_lanes(raw: RawEvents, lane_order: LaneOrder, columns: EventColumns, slots: NestedLanes) -> NestedLanes:
     """Merge the lanes beyond MAX_LANES, in place. Flows are linked before, on the lanes of the file."""
     nested = slots.wait_for_nesting()
+    _link_launches_by_flows(raw, columns, slots)
     forward, backward = launch_links.link_forward_backward(
         raw, slots.event_of, columns, slots.first, lambda: nested.parent
     )
@@ -230,6 +231,8 @@ def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allo
 
     Waits for the nesting, and frees the last raw columns.
     """
+    if lanes.flow_links is None:
+        _link_launches_by_flows(raw, columns, lanes)
     work_order, work_first = launch_links.group_work_by_launch(columns.launch_of, allocate)
     forward, backward = lanes.flow_links or launch_links.link_forward_backward(
         raw, lanes.event_of, columns, lanes.first, lambda: lanes.wait_for_nesting().parent
@@ -245,6 +248,13 @@ def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allo
         launches=int(np.count_nonzero(np.diff(work_first))),
         gpu_events=int(np.count_nonzero(is_gpu_work(columns.kind))),
         linked_gpu_events=len(work_order),
+    )
+
+
+def _link_launches_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) -> None:
+    """Link work without correlations, before launches are grouped. Waits for the nesting only where there is some."""
+    launch_links.link_launches_by_flows(
+        raw, lanes.event_of, columns, lanes.first, lambda: lanes.wait_for_nesting().parent
     )
 
 

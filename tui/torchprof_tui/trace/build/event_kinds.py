@@ -49,12 +49,12 @@ def _classify_kinds(
         on_tracks: I32 = indexes[tracks[events.track[ordinals[indexes]]]]
         return on_tracks
 
-    for base in (Kind.ANNOTATION, Kind.OP, Kind.KERNEL):
-        indexes = flatnonzero_int32(kind == base)
-        kind[indexes] = _map_names_to_kinds(events.names, events.name[ordinals[indexes]], partial(refine_kind, base))
     accelerator = np.array([track_metadata.is_accelerator(pid) for pid, _ in events.tracks], np.bool_)
     if accelerator.any():
         kind[indexes_on_tracks(accelerator, kind == Kind.OTHER)] = Kind.KERNEL
+    for base in (Kind.ANNOTATION, Kind.OP, Kind.KERNEL):
+        indexes = flatnonzero_int32(kind == base)
+        kind[indexes] = _map_names_to_kinds(events.names, events.name[ordinals[indexes]], partial(refine_kind, base))
     profiler = np.array([pid in _PROFILER_PIDS for pid, _ in events.tracks], np.bool_)
     kind[indexes_on_tracks(~profiler, kind == Kind.PROFILER)] = Kind.OTHER
     is_async = take_chunked(classified.is_async, ordinals)

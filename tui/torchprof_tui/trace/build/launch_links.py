@@ -1,4 +1,7 @@
-"""Link GPU work to runtime calls by correlation, and forward to backward ops by `fwdbwd` flows."""
+"""Link GPU work to the calls that launched it, and forward to backward ops.
+
+Launches are joined by correlation, on Ascend, which records none, by flows; forward and backward by `fwdbwd` flows.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from torchprof_tui.trace.build.event_columns import EventColumns
 from torchprof_tui.trace.build.event_order import invert_order
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, flatnonzero_int32, take_chunked
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
+from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.raw_events import NO_TIME, RawEvents
 
 _TABLE_SLOTS_PER_EVENT = 16
@@ -109,13 +113,49 @@ def link_forward_backward(
     wanted = [k for k, category in enumerate(events.categories) if category.lower() == "fwdbwd"]
     if not wanted:
         return np.zeros(0, np.int32), np.zeros(0, np.int32)
-    flows = np.flatnonzero(np.isin(events.category, wanted) & np.isin(events.phase, _FLOW_PHASES) & (events.id >= 0))
+    return _find_flow_pairs(events, event_of, wanted, columns, first, get_parents)
+
+
+_LAUNCH_FLOWS = ("async_npu", "hosttodevice")
+"""Categories of the flows from a call to its work on an Ascend NPU, the preferred one first: from the op of torch (on
+the thread of the program), and from the call of its runtime CANN (on a thread of its own)."""
+
+
+def link_launches_by_flows(
+    events: RawEvents, event_of: I32, columns: EventColumns, first: I64, get_parents: ParentProvider
+) -> None:
+    """Link GPU work that has no launch yet to the event that a launch flow leads from, in `columns.launch_of`.
+
+    Arguments as of `link_forward_backward`. The source may be an op, not a runtime call.
+    """
+    folded = [category.lower() for category in events.categories]
+    for wanted in _LAUNCH_FLOWS:
+        if wanted not in folded:
+            continue
+        category = [k for k, text in enumerate(folded) if text == wanted]
+        call, work = _find_flow_pairs(events, event_of, category, columns, first, get_parents)
+        is_work = np.isin(columns.kind, list(GPU_WORK))
+        new = is_work[work] & ~is_work[call] & (columns.launch_of[work] < 0)
+        columns.launch_of[work[new]] = call[new]
+
+
+def _find_flow_pairs(
+    events: RawEvents,
+    event_of: I32,
+    categories: list[int],
+    columns: EventColumns,
+    first: I64,
+    get_parents: ParentProvider,
+) -> tuple[I32, I32]:
+    """Find the pairs of events that flows of these categories join: source and target, int32[f] each."""
+    is_flow = np.isin(events.category, categories) & np.isin(events.phase, _FLOW_PHASES) & (events.id >= 0)
+    flows = np.flatnonzero(is_flow)
     flows = flows[events.time[flows] != NO_TIME]
     begin, end = match_flows(events.id[flows], events.phase[flows] == ord("s"))
     slices = _bind_flows(events, event_of, flows, columns, first, get_parents)
-    forward, backward = slices[begin], slices[end]
-    bound = (forward >= 0) & (backward >= 0)
-    return forward[bound], backward[bound]
+    source, target = slices[begin], slices[end]
+    bound = (source >= 0) & (target >= 0)
+    return source[bound], target[bound]
 
 
 def _bind_flows(

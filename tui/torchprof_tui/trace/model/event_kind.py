@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from torchprof_tui.trace.model.communication_kernels import classify_communication
+
 
 class Kind(IntEnum):
     """Kind of an event, stored as uint8. The values are stored in the cache: append, never renumber."""
@@ -22,7 +24,7 @@ class Kind(IntEnum):
     KERNEL = 6
     COPY = 7  # gpu_memcpy
     MEMSET = 8  # gpu_memset
-    COLLECTIVE = 9  # a kernel of a communication library
+    COLLECTIVE = 9  # a kernel that communicates with other GPUs, see communication_kernels.py
     SYNC = 10  # cuda_sync: a wait of a stream; not work
     GPU_ANNOTATION = 11  # the extent of a user annotation on a stream; synthetic, includes idle time
     OVERHEAD = 12  # the work of the profiler itself
@@ -71,10 +73,6 @@ def kind_of_category(category: str) -> Kind:
     return Kind.OTHER
 
 
-_COLLECTIVE_PREFIXES = ("nccl", "rccl", "oneccl", "hccl", "hcom", "mccl")
-"""Prefixes of kernels of communication libraries: NVIDIA, AMD, Intel, Huawei (also its operators), Moore Threads."""
-
-
 def refine_kind(kind: Kind, name: str) -> Kind:
     """Refine a kind by the event's name: steps among annotations, collectives among kernels.
 
@@ -82,6 +80,6 @@ def refine_kind(kind: Kind, name: str) -> Kind:
     """
     if kind in (Kind.ANNOTATION, Kind.OP) and name.startswith("ProfilerStep#"):
         return Kind.STEP
-    if kind is Kind.KERNEL and name.lower().startswith(_COLLECTIVE_PREFIXES):
+    if kind is Kind.KERNEL and classify_communication(name) is not None:
         return Kind.COLLECTIVE
     return kind

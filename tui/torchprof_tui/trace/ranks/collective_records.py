@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.model.communication_kernels import classify_communication
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
 COLLECTIVES_FILE = "collectives.json"
-VERSION = 1
+VERSION = 2
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "coalesced"})
 """Operations between two ranks, which are not matched."""
@@ -79,6 +80,7 @@ def read_collectives(trace: Trace) -> Collectives:
 def _select_collectives(trace: Trace) -> tuple[I64, int]:
     """Select the events of collectives by launch, int64[k], and count those launched before the recording."""
     events = np.flatnonzero(np.asarray(trace.kind) == Kind.COLLECTIVE)
+    events = events[_is_of_process_group(trace, events)]
     if not len(events):
         events = _find_cpu_collectives(trace)
     launch = np.asarray(trace.links.launch_of[events])
@@ -92,6 +94,20 @@ def _select_collectives(trace: Trace) -> tuple[I64, int]:
     else:
         issued = np.asarray(trace.start[events])
     return events[np.lexsort((trace.start[events], issued))], before_recording
+
+
+def _is_of_process_group(trace: Trace, events: I64) -> Bool:
+    """Tell which kernels run collectives of a process group, bool[k].
+
+    Kernels of DeepEP, NVSHMEM, symmetric memory and serving engines record no group. Some wait and some do not, and
+    they may run on some of the ranks only, so neither clocks nor arrivals are taken from them.
+    """
+    name = trace.name[events]
+    is_recorded = np.zeros(len(trace.names), np.bool_)
+    for number in sorted_unique(name).tolist():
+        kernel = classify_communication(trace.names[number])
+        is_recorded[number] = kernel is None or kernel.has_process_group  # None: known by its category
+    return is_recorded[name]
 
 
 def _find_cpu_collectives(trace: Trace) -> I64:

@@ -41,7 +41,7 @@ from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.plain_text import PlainText
 from torchprof_tui.trace.text.text_index import FileText, TextIndex
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """Version of both files. Increase it whenever the stored data or the meaning of its numbers (`Kind`) changes."""
 
 COLUMNS_FILE = "columns"

@@ -1,4 +1,4 @@
-"""Decode kernel names of communication libraries: NCCL, RCCL, and the one-shot reductions of serving engines."""
+"""Decode kernel names of communication: NCCL, RCCL, DeepEP, NVSHMEM, and the all-reduces of serving engines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
 from torchprof_tui.analysis.kernel.names.xmma import ELEMENT_TYPES
+from torchprof_tui.trace.model.communication_kernels import WAITING_OPERATIONS, Operation, classify_communication
 
 _COLLECTIVES = {
     "AllReduce": "all-reduce",
@@ -40,30 +41,36 @@ _DTYPES = {
     "u32": "uint32",
     **ELEMENT_TYPES,
 }
-_CROSS_DEVICE = re.compile(
-    r"(cross_device_reduce_(\d)stage|one_shot_all_reduce|two_shot_all_reduce|multimem_all_reduce)"
-)
+_STAGE = re.compile(r"([12])_?stage|(one|two)_?shot", re.IGNORECASE)
+_STAGE_TEXTS = {"1": "1 stage", "2": "2 stages", "one": "one shot", "two": "two shots"}
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
-    """Decode a collective; None for any other name."""
+    """Decode a kernel that communicates; None for any other name."""
     base = parsed.base
     if re.match(r"(nccl|rccl)\w*(Kernel|kernel|Symk)", base) or base == "rccl_main_kernel":
         return _decode_nccl(name, base)
-    match = _CROSS_DEVICE.search(base)
-    if match:
-        stage = f", {match[2]} stage" if match[2] else ""
-        return KernelName(
-            name,
-            KernelClass.COLLECTIVE,
-            known=True,
-            family="custom all-reduce",
-            library="vLLM" if "vllm" in name else None,
-            dtypes=parse_dtypes(parsed.arguments[:1]),
-            display="all-reduce",
-            summary=f"all-reduce over peer memory, without NCCL{stage}",
-        )
-    return None
+    kernel = classify_communication(name)
+    if kernel is None:
+        return None
+    stage = _STAGE.search(base)
+    stage_text = _STAGE_TEXTS[(stage[1] or stage[2]).lower()] if stage else None
+    operation = "communication" if kernel.operation is Operation.OTHER else kernel.operation.value
+    return KernelName(
+        name,
+        KernelClass.COLLECTIVE,
+        known=True,
+        family=kernel.library,
+        library=kernel.library,
+        dtypes=parse_dtypes(parsed.arguments),
+        display=f"{kernel.library} {operation}",
+        summary=join_parts(
+            f"{operation} of {kernel.library}",
+            "" if kernel.has_process_group else "over peer memory, without NCCL",
+            stage_text,
+            "waits for other ranks, moves no payload" if kernel.operation in WAITING_OPERATIONS else None,
+        ),
+    )
 
 
 def _decode_nccl(name: str, base: str) -> KernelName:

@@ -25,6 +25,7 @@ from torchprof_tui.analysis.patterns.engine.registry import registered_patterns
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, TraceTables
 from torchprof_tui.analysis.patterns.rules import (
+    communication_card,
     conversions,
     cpu_lane,
     dispatch_chain,
@@ -49,6 +50,7 @@ _RULE_MODULES = (
     torch_compile,
     gpu_kernels,
     multi_gpu,
+    communication_card,
     gpu_waits,
     throughput,
     conversions,

@@ -13,6 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
+from torchprof_tui.analysis.collectives.communication_records import CommunicationRecords, read_communication
+from torchprof_tui.analysis.collectives.communication_waiting import Waits, estimate_waits
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss
 from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
@@ -183,6 +185,14 @@ class TraceTables:
     def compute_intervals(self) -> dict[int, Intervals]:
         """device -> when it computed: kernels and fills, without copies and collectives."""
         return intervals_by_device(self.work.select(self.work.kind_mask(Kind.KERNEL, Kind.MEMSET)), self.devices)
+
+    @cached_property
+    def communication(self) -> tuple[CommunicationRecords, Waits]:
+        """The communication kernels and how long each waited. Reads their args from the file."""
+        records = read_communication(self.trace)
+        arrivals = None if self.rank_context is None else self.rank_context.arrivals
+        rank_index = 0 if self.rank_context is None else self.rank_context.rank_index
+        return records, estimate_waits(self.trace, records, arrivals, rank_index)
 
     @cached_property
     def collective_intervals(self) -> dict[int, Intervals]:

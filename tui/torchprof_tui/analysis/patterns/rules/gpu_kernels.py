@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from torchprof_tui.analysis.kernel.footprint import find_device
@@ -27,7 +29,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
     format_count,
     format_percent,
 )
-from torchprof_tui.trace.core.arrays import sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -298,7 +300,8 @@ def occupancy_misread(view: ScopeView) -> Answer:
     "A CUDA graph was replayed",
     meaning="one launch starts many kernels: their launch cost is gone, and the ops inside cannot be seen",
     action="nothing: profile once without the graph to see the ops",
-    decided="One runtime call whose correlation joins it to two pieces of GPU work or more.",
+    decided="One runtime call whose correlation joins it to two pieces of GPU work or more; no copy, and no command of "
+    "MTIA's queue, which the device splits.",
 )
 def graph_replay(view: ScopeView) -> Answer:
     if missing_reason := view.missing_gpu_reason():
@@ -310,7 +313,8 @@ def graph_replay(view: ScopeView) -> Answer:
         return cannot_tell_answer(NO_LINKS)
     work_first = view.trace.links.work_first
     calls = sorted_unique(launch[launch >= 0])
-    graph_launches = calls[work_first[calls + 1] - work_first[calls] > 1]
+    calls = calls[work_first[calls + 1] - work_first[calls] > 1]
+    graph_launches = calls[_is_launch_call(view, calls)]
     if not len(graph_launches):
         return absent_answer("each launch started one piece of work")
     work = view.work.events.select(np.isin(launch, graph_launches))
@@ -321,3 +325,14 @@ def graph_replay(view: ScopeView) -> Answer:
         f"GPU work",
         np.sort(np.concatenate([launches_in_scope.row, work.row])),
     )
+
+
+_SPLIT_CALL_REGEX = re.compile(r"enqueueCommand|memcpy|memset", re.IGNORECASE)
+"""Calls that may cause several pieces of GPU work without a graph."""
+
+
+def _is_launch_call(view: ScopeView, calls: I32 | I64) -> Bool:
+    """Tell which are runtime calls that launch; on Ascend an op is joined to all of its kernels: bool[k]."""
+    is_split = [_SPLIT_CALL_REGEX.search(view.tables.name(int(call))) is not None for call in calls]
+    is_launch: Bool = (view.trace.kind[calls] == Kind.RUNTIME) & ~np.array(is_split, np.bool_)
+    return is_launch

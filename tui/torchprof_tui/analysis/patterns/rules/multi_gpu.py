@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.collectives.communication_owner import Owner, find_owner
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
+    Remedy,
     Section,
     Severity,
     absent_answer,
@@ -20,7 +22,8 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import NO_GPU, ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
-from torchprof_tui.trace.core.arrays import Bool, sorted_unique
+from torchprof_tui.analysis.patterns.rules.communication_card import build_card_of_view
+from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -30,9 +33,10 @@ from torchprof_tui.trace.model.event_kind import Kind
     Section.BEYOND,
     "Communication that nothing hides",
     meaning="collectives run while the GPU computes nothing: every such moment lengthens the step",
-    action="overlap: smaller or larger buckets, prefetch, start the collective earlier",
-    code="DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)",
-    decided="For each device, the union of collectives minus the union of kernels and fills, in the steps' span.",
+    action="overlap: start the collective earlier, beside work that does not need its result",
+    decided="For each device, the union of collectives minus the union of kernels and fills, in the steps' span. The "
+    "remedy is that of its owner (DDP, FSDP, tensor or expert parallelism), by the callers of the launches; where most "
+    "of the time waits for a late rank, no overlap wins it back.",
     thresholds=(thresholds.EXPOSED_SHARE,),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
@@ -71,7 +75,58 @@ def exposed_comm(view: ScopeView) -> Answer:
         f"{format_percent(share)} of {view.window_label}{_format_waiting(view)}",
         np.sort(collectives.row[exposed_per_collective > 0]),
         exposed_time,
+        _choose_remedy(view, collectives.row, exposed_per_collective),
     )
+
+
+def _choose_remedy(view: ScopeView, rows: I64, exposed: I64) -> Remedy | None:
+    """Choose the remedy for exposed collectives, `exposed` int64[k] ns of each: by the late rank or by their owner."""
+    card = build_card_of_view(view)
+    if card.exposed_waiting > thresholds.WAITING_SHARE_OF_EXPOSED.value * card.exposed:
+        return LATE_RANK_REMEDY if view.tables.rank_context is None else LATE_RANK_IS_OPEN_REMEDY
+    records = view.tables.communication[0]
+    weight = np.zeros(len(records), np.int64)
+    weight[np.searchsorted(records.events, rows)] = exposed
+    owner = find_owner(view.trace, records, weight)
+    return None if owner is None else REMEDIES_BY_OWNER[owner]
+
+
+LATE_RANK_REMEDY = Remedy(
+    "most of it waits for a late rank, which no overlap wins back: open the traces of the other ranks together"
+)
+LATE_RANK_IS_OPEN_REMEDY = Remedy(
+    "most of it waits for a late rank, which no overlap wins back: see what that rank does before it arrives"
+)
+
+REMEDIES_BY_OWNER = {
+    Owner.DDP: Remedy(
+        "overlap more of the backward pass: other bucket sizes; no unused-parameter search; accumulate with no_sync",
+        "DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)",
+    ),
+    Owner.FSDP2: Remedy(
+        "prefetch the next layer's parameters, and keep them after the forward pass where memory allows",
+        "fully_shard(block, reshard_after_forward=False); block.set_modules_to_forward_prefetch([next_block])",
+    ),
+    Owner.FSDP1: Remedy(
+        "prefetch the next layer's parameters, and shard gradients only where memory allows",
+        "FullyShardedDataParallel(model, forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE)",
+    ),
+    Owner.TENSOR_PARALLEL: Remedy(
+        "sequence parallelism, and overlap each matmul with its collective (async tensor parallelism)",
+        "torch._inductor.config._micro_pipeline_tp = True  # with torch.compile",
+    ),
+    Owner.INFERENCE_TENSOR_PARALLEL: Remedy(
+        "split over fewer GPUs where the weights fit; fuse the all-reduce with the norm after it; overlap two batches"
+    ),
+    Owner.EXPERT_PARALLEL: Remedy(
+        "overlap dispatch and combine with computation: the shared expert meanwhile, or two micro-batches in turn"
+    ),
+    Owner.DEEP_EP: Remedy(
+        "overlap dispatch and combine with computation: the shared expert meanwhile, or two micro-batches in turn",
+        "buffer.dispatch(x, ..., async_finish=True)  # and event.current_stream_wait() where the result is used",
+    ),
+}
+"""What hides the communication of each owner."""
 
 
 def exposed_waiting_time(view: ScopeView) -> int:
@@ -91,7 +146,10 @@ def exposed_waiting_time(view: ScopeView) -> int:
 
 def _format_waiting(view: ScopeView) -> str:
     if view.tables.rank_context is None:
-        return ""
+        card = build_card_of_view(view)
+        if card.waiting_source is None or not card.exposed_waiting:
+            return ""
+        return f", about {format_duration(card.exposed_waiting // len(card.devices))} of it waiting for other ranks"
     return f", {format_duration(exposed_waiting_time(view))} of it waiting for the last rank"
 
 

@@ -1,0 +1,215 @@
+"""Estimate how long each communication kernel waited for other ranks before its data moved.
+
+Decided for each kernel by the first of these that applies:
+- barriers and notifications move no payload: all of their time is waiting;
+- "ranks": the traces of other ranks say when the last one arrived;
+- "repeated sizes": the fastest runs of the same operation on the same group took no wait worth mentioning. A larger
+  message never takes less time than a smaller one, nor has less bandwidth, so fast runs of other sizes bound a size;
+- "link bandwidth": where even the fastest runs have less than a twentieth of the link's bandwidth, they waited as
+  well: no protocol costs that much.
+
+The estimates err on the side of transfer: where every run waited, the shortest wait is counted as transfer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from torchprof_tui.analysis.collectives.communication_records import (
+    OPERATIONS,
+    CommunicationRecords,
+    compute_bus_factor,
+)
+from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
+from torchprof_tui.analysis.collectives.link_bandwidth import find_link_bandwidth
+from torchprof_tui.trace.core.arrays import F64, I64, U8, Bool, sorted_unique
+from torchprof_tui.trace.model.communication_kernels import WAITING_OPERATIONS, Operation
+from torchprof_tui.trace.model.trace import Trace
+
+MIN_RUNS = 3
+"""Runs of an operation on a group below which none can be called the usual one."""
+
+MIN_UNSIZED_RUNS = 10
+"""The same for kernels of unknown size, which are told apart by name and launch shape."""
+
+FASTEST_PERCENTILE = 10
+"""The transfer of a size is estimated by this percentile of its runs: a single faster one may be a misread clock."""
+
+LATE_BANDWIDTH_SHARE = 0.05
+"""Below this share of the link's bandwidth a run has waited: PCI Express alone has 14 % of NVLink's."""
+
+USUAL_BANDWIDTH_SHARE = 0.2
+"""Share of the link's bandwidth that is assumed for such a run; messages of a few MB reach about that."""
+
+MIN_LATE_TIME = 500_000
+"""ns that a run judged by the link alone must take: launching and synchronizing a collective takes tens of µs."""
+
+
+_GROUP_SIZE_BITS = 31
+"""Bits of a group's size in a key of device and size."""
+
+
+class WaitingSource(str, Enum):
+    """How the wait of a kernel was decided."""
+
+    RANKS = "ranks"
+    REPEATED_SIZES = "repeated sizes"
+    LINK_BANDWIDTH = "link bandwidth"
+    OPERATION = "operation"  # barriers and notifications
+
+
+SOURCES = tuple(WaitingSource)
+"""Sources by number, for columns of them."""
+
+UNDECIDED = len(SOURCES)
+"""The number of kernels whose wait is unknown; all of their time counts as transfer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The wait at the start of each of k kernels: `time` int64[k] in ns, and `source` uint8[k], indexes into `SOURCES`
+    or UNDECIDED."""
+
+    time: I64
+    source: U8
+
+    def _decide(self, chosen: Bool, time: I64, source: WaitingSource) -> None:
+        self.time[chosen] = np.maximum(time[chosen], 0)
+        self.source[chosen] = SOURCES.index(source)
+
+
+def estimate_waits(
+    trace: Trace, records: CommunicationRecords, arrivals: Arrivals | None = None, rank_index: int = 0
+) -> Waits:
+    """Estimate the wait of each kernel of one rank. `arrivals`: of all ranks, None for a single one."""
+    duration = np.asarray(trace.duration[records.events]).astype(np.int64)
+    waits = Waits(np.zeros(len(records), np.int64), np.full(len(records), UNDECIDED, np.uint8))
+    if not len(records):
+        return waits
+    is_waiting = records.operation_mask(*WAITING_OPERATIONS)
+    waits._decide(is_waiting, duration, WaitingSource.OPERATION)
+    if arrivals is not None:
+        wait = _read_arrivals(records, arrivals, rank_index)
+        waits._decide((wait >= 0) & ~is_waiting, np.minimum(wait, duration), WaitingSource.RANKS)
+    transfer = np.minimum(_estimate_sized_transfers(records, duration), _estimate_unsized_transfers(trace, records))
+    open_ = waits.source == UNDECIDED
+    waits._decide(open_ & np.isfinite(transfer), _subtract_transfer(duration, transfer), WaitingSource.REPEATED_SIZES)
+    needed = _estimate_link_transfers(trace, records, np.minimum(transfer, duration))
+    waits._decide(open_ & np.isfinite(needed), _subtract_transfer(duration, needed), WaitingSource.LINK_BANDWIDTH)
+    return waits
+
+
+def _estimate_link_transfers(trace: Trace, records: CommunicationRecords, transfer: F64) -> F64:
+    """Estimate the transfer by the link where even the fastest runs (`transfer` float64[k], ns) are far too slow for
+    it: ns float64[k], infinite where they are not, or the link is unknown."""
+    bandwidth = measure_bus_bandwidth(records, transfer)
+    link = find_link_bandwidths(trace, records)
+    with np.errstate(invalid="ignore"):
+        has_waited = (bandwidth < LATE_BANDWIDTH_SHARE * link) & (transfer >= MIN_LATE_TIME)
+        needed: F64 = np.where(has_waited, transfer * bandwidth / (USUAL_BANDWIDTH_SHARE * link), np.inf)
+    return needed
+
+
+def measure_bus_bandwidth(records: CommunicationRecords, duration: I64 | F64) -> F64:
+    """Measure the bus bandwidth of each kernel over its whole time: GB/s float64[k], NaN where a size is unknown."""
+    factor = np.full(len(records), np.nan)
+    for number in sorted_unique(records.operation).tolist():
+        chosen = records.operation == number
+        factor[chosen] = compute_bus_factor(OPERATIONS[number], records.group_size[chosen])
+    is_known = (records.bytes > 0) & (duration > 0)
+    return np.where(is_known, records.bytes * factor / np.maximum(duration, 1), np.nan)
+
+
+def find_link_bandwidths(trace: Trace, records: CommunicationRecords) -> F64:
+    """Find the bandwidth of the link that each kernel used, one direction: GB/s float64[k], NaN where unknown."""
+    names = {str(device.get("id")): str(device.get("name") or "") for device in trace.devices}
+    key = records.device.astype(np.int64) << _GROUP_SIZE_BITS | records.group_size
+    keys, back = np.unique(key, return_inverse=True)
+    found = np.full(len(keys), np.nan)
+    for number, (device, size) in enumerate(
+        zip((keys >> _GROUP_SIZE_BITS).tolist(), (keys & (1 << _GROUP_SIZE_BITS) - 1).tolist(), strict=True)
+    ):
+        bandwidth = find_link_bandwidth(names.get(str(device), ""), size, len(trace.devices)) if size else None
+        found[number] = np.nan if bandwidth is None else bandwidth
+    out: F64 = found[back.reshape(-1)]
+    return out
+
+
+def _subtract_transfer(duration: I64, transfer: F64) -> I64:
+    """Compute the part of each duration beyond the transfer; 0 where the transfer is unknown."""
+    known = np.where(np.isfinite(transfer), transfer, duration)
+    return np.maximum(duration - np.ceil(known).astype(np.int64), 0)
+
+
+def _read_arrivals(records: CommunicationRecords, arrivals: Arrivals, rank_index: int) -> I64:
+    """Read how long the rank waited in each kernel, -1 for those that were not matched: int64[k]."""
+    wait = np.full(len(records), -1, np.int64)
+    present = arrivals.present[:, rank_index]
+    matched = arrivals.ranks.matched_collectives.events[arrivals.collective_index[present], rank_index]
+    index = np.searchsorted(records.events, matched)
+    wait[index] = arrivals.wait_times[present, rank_index]
+    return wait
+
+
+def _estimate_sized_transfers(records: CommunicationRecords, duration: I64) -> F64:
+    """Estimate the time without waiting of each kernel of known size: ns float64[k], infinite where unknown."""
+    transfer = np.full(len(records), np.inf)
+    sized = np.flatnonzero((records.bytes > 0) & ~records.operation_mask(*WAITING_OPERATIONS, Operation.OTHER))
+    if not len(sized):
+        return transfer
+    alike = np.stack([records.operation, records.group, records.group_size, records.device])[:, sized]
+    kind = np.unique(alike, axis=1, return_inverse=True)[1].reshape(-1)
+    for number in range(int(kind.max()) + 1):
+        members = sized[kind == number]
+        if len(members) < MIN_RUNS:
+            continue
+        sizes, size_index = np.unique(records.bytes[members], return_inverse=True)
+        fastest = np.array(
+            [
+                np.percentile(duration[members[size_index == k]], FASTEST_PERCENTILE, method="inverted_cdf")
+                for k in range(len(sizes))
+            ]
+        )
+        transfer[members] = _bound_by_other_sizes(sizes, fastest)[size_index]
+    return transfer
+
+
+def _bound_by_other_sizes(sizes: I64, fastest: F64) -> F64:
+    """Bound the transfer of each size (int64[s], ascending) by the fastest runs of all, float64[s]: a larger message
+    takes no less time, and has no less bandwidth."""
+    least_of_larger = np.minimum.accumulate(fastest[::-1])[::-1]
+    best_rate = np.minimum.accumulate(fastest / sizes)
+    bounded: F64 = np.minimum(least_of_larger, best_rate * sizes)
+    return bounded
+
+
+def _estimate_unsized_transfers(trace: Trace, records: CommunicationRecords) -> F64:
+    """Estimate the same for all-reduces of serving engines, whose size is not recorded, by name and launch shape.
+
+    Not for NCCL and DeepEP, which launch the same grid for any size.
+    """
+    transfer = np.full(len(records), np.inf)
+    grid = trace.args.get("grid")
+    libraries = [index for index, library in enumerate(records.libraries) if library not in _FIXED_GRID_LIBRARIES]
+    unsized = np.flatnonzero(
+        (records.bytes == 0) & np.isin(records.library, libraries) & records.operation_mask(Operation.ALL_REDUCE)
+    )
+    if grid is None or not len(unsized):
+        return transfer
+    events = records.events[unsized]
+    shape = grid.values_at(events).astype(np.int64)
+    key = np.column_stack([trace.name[events], records.device[unsized], shape])
+    group = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+    duration = trace.duration[events]
+    for number in range(int(group.max()) + 1):
+        members = group == number
+        if members.sum() >= MIN_UNSIZED_RUNS:
+            fastest = np.percentile(duration[members], FASTEST_PERCENTILE, method="inverted_cdf")
+            transfer[unsized[members]] = fastest
+    return transfer
+
+
+_FIXED_GRID_LIBRARIES = frozenset({"NCCL", "RCCL", "oneCCL", "HCCL", "MCCL", "DeepEP", "MORI", "NVSHMEM", "other"})

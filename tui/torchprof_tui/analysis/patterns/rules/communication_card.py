@@ -1,0 +1,56 @@
+"""The communication card as a pattern: what the GPUs exchanged, whether a problem or not."""
+
+from __future__ import annotations
+
+from torchprof_tui.analysis.collectives.communication_card import CommunicationCard, build_communication_card
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import NO_GPU, ScopeView
+
+
+@register_pattern(
+    "communication",
+    Section.BEYOND,
+    "Communication between GPUs",
+    meaning="time in collectives: hidden behind computation or not, moving data or waiting for a late peer",
+    action="hidden: nothing; exposed transfer: overlap it; exposed waiting: open the other ranks, see who is late",
+    decided="The union of each device's communication kernels: NCCL, RCCL, oneCCL, HCCL, NVSHMEM, DeepEP, symmetric "
+    "memory and serving engines. Hidden while kernels or fills run. Waiting: by the other ranks' arrivals where they "
+    "are open; else what a run takes beyond the fastest of its operation, group and size, or beyond a fifth of the "
+    "link's bandwidth where even those have less than a twentieth of it; barriers and notifications wait throughout. "
+    "Bus bandwidth: bytes over time, times 2 (n - 1) / n for an all-reduce, (n - 1) / n for all-gather, reduce-scatter "
+    "and all-to-all of n ranks.",
+    severity=Severity.NOTICE,
+)
+def communication(view: ScopeView) -> Answer:
+    if not len(view.tables.work):
+        return cannot_tell_answer(NO_GPU)
+    card = build_card_of_view(view)
+    if card.count:
+        return fired_answer(card.describe(), card.events)
+    if len(view.tables.communication[0]):
+        return absent_answer("no communication in this range")
+    rank_context = view.tables.rank_context
+    rank_count = len(rank_context.arrivals.ranks) if rank_context else view.trace.world_size or 1
+    if rank_count < 2:
+        return cannot_tell_answer("one rank only: no communication was recorded")
+    return absent_answer(f"{rank_count} ranks, no communication was recorded")
+
+
+def build_card_of_view(view: ScopeView) -> CommunicationCard:
+    """Build the card of a view's window, from tables that are computed once per trace."""
+    records, waits = view.tables.communication
+    return build_communication_card(
+        view.trace,
+        records=records,
+        waits=waits,
+        window=view.window if view.window_length else (view.scope.t0, view.scope.t1),
+        compute=view.tables.compute_intervals,
+    )
