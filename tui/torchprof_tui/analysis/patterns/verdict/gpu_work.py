@@ -6,7 +6,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
-from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, COPIES, TimePart
+from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, COPIES
 from torchprof_tui.trace.model.event_kind import Kind
 
 
@@ -19,10 +19,9 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
     if problem is not None:
         finding, share = problem
         return diagnose_finding(finding, COMPUTE, share)
-    compute = evidence.tree.find(COMPUTE)
-    if compute is None or not compute.parts:
+    if not evidence.view.gpu_classes:
         return Diagnosis(COMPUTE, 0.0, "the GPU did next to nothing")
-    return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence, compute))
+    return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence), "no problem was found in it")
 
 
 def _find_worst_problem(evidence: Evidence) -> tuple[Finding, float] | None:
@@ -52,10 +51,11 @@ def _diagnose_copies(evidence: Evidence) -> Diagnosis:
     return Diagnosis(COPIES, shares.copies, what, "copy less, or overlap the copies with compute", "", rows)
 
 
-def _describe_classes(evidence: Evidence, compute: TimePart) -> str:
-    """Describe the largest classes of the GPU's work: no problem was found in it."""
-    first, *others = compute.parts
-    text = f"{format_percent(first.time / compute.time)} of the GPU's time is {first.label}"
-    if others and others[0].time >= 0.15 * compute.time:
-        text += f", {format_percent(others[0].time / compute.time)} {others[0].label}"
-    return f"{text}; no problem was found in it"
+def _describe_classes(evidence: Evidence) -> str:
+    """Describe the largest classes of the GPU's work with what limits them: no problem was found in it."""
+    classes = [part for part in evidence.view.gpu_classes[:_MAX_CLASSES] if part.share >= _CLASS_MIN_SHARE]
+    return f"the GPU's time is {', '.join(part.describe() for part in classes)}"
+
+
+_MAX_CLASSES = 3
+_CLASS_MIN_SHARE = 0.1

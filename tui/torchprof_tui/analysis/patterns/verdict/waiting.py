@@ -8,6 +8,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
+from torchprof_tui.analysis.patterns.rules.communication_card import build_card_of_view
 from torchprof_tui.analysis.patterns.rules.multi_gpu import STRAGGLER_ID, describe_late_rank, exposed_waiting_time
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import EXPOSED
@@ -65,17 +66,21 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
     view, share = evidence.view, evidence.shares.communication
     if not share:
         return None
-    exposed_time = evidence.shares.exposed_communication * evidence.device_time
-    waiting_time = exposed_waiting_time(view)
+    card = build_card_of_view(view)
+    waiting_time = exposed_waiting_time(view) if view.tables.rank_context is not None else card.exposed_waiting
+    is_waiting = waiting_time > thresholds.WAITING_SHARE_OF_EXPOSED.value * card.exposed
     finding = evidence.fired.get("exposed-comm")
     events = finding.answer.events if finding else view.work.events.row[view.work.kind == Kind.COLLECTIVE]
     what = f"collectives take {format_percent(share)} of the time with nothing computed beside"
     late_rank = describe_late_rank(view)
-    if late_rank and waiting_time > thresholds.WAITING_SHARE_OF_EXPOSED.value * exposed_time:
+    if late_rank and is_waiting:
         straggler = evidence.fired.get(STRAGGLER_ID)
         return Diagnosis(EXPOSED, share, late_rank, why=straggler.answer.seen if straggler else "", events=events)
+    if is_waiting:
+        what = f"collectives wait for a late rank: {what}, {format_percent(waiting_time / card.exposed)} of it waiting"
+        return Diagnosis(EXPOSED, share, what, "open the other ranks' traces with this one", card.describe(), events)
     remedy = finding.remedy.action if finding else "overlap them with compute"
-    return Diagnosis(EXPOSED, share, what, remedy, finding.answer.seen if finding else "", events)
+    return Diagnosis(EXPOSED, share, what, remedy, card.describe(), events)
 
 
 def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
