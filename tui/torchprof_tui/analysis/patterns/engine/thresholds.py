@@ -176,3 +176,8 @@ CONVERSION_SHARE = _threshold(
 CONVERSION_TIME = _threshold(
     "share of the time", 0.01, "share", "on a GPU that mostly waits, less is not worth a change"
 )
+LEAD_IN_MIN_STEPS = _threshold("steps", 3, "steps", "a first step is compared with two others at least")
+LEAD_IN_SHARE = _threshold(
+    "idle time after the first step", 0.50, "share", "most of the idle time was there before the program had got going"
+)
+FEW_KERNELS = _threshold("kernels a step", 10, "kernels", "so few calls are a measurement of one op, not of a model")

@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStepLeadIn:
+    """A recording whose idle time lies mostly in its first step: how busy the GPU was before and after its end."""
+
+    share_of_idle: float
+    busy_afterwards: float
+
+
+def find_first_step_lead_in(evidence: Evidence) -> FirstStepLeadIn | None:
+    """Find whether the first step explains why the GPU was idle: later ones keep it busy. None if it does not."""
+    view, steps = evidence.view, evidence.view.tables.steps
+    if len(view.steps) < thresholds.LEAD_IN_MIN_STEPS.value or not len(view.work):
+        return None
+    t0, t1 = view.window
+    second = int(view.steps.start[1])
+    if int(view.steps.start[0]) != int(steps.start[0]) or not t0 < second < t1:
+        return None
+    # The first step's work may run on into the second: the queue that it left is what keeps the GPU busy.
+    later = view.gap_finder.clip(second, t1)
+    idle_later, idle_all = int(later.program_time.sum()), int(view.gaps.program_time.sum())
+    later_time = (t1 - second) * len(view.tables.devices)
+    busy_afterwards = 1 - int(later.duration.sum()) / later_time
+    if busy_afterwards < thresholds.GPU_BUSY_HIGH.value or idle_later > thresholds.LEAD_IN_SHARE.value * idle_all:
+        return None
+    return FirstStepLeadIn(1 - idle_later / max(idle_all, 1), busy_afterwards)
 
 
 def find_recording_fault(evidence: Evidence) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from torchprof_tui.analysis.dispatch.line_model import SourceLine
@@ -21,7 +21,10 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree, diagnose_cpu
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence
 from torchprof_tui.analysis.patterns.verdict.gpu_work import diagnose_gpu_work
-from torchprof_tui.analysis.patterns.verdict.representativeness import find_recording_fault
+from torchprof_tui.analysis.patterns.verdict.representativeness import (
+    find_first_step_lead_in,
+    find_recording_fault,
+)
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree, build_time_tree
 from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting
 
@@ -121,6 +124,13 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     waiting, work = diagnose_waiting(evidence), diagnose_gpu_work(evidence)
     if waiting is None or regime is Regime.COMPUTE:
         return work
+    lead_in = find_first_step_lead_in(evidence)
+    if lead_in is not None and regime is Regime.MIXED:
+        what = (
+            f"{format_percent(lead_in.share_of_idle)} of the idle time lies in the first step, then the GPU is "
+            f"{format_percent(lead_in.busy_afterwards)} busy; {work.what}"
+        )
+        return replace(work, what=what)
     if regime in (Regime.INPUT, Regime.COMMUNICATION, Regime.OVERHEAD, Regime.UNKNOWN):
         return waiting
     return waiting if waiting.share >= work.share else work

@@ -6,8 +6,8 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.practices import Practices
-from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
+from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind
+from torchprof_tui.analysis.patterns.engine.scope_view import format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.communication_card import build_card_of_view
 from torchprof_tui.analysis.patterns.rules.multi_gpu import STRAGGLER_ID, describe_late_rank, exposed_waiting_time
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
@@ -157,25 +157,32 @@ def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     view = evidence.view
     kernels = int((view.work.kind == Kind.KERNEL).sum())
     steps = len(view.steps)
-    count = f"{kernels / steps:,.0f} kernels a step" if steps else f"{kernels:,} kernels"
+    per_step = kernels / steps if steps else kernels
+    count = format_count(round(per_step), "kernel") + (" a step" if steps else "")
     median = format_duration(float(np.median(view.work.events.duration))) if len(view.work) else ""
     what = (
         f"the GPU waits {format_percent(share)} of the time for the CPU to dispatch {count}"
         f"{f' ({median} in the median)' if median else ''}"
     )
     launches = sorted_unique(view.work.launch[view.work.launch >= 0]).astype(np.int64)
-    return Diagnosis(IdleCause.DISPATCH.id, share, what, choose_launch_remedy(evidence.practices), "", launches)
+    return Diagnosis(IdleCause.DISPATCH.id, share, what, choose_launch_remedy(evidence, per_step), "", launches)
 
 
-def choose_launch_remedy(practices: Practices) -> str:
+def choose_launch_remedy(evidence: Evidence, kernels_per_step: float) -> str:
     """Choose how to launch less or faster, by what the program does already."""
+    practices = evidence.practices
     if practices.uses_cuda_graphs:
         return "graphs are replayed already: capture what still runs outside them, or give each replay more work"
     if practices.uses_compile:
         return 'torch.compile is used already: add mode="reduce-overhead" (CUDA graphs), or larger batches'
     if practices.has_backward or practices.optimizer_kind:
-        return "fewer, larger launches: a larger batch, torch.compile, a fused optimizer"
-    return 'replay CUDA graphs: torch.compile(mode="reduce-overhead"), with a static KV cache if it decodes'
+        is_fused = practices.optimizer_kind is None or practices.optimizer_kind is OptimizerKind.FUSED
+        return "fewer, larger launches: a larger batch, torch.compile" + ("" if is_fused else ", a fused optimizer")
+    if kernels_per_step <= thresholds.FEW_KERNELS.value:
+        return "too little work for a GPU: larger inputs, or many such calls in one CUDA graph"
+    if "decode-without-graphs" in evidence.fired:
+        return 'replay CUDA graphs with a static KV cache: torch.compile(mode="reduce-overhead")'
+    return 'replay CUDA graphs (torch.compile(mode="reduce-overhead")), or larger batches'
 
 
 def _diagnose_queue(evidence: Evidence) -> Diagnosis | None:
