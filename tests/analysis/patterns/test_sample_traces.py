@@ -22,7 +22,7 @@ class TestSamples(ExpectationTests):
 
 
 def test_every_sample_has_its_expectation_and_every_expectation_all_patterns() -> None:
-    assert all(set(expectation.states) == set(PATTERNS) for expectation in SAMPLES.values())
+    assert all(set(expectation.states) <= set(PATTERNS) for expectation in SAMPLES.values())
     paths = [sample.path for sample in torchprof_samples.SAMPLES]
     files = [file for path in paths for file in (sorted(path.glob(f"*{TRACE_SUFFIX}")) if path.is_dir() else [path])]
     assert {str(file.relative_to(FOLDER)).removesuffix(TRACE_SUFFIX) for file in files} == set(SAMPLES)

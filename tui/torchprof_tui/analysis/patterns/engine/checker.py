@@ -26,20 +26,33 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, TraceTables
 from torchprof_tui.analysis.patterns.engine.verdict import Verdict, decide_verdict
 from torchprof_tui.analysis.patterns.rules import (
+    attention_layout,
     cpu_lane,
     dispatch_chain,
     gpu_kernels,
     gpu_lane,
     gpu_waits,
+    graphs,
+    host_pauses,
+    moe,
     multi_gpu,
+    optimizer,
+    profiler_cost,
+    serving,
+    slow_host,
     table_sums,
     torch_compile,
+    warmup,
 )
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 _SECTION_ORDER = list(Section)
-_RULE_MODULES = (table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu, gpu_waits)
+_RULE_MODULES = (
+    *(table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu, gpu_waits),
+    *(warmup, profiler_cost, serving, graphs, moe, optimizer, host_pauses),
+    *(slow_host, attention_layout),
+)
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""
 
 _RULE_ORDER = [module.__name__ for module in _RULE_MODULES]

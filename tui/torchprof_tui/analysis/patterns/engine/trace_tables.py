@@ -34,6 +34,7 @@ from torchprof_tui.analysis.patterns.engine.nearest_ancestors import (
     nearest_ancestor,
     outermost_ancestor,
 )
+from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
@@ -61,6 +62,11 @@ class TraceTables:
         self.rank_context = rank_context
         self._name_match_cache: dict[tuple[object, ...], EventTable] = {}
         self._occupancy_cache: dict[int, float | None] = {}
+
+    @cached_property
+    def practices(self) -> Practices:
+        """What the program already does."""
+        return Practices(self)
 
     def event_table(self, events: I64 | I32) -> EventTable:
         return build_event_table(self.trace, events)

@@ -127,7 +127,12 @@ class CheatsheetPanel(TextPanel):
             return [[*head, (truncate(seen, text_width), palette.text)]]
         title = truncate(clean(pattern.title), text_width)
         lines: Lines = [head if text_width < MIN_TEXT_CELLS else [*head, (title, palette.text)]]
-        rows = [("seen", seen), ("means", pattern.meaning), ("do", finding.remedy.action), ("code", finding.remedy.code)]
+        rows = [
+            ("seen", seen),
+            ("means", pattern.meaning),
+            ("do", finding.remedy.action),
+            ("code", finding.remedy.code),
+        ]
         rows += [("decided", pattern.decided)]
         rows += [
             ("threshold" if not k else "", f"{threshold.name} {threshold.value:g} {threshold.unit}: {threshold.reason}")

@@ -1,0 +1,126 @@
+"""What a program already does: CUDA graphs, compilation, workers, pinned memory, its kind of optimizer, precision.
+
+Read from the names of a trace, which are few, so that it costs next to nothing. A remedy that is in use is never
+advised, and one for training never where nothing is trained.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from torchprof_tui.analysis.kernel.footprint import find_device
+from torchprof_tui.trace.model.event_kind import Kind
+
+if TYPE_CHECKING:
+    from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+    from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+
+GRAPH_LAUNCH_REGEX = r"(cuda|cu|hip)GraphLaunch"
+OPTIMIZER_NAME_REGEX = r"Optimizer\.step#(\w+)\.step"
+_BACKWARD_REGEX = r"autograd::engine::evaluate_function|\w+Backward\d*$|CompiledFunctionBackward"
+_COMPILED_REGEX = r"Torch-Compiled Region|## Call CompiledFxGraph |CompiledFunction"
+_WORKER_REGEX = r".*_MultiProcessingDataLoaderIter"
+_PINNED_REGEX = r"Memcpy (HtoD|DtoH).*Pinned|aten::_?pin_memory$"
+_SCALER_REGEX = r"aten::_amp_(foreach_non_finite_check_and_unscale_|update_scale_)"
+_AUTOCAST_REGEX = r"torch/(amp|cuda/amp|autocast_mode).*autocast"
+
+
+class OptimizerKind(str, Enum):
+    """How an optimizer updates its parameters."""
+
+    FUSED = "fused"  # one kernel updates many parameters
+    FOREACH = "foreach"  # each operation covers many parameters
+    PER_PARAMETER = "per parameter"  # a few kernels for each
+
+
+class Practices:
+    """What the program of one trace does; `TraceTables.practices` keeps it. All answers are of the whole trace."""
+
+    def __init__(self, tables: TraceTables) -> None:
+        self._tables = tables
+
+    def has_name(self, pattern: str) -> bool:
+        """Return whether any event's name matches the pattern at its start."""
+        matches = re.compile(pattern).match
+        return any(matches(name) for name in self._tables.trace.names)
+
+    @cached_property
+    def uses_cuda_graphs(self) -> bool:
+        """Whether graphs are replayed."""
+        return bool(len(self.graph_launches))
+
+    @cached_property
+    def graph_launches(self) -> EventTable:
+        """Calls that replay a graph."""
+        return self._tables.match_names(GRAPH_LAUNCH_REGEX, Kind.RUNTIME)
+
+    @cached_property
+    def uses_compile(self) -> bool:
+        """Whether `torch.compile` made any of the code."""
+        return self.has_name(_COMPILED_REGEX)
+
+    @cached_property
+    def uses_workers(self) -> bool:
+        """Whether a data loader has worker processes."""
+        return self.has_name(_WORKER_REGEX)
+
+    @cached_property
+    def pins_memory(self) -> bool:
+        """Whether any host memory is pinned for copies."""
+        return self.has_name(_PINNED_REGEX)
+
+    @cached_property
+    def has_backward(self) -> bool:
+        return self.has_name(_BACKWARD_REGEX)
+
+    @cached_property
+    def optimizer_names(self) -> tuple[str, ...]:
+        """Classes of the optimizers that made a step, sorted."""
+        matches = (re.match(OPTIMIZER_NAME_REGEX, name) for name in self._tables.trace.names)
+        return tuple(sorted({match[1] for match in matches if match}))
+
+    @cached_property
+    def optimizer_kind(self) -> OptimizerKind | None:
+        """How the optimizer works, by the ops of the trace; None without an optimizer step.
+
+        Ops of other code count as well: a program that clips gradients with foreach ops and steps per parameter reads
+        as foreach. `optimizer-loop` looks inside the steps.
+        """
+        if not self.optimizer_names:
+            return None
+        if self.has_name(r"aten::_fused_(adamw?|sgd|adagrad)"):
+            return OptimizerKind.FUSED
+        return OptimizerKind.FOREACH if self.has_name(r"aten::_foreach_") else OptimizerKind.PER_PARAMETER
+
+    @cached_property
+    def uses_gradscaler(self) -> bool:
+        return self.has_name(_SCALER_REGEX)
+
+    @cached_property
+    def uses_autocast(self) -> bool | None:
+        """Whether autocast ran; None where it cannot be told: it shows in Python frames only."""
+        if len(self.python_frames):
+            return self.has_name(_AUTOCAST_REGEX)
+        return True if self.uses_gradscaler else None
+
+    @cached_property
+    def is_inference(self) -> bool:
+        """Whether ops were recorded, and neither a backward pass nor an optimizer step."""
+        return bool(len(self._tables.ops)) and not self.has_backward and not self.optimizer_names
+
+    @cached_property
+    def capability(self) -> tuple[int, int] | None:
+        """Compute capability of the first GPU, None if the trace does not describe it."""
+        work = self._tables.work
+        device = find_device(self._tables.trace, int(work.events.row[0])) if len(work) else None
+        return None if device is None else device.capability
+
+    @cached_property
+    def python_frames(self) -> EventTable:
+        """All Python frames of the trace."""
+        return self._tables.event_table(np.flatnonzero(np.asarray(self._tables.trace.kind) == Kind.PYTHON))

@@ -1,0 +1,56 @@
+"""The pattern of a rank whose host is slow: every op takes longer there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+
+
+@register_pattern(
+    "slow-host",
+    Section.BEYOND,
+    "One rank's host is slow",
+    meaning="nearly every op takes longer on one rank: its CPU is slower, busy with something else, or far from its "
+    "GPU; all other ranks wait for it",
+    action="look at that host: other processes, the CPU's clock, and which cores the rank is bound to",
+    code="numactl --cpunodebind=0 --membind=0 torchrun …  # the socket next to the GPU: nvidia-smi topo -m",
+    decided="The median duration of each aten op that ran ten times on all ranks, against the fastest rank; the median "
+    "over the ops, and the share of ops that are slower. Needs several ranks: open their traces together.",
+    thresholds=(thresholds.SLOW_HOST_RATIO, thresholds.SLOW_HOST_OPS_SHARE),
+    severity=Severity.PROBLEM,
+    applies_to_all_ranks=True,
+)
+def slow_host(view: ScopeView) -> Answer:
+    rank_context = view.tables.rank_context
+    if rank_context is None:
+        return cannot_tell_answer("one rank only: the others' traces are needed")
+    speed = rank_context.arrivals.host_speed
+    if not speed.op_count:
+        return cannot_tell_answer("the ranks ran too few ops in common to compare them")
+    ranks = rank_context.arrivals.ranks.all
+    slow_label, fast_label = ranks[speed.slowest].label, ranks[speed.fastest].label
+    summary = f"ops take {speed.slowest_factor:.2f}× as long on {slow_label} as on {fast_label}"
+    slower = float(speed.slower_share[speed.slowest])
+    if speed.slowest_factor < thresholds.SLOW_HOST_RATIO.value or slower < thresholds.SLOW_HOST_OPS_SHARE.value:
+        return absent_answer(f"{summary} (median of {speed.op_count})")
+    op_time = view.clip(speed.slowest_op_time).total
+    events = np.empty(0, dtype=np.int64)
+    if rank_context.rank_index == speed.slowest:
+        events = view.representative_events()
+    return fired_answer(
+        f"{slow_label}'s host is slow: {summary}, {format_percent(slower)} of {speed.op_count} ops by a seventh or "
+        "more",
+        events,
+        int(op_time * (1 - 1 / speed.slowest_factor)),
+    )
