@@ -25,7 +25,7 @@ OPTIMIZER_NAME_REGEX = r"Optimizer\.step#(\w+)\.step"
 _BACKWARD_REGEX = r"autograd::engine::evaluate_function|\w+Backward\d*$|CompiledFunctionBackward"
 _COMPILED_REGEX = r"Torch-Compiled Region|## Call CompiledFxGraph |CompiledFunction"
 _WORKER_REGEX = r".*_MultiProcessingDataLoaderIter"
-_PINNED_REGEX = r"Memcpy (HtoD|DtoH).*Pinned|aten::_?pin_memory$"
+_PINNED_REGEX = r"Memcpy HtoD.*Pinned|aten::_?pin_memory$"
 _SCALER_REGEX = r"aten::_amp_(foreach_non_finite_check_and_unscale_|update_scale_)"
 _AUTOCAST_REGEX = r"torch/(amp|cuda/amp|autocast_mode).*autocast"
 
@@ -71,7 +71,7 @@ class Practices:
 
     @cached_property
     def pins_memory(self) -> bool:
-        """Whether any host memory is pinned for copies."""
+        """Whether any copy to the GPU reads pinned memory; `item()` reads into a pinned buffer of its own."""
         return self.has_name(_PINNED_REGEX)
 
     @cached_property

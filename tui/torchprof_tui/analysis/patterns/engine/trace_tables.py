@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -42,6 +43,8 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 
+T = TypeVar("T")
+
 MAX_DEVICES = 256
 """No host has more GPUs. A file that names more was not recorded; only this many are checked."""
 
@@ -62,11 +65,18 @@ class TraceTables:
         self.rank_context = rank_context
         self._name_match_cache: dict[tuple[object, ...], EventTable] = {}
         self._occupancy_cache: dict[int, float | None] = {}
+        self._computed: dict[Callable[[TraceTables], object], object] = {}
 
     @cached_property
     def practices(self) -> Practices:
         """What the program already does."""
         return Practices(self)
+
+    def compute_once(self, compute: Callable[[TraceTables], T]) -> T:
+        """Return what a function of these tables computes; computed at its first call and kept."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        return cast("T", self._computed[compute])
 
     def event_table(self, events: I64 | I32) -> EventTable:
         return build_event_table(self.trace, events)

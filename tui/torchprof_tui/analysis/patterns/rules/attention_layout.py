@@ -95,7 +95,7 @@ def gqa_expand_copy(view: ScopeView) -> Answer:
     attentions = fused if len(fused) else view.match_names(_SOFTMAX_REGEX, Kind.OP)
     if not len(attentions):
         return absent_answer("no attention")
-    copies = view.select_in_scope(tables.event_table(np.sort(find_expanded_copies(tables))))
+    copies = view.select_in_scope(tables.event_table(np.sort(tables.compute_once(find_expanded_copies))))
     if len(copies) < max(2, thresholds.GQA_COPIES_PER_ATTENTION.value * len(attentions)):
         return absent_answer(f"{format_count(len(copies), 'expanded copy', 'expanded copies')}" if len(copies) else "")
     kernels = work.events.select(np.flatnonzero(np.isin(view.outer_op, copies.row)))

@@ -81,7 +81,7 @@ def graph_input_copies(view: ScopeView) -> Answer:
         return absent_answer("no graph is replayed")
     if not (tables.work.launch >= 0).any():
         return cannot_tell_answer(NO_LINKS)
-    copies = view.select_in_scope(find_input_copies(tables))
+    copies = view.select_in_scope(tables.compute_once(find_input_copies))
     time, launch_time = view.covered_time(copies), view.covered_time(launches)
     guards = view.match_names(rf"{CACHE_LOOKUP_REGEX}|{AOT_PROLOGUE_REGEX}|{PREGRAPH_REGEX}")
     parts = [

@@ -20,6 +20,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import NO_CPU, ScopeView, format_count
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.torch_compile import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, Bool
@@ -48,9 +49,8 @@ class HostPauses:
         return len(self.start)
 
 
-def find_collections(view: ScopeView) -> EventTable:
+def find_collections(tables: TraceTables) -> EventTable:
     """Find the runs of the garbage collector that the trace names, on launching threads."""
-    tables = view.tables
     frames = tables.filter_by_name(
         tables.practices.python_frames, lambda name: name.startswith("<built-in function collect>")
     )
@@ -59,9 +59,8 @@ def find_collections(view: ScopeView) -> EventTable:
     return tables.select_on_launch_lanes(tables.event_table(rows))
 
 
-def find_host_pauses(view: ScopeView) -> HostPauses:
+def find_host_pauses(tables: TraceTables) -> HostPauses:
     """Find the long pauses of all steps of the trace, without input, compilation and the profiler's own work."""
-    tables = view.tables
     steps = tables.steps
     empty = np.zeros(0, dtype=np.int64)
     if not len(steps):
@@ -77,16 +76,16 @@ def find_host_pauses(view: ScopeView) -> HostPauses:
     is_long = pauses.ends - pauses.starts >= int(thresholds.PAUSE_MIN.value)
     start, end = pauses.starts[is_long], pauses.ends[is_long]
     step = steps.index_at(start)
-    outermost = np.sort(_find_outermost_starts(view))
+    outermost = np.sort(_find_outermost_starts(tables))
     position = outermost.searchsorted(start) - outermost.searchsorted(steps.start[np.maximum(step, 0)])
     _, back, count = np.unique(position, return_inverse=True, return_counts=True)
     is_irregular = count[back.reshape(-1)] < thresholds.PAUSE_STEPS_SHARE.value * len(steps)
     return HostPauses(start, end, step, position, is_irregular)
 
 
-def _find_outermost_starts(view: ScopeView) -> I64:
+def _find_outermost_starts(tables: TraceTables) -> I64:
     """Return the starts of the ops of launching threads that lie in no other op."""
-    tables, trace = view.tables, view.trace
+    trace = tables.trace
     ops = tables.select_on_launch_lanes(tables.ops)
     parent = np.asarray(trace.parent[ops.row])
     nested = (parent >= 0) & (trace.kind[np.maximum(parent, 0)] == Kind.OP)
@@ -111,11 +110,11 @@ def gc_pause(view: ScopeView) -> Answer:
     tables = view.tables
     if not len(tables.ops):
         return cannot_tell_answer(NO_CPU)
-    runs = view.select_in_scope(find_collections(view))
+    runs = view.select_in_scope(tables.compute_once(find_collections))
     runs = runs.select(runs.duration >= int(thresholds.GC_MIN.value))
     if len(runs):
         return _describe_collections(view, runs)
-    pauses = find_host_pauses(view)
+    pauses = tables.compute_once(find_host_pauses)
     seen = np.flatnonzero(view.overlap_mask(pauses.start, pauses.end)) if len(pauses) else np.zeros(0, dtype=np.int64)
     irregular = seen[pauses.is_irregular[seen]] if len(seen) else seen
     if not len(seen):

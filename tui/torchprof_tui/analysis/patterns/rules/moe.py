@@ -78,7 +78,7 @@ def find_experts(tables: TraceTables) -> EventTable:
 def moe_expert_loop(view: ScopeView) -> Answer:
     if missing_reason := view.missing_ops_reason():
         return cannot_tell_answer(missing_reason)
-    experts = view.select_in_scope(find_experts(view.tables))
+    experts = view.select_in_scope(view.tables.compute_once(find_experts))
     if len(experts) < thresholds.EXPERT_LOOP_MIN.value:
         return absent_answer(f"{format_count(len(experts), 'gathered product')}" if len(experts) else "")
     work = view.work.events

@@ -25,7 +25,9 @@ from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
-_FUSED_OPTIMIZERS = frozenset({"Adam", "AdamW", "SGD"})
+FUSED_OPTIMIZERS = frozenset({"Adam", "AdamW", "SGD"})
+"""Classes of `torch.optim` with `fused=True` on a GPU."""
+
 _FOREACH_OPTIMIZERS = frozenset({"Adagrad", "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"})
 
 
@@ -92,7 +94,7 @@ def choose_optimizer_remedy(step_name: str) -> Remedy:
     """Choose the remedy by the optimizer's class, which its step is named after."""
     match = re.match(OPTIMIZER_NAME_REGEX, step_name)
     optimizer = match[1] if match else ""
-    if optimizer in _FUSED_OPTIMIZERS:
+    if optimizer in FUSED_OPTIMIZERS:
         return Remedy("let one kernel update many parameters", f"torch.optim.{optimizer}(params, fused=True)")
     if optimizer in _FOREACH_OPTIMIZERS:
         return Remedy(

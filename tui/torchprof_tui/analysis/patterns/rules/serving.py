@@ -177,14 +177,14 @@ def _describe_phases(view: ScopeView, phases: EventTable) -> str:
 )
 def serving_phases(view: ScopeView) -> Answer:
     tables = view.tables
-    phases = view.select_in_scope(find_phases(tables))
+    phases = view.select_in_scope(tables.compute_once(find_phases))
     if not len(tables.ops) and not len(phases):
         return cannot_tell_answer("no ops and no annotations were recorded on the CPU")
     if tables.practices.has_backward or tables.practices.optimizer_names:
         return absent_answer("this is training: a backward pass or an optimizer step was recorded")
     if len(phases):
         return fired_answer(_describe_phases(view, phases), phases.row)
-    loop = _select_loop(view, find_token_loop(tables))
+    loop = _select_loop(view, tables.compute_once(find_token_loop))
     if not len(loop):
         return absent_answer("no phase is named, and no loop over tokens was found")
     return fired_answer(f"decoding: {_describe_loop(loop)}", loop.samplers.row)
@@ -216,7 +216,7 @@ def decode_without_graphs(view: ScopeView) -> Answer:
         return cannot_tell_answer(missing_reason)
     if tables.practices.has_backward or tables.practices.optimizer_names:
         return absent_answer("this is training")
-    loop = _select_loop(view, _find_decoding(tables))
+    loop = _select_loop(view, tables.compute_once(_find_decoding))
     if not len(loop) or float(np.median(loop.kernels)) < thresholds.DECODE_MIN_KERNELS.value:
         return absent_answer("no loop over tokens")
     summary = _describe_loop(loop)
@@ -235,10 +235,10 @@ def decode_without_graphs(view: ScopeView) -> Answer:
 
 def _find_decoding(tables: TraceTables) -> TokenLoop:
     """Find the loop over tokens, or the steps that are annotated as decoding."""
-    phases = find_phases(tables)
+    phases = tables.compute_once(find_phases)
     decoding = [(parse_phase(tables.name(int(row))) or ("", 0))[0] == "decode" for row in phases.row]
     if not any(decoding):
-        return find_token_loop(tables)
+        return tables.compute_once(find_token_loop)
     steps = phases.select(np.array(decoding))
     marks = EventTable(
         np.append(steps.row, -1),

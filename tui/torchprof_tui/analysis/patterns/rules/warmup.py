@@ -60,7 +60,7 @@ def cold_call(view: ScopeView) -> Answer:
     tables = view.tables
     if not len(tables.calls):
         return cannot_tell_answer(NO_CALLS)
-    calls = view.select_in_scope(find_cold_calls(tables))
+    calls = view.select_in_scope(tables.compute_once(find_cold_calls))
     time = view.covered_time(calls)
     share = time / view.scope.length
     if not len(calls) or share < thresholds.COLD_CALL_SHARE.value:
@@ -145,8 +145,8 @@ def find_warming_steps(tables: TraceTables) -> WarmingSteps:
 )
 def not_warmed_up(view: ScopeView) -> Answer:
     tables = view.tables
-    steps, warming = tables.steps, find_warming_steps(tables)
-    cold = view.select_in_scope(find_cold_calls(tables))
+    steps, warming = tables.steps, tables.compute_once(find_warming_steps)
+    cold = view.select_in_scope(tables.compute_once(find_cold_calls))
     cold_time = view.covered_time(cold)
     cold_share = cold_time / view.scope.length
     in_scope = view.overlap_mask(steps.start[: warming.count], steps.end[: warming.count])
