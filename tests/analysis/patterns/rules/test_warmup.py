@@ -79,6 +79,11 @@ def test_the_profilers_own_work_makes_no_step_slow() -> None:
     assert check_pattern(trace(*entries), "not-warmed-up").state is ABSENT
 
 
+def test_steps_hidden_behind_the_gpu_need_not_be_fast() -> None:
+    behind = [kernel(ADD, 910, 2000, 77), runtime("cudaLaunchKernel", 890, 5, 77)]
+    assert check_pattern(trace(*steps_of(900, 500, 300), *behind), "not-warmed-up").state is ABSENT
+
+
 def test_cold_calls_alone_make_a_recording_unrepresentative() -> None:
     finding = check_pattern(trace(*cold_launch()), "not-warmed-up")
     assert finding.state is FIRED

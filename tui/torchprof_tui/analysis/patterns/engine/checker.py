@@ -27,8 +27,10 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, Tra
 from torchprof_tui.analysis.patterns.engine.verdict import Verdict, decide_verdict
 from torchprof_tui.analysis.patterns.rules import (
     attention_layout,
+    clocks,
     cpu_lane,
     dispatch_chain,
+    fsdp,
     gpu_kernels,
     gpu_lane,
     gpu_waits,
@@ -51,7 +53,7 @@ _SECTION_ORDER = list(Section)
 _RULE_MODULES = (
     *(table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu, gpu_waits),
     *(warmup, profiler_cost, serving, graphs, moe, optimizer, host_pauses),
-    *(slow_host, attention_layout),
+    *(slow_host, attention_layout, clocks, fsdp),
 )
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""
 

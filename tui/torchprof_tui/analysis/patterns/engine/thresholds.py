@@ -194,3 +194,6 @@ CLOCK_MIN_DURATION = _threshold(
 CLOCK_COVERED_SHARE = _threshold(
     "GPU time of the compared kernels", 0.20, "share", "a few kernels alone do not show what the clocks did"
 )
+TRANSFER_BANDWIDTH_MIN = _threshold(
+    "bytes of an all-gather over its time", 10, "GB/s", "PCIe carries 20 and more: below half of that it mostly waits"
+)

@@ -107,7 +107,7 @@ class WarmingSteps:
 
 
 def find_warming_steps(tables: TraceTables) -> WarmingSteps:
-    """Find the steps at the start that get faster one after the other."""
+    """Find the steps at the start that get faster one after the other; none if the GPU is behind all the while."""
     steps, overhead = tables.steps, tables.overhead_intervals
     durations = (
         steps.end - steps.start - (overhead.measure_before(steps.end) - overhead.measure_before(steps.start))
@@ -122,6 +122,9 @@ def find_warming_steps(tables: TraceTables) -> WarmingSteps:
         or durations[0] < thresholds.WARMING_TOTAL_RATIO.value * durations[count - 1]
     ):
         return no_steps
+    in_steps = (tables.launch_step >= 0) & (tables.launch_step < count)
+    if int(tables.work.events.duration[in_steps].sum()) > durations[:count].sum():
+        return no_steps  # hidden behind the GPU: how long the CPU takes for a step does not matter
     excess: I64 = (durations[:count] - durations[count - 1]).astype(np.int64)
     return WarmingSteps(count, durations, excess)
 
@@ -134,7 +137,7 @@ def find_warming_steps(tables: TraceTables) -> WarmingSteps:
     action="record later: let several steps pass before the first one that is kept",
     code="schedule=torch.profiler.schedule(wait=3, warmup=3, active=5)",
     decided="The first three steps or more, each at least a tenth faster than the one before, without the profiler's "
-    "own work; or cold calls that take a quarter of the scope.",
+    "own work, unless the GPU works for longer on them than the CPU; or cold calls that take a quarter of the scope.",
     thresholds=(
         thresholds.WARMING_STEP_RATIO,
         thresholds.WARMING_TOTAL_RATIO,
