@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
@@ -12,7 +11,6 @@ from torchprof_tui.analysis.patterns.engine.check_scope import whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import clocks
-from torchprof_tui.analysis.time.kernel_speed import weighted_median
 from torchprof_tui.trace.ranks.collective_records import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 
@@ -73,8 +71,3 @@ def test_ranks_are_compared() -> None:
     )
     finding = MultiRankChecker(merged).check(whole_trace_scope(merged), ["clock-variation"])[0][0]
     assert finding.answer.seen == "rank 2: this GPU takes 1.20× as long as rank 0's for the same kernels (1)"
-
-
-def test_the_weighted_median_is_the_value_at_half_of_the_weight() -> None:
-    assert weighted_median(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0, 5.0])) == 3
-    assert weighted_median(np.array([3.0, 1.0, 2.0]), np.array([1.0, 5.0, 1.0])) == 1

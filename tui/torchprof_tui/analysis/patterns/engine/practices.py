@@ -43,11 +43,14 @@ class Practices:
 
     def __init__(self, tables: TraceTables) -> None:
         self._tables = tables
+        self._has_name: dict[str, bool] = {}
 
     def has_name(self, pattern: str) -> bool:
-        """Return whether any event's name matches the pattern at its start."""
-        matches = re.compile(pattern).match
-        return any(matches(name) for name in self._tables.trace.names)
+        """Return whether any event's name matches the pattern at its start; each pattern is looked for once."""
+        if pattern not in self._has_name:
+            matches = re.compile(pattern).match
+            self._has_name[pattern] = any(matches(name) for name in self._tables.trace.names)
+        return self._has_name[pattern]
 
     @cached_property
     def uses_cuda_graphs(self) -> bool:

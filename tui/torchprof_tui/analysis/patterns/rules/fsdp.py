@@ -117,7 +117,8 @@ def _measure_transfer(view: ScopeView, gathers: EventTable, exposed: Intervals) 
     inside = exposed.measure_before(gathers.end) - exposed.measure_before(gathers.start)
     if rank_context is not None:
         return inside
-    return np.minimum(inside, bound_transfer(view.tables, gathers.row))
+    bounded: I64 = np.minimum(inside, bound_transfer(view.tables, gathers.row))
+    return bounded
 
 
 def _choose_prefetch_remedy(view: ScopeView) -> Remedy | None:

@@ -63,17 +63,27 @@ def find_host_pauses(tables: TraceTables) -> HostPauses:
     """Find the long pauses of all steps of the trace, without input, compilation and the profiler's own work."""
     steps = tables.steps
     empty = np.zeros(0, dtype=np.int64)
+    no_pauses = HostPauses(empty, empty, empty, empty, np.zeros(0, dtype=np.bool_))
     if not len(steps):
-        return HostPauses(empty, empty, empty, empty, np.zeros(0, dtype=np.bool_))
-    active = tables.select_on_launch_lanes(tables.ops_and_calls)
-    compiling = tables.match_names(COMPILE_WORK_REGEX)
-    explained = union(active.start, active.end) | tables.overhead_intervals | union(compiling.start, compiling.end)
-    loading = tables.match_names(DATA_LOADER_REGEX)
-    explained = explained | union(loading.start, loading.end)
-    for device in tables.devices:
-        explained = explained | tables.busy_intervals(device)
-    pauses = union(steps.start, steps.end) - explained
+        return no_pauses
+    explained = [
+        tables.select_on_launch_lanes(tables.ops_and_calls),
+        tables.overhead,
+        tables.match_names(COMPILE_WORK_REGEX),
+        tables.match_names(DATA_LOADER_REGEX),
+        tables.work.events,
+    ]
+    active = union(
+        np.concatenate([table.start for table in explained]), np.concatenate([table.end for table in explained])
+    )
+    # Only gaps that are long enough to be a pause are looked at again.
+    first, last = int(min(steps.start[0], tables.window[0])), int(steps.end.max())
+    gap_start, gap_end = np.append(first, active.ends), np.append(active.starts, last)
+    is_long = gap_end - gap_start >= int(thresholds.PAUSE_MIN.value)
+    pauses = union(gap_start[is_long], gap_end[is_long]) & union(steps.start, steps.end)
     is_long = pauses.ends - pauses.starts >= int(thresholds.PAUSE_MIN.value)
+    if not is_long.any():
+        return no_pauses
     start, end = pauses.starts[is_long], pauses.ends[is_long]
     step = steps.index_at(start)
     outermost = np.sort(_find_outermost_starts(tables))
