@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.helpers.pattern_traces import GEMM
+from tests.helpers.pattern_traces import GEMM, NCCL
 from tests.helpers.trace_builder import kernel, trace
 from torchprof_tui.analysis.time.kernel_speed import KernelSpeed, compare_kernel_speed, weighted_median
 from torchprof_tui.trace.model.trace import Trace
@@ -13,23 +13,22 @@ from torchprof_tui.trace.ranks.collective_records import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 
 
-def rank(*durations: float, grid: int = 132, runs: int = 5) -> Trace:
-    """Kernels of these durations on grids of their own, each run so often."""
+def rank(*durations: float, grid: int = 132, runs: int = 5, collective: bool = False) -> Trace:
+    """Kernels of these durations on grids of their own, each run so often; `collective`: all beside one."""
     return trace(
+        *([kernel(NCCL, 0, 1000 * runs, stream=20)] if collective else []),
         *(
             kernel(GEMM, 1000 * run + 200 * index, duration, grid=[grid + index, 1, 1], block=[128, 1, 1])
             for run in range(runs)
             for index, duration in enumerate(durations)
-        )
+        ),
     )
 
 
 def compare(*ranks: Trace) -> KernelSpeed:
+    no_collectives = read_collectives(rank(100))  # which are not matched here
     merged = merge_ranks(
-        [
-            OpenedRank(number, f"r{number}.json", of_rank, read_collectives(of_rank))
-            for number, of_rank in enumerate(ranks)
-        ],
+        [OpenedRank(number, f"r{number}.json", of_rank, no_collectives) for number, of_rank in enumerate(ranks)],
         "ranks",
     )
     assert merged.merged_ranks is not None
@@ -45,8 +44,8 @@ def test_each_rank_is_compared_with_the_fastest_kernel_by_kernel() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [rank(19), rank(100, grid=66), rank(100, runs=3)],
-    ids=["short kernels", "another grid", "few runs"],
+    [rank(19), rank(100, grid=66), rank(100, runs=3), rank(100, collective=True)],
+    ids=["short kernels", "another grid", "few runs", "beside a collective"],
 )
 def test_what_cannot_be_compared(other: Trace) -> None:
     speed = compare(rank(100), other)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import GEMM, NCCL, check_pattern
-from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, trace
+from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import State
@@ -48,6 +48,30 @@ def test_the_change_and_its_time_are_measured() -> None:
         "the same kernels take 1.25× as long in the late third of their runs (1 kernel, 100 % of GPU time)"
     )
     assert finding.answer.at_stake == 5 * 25_000  # a third of 16 runs
+
+
+def stepped(*durations: float, other: float = 400) -> list[Entry]:
+    """Steps that run one kernel twice on the same grid, on different data."""
+    entries: list[Entry] = []
+    for number, duration in enumerate(durations):
+        at, corr = 2000.0 * number, 2 * number + 1
+        entries.append(step(number, at, 1900))
+        for index, length in enumerate((duration, other)):
+            entries += [
+                cpu("aten::mm", at + 50 * index, 20),
+                runtime("cudaLaunchKernel", at + 50 * index + 5, 5, corr + index),
+            ]
+            entries.append(
+                kernel(GEMM, at + 100 + 700 * index, length, corr + index, grid=[132, 1, 1], block=[128, 1, 1])
+            )
+    return entries
+
+
+def test_steps_are_compared_place_by_place() -> None:
+    drop = check_pattern(trace(*stepped(100, 100, 110, 120, 130, 130, other=10)), "clock-variation")
+    assert "1.30× as long in the late third" in drop.answer.seen  # the shorter kernel is not compared
+    assert drop.answer.at_stake == 2 * 30_000
+    assert check_pattern(trace(*stepped(*[100] * 6)), "clock-variation").state is ABSENT
 
 
 def test_clocks_may_rise_as_well() -> None:

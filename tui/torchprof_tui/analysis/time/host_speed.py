@@ -19,7 +19,7 @@ from torchprof_tui.trace.model.trace import Trace
 MIN_RUNS = 10
 """Runs of an op on each rank: fewer have no steady median."""
 
-MIN_OPS = 8
+MIN_OPS = 10
 """Ops to compare: a handful does not describe a host."""
 
 SLOWER_RATIO = 1.15

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.ranks import Ranks
@@ -64,9 +65,13 @@ def weighted_median(values: F64, weights: F64) -> float:
 
 
 def _kernel_times(trace: Trace) -> dict[_Key, tuple[float, float]]:
-    """Return (median, total) ns of each long kernel by name and launch shape."""
+    """Return (median, total) ns of each long kernel by name and launch shape, without those beside a collective."""
     rows = np.flatnonzero(np.asarray(trace.kind) == Kind.KERNEL)
     rows = rows[np.asarray(trace.duration[rows]) >= MIN_DURATION]
+    collectives = np.flatnonzero(np.asarray(trace.kind) == Kind.COLLECTIVE)
+    communicating = union(trace.start[collectives], trace.start[collectives] + trace.duration[collectives])
+    end = np.asarray(trace.start[rows] + trace.duration[rows])
+    rows = rows[communicating.measure_before(end) == communicating.measure_before(np.asarray(trace.start[rows]))]
     if not len(rows):
         return {}
     shape = np.hstack([_column(trace, name, rows) for name in ("grid", "block")])

@@ -197,3 +197,4 @@ CLOCK_COVERED_SHARE = _threshold(
 TRANSFER_BANDWIDTH_MIN = _threshold(
     "bytes of an all-gather over its time", 10, "GB/s", "PCIe carries 20 and more: below half of that it mostly waits"
 )
+CLOCK_MIN_STEPS = _threshold("repeated steps", 4, "steps", "the first and the last of fewer are no trend")

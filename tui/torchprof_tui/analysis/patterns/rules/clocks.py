@@ -16,10 +16,11 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.repeated_steps import find_repeated_steps
 from torchprof_tui.analysis.patterns.engine.scope_view import NO_GPU, ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.kernel_speed import weighted_median
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 
 
@@ -27,9 +28,9 @@ from torchprof_tui.trace.model.event_kind import Kind
 class ClockDrift:
     """How the same kernels' times changed from the first third of their runs to the last.
 
-    `ratio`: late over early, the median by GPU time, 1 where nothing can be compared. `kernel_count`: kernels compared;
-    `covered_share`: their share of GPU time. `slow_rows` int64[k]: runs in the slower third, `excess` int64[k] ns: how
-    much longer each took than the median of the faster third.
+    `ratio`: late over early, the median by GPU time, 1 where nothing can be compared. `kernel_count`: kernels compared,
+    each place of a step for itself; `covered_share`: their share of GPU time. `slow_rows` int64[k]: runs in the slower
+    third, `excess` int64[k] ns: how much longer each took than the median of the faster third.
     """
 
     ratio: float
@@ -39,35 +40,64 @@ class ClockDrift:
     excess: I64
 
 
+_NO_ROWS = np.empty(0, dtype=np.int64)
+_NO_DRIFT = ClockDrift(1.0, 0, 0.0, _NO_ROWS, _NO_ROWS)
+
+
 def find_clock_drift(tables: TraceTables) -> ClockDrift:
-    """Compare the runs of each kernel on one launch shape; those beside a collective are left out."""
+    """Compare the same kernels early and late: place by place in repeated steps, else by the order of their runs.
+
+    One kernel on one grid may work on different data at another place of a step, so runs are compared in order only
+    where no steps repeat and nothing is communicated. Kernels beside a collective are left out.
+    """
     work = tables.work
-    chosen = work.kind == Kind.KERNEL
+    has_collectives = any(len(intervals) for intervals in tables.collective_intervals.values())
+    repeats = tables.compute_once(find_repeated_steps)
+    if len(repeats.steps) >= thresholds.CLOCK_MIN_STEPS.value:
+        order = np.argsort(work.events.row)
+        places = order[np.searchsorted(work.events.row[order], repeats.events)]  # [steps, places]
+        is_kernel = (work.kind[places] == Kind.KERNEL).all(axis=0)
+        groups = list(places[:, is_kernel & ~_mark_beside_collectives(tables)[places].any(axis=0)].T)
+        third = max(len(repeats.steps) // 3, 1)
+        return _compare_runs(tables, groups, third)
+    if has_collectives:
+        return _NO_DRIFT
+    kernels = np.flatnonzero(work.kind == Kind.KERNEL)
+    group = tables.launch_group[kernels]
+    kernels = kernels[np.argsort(group, kind="stable")]  # work is sorted by start
+    counts = np.unique(group, return_counts=True)[1]
+    groups = np.split(kernels, np.cumsum(counts)[:-1]) if len(counts) else []
+    return _compare_runs(tables, [runs for runs in groups if len(runs) >= thresholds.CLOCK_MIN_RUNS.value], 0)
+
+
+def _mark_beside_collectives(tables: TraceTables) -> Bool:
+    """Mark work during which a collective ran on the same device: bool[work]."""
+    work = tables.work
+    beside = np.zeros(len(work), dtype=np.bool_)
     for device in tables.devices:
         intervals = tables.collective_intervals[device]
-        if len(intervals):
-            on_device = work.device == device
-            beside = intervals.measure_before(work.events.end) > intervals.measure_before(work.events.start)
-            chosen &= ~(on_device & beside)
-    index = np.flatnonzero(chosen)
-    group, duration = tables.launch_group[index], work.events.duration[index]
-    order = np.argsort(group, kind="stable")  # work is sorted by start
-    index, group, duration = index[order], group[order], duration[order]
-    _, first, count = np.unique(group, return_index=True, return_counts=True)
+        overlap = intervals.measure_before(work.events.end) > intervals.measure_before(work.events.start)
+        beside |= (work.device == device) & overlap
+    return beside
+
+
+def _compare_runs(tables: TraceTables, groups: list[I64], third: int) -> ClockDrift:
+    """Compare the first `third` runs of each group (indices of work, by start) with its last; 0: a third of them."""
+    work = tables.work
     ratios, weights, slow_indices, excesses = [], [], [], []
-    for start, runs in zip(first.tolist(), count.tolist(), strict=True):
-        of_kernel = duration[start : start + runs]
-        if runs < thresholds.CLOCK_MIN_RUNS.value or np.median(of_kernel) < thresholds.CLOCK_MIN_DURATION.value:
+    for runs in groups:
+        duration = work.events.duration[runs]
+        if np.median(duration) < thresholds.CLOCK_MIN_DURATION.value:
             continue
-        third = runs // 3
-        early, late = float(np.median(of_kernel[:third])), float(np.median(of_kernel[-third:]))
+        size = third or len(runs) // 3
+        early, late = float(np.median(duration[:size])), float(np.median(duration[-size:]))
         ratios.append(late / early)
-        weights.append(float(of_kernel.sum()))
-        slow = slice(start + runs - third, start + runs) if late >= early else slice(start, start + third)
-        slow_indices.append(index[slow])
+        weights.append(float(duration.sum()))
+        slow = slice(len(runs) - size, len(runs)) if late >= early else slice(0, size)
+        slow_indices.append(runs[slow])
         excesses.append(np.maximum(duration[slow] - min(early, late), 0).astype(np.int64))
     if not ratios:
-        return ClockDrift(1.0, 0, 0.0, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        return _NO_DRIFT
     total = float(work.events.duration[work.kind == Kind.KERNEL].sum())
     return ClockDrift(
         weighted_median(np.array(ratios), np.array(weights)),
@@ -85,11 +115,12 @@ def find_clock_drift(tables: TraceTables) -> ClockDrift:
     meaning="the same kernels take longer than before, or than on another GPU: power or heat lowers the clock",
     action="compare only runs at the same clock; look for the reason of the throttling, or lock the clock",
     code="nvidia-smi --query-gpu=clocks.sm,clocks_throttle_reasons.active,power.draw --format=csv -l 1",
-    decided="Kernels of one name and launch shape with a dozen runs: the last third of their runs against the first, "
-    "the median by GPU time, without those beside a collective. With several ranks also the same kernels between "
-    "ranks.",
+    decided="The same place in repeated steps: the last third of the steps against the first, the median by GPU time, "
+    "without kernels beside a collective. Where no steps repeat: kernels of one name and launch shape, by their order. "
+    "With several ranks also the same kernels between ranks.",
     thresholds=(
         thresholds.CLOCK_RATIO,
+        thresholds.CLOCK_MIN_STEPS,
         thresholds.CLOCK_MIN_RUNS,
         thresholds.CLOCK_MIN_DURATION,
         thresholds.CLOCK_COVERED_SHARE,
@@ -104,7 +135,7 @@ def clock_variation(view: ScopeView) -> Answer:
     rank_text = _describe_ranks(view)
     if drift.covered_share < thresholds.CLOCK_COVERED_SHARE.value and not rank_text:
         return cannot_tell_answer(
-            f"{format_count(drift.kernel_count, 'kernel')} of 20 µs or more ran a dozen times: too few to compare"
+            f"{format_count(drift.kernel_count, 'kernel')} of 20 µs or more can be compared over time: too few"
         )
     change = max(drift.ratio, 1 / drift.ratio)
     slow = tables.event_table(drift.slow_rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -15,6 +16,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.trace.core.time_format import format_duration
 
 
 @register_pattern(
@@ -26,8 +28,9 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
     action="look at that host: other processes, the CPU's clock, and which cores the rank is bound to",
     code="numactl --cpunodebind=0 --membind=0 torchrun …  # the socket next to the GPU: nvidia-smi topo -m",
     decided="The median duration of each aten op that ran ten times on all ranks, against the fastest rank; the median "
-    "over the ops, and the share of ops that are slower. Needs several ranks: open their traces together.",
-    thresholds=(thresholds.SLOW_HOST_RATIO, thresholds.SLOW_HOST_OPS_SHARE),
+    "over the ops, and the share of ops that are slower. Where collectives were joined, the others must also wait for "
+    "that rank. Needs several ranks: open their traces together.",
+    thresholds=(thresholds.SLOW_HOST_RATIO, thresholds.SLOW_HOST_OPS_SHARE, thresholds.STRAGGLER_SHARE),
     severity=Severity.PROBLEM,
     applies_to_all_ranks=True,
 )
@@ -44,7 +47,12 @@ def slow_host(view: ScopeView) -> Answer:
     slower = float(speed.slower_share[speed.slowest])
     if speed.slowest_factor < thresholds.SLOW_HOST_RATIO.value or slower < thresholds.SLOW_HOST_OPS_SHARE.value:
         return absent_answer(f"{summary} (median of {speed.op_count})")
-    op_time = view.clip(speed.slowest_op_time).total
+    at_stake = int(view.clip(speed.slowest_op_time).total * (1 - 1 / speed.slowest_factor))
+    if len(rank_context.arrivals):
+        waiting = _measure_waiting(view, rank_context.arrivals, speed.slowest)
+        if waiting < thresholds.STRAGGLER_SHARE.value * view.window_length:
+            return absent_answer(f"{summary}, but the others wait only {format_duration(waiting)} for it")
+        at_stake = min(at_stake, waiting)
     events = np.empty(0, dtype=np.int64)
     if rank_context.rank_index == speed.slowest:
         events = view.representative_events()
@@ -52,5 +60,13 @@ def slow_host(view: ScopeView) -> Answer:
         f"{slow_label}'s host is slow: {summary}, {format_percent(slower)} of {speed.op_count} ops by a seventh or "
         "more",
         events,
-        int(op_time * (1 - 1 / speed.slowest_factor)),
+        at_stake,
     )
+
+
+def _measure_waiting(view: ScopeView, arrivals: Arrivals, slow_rank: int) -> int:
+    """Measure how long the other ranks wait for one rank in the window: ns, their mean."""
+    is_last = arrivals.last_rank == slow_rank
+    others = [index for index in range(len(arrivals.ranks)) if index != slow_rank]
+    waits = [arrivals.wait_intervals(index, is_last).measure_between(*view.window) for index in others]
+    return sum(waits) // len(others)
