@@ -7,7 +7,7 @@ scope: a viewport only selects from these tables (`scope_view`), so checking it 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar, cast
@@ -65,18 +65,19 @@ class TraceTables:
         self.rank_context = rank_context
         self._name_match_cache: dict[tuple[object, ...], EventTable] = {}
         self._occupancy_cache: dict[int, float | None] = {}
-        self._computed: dict[Callable[[TraceTables], object], object] = {}
+        self._computed: dict[tuple[Hashable, ...], object] = {}
 
     @cached_property
     def practices(self) -> Practices:
         """What the program already does."""
         return Practices(self)
 
-    def compute_once(self, compute: Callable[[TraceTables], T]) -> T:
-        """Return what a function of these tables computes; computed at its first call and kept."""
-        if compute not in self._computed:
-            self._computed[compute] = compute(self)
-        return cast("T", self._computed[compute])
+    def compute_once(self, compute: Callable[..., T], *more: Hashable) -> T:
+        """Return what a function of these tables, and of `more`, computes; computed at its first call and kept."""
+        key = (compute, *more)
+        if key not in self._computed:
+            self._computed[key] = compute(self, *more)
+        return cast("T", self._computed[key])
 
     def event_table(self, events: I64 | I32) -> EventTable:
         return build_event_table(self.trace, events)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -16,7 +17,6 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.repeated_steps import find_repeated_steps
 from torchprof_tui.analysis.patterns.engine.scope_view import NO_GPU, ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.kernel_speed import weighted_median
@@ -44,7 +44,7 @@ _NO_ROWS = np.empty(0, dtype=np.int64)
 _NO_DRIFT = ClockDrift(1.0, 0, 0.0, _NO_ROWS, _NO_ROWS)
 
 
-def find_clock_drift(tables: TraceTables) -> ClockDrift:
+def find_clock_drift(tables: TraceTables, gap_finder: GapFinder) -> ClockDrift:
     """Compare the same kernels early and late: place by place in repeated steps, else by the order of their runs.
 
     One kernel on one grid may work on different data at another place of a step, so runs are compared in order only
@@ -52,7 +52,7 @@ def find_clock_drift(tables: TraceTables) -> ClockDrift:
     """
     work = tables.work
     has_collectives = any(len(intervals) for intervals in tables.collective_intervals.values())
-    repeats = tables.compute_once(find_repeated_steps)
+    repeats = gap_finder.repeated_steps
     if len(repeats.steps) >= thresholds.CLOCK_MIN_STEPS.value:
         order = np.argsort(work.events.row)
         places = order[np.searchsorted(work.events.row[order], repeats.events)]  # [steps, places]
@@ -131,7 +131,7 @@ def clock_variation(view: ScopeView) -> Answer:
     tables = view.tables
     if not len(tables.work):
         return cannot_tell_answer(NO_GPU)
-    drift = tables.compute_once(find_clock_drift)
+    drift = tables.compute_once(find_clock_drift, view.gap_finder)
     rank_text = _describe_ranks(view)
     if drift.covered_share < thresholds.CLOCK_COVERED_SHARE.value and not rank_text:
         return cannot_tell_answer(
