@@ -56,8 +56,9 @@ def find_clock_drift(tables: TraceTables, gap_finder: GapFinder) -> ClockDrift:
     if len(repeats.steps) >= thresholds.CLOCK_MIN_STEPS.value:
         order = np.argsort(work.events.row)
         places = order[np.searchsorted(work.events.row[order], repeats.events)]  # [steps, places]
-        is_kernel = (work.kind[places] == Kind.KERNEL).all(axis=0)
-        groups = list(places[:, is_kernel & ~_mark_beside_collectives(tables)[places].any(axis=0)].T)
+        chosen = (work.kind[places] == Kind.KERNEL).all(axis=0)
+        chosen &= np.median(work.events.duration[places], axis=0) >= thresholds.CLOCK_MIN_DURATION.value
+        groups = list(places[:, chosen & ~_mark_beside_collectives(tables)[places].any(axis=0)].T)
         third = max(len(repeats.steps) // 3, 1)
         return _compare_runs(tables, groups, third)
     if has_collectives:
