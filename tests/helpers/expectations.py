@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from torchprof_tui.analysis.patterns.engine.pattern import State
 
+_OTHER_FILES = ("README.md", "new_patterns.md")
 FOLDER = Path(__file__).parents[1] / "analysis/patterns/expectations"
 
 _LINE = re.compile(r"\| `(?P<id>[a-z0-9-]+)` \| (?P<state>fired|absent|cannot tell) \| (?P<why>.+) \|")
@@ -27,7 +28,9 @@ def _read_folder(folder: Path) -> dict[str, Expectation]:
 
     Raises ValueError for a line that cannot be parsed and for a duplicate id.
     """
-    return {_read_heading(path): _read_file(path) for path in sorted(folder.glob("*.md")) if path.name != "README.md"}
+    return {
+        _read_heading(path): _read_file(path) for path in sorted(folder.glob("*.md")) if path.name not in _OTHER_FILES
+    }
 
 
 def _read_heading(path: Path) -> str:

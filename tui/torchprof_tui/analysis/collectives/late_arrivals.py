@@ -11,8 +11,10 @@ from functools import cached_property
 
 import numpy as np
 
+from torchprof_tui.analysis.time.host_speed import HostSpeed, compare_host_speed
 from torchprof_tui.analysis.time.host_stalls import HostStall, find_host_stalls
 from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.analysis.time.kernel_speed import KernelSpeed, compare_kernel_speed
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.ranks import Ranks
 
@@ -78,6 +80,16 @@ class Arrivals:
     def host_stalls(self) -> list[HostStall]:
         """Places where one rank idles and the others do not."""
         return find_host_stalls(self.ranks)
+
+    @cached_property
+    def host_speed(self) -> HostSpeed:
+        """How fast the ranks' hosts run the same ops."""
+        return compare_host_speed(self.ranks)
+
+    @cached_property
+    def kernel_speed(self) -> KernelSpeed:
+        """How fast the ranks' GPUs run the same kernels."""
+        return compare_kernel_speed(self.ranks)
 
     def wait_intervals(self, rank_index: int, selected: Bool | None = None) -> Intervals:
         """Compute when a rank waited in the selected collectives (bool[m]; all by default)."""

@@ -25,17 +25,28 @@ from torchprof_tui.analysis.patterns.engine.registry import registered_patterns
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, TraceTables
 from torchprof_tui.analysis.patterns.rules import (
+    attention_layout,
+    clocks,
     communication_card,
     conversions,
     cpu_lane,
     dispatch_chain,
+    fsdp,
     gpu_kernels,
     gpu_lane,
     gpu_waits,
+    graphs,
+    host_pauses,
+    moe,
     multi_gpu,
+    optimizer,
+    profiler_cost,
+    serving,
+    slow_host,
     table_sums,
     throughput,
     torch_compile,
+    warmup,
 )
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
@@ -43,17 +54,10 @@ from torchprof_tui.trace.model.trace import Trace
 
 _SECTION_ORDER = list(Section)
 _RULE_MODULES = (
-    table_sums,
-    cpu_lane,
-    gpu_lane,
-    dispatch_chain,
-    torch_compile,
-    gpu_kernels,
-    multi_gpu,
-    communication_card,
-    gpu_waits,
-    throughput,
-    conversions,
+    *(table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu),
+    *(communication_card, gpu_waits, throughput, conversions),
+    *(warmup, profiler_cost, serving, graphs, moe, optimizer, host_pauses),
+    *(slow_host, attention_layout, clocks, fsdp),
 )
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""
 

@@ -25,7 +25,7 @@ OPTIMIZER_NAME_REGEX = r"Optimizer\.step#(\w+)\.step"
 _BACKWARD_REGEX = r"autograd::engine::evaluate_function|\w+Backward\d*$|CompiledFunctionBackward"
 _COMPILED_REGEX = r"Torch-Compiled Region|## Call CompiledFxGraph |CompiledFunction"
 _WORKER_REGEX = r".*_MultiProcessingDataLoaderIter"
-_PINNED_REGEX = r"Memcpy (HtoD|DtoH).*Pinned|aten::_?pin_memory$"
+_PINNED_REGEX = r"Memcpy HtoD.*Pinned|aten::_?pin_memory$"
 _SCALER_REGEX = r"aten::_amp_(foreach_non_finite_check_and_unscale_|update_scale_)"
 _AUTOCAST_REGEX = r"torch/(amp|cuda/amp|autocast_mode).*autocast"
 
@@ -43,11 +43,14 @@ class Practices:
 
     def __init__(self, tables: TraceTables) -> None:
         self._tables = tables
+        self._has_name: dict[str, bool] = {}
 
     def has_name(self, pattern: str) -> bool:
-        """Return whether any event's name matches the pattern at its start."""
-        matches = re.compile(pattern).match
-        return any(matches(name) for name in self._tables.trace.names)
+        """Return whether any event's name matches the pattern at its start; each pattern is looked for once."""
+        if pattern not in self._has_name:
+            matches = re.compile(pattern).match
+            self._has_name[pattern] = any(matches(name) for name in self._tables.trace.names)
+        return self._has_name[pattern]
 
     @cached_property
     def uses_cuda_graphs(self) -> bool:
@@ -71,7 +74,7 @@ class Practices:
 
     @cached_property
     def pins_memory(self) -> bool:
-        """Whether any host memory is pinned for copies."""
+        """Whether any copy to the GPU reads pinned memory; `item()` reads into a pinned buffer of its own."""
         return self.has_name(_PINNED_REGEX)
 
     @cached_property

@@ -181,3 +181,73 @@ LEAD_IN_SHARE = _threshold(
     "idle time after the first step", 0.50, "share", "most of the idle time was there before the program had got going"
 )
 FEW_KERNELS = _threshold("kernels a step", 10, "kernels", "so few calls are a measurement of one op, not of a model")
+COLD_CALL_SHARE = _threshold("cold calls' share", 0.01, "share", "a hundredth of the scope is not worth a word")
+COLD_CALL_BUSY_SHARE = _threshold(
+    "GPU busy during the call", 0.50, "share", "a launch that lasts while the GPU works waits for room in its queue"
+)
+COLD_WINDOW_SHARE = _threshold(
+    "cold calls in a recording", 0.25, "share", "a quarter of the time is gone at the second run: it shows another one"
+)
+WARMING_STEP_RATIO = _threshold(
+    "a step over the one before", 0.90, "times", "steady steps differ by a few percent, in both directions"
+)
+WARMING_TOTAL_RATIO = _threshold(
+    "first step over the last that got faster", 1.5, "times", "steps of one run rarely differ by half"
+)
+WARMING_MIN_STEPS = _threshold("steps in a row", 3, "steps", "two steps differ by accident; three in order rarely do")
+FRAME_COST = _threshold(
+    "cost of a Python frame",
+    2 * _US,
+    "ns",
+    "measured: a GPT-2 step of 3,874 frames took 44 to 51 ms with stacks and 36.5 ms without, 2 to 4 µs a frame",
+)
+INFLATION_SHARE = _threshold(
+    "estimated inflation", 0.10, "share", "a tenth of the time: above what runs of one program differ by"
+)
+TOKEN_LOOP_MIN = _threshold("iterations of a loop", 3, "tokens", "two calls of a model are not yet a loop over tokens")
+TOKEN_LOOP_SPREAD = _threshold(
+    "kernels of an iteration against the median", 0.25, "share", "each token runs the same layers; a prefill differs"
+)
+DECODE_MIN_KERNELS = _threshold(
+    "kernels of an iteration", 24, "kernels", "two dozen launches cost the CPU a tenth of a millisecond and more"
+)
+GRAPH_SHARE = _threshold(
+    "kernels launched by graphs", 0.50, "share", "above half, the launches of single kernels are no longer the cost"
+)
+GRAPH_COPY_SHARE = _threshold(
+    "copies into graph inputs", 0.02, "share", "a copy of a few tensors is the price of every replay"
+)
+EXPERT_LOOP_MIN = _threshold("experts in a loop", 8, "experts", "a few masked branches are no mixture of experts")
+OPTIMIZER_MIN_LAUNCHES = _threshold(
+    "launches of one optimizer step", 24, "kernels", "foreach and fused steps launch about a dozen, whatever the model"
+)
+PAUSE_MIN = _threshold(
+    "shortest pause", 5 * _MS, "ns", "the scheduler of a busy machine takes away a millisecond or two"
+)
+GC_MIN = _threshold("shortest collection", 1 * _MS, "ns", "collections of young objects take less, and are many")
+PAUSE_STEPS_SHARE = _threshold(
+    "steps with a pause at the same op", 0.50, "share", "what most steps have is code of the program, no accident"
+)
+SLOW_HOST_RATIO = _threshold(
+    "an op over the fastest rank's", 1.15, "times", "hosts of one type differ by a few percent; a seventh shows"
+)
+SLOW_HOST_OPS_SHARE = _threshold(
+    "ops that are slower", 0.50, "share", "a slow host slows most ops; one slow op has a cause of its own"
+)
+GQA_COPIES_PER_ATTENTION = _threshold(
+    "expanded copies per attention", 1, "copies", "keys and values are expanded before each attention, not now and then"
+)
+CLOCK_RATIO = _threshold(
+    "the same kernel over its fastest time", 1.08, "times", "steady clocks keep a kernel's time within a few percent"
+)
+CLOCK_MIN_RUNS = _threshold("runs of a kernel", 12, "runs", "four in each third, so that one odd run does not decide")
+CLOCK_MIN_DURATION = _threshold(
+    "shortest kernel", 20 * _US, "ns", "shorter kernels vary with launches and caches, not with clocks"
+)
+CLOCK_COVERED_SHARE = _threshold(
+    "GPU time of the compared kernels", 0.20, "share", "a few kernels alone do not show what the clocks did"
+)
+TRANSFER_BANDWIDTH_MIN = _threshold(
+    "bytes of an all-gather over its time", 10, "GB/s", "PCIe carries 20 and more: below half of that it mostly waits"
+)
+CLOCK_MIN_STEPS = _threshold("repeated steps", 4, "steps", "the first and the last of fewer are no trend")

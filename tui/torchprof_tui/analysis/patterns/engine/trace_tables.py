@@ -7,9 +7,10 @@ scope: a viewport only selects from these tables (`scope_view`), so checking it 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -50,6 +51,7 @@ from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 
 LOADING_REGEX = r"Lazy Function Loading|Runtime Triggered Module Loading"
+T = TypeVar("T")
 
 MAX_DEVICES = 256
 """No host has more GPUs. A file that names more was not recorded; only this many are checked."""
@@ -71,6 +73,14 @@ class TraceTables:
         self.rank_context = rank_context
         self._name_match_cache: dict[tuple[object, ...], EventTable] = {}
         self._occupancy_cache: dict[int, float | None] = {}
+        self._computed: dict[tuple[Hashable, ...], object] = {}
+
+    def compute_once(self, compute: Callable[..., T], *more: Hashable) -> T:
+        """Return what a function of these tables, and of `more`, computes; computed at its first call and kept."""
+        key = (compute, *more)
+        if key not in self._computed:
+            self._computed[key] = compute(self, *more)
+        return cast("T", self._computed[key])
 
     @cached_property
     def practices(self) -> Practices:

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine import remedy_choice, thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
@@ -85,6 +85,7 @@ def sync_in_step(view: ScopeView) -> Answer:
         f"after them",
         waits.row,
         min(idle_time, view.scope.length),
+        remedy_choice.choose_sync_remedy(view, waits, main_op if op_names else "", main_call),
     )
 
 
@@ -163,6 +164,7 @@ def pageable_copy(view: ScopeView) -> Answer:
         f"{format_duration(copy_time)}{bandwidth_text}",
         np.sort(copies.row),
         copy_time,
+        remedy_choice.choose_copy_remedy(view, copies),
     )
 
 
@@ -212,6 +214,7 @@ def input_starved(view: ScopeView) -> Answer:
         f"{' at the start of steps' if activity == 'no op' else ''}",
         evidence.row,
         idle_time,
+        remedy_choice.choose_input_remedy(view),
     )
 
 
@@ -284,7 +287,6 @@ def _find_steps_at(view: ScopeView, starts: I64) -> I64:
     "One op launches dozens of tiny kernels",
     meaning="launching takes longer than running: the GPU keeps up easily, the CPU does not",
     action="use a foreach or fused variant, compile the op, or capture it in a CUDA graph",
-    code="torch.optim.AdamW(params, fused=True)",
     decided="Kernels launched beneath one operator, or one optimizer step, each launch a kernel: at least so many, "
     "with a short median.",
     thresholds=(thresholds.TINY_KERNEL_MIN_COUNT, thresholds.TINY_KERNEL_MAX),
@@ -321,6 +323,7 @@ def tiny_kernels(view: ScopeView) -> Answer:
         f"median; {format_count(len(tiny_owners), 'such call')}{view.format_per_step(len(tiny_owners))}",
         np.sort(np.concatenate([owners_in_scope.row, tiny_events.row])),
         view.covered_time(owners_in_scope) or view.covered_time(tiny_events),
+        remedy_choice.choose_tiny_kernel_remedy(view, tables.name(largest_owner)),
     )
 
 
@@ -366,4 +369,5 @@ def alloc_in_step(view: ScopeView) -> Answer:
         f"after the first: {format_duration(time)}",
         late_calls.row,
         time,
+        remedy_choice.choose_allocation_remedy(view, late_calls),
     )

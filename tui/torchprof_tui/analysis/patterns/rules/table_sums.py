@@ -15,6 +15,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.remedy_choice import choose_overhead_remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import (
     NO_CPU,
     NO_LINKS,
@@ -59,7 +60,8 @@ def overhead_bound(view: ScopeView) -> Answer:
     evidence = view.representative_events()
     if not len(evidence):
         return cannot_tell_answer(NOTHING_HERE)
-    return fired_answer(summary, evidence, int(shares.overhead * view.device_time) // len(view.tables.devices))
+    at_stake = int(shares.overhead * view.device_time) // len(view.tables.devices)
+    return fired_answer(summary, evidence, at_stake, choose_overhead_remedy(view))
 
 
 @register_pattern(

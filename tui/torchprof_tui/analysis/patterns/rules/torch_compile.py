@@ -10,6 +10,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
+    Remedy,
     Section,
     Severity,
     absent_answer,
@@ -172,7 +173,13 @@ def compile_tax(view: ScopeView) -> Answer:
     summary = f"guards and wrappers take {format_duration(overhead.total)}, {format_percent(share)} of the steps"
     if share < thresholds.WRAPPER_SHARE.value:
         return absent_answer(summary)
-    return fired_answer(summary, np.sort(np.concatenate([regions.row, wrappers.row])), overhead.total)
+    remedy = None
+    if tables.practices.uses_cuda_graphs:
+        remedy = Remedy(
+            "graphs are replayed already: what is left are guards and wrappers, which fewer and larger regions share",
+            'step = torch.compile(step, mode="reduce-overhead", fullgraph=True)',
+        )
+    return fired_answer(summary, np.sort(np.concatenate([regions.row, wrappers.row])), overhead.total, remedy)
 
 
 @register_pattern(

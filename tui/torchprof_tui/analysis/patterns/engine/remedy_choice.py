@@ -1,0 +1,247 @@
+"""Choose what to do about a finding by the owner of its evidence, and by what the program does already.
+
+Each function returns None where the pattern's own remedy fits. A remedy in use is never advised, and one for training
+never where nothing is trained.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.pattern import Remedy
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.patterns.rules.moe import find_experts
+from torchprof_tui.analysis.patterns.rules.optimizer import FUSED_OPTIMIZERS, choose_optimizer_remedy
+from torchprof_tui.analysis.patterns.rules.serving import find_token_loop
+from torchprof_tui.analysis.patterns.rules.torch_compile import COMPILE_WORK_REGEX
+from torchprof_tui.trace.model.event_kind import Kind
+
+_SCALAR_OPS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")
+_MASK_OPS = (
+    "aten::nonzero",
+    "aten::nonzero_numpy",
+    "aten::where",
+    "aten::index",
+    "aten::index_put_",
+    "aten::masked_select",
+)
+_COPY_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
+_UNSCALE_REGEX = r"aten::_amp_foreach_non_finite_check_and_unscale_$"
+_OPTIMIZER_REGEX = r"Optimizer\.step#"
+
+_DECODE = Remedy(
+    "replay the decode step as a CUDA graph, with a static KV cache",
+    'model.forward = torch.compile(model.forward, mode="reduce-overhead")  # cache_implementation="static"',
+)
+
+
+def choose_sync_remedy(view: ScopeView, waits: EventTable, main_op: str, main_call: str) -> Remedy | None:
+    """Choose by the op that owns most waits, "" for none, and the call that waits."""
+    practices = view.tables.practices
+    if main_op in _MASK_OPS:
+        return _choose_mask_remedy(view)
+    if main_op in _COPY_OPS:
+        return _choose_blocking_copy_remedy(view, waits)
+    if main_op in _SCALAR_OPS:
+        if practices.uses_gradscaler and _count_scaler_waits(view, waits) * 2 >= len(waits):
+            return _choose_scaler_remedy(view)
+        return _choose_scalar_remedy(view, main_op)
+    return None if main_op else _choose_explicit_remedy(view, main_call)
+
+
+def _choose_scaler_remedy(view: ScopeView) -> Remedy:
+    """Choose by the GPU and the optimizer: bf16 needs sm_80, and only some optimizers have a fused form."""
+    capability = view.tables.practices.capability
+    names = view.tables.practices.optimizer_names
+    action = "GradScaler reads whether gradients overflowed: let a fused optimizer decide that on the GPU"
+    if capability is None or capability >= (8, 0):
+        action += ", or train in bf16, which needs no scaler"
+    fused = [name for name in names if name in FUSED_OPTIMIZERS]
+    return Remedy(action, f"torch.optim.{fused[0] if fused else 'AdamW'}(params, fused=True)")
+
+
+def _choose_mask_remedy(view: ScopeView) -> Remedy:
+    if len(view.select_in_scope(view.tables.compute_once(find_experts))):
+        return Remedy(
+            "the size of each expert's batch is read: sort the tokens by expert once, and use a grouped GEMM",
+            "torch._grouped_mm(x[order], weights, offs=offsets)  # order = expert.argsort()",
+        )
+    return Remedy(
+        "nonzero and boolean masks read the size of their result: keep the shape fixed",
+        "y = torch.where(mask, f(x), x)  # instead of y[mask] = f(x[mask])",
+    )
+
+
+def _choose_blocking_copy_remedy(view: ScopeView, waits: EventTable) -> Remedy:
+    """Choose by the direction of the copies that the waits belong to; to the GPU where it is unknown."""
+    practices = view.tables.practices
+    if _is_mostly_to_host(view, waits):
+        return Remedy(
+            "copy into a pinned buffer without blocking, and wait for it where the value is needed",
+            "buffer.copy_(x, non_blocking=True)  # buffer = torch.empty_like(x, device='cpu', pin_memory=True)",
+        )
+    if len(view.gap_finder.loader_calls) and not practices.pins_memory:
+        return Remedy(
+            "let the loader pin its batches, and copy them without blocking: a pageable copy waits for the GPU",
+            "DataLoader(…, pin_memory=True); x = x.to(device, non_blocking=True)",
+        )
+    return Remedy(
+        "copy from pinned memory without blocking: a pageable copy waits for the GPU",
+        "x = x.pin_memory().to(device, non_blocking=True)",
+    )
+
+
+def _is_mostly_to_host(view: ScopeView, waits: EventTable) -> bool:
+    """Return whether most copies near the waits go to the host: those launched by the same ops, or by the waits."""
+    tables, work = view.tables, view.tables.work
+    copies = work.select((work.kind == Kind.COPY) & (work.launch >= 0))
+    if not len(copies):
+        return False
+    start = np.asarray(view.trace.start[copies.launch])
+    order = np.argsort(start, kind="stable")
+    # The copy launched last before a wait ended is the one that it waits for.
+    index = start[order].searchsorted(waits.end, side="right") - 1
+    names = [tables.name(int(row)) for row in copies.events.row[order[index[index >= 0]]]]
+    return sum("DtoH" in name or "Device -> Host" in name for name in names) * 2 > len(names)
+
+
+def _choose_scalar_remedy(view: ScopeView, main_op: str) -> Remedy | None:
+    practices = view.tables.practices
+    if not practices.is_inference:
+        return None  # a loss that is printed: the pattern's own remedy
+    if len(view.tables.compute_once(find_token_loop)):
+        return Remedy(
+            "the end of the sequence is tested after each token: test every n tokens, and keep the flags on the GPU",
+            "done |= next_token == eos; if token % 16 == 0 and done.all(): break",
+        )
+    if main_op == "aten::is_nonzero":
+        return Remedy(
+            "an `if` on a tensor waits for the GPU: decide on the GPU, or on the host before", "torch.where(mask, a, b)"
+        )
+    return Remedy(
+        "keep results on the GPU, and bring them over once, at the end", "results = torch.stack(outputs).cpu()"
+    )
+
+
+def _count_scaler_waits(view: ScopeView, waits: EventTable) -> int:
+    """Count the waits between a scaler's check of the gradients and the optimizer step behind it."""
+    tables = view.tables
+    checks = np.sort(tables.match_names(_UNSCALE_REGEX, Kind.OP).start)
+    steps = np.sort(tables.match_names(_OPTIMIZER_REGEX).start)
+    if not len(checks):
+        return 0
+    last_check = checks.searchsorted(waits.start) - 1
+    has_check = last_check >= 0
+    since = checks[np.maximum(last_check, 0)]
+    no_step_between = steps.searchsorted(waits.start) == steps.searchsorted(since)
+    return int((has_check & no_step_between).sum())
+
+
+def _choose_explicit_remedy(view: ScopeView, main_call: str) -> Remedy:
+    practices = view.tables.practices
+    if "EventSynchronize" in main_call and practices.has_name(r"DistributedDataParallel\.forward"):
+        return Remedy(
+            "DDP times its own first ten iterations and every hundredth: record later ones",
+            "schedule=torch.profiler.schedule(wait=10, warmup=2, active=3)",
+        )
+    if "EventSynchronize" in main_call:
+        return Remedy(
+            "the program waits for an event: let the stream that needs the result wait, not the CPU",
+            "stream.wait_event(event)",
+        )
+    return Remedy("the program calls torch.cuda.synchronize(): keep it only around what is measured")
+
+
+def choose_copy_remedy(view: ScopeView, copies: EventTable) -> Remedy | None:
+    """Choose by the direction that takes more time, and by who makes the batches."""
+    practices = view.tables.practices
+    is_to_host = np.array(["DtoH" in view.tables.name(int(row)) for row in copies.row], dtype=np.bool_)
+    if int(copies.duration[is_to_host].sum()) * 2 > int(copies.duration.sum()):
+        return Remedy(
+            "copy into a pinned buffer without blocking, and read it later",
+            "buffer.copy_(x, non_blocking=True)  # buffer = torch.empty_like(x, device='cpu', pin_memory=True)",
+        )
+    if len(view.gap_finder.loader_calls) and not practices.pins_memory:
+        return None
+    also = " as well: others are already" if practices.pins_memory else ""
+    return Remedy(
+        f"pin this memory{also}, and copy without blocking", "x = x.pin_memory().to(device, non_blocking=True)"
+    )
+
+
+def choose_input_remedy(view: ScopeView) -> Remedy | None:
+    """Choose by what the loader does already."""
+    practices = view.tables.practices
+    if practices.uses_workers:
+        return Remedy(
+            "workers are in use and too slow: start more, let each prepare more batches ahead, or decode faster",
+            "DataLoader(…, num_workers=16, prefetch_factor=8)",
+        )
+    if not len(view.gap_finder.loader_calls):
+        return Remedy(
+            "look at what runs before the first op of a step; if it loads data, do it ahead, in worker processes"
+        )
+    if practices.pins_memory:
+        return Remedy(
+            "load in worker processes, ahead of the step",
+            "DataLoader(…, num_workers=8, prefetch_factor=4, persistent_workers=True)",
+        )
+    return None
+
+
+def choose_tiny_kernel_remedy(view: ScopeView, owner_name: str) -> Remedy:
+    """Choose by the owner: an optimizer step has a fused form, other ops are compiled or captured."""
+    practices = view.tables.practices
+    if owner_name.startswith("Optimizer.step#"):
+        return choose_optimizer_remedy(owner_name)
+    if practices.is_inference and len(view.tables.compute_once(find_token_loop)) and not practices.uses_cuda_graphs:
+        return _DECODE
+    if practices.uses_cuda_graphs:
+        return Remedy("capture this op in the graph as well")
+    if practices.uses_compile:
+        return Remedy("this op is not in a compiled region: compile the code around it as well")
+    return Remedy("compile the code around this op: its kernels fuse", "f = torch.compile(f)")
+
+
+def choose_overhead_remedy(view: ScopeView) -> Remedy | None:
+    """Choose by what is in use: graphs, compiled code, a loop over tokens."""
+    tables, practices = view.tables, view.tables.practices
+    if practices.uses_cuda_graphs:
+        return Remedy("graphs are replayed already: look at what the CPU does between the replays, and capture more")
+    if len(view.match_names(COMPILE_WORK_REGEX)):
+        return Remedy(
+            "the code is being compiled while it is recorded: warm up first, and keep shapes from changing",
+            "schedule=torch.profiler.schedule(wait=3, warmup=3, active=5)",
+        )
+    if practices.is_inference and len(tables.compute_once(find_token_loop)):
+        return _DECODE
+    if practices.uses_compile:
+        return Remedy(
+            "the code is compiled: replay it as CUDA graphs, and compile larger regions",
+            'model = torch.compile(model, mode="reduce-overhead")',
+        )
+    return None
+
+
+def choose_allocation_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:
+    """Choose by what is seen: a cache that is emptied, segments that are given back, or shapes that grow."""
+    tables = view.tables
+    names = [tables.name(int(row)) for row in calls.row]
+    if tables.practices.has_name(r".*\bempty_cache\b"):
+        return Remedy(
+            "torch.cuda.empty_cache() is called: it gives back what the next step asks for again; take it out",
+            "",
+        )
+    if any("MemCreate" in name or "MemMap" in name for name in names):
+        return Remedy("segments grow already: run the largest batch first, or keep shapes fixed")
+    if any("Free" in name for name in names):
+        return Remedy(
+            "memory is freed and taken again: it is short (a smaller batch, or segments that grow), or "
+            "torch.cuda.empty_cache() is called",
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+        )
+    return Remedy(
+        "each step asks for more than the one before: pad or bucket shapes, or run the largest batch first",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+    )

@@ -1,0 +1,114 @@
+"""The pattern of keys and values that are copied for each query head before attention."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Remedy,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import NO_LINKS, ScopeView, format_count
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
+
+_EXPAND_REGEX = r"aten::expand$"
+_COPYING_REGEX = r"aten::(reshape|contiguous|clone|flatten)$"
+_SDPA_REGEX = r"aten::scaled_dot_product_attention$"
+_SOFTMAX_REGEX = r"aten::softmax$"
+
+
+def find_expanded_copies(tables: TraceTables) -> I64:
+    """Find ops that copy what `expand` repeated: the next op, outside of other ops, that is a clone or has one inside.
+
+    Returns their rows, int64[k]. A product that expands its own inputs is left out: `hidden-copy` names those.
+    """
+    trace = tables.trace
+    expands = tables.match_names(_EXPAND_REGEX, Kind.OP)
+    copying = tables.match_names(_COPYING_REGEX, Kind.OP)
+    ops = tables.ops
+    if not len(expands) or not len(copying):
+        return np.empty(0, dtype=np.int64)
+    is_copy = np.zeros(len(trace), dtype=np.bool_)
+    clones = tables.match_names(r"aten::clone$", Kind.OP).row
+    above = np.asarray(trace.parent[clones])
+    is_copy[clones] = True
+    is_copy[above[above >= 0]] = True
+    is_copying = np.zeros(len(trace), dtype=np.bool_)
+    is_copying[copying.row] = True
+    # The op that begins after the expand has ended: children of it come before.
+    inside = np.asarray(trace.start[ops.row])
+    after = np.searchsorted(ops.row, expands.row, side="right")
+    candidates = np.full(len(expands), -1, dtype=np.int64)
+    for _ in range(_MAX_CHILDREN):
+        index = np.minimum(after, len(ops) - 1)
+        behind = (candidates < 0) & (after < len(ops)) & (inside[index] >= expands.end)
+        candidates[behind] = ops.row[index[behind]]
+        after = after + 1
+    found = candidates >= 0
+    candidates, parents = candidates[found], np.asarray(trace.parent[expands.row[found]])
+    lanes = np.asarray(trace.lane[expands.row[found]])
+    fits = (
+        is_copying[candidates]
+        & is_copy[candidates]
+        & (np.asarray(trace.parent[candidates]) == parents)
+        & ~((parents >= 0) & (trace.kind[np.maximum(parents, 0)] == Kind.OP))
+        & (np.asarray(trace.lane[candidates]) == lanes)
+    )
+    rows: I64 = candidates[fits]
+    return rows
+
+
+_MAX_CHILDREN = 4
+"""Ops below an `expand` that are skipped on the way to the next op: it has one, `as_strided`."""
+
+
+@register_pattern(
+    "gqa-expand-copy",
+    Section.BEYOND,
+    "Keys and values are copied for each head",
+    meaning="grouped-query attention has fewer heads of keys and values; here they are repeated in memory first",
+    action="let the attention op share the heads",
+    code="F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)",
+    decided="expand, directly followed by an op that copies its result (reshape, contiguous, clone), at least as often "
+    "as attention runs. Time at stake: the copies on the GPU.",
+    thresholds=(thresholds.GQA_COPIES_PER_ATTENTION,),
+    severity=Severity.PROBLEM,
+)
+def gqa_expand_copy(view: ScopeView) -> Answer:
+    tables = view.tables
+    if missing_reason := view.missing_gpu_reason() or view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    work = view.work
+    if not (work.launch >= 0).any():
+        return cannot_tell_answer(NO_LINKS)
+    fused = view.match_names(_SDPA_REGEX, Kind.OP)
+    attentions = fused if len(fused) else view.match_names(_SOFTMAX_REGEX, Kind.OP)
+    if not len(attentions):
+        return absent_answer("no attention")
+    copies = view.select_in_scope(tables.event_table(np.sort(tables.compute_once(find_expanded_copies))))
+    if len(copies) < max(2, thresholds.GQA_COPIES_PER_ATTENTION.value * len(attentions)):
+        return absent_answer(f"{format_count(len(copies), 'expanded copy', 'expanded copies')}" if len(copies) else "")
+    kernels = work.events.select(np.flatnonzero(np.isin(view.outer_op, copies.row)))
+    time = view.covered_time(kernels)
+    if not time:
+        return absent_answer("the copies launched nothing on the GPU")
+    return fired_answer(
+        f"{format_count(len(copies), 'copy', 'copies')} of expanded keys and values for "
+        f"{format_count(len(attentions), 'attention')}: {format_duration(time)} on the GPU",
+        np.concatenate([copies.row, kernels.row]),
+        time,
+        None if len(fused) else Remedy("use scaled_dot_product_attention, and let it share the heads", _CODE),
+    )
+
+
+_CODE = "F.scaled_dot_product_attention(q, k, v, enable_gqa=True)"

@@ -1,0 +1,175 @@
+"""The pattern of clocks that change: the same kernels take longer over time, or on another rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import NO_GPU, ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.time.kernel_speed import weighted_median
+from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.model.event_kind import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class ClockDrift:
+    """How the same kernels' times changed from the first third of their runs to the last.
+
+    `ratio`: late over early, the median by GPU time, 1 where nothing can be compared. `kernel_count`: kernels compared,
+    each place of a step for itself; `covered_share`: their share of GPU time. `slow_rows` int64[k]: runs in the slower
+    third, `excess` int64[k] ns: how much longer each took than the median of the faster third.
+    """
+
+    ratio: float
+    kernel_count: int
+    covered_share: float
+    slow_rows: I64
+    excess: I64
+
+
+_NO_ROWS = np.empty(0, dtype=np.int64)
+_NO_DRIFT = ClockDrift(1.0, 0, 0.0, _NO_ROWS, _NO_ROWS)
+
+
+def find_clock_drift(tables: TraceTables, gap_finder: GapFinder) -> ClockDrift:
+    """Compare the same kernels early and late: place by place in repeated steps, else by the order of their runs.
+
+    One kernel on one grid may work on different data at another place of a step, so runs are compared in order only
+    where no steps repeat and nothing is communicated. Kernels beside a collective are left out.
+    """
+    work = tables.work
+    has_collectives = any(len(intervals) for intervals in tables.collective_intervals.values())
+    repeats = gap_finder.repeated_steps
+    if len(repeats.steps) >= thresholds.CLOCK_MIN_STEPS.value:
+        order = np.argsort(work.events.row)
+        places = order[np.searchsorted(work.events.row[order], repeats.events)]  # [steps, places]
+        chosen = (work.kind[places] == Kind.KERNEL).all(axis=0)
+        chosen &= np.median(work.events.duration[places], axis=0) >= thresholds.CLOCK_MIN_DURATION.value
+        groups = list(places[:, chosen & ~_mark_beside_collectives(tables)[places].any(axis=0)].T)
+        third = max(len(repeats.steps) // 3, 1)
+        return _compare_runs(tables, groups, third)
+    if has_collectives:
+        return _NO_DRIFT
+    kernels = np.flatnonzero(work.kind == Kind.KERNEL)
+    group = tables.launch_group[kernels]
+    kernels = kernels[np.argsort(group, kind="stable")]  # work is sorted by start
+    counts = np.unique(group, return_counts=True)[1]
+    groups = np.split(kernels, np.cumsum(counts)[:-1]) if len(counts) else []
+    return _compare_runs(tables, [runs for runs in groups if len(runs) >= thresholds.CLOCK_MIN_RUNS.value], 0)
+
+
+def _mark_beside_collectives(tables: TraceTables) -> Bool:
+    """Mark work during which a collective ran on the same device: bool[work]."""
+    work = tables.work
+    beside = np.zeros(len(work), dtype=np.bool_)
+    for device in tables.devices:
+        intervals = tables.collective_intervals[device]
+        overlap = intervals.measure_before(work.events.end) > intervals.measure_before(work.events.start)
+        beside |= (work.device == device) & overlap
+    return beside
+
+
+def _compare_runs(tables: TraceTables, groups: list[I64], third: int) -> ClockDrift:
+    """Compare the first `third` runs of each group (indices of work, by start) with its last; 0: a third of them."""
+    work = tables.work
+    ratios, weights, slow_indices, excesses = [], [], [], []
+    for runs in groups:
+        duration = work.events.duration[runs]
+        if np.median(duration) < thresholds.CLOCK_MIN_DURATION.value:
+            continue
+        size = third or len(runs) // 3
+        early, late = float(np.median(duration[:size])), float(np.median(duration[-size:]))
+        ratios.append(late / early)
+        weights.append(float(duration.sum()))
+        slow = slice(len(runs) - size, len(runs)) if late >= early else slice(0, size)
+        slow_indices.append(runs[slow])
+        excesses.append(np.maximum(duration[slow] - min(early, late), 0).astype(np.int64))
+    if not ratios:
+        return _NO_DRIFT
+    total = float(work.events.duration[work.kind == Kind.KERNEL].sum())
+    return ClockDrift(
+        weighted_median(np.array(ratios), np.array(weights)),
+        len(ratios),
+        sum(weights) / total if total else 0.0,
+        work.events.row[np.concatenate(slow_indices)],
+        np.concatenate(excesses),
+    )
+
+
+@register_pattern(
+    "clock-variation",
+    Section.BEYOND,
+    "The GPU's clock changes",
+    meaning="the same kernels take longer than before, or than on another GPU: power or heat lowers the clock",
+    action="compare only runs at the same clock; look for the reason of the throttling, or lock the clock",
+    code="nvidia-smi --query-gpu=clocks.sm,clocks_throttle_reasons.active,power.draw --format=csv -l 1",
+    decided="The same place in repeated steps: the last third of the steps against the first, the median by GPU time, "
+    "without kernels beside a collective. Where no steps repeat: kernels of one name and launch shape, by their order. "
+    "With several ranks also the same kernels between ranks.",
+    thresholds=(
+        thresholds.CLOCK_RATIO,
+        thresholds.CLOCK_MIN_STEPS,
+        thresholds.CLOCK_MIN_RUNS,
+        thresholds.CLOCK_MIN_DURATION,
+        thresholds.CLOCK_COVERED_SHARE,
+    ),
+    severity=Severity.PROBLEM,
+)
+def clock_variation(view: ScopeView) -> Answer:
+    tables = view.tables
+    if not len(tables.work):
+        return cannot_tell_answer(NO_GPU)
+    drift = tables.compute_once(find_clock_drift, view.gap_finder)
+    rank_text = _describe_ranks(view)
+    if drift.covered_share < thresholds.CLOCK_COVERED_SHARE.value and not rank_text:
+        return cannot_tell_answer(
+            f"{format_count(drift.kernel_count, 'kernel')} of 20 µs or more can be compared over time: too few"
+        )
+    change = max(drift.ratio, 1 / drift.ratio)
+    slow = tables.event_table(drift.slow_rows)
+    in_scope = view.overlap_mask(slow.start, slow.end)
+    parts = []
+    events, at_stake = np.empty(0, dtype=np.int64), 0
+    has_drift = change >= thresholds.CLOCK_RATIO.value and drift.covered_share >= thresholds.CLOCK_COVERED_SHARE.value
+    if has_drift and in_scope.any():
+        slower = "late" if drift.ratio > 1 else "early"
+        parts.append(
+            f"the same kernels take {change:.2f}× as long in the {slower} third of their runs "
+            f"({format_count(drift.kernel_count, 'kernel')}, {format_percent(drift.covered_share)} of GPU time)"
+        )
+        events = slow.row[in_scope]
+        at_stake = min(int(drift.excess[in_scope].sum()), view.covered_time(slow.select(in_scope)))
+    if rank_text:
+        parts.append(rank_text)
+        events = events if len(events) else view.representative_events()
+    if not parts or not len(events):
+        return absent_answer(f"late over early {drift.ratio:.2f} ({format_count(drift.kernel_count, 'kernel')})")
+    return fired_answer("; ".join(parts), events, at_stake)
+
+
+def _describe_ranks(view: ScopeView) -> str:
+    """Describe how much slower this rank's GPU is than the fastest; "" if it is not."""
+    rank_context = view.tables.rank_context
+    if rank_context is None:
+        return ""
+    speed = rank_context.arrivals.kernel_speed
+    if not speed.kernel_count:
+        return ""
+    factor = float(speed.factor[rank_context.rank_index] / speed.factor.min())
+    if factor < thresholds.CLOCK_RATIO.value:
+        return ""
+    fastest = rank_context.arrivals.ranks.all[speed.fastest].label
+    return f"this GPU takes {factor:.2f}× as long as {fastest}'s for the same kernels ({speed.kernel_count})"

@@ -1,0 +1,110 @@
+"""The pattern of what remains to be paid where CUDA graphs are replayed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Remedy,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import (
+    NO_CALLS,
+    NO_GPU,
+    NO_LINKS,
+    ScopeView,
+    format_count,
+    format_percent,
+)
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.rules.torch_compile import AOT_PROLOGUE_REGEX, CACHE_LOOKUP_REGEX, PREGRAPH_REGEX
+from torchprof_tui.trace.core.arrays import sorted_unique
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
+
+
+def find_input_copies(tables: TraceTables) -> EventTable:
+    """Find the copies launched right before a graph is replayed, with no other GPU work between: its inputs."""
+    work, trace = tables.work, tables.trace
+    launches = tables.practices.graph_launches
+    linked = work.launch >= 0
+    copy_names = np.zeros(len(trace.names), dtype=np.bool_)
+    used = sorted_unique(work.events.name).astype(np.int64)
+    copy_names[used] = ["copy" in trace.names[name].lower() for name in used.tolist()]
+    is_copy = linked & ((work.kind == Kind.COPY) | work.class_mask(KernelClass.COPY) | copy_names[work.events.name])
+    # A call is a copy if all its work is.
+    calls = sorted_unique(np.concatenate([work.launch[linked], launches.row])).astype(np.int64)
+    other = np.zeros(len(trace), dtype=np.bool_)
+    other[work.launch[linked & ~is_copy]] = True
+    order = np.lexsort((trace.start[calls], trace.lane[calls]))
+    calls = calls[order]
+    lane = trace.lane[calls]
+    is_replay = np.isin(calls, launches.row)
+    ends_run = is_replay | other[calls]  # a run of copies ends at a replay, or at other work
+    index = np.arange(len(calls))
+    next_end = np.minimum.accumulate(np.where(ends_run, index, len(calls))[::-1])[::-1]
+    has_end = next_end < len(calls)
+    next_end = np.minimum(next_end, max(len(calls) - 1, 0))
+    feeds = ~ends_run & has_end & is_replay[next_end] & (lane[next_end] == lane) if len(calls) else ends_run
+    return work.events.select(np.flatnonzero(linked & np.isin(work.launch, calls[feeds])))
+
+
+@register_pattern(
+    "graph-input-copies",
+    Section.BEYOND,
+    "Inputs are copied before a graph runs",
+    meaning="a graph reads fixed addresses: new inputs are copied there before each replay",
+    action="write the inputs where the graph reads them, from the start",
+    code="static_x.copy_(batch, non_blocking=True); graph.replay()  # load into static_x, and drop other copies",
+    decided="Copies that are launched right before a graph, with no other work between; beside them what else a replay "
+    "costs: the launch, and the guards of compiled code.",
+    thresholds=(thresholds.GRAPH_COPY_SHARE,),
+    severity=Severity.PROBLEM,
+)
+def graph_input_copies(view: ScopeView) -> Answer:
+    tables = view.tables
+    if not len(tables.calls):
+        return cannot_tell_answer(NO_CALLS)
+    if not len(tables.work):
+        return cannot_tell_answer(NO_GPU)
+    launches = view.select_in_scope(tables.practices.graph_launches)
+    if not len(launches):
+        return absent_answer("no graph is replayed")
+    if not (tables.work.launch >= 0).any():
+        return cannot_tell_answer(NO_LINKS)
+    copies = view.select_in_scope(tables.compute_once(find_input_copies))
+    time, launch_time = view.covered_time(copies), view.covered_time(launches)
+    guards = view.match_names(rf"{CACHE_LOOKUP_REGEX}|{AOT_PROLOGUE_REGEX}|{PREGRAPH_REGEX}")
+    parts = [
+        f"{format_count(len(copies), 'copy', 'copies')} into inputs {_format_time(view, time)}",
+        f"{format_count(len(launches), 'replay')} {_format_time(view, launch_time)}",
+    ]
+    if len(guards):
+        parts.append(f"guards {_format_time(view, view.covered_time(guards))}")
+    summary = ", ".join(parts)
+    if time < thresholds.GRAPH_COPY_SHARE.value * view.scope.length:
+        return absent_answer(summary)
+    return fired_answer(summary, np.sort(copies.row), time, _choose_copy_remedy(view))
+
+
+def _format_time(view: ScopeView, time: int) -> str:
+    return f"{format_duration(time)} ({format_percent(time / view.scope.length)})"
+
+
+def _choose_copy_remedy(view: ScopeView) -> Remedy | None:
+    """Choose the remedy by who captured the graph: compiled code, or the program itself."""
+    if not view.tables.practices.uses_compile:
+        return None
+    return Remedy(
+        "keep the inputs at one address, and mark them as static: compiled code then copies nothing",
+        "torch._dynamo.mark_static_address(x)",
+    )

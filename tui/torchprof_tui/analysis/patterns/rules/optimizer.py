@@ -1,0 +1,106 @@
+"""The pattern of optimizers that update one parameter after the other."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Remedy,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_NAME_REGEX
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import NO_LINKS, ScopeView, format_count
+from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
+
+FUSED_OPTIMIZERS = frozenset({"Adam", "AdamW", "SGD"})
+"""Classes of `torch.optim` with `fused=True` on a GPU."""
+
+_FOREACH_OPTIMIZERS = frozenset({"Adagrad", "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"})
+
+
+@register_pattern(
+    "optimizer-loop",
+    Section.BEYOND,
+    "The optimizer updates one parameter at a time",
+    meaning="a few small kernels for each parameter: hundreds of launches where a dozen would do",
+    action="use the fused or the foreach form of the optimizer",
+    decided="Optimizer steps that launch more kernels than the limit, with neither foreach nor fused ops inside. Time "
+    "at stake: the GPU's idle time during these steps and between their kernels.",
+    thresholds=(thresholds.OPTIMIZER_MIN_LAUNCHES,),
+    severity=Severity.PROBLEM,
+)
+def optimizer_loop(view: ScopeView) -> Answer:
+    if missing_reason := view.missing_gpu_reason() or view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    tables, work = view.tables, view.work
+    all_steps = tables.match_names(OPTIMIZER_NAME_REGEX)
+    if not len(all_steps):
+        if tables.practices.has_backward:
+            return cannot_tell_answer("no optimizer step was recorded")
+        return absent_answer("nothing is trained: no backward pass and no optimizer step")
+    launched = np.flatnonzero((work.kind == Kind.KERNEL) & (work.launch >= 0))
+    if not len(launched):
+        return cannot_tell_answer(NO_LINKS)
+    is_step = np.zeros(len(view.trace), dtype=np.bool_)
+    is_step[all_steps.row] = True
+    calls, back = np.unique(work.launch[launched], return_inverse=True)
+    owner = outermost_ancestor(view.trace, calls, is_step)[back.reshape(-1)]
+    owners, counts = np.unique(owner[owner >= 0], return_counts=True)
+    batched = _find_batched_steps(view, all_steps.row, is_step)
+    looping = owners[(counts >= thresholds.OPTIMIZER_MIN_LAUNCHES.value) & ~np.isin(owners, batched)]
+    if not len(looping):
+        kind = "" if not len(batched) else ", foreach or fused"
+        return absent_answer(f"at most {int(counts.max(initial=0))} kernels in an optimizer step{kind}")
+    kernels = work.events.select(launched[np.isin(owner, looping)])
+    steps = tables.event_table(looping)
+    busy = union(work.events.start, work.events.end)
+    by_step = owner[np.isin(owner, looping)]
+    first = np.array([kernels.start[by_step == step].min() for step in looping])
+    last = np.array([kernels.end[by_step == step].max() for step in looping])
+    idle = view.clip((union(steps.start, steps.end) | union(first, last)) - busy).total
+    name = tables.name(int(looping[0]))
+    per_step = int(np.median(counts[np.isin(owners, looping)]))
+    return fired_answer(
+        f"{name} launches {per_step:,} kernels a step, {format_duration(float(np.median(kernels.duration)))} in the "
+        f"median; {format_count(len(looping), 'such step')}, the GPU idle {format_duration(idle)} in them",
+        np.concatenate([view.select_in_scope(steps).row, kernels.row]),
+        idle,
+        choose_optimizer_remedy(name),
+    )
+
+
+def _find_batched_steps(view: ScopeView, steps: I64, is_step: Bool) -> I64:
+    """Find the optimizer steps with foreach or fused ops inside."""
+    batched_ops = view.tables.match_names(r"aten::_(foreach|fused)_", Kind.OP)
+    owner = outermost_ancestor(view.trace, batched_ops.row, is_step)
+    batched: I64 = steps[np.isin(steps, owner)]
+    return batched
+
+
+def choose_optimizer_remedy(step_name: str) -> Remedy:
+    """Choose the remedy by the optimizer's class, which its step is named after."""
+    match = re.match(OPTIMIZER_NAME_REGEX, step_name)
+    optimizer = match[1] if match else ""
+    if optimizer in FUSED_OPTIMIZERS:
+        return Remedy("let one kernel update many parameters", f"torch.optim.{optimizer}(params, fused=True)")
+    if optimizer in _FOREACH_OPTIMIZERS:
+        return Remedy(
+            "update all parameters in one call per operation", f"torch.optim.{optimizer}(params, foreach=True)"
+        )
+    return Remedy(
+        "update lists of parameters instead of one after the other, or compile the step",
+        "torch._foreach_mul_(params, decay)  # and its kin; or torch.compile(optimizer.step)",
+    )

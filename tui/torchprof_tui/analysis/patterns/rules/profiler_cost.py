@@ -1,0 +1,57 @@
+"""The pattern of a profiler that slows what it measures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.time_format import format_duration
+
+
+@register_pattern(
+    "profiler-inflation",
+    Section.BEYOND,
+    "The profiler slows the program",
+    meaning="each Python frame costs the CPU time to record: where the GPU waits for the CPU, steps get longer",
+    action="record without stacks for times, and with stacks for places",
+    code="torch.profiler.profile(with_stack=False, record_shapes=False, profile_memory=False)",
+    decided="The number of recorded Python frames times the cost of one, over the scope, where the GPU is not the "
+    "limit. The cost is an estimate, from one program that was recorded with stacks and without.",
+    thresholds=(thresholds.FRAME_COST, thresholds.INFLATION_SHARE, thresholds.GPU_BUSY_HIGH),
+    severity=Severity.ARTEFACT,
+)
+def profiler_inflation(view: ScopeView) -> Answer:
+    tables = view.tables
+    all_frames = tables.practices.python_frames
+    if not len(all_frames):
+        if not len(tables.ops):
+            return cannot_tell_answer("no CPU thread was recorded")
+        return absent_answer("recorded without Python stacks")
+    frames = view.select_in_scope(tables.select_on_launch_lanes(all_frames))
+    started = int((frames.start >= view.scope.t0).sum())
+    cost = started * int(thresholds.FRAME_COST.value)
+    share = min(cost / view.scope.length, 1.0)
+    summary = f"{started:,} Python frames, at 2 to 4 µs each about {format_duration(cost)} or more"
+    if len(tables.work) and view.busy_share > thresholds.GPU_BUSY_HIGH.value:
+        return absent_answer(f"{summary}, hidden behind the GPU")
+    if share < thresholds.INFLATION_SHARE.value:
+        return absent_answer(f"{summary}: {format_percent(share)} of the time")
+    evidence = view.steps.row if len(view.steps) else _select_outermost(view, frames.row)
+    return fired_answer(f"{summary}: {format_percent(share)} of the time", evidence)
+
+
+def _select_outermost(view: ScopeView, rows: I64) -> I64:
+    """Select the frames that lie in no other event."""
+    outermost = rows[np.asarray(view.trace.parent[rows]) < 0]
+    return outermost if len(outermost) else rows[:1]

@@ -1,0 +1,265 @@
+"""Patterns of serving a language model: its phases, and decoding that launches each kernel by itself."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Remedy,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
+
+_PHASE_REGEX = r"(?i)execute_\w*context_\d+|step\[|.*\b(prefill|decode|extend)\b"
+_VLLM_PHASE = re.compile(r"execute_\w*?context_(\d+)\(.*generation_(\d+)\(")
+_SGLANG_PHASE = re.compile(r"step\[(\w+)(?: bs=(\d+))?")
+_NAMED_PHASE = re.compile(r"(?i).*\b(prefill|decode|extend)\b")
+_SAMPLER_REGEX = r"aten::(argmax|multinomial)$"
+_ATTENTION_REGEX = r"aten::scaled_dot_product_attention$|aten::softmax$|\w+::\w*attention\w*$"
+_CACHE_REGEX = r"aten::(cat|index_copy_|index_put_|slice_scatter)$|\w+::\w*(kv_cache|reshape_and_cache)\w*$"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLoop:
+    """k iterations of a loop over tokens: from one sampled token to the next, without prefills.
+
+    `samplers`: the ops that chose a token; `start`, `end` int64[k] ns; `kernels`, `in_graphs` int64[k]: kernels that
+    each launched, and how many of them by graphs.
+    """
+
+    samplers: EventTable
+    start: I64
+    end: I64
+    kernels: I64
+    in_graphs: I64
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def graph_share(self) -> float:
+        total = int(self.kernels.sum())
+        return float(self.in_graphs.sum()) / total if total else 0.0
+
+
+def find_token_loop(tables: TraceTables) -> TokenLoop:
+    """Find the iterations that generate one token each; empty where there are fewer than three alike.
+
+    An iteration lies between two sampling ops of one thread. It launches about as many kernels as the median one, and
+    runs as many cache updates as attention ops, or is launched by a graph: other loops that choose a maximum (routers,
+    text encoders) do not.
+    """
+    samplers = tables.select_on_launch_lanes(tables.match_names(_SAMPLER_REGEX, Kind.OP))
+    if len(samplers) <= thresholds.TOKEN_LOOP_MIN.value:
+        return _build_loop(tables, samplers, np.zeros(max(len(samplers) - 1, 0), dtype=np.bool_))
+    order = np.argsort(samplers.start, kind="stable")
+    samplers = samplers.select(order)
+    loop = _build_loop(tables, samplers, np.ones(len(samplers) - 1, dtype=np.bool_))
+    attentions = _count_starts(tables.match_names(_ATTENTION_REGEX, Kind.OP), loop.start, loop.end)
+    cache_updates = _count_starts(tables.match_names(_CACHE_REGEX, Kind.OP), loop.start, loop.end)
+    median = float(np.median(loop.kernels))
+    is_alike = np.abs(loop.kernels - median) <= thresholds.TOKEN_LOOP_SPREAD.value * median
+    by_graph = loop.in_graphs >= thresholds.GRAPH_SHARE.value * np.maximum(loop.kernels, 1)
+    is_token = is_alike & (by_graph | ((attentions > 0) & (cache_updates >= attentions)))
+    if is_token.sum() < thresholds.TOKEN_LOOP_MIN.value:
+        is_token[:] = False
+    return _build_loop(tables, samplers, is_token)
+
+
+def _build_loop(tables: TraceTables, samplers: EventTable, keep: Bool) -> TokenLoop:
+    """Build the loop of the intervals between samplers (k + 1, by start) that `keep` bool[k] selects."""
+    start, end = samplers.start[:-1][keep], samplers.start[1:][keep]
+    work, trace = tables.work, tables.trace
+    is_kernel = (work.kind == Kind.KERNEL) & (work.launch >= 0)
+    launch = work.launch[is_kernel]
+    launch_start = np.asarray(trace.start[launch])
+    in_graph = np.isin(launch, tables.practices.graph_launches.row)
+
+    def count(times: I64) -> I64:
+        times = np.sort(times)
+        counts: I64 = times.searchsorted(end) - times.searchsorted(start)
+        return counts
+
+    kept = samplers.select(np.append(keep, False)) if len(samplers) else samplers
+    return TokenLoop(kept, start, end, count(launch_start), count(launch_start[in_graph]))
+
+
+def _count_starts(table: EventTable, start: I64, end: I64) -> I64:
+    times = np.sort(table.start)
+    counts: I64 = times.searchsorted(end) - times.searchsorted(start)
+    return counts
+
+
+def _select_loop(view: ScopeView, loop: TokenLoop) -> TokenLoop:
+    """Select the iterations whose sampling op overlaps the scope."""
+    keep = view.overlap_mask(loop.samplers.start, loop.samplers.end)
+    return TokenLoop(
+        loop.samplers.select(keep), loop.start[keep], loop.end[keep], loop.kernels[keep], loop.in_graphs[keep]
+    )
+
+
+def parse_phase(name: str) -> tuple[str, int] | None:
+    """Parse an annotation of vLLM or SGLang, or one that names its phase: (phase, sequences or 0); None for others."""
+    if match := _VLLM_PHASE.match(name):
+        context, generation = int(match[1]), int(match[2])
+        phase = "decode" if not context else "prefill" if not generation else "mixed"
+        return phase, context + generation
+    if match := _SGLANG_PHASE.match(name):
+        word = match[1].lower()
+        return ("prefill" if word in ("extend", "prefill") else word), int(match[2] or 0)
+    if match := _NAMED_PHASE.match(name):
+        return ("prefill" if match[1].lower() == "extend" else match[1].lower()), 0
+    return None
+
+
+def find_phases(tables: TraceTables) -> EventTable:
+    """Find the annotations that name a phase, without those inside another one."""
+    named = tables.match_names(_PHASE_REGEX, Kind.ANNOTATION)
+    named = tables.filter_by_name(named, lambda name: parse_phase(name) is not None)
+    order = np.argsort(named.start, kind="stable")
+    named = named.select(order)
+    reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, named.end))[:-1]
+    return named.select(named.end > reach)
+
+
+def _describe_phases(view: ScopeView, phases: EventTable) -> str:
+    """Describe each phase: how many steps, their CPU time, their kernels and the share launched by graphs."""
+    tables = view.tables
+    parsed = [parse_phase(tables.name(int(row))) or ("", 0) for row in phases.row]
+    work = tables.work
+    is_kernel = (work.kind == Kind.KERNEL) & (work.launch >= 0)
+    launch = work.launch[is_kernel]
+    launch_start, in_graph = np.asarray(view.trace.start[launch]), np.isin(launch, tables.practices.graph_launches.row)
+    texts = []
+    for phase in sorted({name for name, _ in parsed}):
+        chosen = phases.select(np.array([name == phase for name, _ in parsed]))
+        sequences = [count for name, count in parsed if name == phase and count]
+        index = np.searchsorted(chosen.start, launch_start, side="right") - 1
+        inside = (index >= 0) & (launch_start < chosen.end[np.maximum(index, 0)])
+        kernels = int(inside.sum())
+        graph_share = float((inside & in_graph).sum()) / kernels if kernels else 0.0
+        of_sequences = f" of {int(np.median(sequences))} sequences" if sequences else ""
+        texts.append(
+            f"{phase}: {format_count(len(chosen), 'step')}{of_sequences}, "
+            f"{format_duration(float(np.median(chosen.duration)))} on the CPU, {kernels // len(chosen):,} kernels a "
+            f"step, {format_percent(graph_share)} of them by graphs"
+        )
+    return "; ".join(texts)
+
+
+@register_pattern(
+    "serving-phases",
+    Section.BEYOND,
+    "A language model answers",
+    meaning="a prefill reads the prompt at once and computes much; decoding makes one token after the other and mostly "
+    "reads the weights",
+    action="judge the two apart: a prefill by its FLOP/s, decoding by its time per token",
+    decided="Where nothing is trained: annotations that name a phase (vLLM, SGLang, or the words prefill, decode, "
+    "extend); else at least three iterations between sampling ops that launch as many kernels as each other and "
+    "update a cache as often as they attend.",
+    thresholds=(thresholds.TOKEN_LOOP_MIN, thresholds.TOKEN_LOOP_SPREAD),
+)
+def serving_phases(view: ScopeView) -> Answer:
+    tables = view.tables
+    phases = view.select_in_scope(tables.compute_once(find_phases))
+    if not len(tables.ops) and not len(phases):
+        return cannot_tell_answer("no ops and no annotations were recorded on the CPU")
+    if tables.practices.has_backward or tables.practices.optimizer_names:
+        return absent_answer("this is training: a backward pass or an optimizer step was recorded")
+    if len(phases):
+        return fired_answer(_describe_phases(view, phases), phases.row)
+    loop = _select_loop(view, tables.compute_once(find_token_loop))
+    if not len(loop):
+        return absent_answer("no phase is named, and no loop over tokens was found")
+    return fired_answer(f"decoding: {_describe_loop(loop)}", loop.samplers.row)
+
+
+def _describe_loop(loop: TokenLoop) -> str:
+    return (
+        f"{format_count(len(loop), 'token')}, {format_duration(float(np.median(loop.end - loop.start)))} and "
+        f"{int(np.median(loop.kernels)):,} kernels a token, {format_percent(loop.graph_share)} of them launched "
+        "by graphs"
+    )
+
+
+@register_pattern(
+    "decode-without-graphs",
+    Section.BEYOND,
+    "Each token is launched kernel by kernel",
+    meaning="a token runs hundreds of short kernels: the GPU finishes each before the CPU has launched the next",
+    action="replay the decode step as a CUDA graph, with a static KV cache",
+    code='model.forward = torch.compile(model.forward, mode="reduce-overhead")  # cache_implementation="static"',
+    decided="A loop over tokens (serving-phases), or steps annotated as decoding, of many kernels each, of which "
+    "graphs launch less than half, while the GPU is not busy. Time at stake: the GPU's idle time in the scope.",
+    thresholds=(thresholds.DECODE_MIN_KERNELS, thresholds.GRAPH_SHARE, thresholds.GPU_BUSY_HIGH),
+    severity=Severity.PROBLEM,
+)
+def decode_without_graphs(view: ScopeView) -> Answer:
+    tables = view.tables
+    if missing_reason := view.missing_gpu_reason() or view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    if tables.practices.has_backward or tables.practices.optimizer_names:
+        return absent_answer("this is training")
+    loop = _select_loop(view, tables.compute_once(_find_decoding))
+    if not len(loop) or float(np.median(loop.kernels)) < thresholds.DECODE_MIN_KERNELS.value:
+        return absent_answer("no loop over tokens")
+    summary = _describe_loop(loop)
+    if loop.graph_share >= thresholds.GRAPH_SHARE.value:
+        return absent_answer(summary)
+    if view.busy_share > thresholds.GPU_BUSY_HIGH.value:
+        return absent_answer(f"{summary}; the GPU is busy all the same, {format_percent(view.busy_share)}")
+    program_idle = view.gaps.duration - view.gaps.time[:, IdleCause.PROFILER]
+    start, end = loop.samplers.start, loop.samplers.end
+    return fired_answer(
+        f"{summary}; GPU busy {format_percent(view.busy_share)}",
+        loop.samplers.row,
+        min(int(program_idle.sum()) // len(tables.devices), view.scope.length),
+        _choose_decode_remedy(view),
+        spans=union(np.array([start.min()]), np.array([end.max()])),
+    )
+
+
+def _find_decoding(tables: TraceTables) -> TokenLoop:
+    """Find the loop over tokens, or the steps that are annotated as decoding."""
+    phases = tables.compute_once(find_phases)
+    decoding = [(parse_phase(tables.name(int(row))) or ("", 0))[0] == "decode" for row in phases.row]
+    if not any(decoding):
+        return tables.compute_once(find_token_loop)
+    steps = phases.select(np.array(decoding))
+    marks = EventTable(
+        np.append(steps.row, -1),
+        np.append(steps.start, steps.end[-1]),
+        np.append(steps.end, steps.end[-1]),
+        np.append(steps.name, 0),
+    )
+    return _build_loop(tables, marks, np.ones(len(steps), dtype=np.bool_))
+
+
+def _choose_decode_remedy(view: ScopeView) -> Remedy | None:
+    """Choose the remedy by what is in use: compiled code needs the mode alone, some graphs need to cover more."""
+    practices = view.tables.practices
+    if practices.uses_cuda_graphs:
+        return Remedy("let the graph cover the whole decode step: most kernels are still launched one by one")
+    if practices.uses_compile:
+        return Remedy(
+            "the model is compiled: replay it as a CUDA graph as well, with a static KV cache",
+            'torch.compile(model, mode="reduce-overhead")',
+        )
+    return None

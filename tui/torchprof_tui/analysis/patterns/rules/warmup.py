@@ -1,0 +1,174 @@
+"""Patterns of a recording that was not warmed up: calls that load or allocate, and steps that still get faster."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Remedy,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import NO_CALLS, ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.trace.core.arrays import F64, I64
+from torchprof_tui.trace.core.time_format import format_duration
+
+_WAITING_CALL = re.compile(r".*(Synchroni|Memcpy|GraphLaunch|StreamWaitEvent|EventQuery)")
+"""Calls that are long for other reasons: they wait, copy, or launch hundreds of kernels at once."""
+
+
+def find_cold_calls(tables: TraceTables) -> EventTable:
+    """Find calls on launching threads that took over a millisecond without waiting for the GPU.
+
+    A launch that lasts while the GPU works waits for room in a full queue: no cold call.
+    """
+    calls = tables.select_on_launch_lanes(
+        tables.calls.select(tables.calls.duration >= int(thresholds.COLD_CALL_MIN.value))
+    )
+    calls = tables.filter_by_name(calls, lambda name: _WAITING_CALL.match(name) is None)
+    busy = np.zeros(len(calls), dtype=np.int64)
+    for device in tables.devices:
+        intervals = tables.busy_intervals(device)
+        busy = np.maximum(busy, intervals.measure_before(calls.end) - intervals.measure_before(calls.start))
+    return calls.select(busy < thresholds.COLD_CALL_BUSY_SHARE.value * calls.duration)
+
+
+@register_pattern(
+    "cold-call",
+    Section.BEYOND,
+    "A call loads or allocates",
+    meaning="kernels are loaded, handles made and memory taken from the driver when they are first needed: once",
+    action="run a few steps before the recording; they are gone then",
+    code="schedule=torch.profiler.schedule(wait=1, warmup=3, active=3)",
+    decided="Runtime and driver calls of a launching thread that last longer than the limit, do not wait or copy, and "
+    "during which the GPU was not busy for half of the time (else the call waits for a full queue).",
+    thresholds=(thresholds.COLD_CALL_MIN, thresholds.COLD_CALL_SHARE, thresholds.COLD_CALL_BUSY_SHARE),
+    severity=Severity.PROBLEM,
+)
+def cold_call(view: ScopeView) -> Answer:
+    tables = view.tables
+    if not len(tables.calls):
+        return cannot_tell_answer(NO_CALLS)
+    calls = view.select_in_scope(tables.compute_once(find_cold_calls))
+    time = view.covered_time(calls)
+    share = time / view.scope.length
+    if not len(calls) or share < thresholds.COLD_CALL_SHARE.value:
+        return absent_answer(f"{format_count(len(calls), 'cold call')}, {format_percent(share)}" if len(calls) else "")
+    longest = int(calls.row[calls.duration.argmax()])
+    return fired_answer(
+        f"{format_count(len(calls), 'call')} over a millisecond: {format_duration(time)} or {format_percent(share)} of "
+        f"the time; the longest is {tables.name(longest)}, {format_duration(int(view.trace.duration[longest]))}",
+        calls.row,
+        time,
+        _choose_cold_remedy(view, calls),
+    )
+
+
+def _choose_cold_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:
+    """Choose the remedy by the owner: late allocations, or lazy loading where start-up is what is measured."""
+    names = [view.tables.name(int(row)) for row in calls.row]
+    is_allocation = [re.match(r"(cuda|hip|cu)(Malloc|Free|Host|Mem)", name) is not None for name in names]
+    if len(names) and all(is_allocation):
+        return Remedy(
+            "run a few steps before the recording: the caching allocator keeps what it was given",
+            "schedule=torch.profiler.schedule(wait=1, warmup=3, active=3)",
+        )
+    starts_up = not len(view.tables.steps)
+    if starts_up:
+        return Remedy(
+            "run the code once before the recording; if the start-up is what matters, load all kernels at once",
+            "CUDA_MODULE_LOADING=EAGER python serve.py" if not any(name.startswith("hip") for name in names) else "",
+        )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class WarmingSteps:
+    """The first steps of a recording that still get faster: `count` of them, 0 for none.
+
+    `durations` float64[s]: ns of all steps without the profiler's own work; `excess` int64[count]: ns of each above the
+    last of them.
+    """
+
+    count: int
+    durations: F64
+    excess: I64
+
+
+def find_warming_steps(tables: TraceTables) -> WarmingSteps:
+    """Find the steps at the start that get faster one after the other; none if the GPU is behind all the while."""
+    steps, overhead = tables.steps, tables.overhead_intervals
+    durations = (
+        steps.end - steps.start - (overhead.measure_before(steps.end) - overhead.measure_before(steps.start))
+    ) * 1.0
+    no_steps = WarmingSteps(0, durations, np.zeros(0, dtype=np.int64))
+    if len(steps) < thresholds.WARMING_MIN_STEPS.value:
+        return no_steps
+    is_faster = durations[1:] <= thresholds.WARMING_STEP_RATIO.value * durations[:-1]
+    count = 1 + (len(is_faster) if is_faster.all() else int(is_faster.argmin()))
+    if (
+        count < thresholds.WARMING_MIN_STEPS.value
+        or durations[0] < thresholds.WARMING_TOTAL_RATIO.value * durations[count - 1]
+    ):
+        return no_steps
+    in_steps = (tables.launch_step >= 0) & (tables.launch_step < count)
+    if int(tables.work.events.duration[in_steps].sum()) > durations[:count].sum():
+        return no_steps  # hidden behind the GPU: how long the CPU takes for a step does not matter
+    excess: I64 = (durations[:count] - durations[count - 1]).astype(np.int64)
+    return WarmingSteps(count, durations, excess)
+
+
+@register_pattern(
+    "not-warmed-up",
+    Section.BEYOND,
+    "The recording is not warmed up",
+    meaning="steps still get faster, or loading takes much of the time: these numbers are not those of a long run",
+    action="record later: let several steps pass before the first one that is kept",
+    code="schedule=torch.profiler.schedule(wait=3, warmup=3, active=5)",
+    decided="The first three steps or more, each at least a tenth faster than the one before, without the profiler's "
+    "own work, unless the GPU works for longer on them than the CPU; or cold calls that take a quarter of the scope.",
+    thresholds=(
+        thresholds.WARMING_STEP_RATIO,
+        thresholds.WARMING_TOTAL_RATIO,
+        thresholds.WARMING_MIN_STEPS,
+        thresholds.COLD_WINDOW_SHARE,
+    ),
+    severity=Severity.PROBLEM,
+)
+def not_warmed_up(view: ScopeView) -> Answer:
+    tables = view.tables
+    steps, warming = tables.steps, tables.compute_once(find_warming_steps)
+    cold = view.select_in_scope(tables.compute_once(find_cold_calls))
+    cold_time = view.covered_time(cold)
+    cold_share = cold_time / view.scope.length
+    in_scope = view.overlap_mask(steps.start[: warming.count], steps.end[: warming.count])
+    parts, events, time = [], [], 0
+    if in_scope.any():
+        rows = steps.row[: warming.count][in_scope]
+        times = ", ".join(format_duration(float(duration)) for duration in warming.durations[: min(warming.count, 5)])
+        parts.append(f"the first {warming.count} steps get faster: {times}")
+        events.append(rows)
+        covered = view.covered_time(tables.event_table(rows))
+        time = min(int(warming.excess[in_scope].sum()), covered)
+    if cold_share >= thresholds.COLD_WINDOW_SHARE.value:
+        parts.append(f"loading and allocating takes {format_duration(cold_time)}, {format_percent(cold_share)}")
+        events.append(cold.row)
+        time = max(time, cold_time)
+    if parts:
+        return fired_answer("; ".join(parts), np.concatenate(events), time)
+    if len(steps) < thresholds.WARMING_MIN_STEPS.value:
+        return cannot_tell_answer(
+            f"{format_count(len(steps), 'step')} recorded: three are needed to see whether they get faster"
+        )
+    return absent_answer(f"{len(steps)} steps: they do not get faster one after the other")
