@@ -31,7 +31,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
     format_percent,
 )
 from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
-from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -70,22 +70,23 @@ def sync_in_step(view: ScopeView) -> Answer:
     waits = in_step.select(view.overlap_mask(in_step.start, in_step.end) & (in_step.row != find_trailing_sync(view)))
     if not len(waits):
         return absent_answer()
-    idle_time = _idle_time_after(view, waits)
+    outer_ops = outermost_ancestor(view.trace, waits.row, tables.is_dispatcher_op)
+    lost_time = _find_lost_time(view, waits, outer_ops)
+    idle_time = _measure_idle(view, lost_time)
     if not idle_time:
         return absent_answer(f"{format_count(len(waits), 'wait')}, and the GPU was idle after none of them")
     steps = sorted_unique(tables.steps.index_at(waits.start))
-    outer_ops = outermost_ancestor(view.trace, waits.row, tables.is_dispatcher_op)
     op_names = [tables.name(int(op)) for op in outer_ops if op >= 0]
     main_op = max(sorted(set(op_names)), key=op_names.count) if op_names else "none of them in an op"
     call_names = [tables.name(int(row)) for row in waits.row]
     main_call = max(sorted(set(call_names)), key=call_names.count)
     return fired_answer(
         f"{format_count(len(waits), 'wait')} in {format_count(len(steps), 'step')} ({main_call}; {main_op}); the "
-        f"GPU was idle {format_duration(idle_time)} "
-        f"after them",
+        f"GPU was idle {format_duration(idle_time)} because of them",
         waits.row,
         min(idle_time, view.scope.length),
         remedy_choice.choose_sync_remedy(view, waits, main_op if op_names else "", main_call),
+        spans=lost_time,
     )
 
 
@@ -104,25 +105,32 @@ def _find_waits(view: ScopeView) -> EventTable:
     return tables.event_table(np.sort(np.concatenate([syncs.row, calls])))
 
 
-def _idle_time_after(view: ScopeView, waits: EventTable) -> int:
-    """Return the ns of the window in which a GPU was idle after one of these waits; the largest of all devices."""
-    longest = 0
-    gaps = view.gap_finder.gaps
-    for device in view.tables.devices:
-        on_device = gaps.device == device
-        start, end = gaps.start[on_device], gaps.end[on_device]
-        if not len(start):
-            continue
-        # The gap of a wait is the one in which it returned.
-        gap_index = np.maximum(start.searchsorted(waits.end, side="right") - 1, 0)
-        in_gap = (start[gap_index] <= waits.end) & (waits.end <= end[gap_index])
-        gap_index = gap_index[in_gap]
-        idle_intervals = union(np.maximum(start[gap_index], waits.start[in_gap]), end[gap_index])
-        program_idle = (idle_intervals - view.tables.overhead_intervals - view.gap_finder.input_intervals).clip(
-            *view.window
-        )
-        longest = max(longest, program_idle.total)
-    return longest
+def _find_lost_time(view: ScopeView, waits: EventTable, owner: I64) -> Intervals:
+    """Return when the CPU could have gone on, had it not waited.
+
+    That is during the ops that wait (`owner`: the outermost of each wait, -1 for none), as long again after each wait,
+    because it delays what follows by its own length, and between two waits in a row without a launch: values that are
+    read one by one.
+    """
+    tables = view.tables
+    ops = tables.event_table(sorted_unique(owner[owner >= 0]))
+    in_order = waits.select(np.argsort(waits.start, kind="stable"))
+    kernel_launch = tables.work.launch[(tables.work.kind == Kind.KERNEL) & (tables.work.launch >= 0)]
+    launch_start = np.sort(np.asarray(view.trace.start[kernel_launch]))
+    end, next_start = in_order.end[:-1], in_order.start[1:]
+    is_row = launch_start.searchsorted(end) == launch_start.searchsorted(next_start)
+    is_row &= (next_start > end) & (next_start - end < thresholds.HOST_PAUSE_MIN.value)
+    lost = union(
+        np.concatenate([ops.start, waits.start, end[is_row]]),
+        np.concatenate([ops.end, waits.end + waits.duration, next_start[is_row]]),
+    )
+    return lost - (tables.overhead_intervals | view.gap_finder.input_intervals)
+
+
+def _measure_idle(view: ScopeView, times: Intervals) -> int:
+    """Return the ns of these times in the window in which a GPU was idle; the largest of all devices."""
+    in_window = times.clip(*view.window)
+    return max(((in_window - view.tables.busy_intervals(device)).total for device in view.tables.devices), default=0)
 
 
 @register_pattern(

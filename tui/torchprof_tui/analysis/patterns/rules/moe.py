@@ -93,6 +93,7 @@ def moe_expert_loop(view: ScopeView) -> Answer:
         start_in_scope,
         idle if len(view.tables.work) else 0,
         _choose_expert_remedy(view),
+        spans=union(experts.start, experts.end),
     )
 
 

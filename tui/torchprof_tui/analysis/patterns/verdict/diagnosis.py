@@ -8,13 +8,14 @@ from functools import cached_property
 
 import numpy as np
 
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, Severity
 from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.verdict.host_pauses import HostPause, find_largest_pause
-from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
+from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, UNSPECIFIC_PATTERN_IDS, TimeTree
 from torchprof_tui.trace.core.arrays import I64
 
 
@@ -74,13 +75,32 @@ class Evidence:
         return sum(self.shares.idle.get(cause, 0.0) for cause in causes)
 
     def explained_time(self, *part_ids: str) -> dict[str, int]:
-        """Sum by pattern what fired patterns explain of these parts of the tree (ns over all devices)."""
+        """Sum by specific pattern what it explains of these parts of the tree, of all parts if none is named.
+
+        ns over all devices.
+        """
         time: dict[str, int] = {}
         for part in self.tree.parts:
-            if part.id in part_ids:
-                for pattern in part.parts:
+            if part_ids and part.id not in part_ids:
+                continue
+            # GPU work is divided into classes first.
+            inside = [pattern for kernel_class in part.parts for pattern in kernel_class.parts]
+            for pattern in inside if part.id == COMPUTE else part.parts:
+                if pattern.id not in UNSPECIFIC_PATTERN_IDS:
                     time[pattern.id] = time.get(pattern.id, 0) + pattern.time
         return time
+
+    @cached_property
+    def main_problem(self) -> Diagnosis | None:
+        """The specific problem that explains most of the whole scope, None if none explains enough."""
+        explained = self.explained_time()
+        if not explained:
+            return None
+        pattern_id = max(explained, key=lambda candidate: explained[candidate])
+        share = explained[pattern_id] / self.device_time
+        if share < thresholds.PROBLEM_MIN_SHARE.value:
+            return None
+        return diagnose_finding(self.fired[pattern_id], COMPUTE, share)
 
     @property
     def device_time(self) -> int:

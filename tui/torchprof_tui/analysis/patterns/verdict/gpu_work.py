@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, COPIES
@@ -15,27 +14,15 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
     shares = evidence.shares
     if shares.copies >= thresholds.COMPUTE_SHARE_OF_BUSY.value * shares.busy and shares.busy:
         return _diagnose_copies(evidence)
-    problem = _find_worst_problem(evidence)
-    if problem is not None:
-        finding, share = problem
-        return diagnose_finding(finding, COMPUTE, share)
+    explained = evidence.explained_time(COMPUTE, COPIES)
+    if explained:
+        pattern_id = max(explained, key=lambda candidate: explained[candidate])
+        share = explained[pattern_id] / evidence.device_time
+        if share >= thresholds.PROBLEM_MIN_SHARE.value:
+            return diagnose_finding(evidence.fired[pattern_id], COMPUTE, share)
     if not evidence.view.gpu_classes:
         return Diagnosis(COMPUTE, 0.0, "the GPU did next to nothing")
     return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence), "no problem was found in it")
-
-
-def _find_worst_problem(evidence: Evidence) -> tuple[Finding, float] | None:
-    """Find the problem that explains most of the GPU's busy time, with its share of the device time."""
-    time: dict[str, int] = {}
-    for part in evidence.tree.parts:
-        classes = part.parts if part.id == COMPUTE else (part,) if part.id == COPIES else ()
-        for pattern in (pattern for kernel_class in classes for pattern in kernel_class.parts):
-            time[pattern.id] = time.get(pattern.id, 0) + pattern.time
-    if not time:
-        return None
-    pattern_id = max(time, key=lambda candidate: time[candidate])
-    share = time[pattern_id] / evidence.device_time
-    return (evidence.fired[pattern_id], share) if share >= thresholds.PROBLEM_MIN_SHARE.value else None
 
 
 def _diagnose_copies(evidence: Evidence) -> Diagnosis:

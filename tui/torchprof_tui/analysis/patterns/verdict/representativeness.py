@@ -42,7 +42,8 @@ def find_recording_fault(evidence: Evidence) -> str:
     cold = evidence.idle(IdleCause.COLD_CALL)
     if cold >= thresholds.COLD_SHARE.value:
         return f"not warmed up: cold calls take {format_percent(cold)} of the time"
-    for pattern_id in ("not-warmed-up", "profiler-inflation"):
-        if finding := evidence.fired.get(pattern_id):
-            return f"{finding.pattern.title[0].lower()}{finding.pattern.title[1:]}"
+    if "not-warmed-up" in evidence.fired:
+        return f"not warmed up ({evidence.fired['not-warmed-up'].answer.seen})"
+    if finding := evidence.fired.get("profiler-inflation"):
+        return f"Python stacks slow it by about {format_percent(finding.share)}"
     return ""

@@ -33,7 +33,9 @@ _LABELS = {
 
 _NOT_KNOWN = (OUTSIDE, IdleCause.UNKNOWN.id, IdleCause.LEAD_IN.id)
 
-GENERAL_PATTERN_IDS = frozenset(["overhead-bound", "idle-gap", "first-step-wide", "compute-bound", "hotspot"])
+GENERAL_PATTERN_IDS = frozenset(
+    ["overhead-bound", "idle-gap", "first-step-wide", "not-warmed-up", "compute-bound", "hotspot"]
+)
 """Patterns that describe a whole scope: each part of it would be theirs."""
 
 
@@ -120,6 +122,15 @@ def _divide_compute(view: ScopeView) -> I64:
     return time
 
 
+UNSPECIFIC_PATTERN_IDS = frozenset(
+    ["call-count", "cold-call", "dead-window", "cost-in-children", "one-off-gap", "profiler-inflation"]
+)
+"""Patterns that restate that time is lost; others name why."""
+
+_ORDER = {"tiny-kernels": 1, **dict.fromkeys(UNSPECIFIC_PATTERN_IDS, 2)}
+"""What explains time after the others: patterns that do not say whose launches they count come last."""
+
+
 class _Claims:
     """The time that fired patterns explain, each ns given to one of them: to the one with least evidence."""
 
@@ -134,7 +145,7 @@ class _Claims:
             and finding.id not in GENERAL_PATTERN_IDS
         ]
         self._spans = [_find_spans(view, finding) for finding in claiming]
-        self._spans.sort(key=lambda spans: spans.host.total + spans.gpu.total)
+        self._spans.sort(key=lambda spans: (_ORDER.get(spans.finding.id, 0), spans.host.total + spans.gpu.total))
 
     def __bool__(self) -> bool:
         return bool(self._spans)

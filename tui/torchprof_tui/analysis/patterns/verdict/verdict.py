@@ -133,7 +133,8 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
         return replace(work, what=what)
     if regime in (Regime.INPUT, Regime.COMMUNICATION, Regime.OVERHEAD, Regime.UNKNOWN):
         return waiting
-    return waiting if waiting.share >= work.share else work
+    candidates = [work, waiting, *([evidence.main_problem] if evidence.main_problem else [])]
+    return max(candidates, key=lambda candidate: candidate.share)
 
 
 def _decide_regime(shares: DeviceTimeShares) -> Regime:

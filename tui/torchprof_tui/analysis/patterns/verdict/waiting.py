@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchprof_tui.analysis.collectives.communication_card import CommunicationCard
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind
@@ -17,9 +18,6 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
 _LAUNCHING = (IdleCause.DISPATCH, IdleCause.LAUNCH, IdleCause.HOST)
-
-_UNSPECIFIC_PATTERN_IDS = frozenset(["call-count", "cold-call", "dead-window", "cost-in-children", "one-off-gap"])
-"""Problems that restate that the CPU takes time; others name why."""
 
 
 def diagnose_waiting(evidence: Evidence) -> Diagnosis | None:
@@ -71,16 +69,23 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
     is_waiting = waiting_time > thresholds.WAITING_SHARE_OF_EXPOSED.value * card.exposed
     finding = evidence.fired.get("exposed-comm")
     events = finding.answer.events if finding else view.work.events.row[view.work.kind == Kind.COLLECTIVE]
-    what = f"collectives take {format_percent(share)} of the time with nothing computed beside"
+    what = f"{_name_collectives(card)} takes {format_percent(share)} of the time with nothing computed beside"
     late_rank = describe_late_rank(view)
     if late_rank and is_waiting:
         straggler = evidence.fired.get(STRAGGLER_ID)
         return Diagnosis(EXPOSED, share, late_rank, why=straggler.answer.seen if straggler else "", events=events)
     if is_waiting:
-        what = f"collectives wait for a late rank: {what}, {format_percent(waiting_time / card.exposed)} of it waiting"
+        what += f", {format_percent(waiting_time / card.exposed)} of it waiting for a late rank"
         return Diagnosis(EXPOSED, share, what, "open the other ranks' traces with this one", card.describe(), events)
     remedy = finding.remedy.action if finding else "overlap them with compute"
     return Diagnosis(EXPOSED, share, what, remedy, card.describe(), events)
+
+
+def _name_collectives(card: CommunicationCard) -> str:
+    """Name the kind of collective that takes most of the time, "communication" where no kind takes most of it."""
+    total = sum(row.time for row in card.rows)
+    longest = max(card.rows, key=lambda row: row.time, default=None)
+    return "communication" if longest is None or 2 * longest.time < total else longest.operation.value
 
 
 def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
@@ -124,9 +129,8 @@ def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
     if pause is None:
         return None
     share = pause.time / evidence.device_time
-    for pattern_id in ("gc-pause", "slow-host"):
-        if finding := evidence.fired.get(pattern_id):
-            return diagnose_finding(finding, IdleCause.HOST.id, share)
+    if finding := evidence.fired.get("gc-pause"):
+        return diagnose_finding(finding, IdleCause.HOST.id, share)
     practices = evidence.practices
     remedy = (
         "move it out of the step, or launch GPU work before it"
@@ -148,10 +152,9 @@ def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     if share <= 0:
         return None
     explained = evidence.explained_time(*(cause.id for cause in _LAUNCHING))
-    specific = {pattern_id: time for pattern_id, time in explained.items() if pattern_id not in _UNSPECIFIC_PATTERN_IDS}
-    if specific:
-        pattern_id = max(specific, key=lambda candidate: specific[candidate])
-        pattern_share = specific[pattern_id] / evidence.device_time
+    if explained:
+        pattern_id = max(explained, key=lambda candidate: explained[candidate])
+        pattern_share = explained[pattern_id] / evidence.device_time
         if pattern_share >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * share:
             return diagnose_finding(evidence.fired[pattern_id], IdleCause.DISPATCH.id, pattern_share)
     view = evidence.view
