@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.helpers.rank_traces import BASE, late_rank
+from tests.helpers.rank_traces import BASE, Entry, late_rank
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.ranks import AlignmentMethod
@@ -27,12 +27,17 @@ def test_kernels_without_a_process_group_disturb_neither_clocks_nor_matches(tmp_
     plain.mkdir()
     mixed.mkdir()
     paths = run.write(plain)
-    others = [
+    others: list[Entry] = [
         {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 21, "ts": 2000.0 + 900 * k, "dur": 400,
          "args": {"device": 0, "stream": 21, "correlation": 9000 + k}}
         for k, name in enumerate(OTHERS * 5)
     ]  # fmt: skip
-    run.more[1] = others
+    calls = [
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1001, "tid": 77, "ts": entry["ts"] - 50,
+         "dur": 5, "args": {"correlation": entry["args"]["correlation"]}}
+        for entry in others
+    ]  # fmt: skip
+    run.more[1] = [*others, *calls]
     mixed_paths = run.write(mixed)
     before, after = (load_specs([str(path) for path in files], cache=False).trace for files in (paths, mixed_paths))
     assert before.merged_ranks is not None
