@@ -87,19 +87,13 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree) -> Diagnosis:
         return Diagnosis(INPUT, share, f"the data loader takes {percent} of the CPU's time", remedy, "", waits.row)
     if worst.id == OPS and worst.parts:
         op = worst.parts[0]
-        events = (
-            view.ops.row[[view.tables.name(int(row)) == op.id for row in view.ops.row[:_MAX_EVENTS]]]
-            if len(view.ops)
-            else np.empty(0, np.int64)
-        )
+        ops = view.ops
+        events = ops.row[ops.name == view.trace.names.index(op.id)]
         what = f"ops take {percent} of the CPU's time, {op.id} {format_percent(op.time / measured)}"
         return Diagnosis(OPS, share, what, "", "", events)
     if worst.id == COMMUNICATION:
         return Diagnosis(COMMUNICATION, share, f"communication takes {percent} of the CPU's time")
     return Diagnosis(HOST_CODE, share, f"code outside any op takes {percent} of the CPU's time")
-
-
-_MAX_EVENTS = 5000
 
 
 def _find_main_thread(view: ScopeView) -> _MainThread | None:
