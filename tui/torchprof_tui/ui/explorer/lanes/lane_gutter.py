@@ -82,6 +82,13 @@ class Gutter(PaintedWidget):
     def prepare(self, size: Size) -> None:
         self._painted_lines = tuple(self._lane_lines.visible_lines(self._top, size.height))
 
+    def _format_edge(self, line: ScreenLine) -> TextRun:
+        """Format the first cell of a line: the mark of evidence, or of the current lane."""
+        palette = self.palette
+        if line.lane in self._flagged and line.is_first:
+            return FLAGGED_GLYPH, palette.warning if self._flags_problem else palette.accent
+        return CURRENT_GLYPH if line.lane == self._current_lane else " ", palette.accent
+
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
         if y >= len(self._painted_lines):
@@ -94,12 +101,7 @@ class Gutter(PaintedWidget):
             return build_strip([(text, palette.heading), ("─" * width, palette.line)], width, palette.line)
         label_width = width - 2
         current = line.lane == self._current_lane
-        flagged = line.lane in self._flagged and line.is_first
-        edge: TextRun = (
-            (FLAGGED_GLYPH, palette.warning if self._flags_problem else palette.accent)
-            if flagged
-            else (CURRENT_GLYPH if current else " ", palette.accent)
-        )
+        edge = self._format_edge(line)
         label = truncate(self._format_label(y, line), label_width)
         note = self._notes.get(line.lane, "") if line.content is LineContent.RANK else ""
         while cell_len(label) + cell_len(note) + 1 > label_width and NOTE_SEPARATOR in note:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 
 PROBLEM_SIGN, NOTE_SIGN, ARTEFACT_SIGN = "●", "○", "·"
-ID_CELLS, STAKE_CELLS, ROW_LABEL_CELLS = 20, 16, 11
+ID_CELLS, STAKE_CELLS, ROW_LABEL_CELLS = 26, 16, 11
 MIN_TEXT_CELLS = 20
 """Minimum width of the text after an entry's id and time at stake; in less it is left out."""
 
