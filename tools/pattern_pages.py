@@ -164,6 +164,8 @@ def render_page(pattern: Pattern, source: PictureSource | None) -> str:
     ]
     if source is not None:
         lines += [f"![{pattern.title}]({pattern.id}.svg)", "", f"{_describe_source(source)}.", ""]
+    else:
+        lines += ["Without a picture: no sample shows it.", ""]
     lines += ["## What it means", "", f"{_sentence(pattern.meaning)}", ""]
     lines += ["## How it is decided", "", _sentence(pattern.decided), ""]
     if pattern.thresholds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,15 @@ import pytest
 
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer
 from tests.helpers.pattern_traces import healthy, op_with_work, waiting
-from tests.helpers.trace_builder import cpu, step
-from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
+from tests.helpers.trace_builder import cpu, step, trace
+from torchprof_tui.analysis.dispatch.line_model import SourceLine
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Section
 from torchprof_tui.cli import main
+from torchprof_tui.commands.check.document import build_document
+from torchprof_tui.commands.check.markdown import format_report
+from torchprof_tui.commands.check.report import CheckReport
+from torchprof_tui.commands.check.text import print_report
 
 SLOW = "sample:matmul_add_64_cold_eager"
 CONTRACT = {
@@ -182,6 +188,19 @@ def test_the_text_begins_with_what_matters(capsys: pytest.CaptureFixture[str]) -
     states = [one["state"] for one in asked(capsys, SLOW)["patterns"]]
     counts = [states.count(state) for state in ("fired", "absent", "cannot_tell")]
     assert lines[-1] == "{} fired · {} absent · {} cannot be told".format(*counts)
+
+
+def test_the_line_of_code_is_in_every_output(capsys: pytest.CaptureFixture[str]) -> None:
+    checked = trace(*waiting())
+    checker = Checker(checked)
+    scope, findings = checker.default_scope, checker.check()
+    line = SourceLine("frame", "train.py", 42, "forward", "train.py(42): forward\x1b")
+    verdict = replace(checker.decide_verdict(scope, findings), line=line)
+    report = CheckReport(checked, scope, findings, [verdict])
+    assert build_document(report)["verdict"]["line"] == "train.py:42"
+    assert "Code: train.py(42): forward·" in format_report(report, ["x.json"], None)
+    print_report(report)
+    assert "  train.py(42): forward·" in capsys.readouterr().out.splitlines()
 
 
 def test_only_the_problems_if_asked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,7 @@ def _verdict_as_json(verdict: Verdict) -> dict[str, Any]:
         "gpu_busy": verdict.busy,
         "first": verdict.first,
         "why": verdict.why,
-        "line": find_code_location(verdict) or None,
+        "line": find_code_location(verdict),
         "causes": time_tree_as_json(verdict.tree),
         "representative": verdict.recording_fault or True,
     }
@@ -61,7 +61,7 @@ def _finding_as_json(trace: Trace, found: Finding) -> dict[str, Any]:
         "meaning": pattern.meaning,
         "action": found.remedy.action,
         "code": found.remedy.code,
-        "line": find_code_location(found) or None,
+        "line": find_code_location(found),
         "reason": said.reason,
         "at_stake_us": said.at_stake / 1000,
         "share": round(found.share, 6),

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from torchprof_tui.analysis.patterns.engine.code_location import find_code_location
+from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart, TimeTree
 from torchprof_tui.commands.check.report import CheckReport, format_rank_prefix, format_scope_times
@@ -63,7 +63,7 @@ def _verdict_lines(report: CheckReport) -> Iterator[str]:
         details = [escape_markdown(verdict.why)] if verdict.why else []
         if verdict.recording_fault:
             details.append(f"Not representative: {escape_markdown(verdict.recording_fault)}")
-        if location := find_code_location(verdict):
+        if location := describe_code_line(verdict):
             details.append(f"Code: {escape_markdown(location)}")
         for detail in details:
             yield detail
@@ -110,7 +110,7 @@ def _problem_item(number: int, found: Finding, share_base: str) -> Iterator[str]
     yield ""
     yield f"   {escape_markdown(found.pattern.meaning)} → {escape_markdown(found.remedy.action)}"
     yield ""
-    if location := find_code_location(found):
+    if location := describe_code_line(found):
         yield f"   Code: {escape_markdown(location)}"
         yield ""
     if found.remedy.code:

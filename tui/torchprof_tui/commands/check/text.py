@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from torchprof_tui.analysis.patterns.engine.code_location import find_code_location
+from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.commands.check.report import CheckReport, format_rank_prefix, format_scope_times
 from torchprof_tui.commands.common.tables import create_console
@@ -57,7 +57,7 @@ def _print_verdicts(console: Console, report: CheckReport) -> None:
     console.print(Text(f"{clean(report.trace.label)}  {where}".rstrip(), style="dim"))
     for verdict, ranks in report.ranks_by_verdict:
         console.print(Text(f"{format_rank_prefix(ranks)}{clean(verdict.text)}", style="bold"))
-        for detail in (verdict.why, find_code_location(verdict)):
+        for detail in (verdict.why, describe_code_line(verdict)):
             if detail:
                 console.print(_indent(Text(clean(detail), style="dim")))
 
@@ -82,7 +82,7 @@ def _problem_lines(found: Finding, share_base: str) -> list[RenderableType]:
         line,
         _indent(Text(f"{clean(found.pattern.meaning)} → {clean(found.remedy.action)}", style="dim")),
     ]
-    details = [text for text in (find_code_location(found), found.remedy.code) if text]
+    details = [text for text in (describe_code_line(found), found.remedy.code) if text]
     parts += [_indent(Text("\n".join(map(clean, text.split("\n"))), style="green")) for text in details]
     return parts
 

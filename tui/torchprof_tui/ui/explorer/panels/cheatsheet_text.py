@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.style import Style
 
-from torchprof_tui.analysis.patterns.engine.code_location import find_code_location
+from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
 from torchprof_tui.analysis.patterns.verdict.tree_lines import select_tree_lines
 from torchprof_tui.trace.core.time_format import format_duration
@@ -51,7 +51,7 @@ def format_verdict(verdict: Verdict, width: int, height: int, palette: Palette) 
     """Format the verdict, with its numbers and the time tree as far as `height`, the panel's lines, leaves room."""
     lines = wrap_text(clean(verdict.text), width, palette.accent)
     if height >= WHY_MIN_HEIGHT:
-        for detail in (verdict.why, find_code_location(verdict)):
+        for detail in (verdict.why, describe_code_line(verdict)):
             if detail:
                 lines += wrap_text(clean(detail), width, palette.muted, "  ")
     if verdict.tree is not None and height >= TREE_MIN_HEIGHT:
@@ -98,7 +98,7 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette) 
         ("seen", seen),
         ("means", pattern.meaning),
         ("do", finding.remedy.action),
-        ("line", find_code_location(finding)),
+        ("line", describe_code_line(finding)),
         ("code", finding.remedy.code),
         ("decided", pattern.decided),
     ]
