@@ -34,6 +34,7 @@ def test_lanes_do_not_wait_for_what_only_the_panels_will_ask() -> None:
     code = (
         "import sys, torchprof_tui.app, torchprof_tui.ui.explorer.explorer_screen\n"
         "light = {'pattern', 'check_scope', 'lane_labels'}  # what an answer is, for the panels\n"
+        "light |= {'threshold', 'thresholds', 'code_location'}\n"
         "later = {'dispatch.chain', 'collectives.late_arrivals', 'dispatch.event_context', 'kernel.footprint'}\n"
         "later |= {'kernel.duration_distribution', 'kernel.kernel_summary', 'kernel.occupancy'}\n"
         "later |= {'time.range_statistics'}\n"
@@ -42,7 +43,7 @@ def test_lanes_do_not_wait_for_what_only_the_panels_will_ask() -> None:
         "later |= {'torchprof_tui.ui.table.table_screen', 'torchprof_tui.ui.tree.tree_screen'}\n"
         "patterns = 'torchprof_tui.analysis.patterns.'\n"
         "later |= {name for name in sys.modules if name.startswith(patterns) and name.count('.') > 3}\n"
-        "later -= {f'{patterns}engine.{name}' for name in light}\n"
+        "later -= {f'{patterns}engine.{name}' for name in light} | {f'{patterns}verdict.tree_lines'}\n"
         "print(sorted(later & sys.modules.keys()))"
     )
     assert output_of(code) == "[]\n"

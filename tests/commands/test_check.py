@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.helpers.pattern_traces import healthy, waiting
-from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
+from tests.helpers.command_line import call_main, read_error_line, read_json_answer
+from tests.helpers.pattern_traces import healthy, op_with_work, waiting
+from tests.helpers.trace_builder import cpu, step, trace
+from torchprof_tui.analysis.dispatch.line_model import SourceLine
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
+from torchprof_tui.analysis.patterns.engine.pattern import Section
 from torchprof_tui.cli import main
+from torchprof_tui.commands.check.document import build_document
+from torchprof_tui.commands.check.markdown import format_report
+from torchprof_tui.commands.check.report import CheckReport
+from torchprof_tui.commands.check.text import print_report
 
 SLOW = "sample:matmul_add_64_cold_eager"
 CONTRACT = {
     "id", "section", "state", "title", "meaning", "action", "reason", "at_stake_us", "share", "evidence",
 }  # fmt: skip
+
+
+def rarely_uneven(steps: int = 200) -> list[dict[str, Any]]:
+    """Build steps of 1 ms whose kernel runs throughout; the first step takes 1.6 ms."""
+    entries: list[dict[str, Any]] = []
+    start = 0.0
+    for number in range(steps):
+        length = 1600.0 if number == 0 else 1000.0
+        entries += [step(number, start, length), *op_with_work("aten::mm", start + 1, start + 12, length - 14)]
+        start += length
+    return entries
 
 
 @pytest.fixture
@@ -90,6 +110,9 @@ def test_exit_status_for_ci(written: Any, entries: list[dict[str, Any]], fail_on
         (["--range", "5"], "expected T0:T1"),
         (["--range", "9:5"], "ends before it begins"),
         (["--range", "a:5"], "--range a:5"),
+        (["--list"], "--list lists all patterns: it takes no TRACE"),
+        (["--json", "--markdown"], "--json and --markdown cannot be given together"),
+        (["--problems", "--markdown"], "--problems and --markdown cannot be given together"),
     ],
 )
 def test_a_wrong_call_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], says: str) -> None:
@@ -99,6 +122,109 @@ def test_a_wrong_call_is_one_line(capsys: pytest.CaptureFixture[str], words: lis
     assert err.startswith("torchprof-tui: ")
     assert says in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "a TRACE is needed"),
+        (["--list", "--problems"], "--list and --problems cannot be given together"),
+        (["--list", "--fail-on", "fired"], "--list and --fail-on cannot be given together"),
+    ],
+)
+def test_a_call_without_a_trace_is_wrong_unless_it_lists(
+    capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    assert says in read_error_line(capsys, "check", *words)
+
+
+def test_the_list_names_every_pattern(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call_main(capsys, "check", "--list")
+    listed = [line.split()[0] for line in out.splitlines() if line.startswith("  ")]
+    assert listed == list(PATTERNS)
+    assert {line for line in out.splitlines() if not line.startswith(" ")} == {section.value for section in Section}
+    answer = read_json_answer(capsys, "check", "--list", "--json")
+    assert answer["schema"] == "torchprof-tui/check/1"
+    assert [one["id"] for one in answer["patterns"]] == list(PATTERNS)
+    assert all(one["decided"] and one["meaning"] and one["action"] for one in answer["patterns"])
+
+
+@pytest.mark.parametrize("sample", ["train_gpt_starved", "multi_stream_overlap", "cuda_graph_replay", "linear_eager"])
+@pytest.mark.parametrize("words", [(), ("--range", "100us:300us")])
+def test_the_causes_sum_to_the_scope(capsys: pytest.CaptureFixture[str], sample: str, words: tuple[str, ...]) -> None:
+    answer = asked(capsys, f"sample:{sample}", *words)
+    assert answer["schema"] == "torchprof-tui/check/1"
+    verdict = answer["verdict"]
+    causes = verdict["causes"]
+    assert causes
+    assert sum(cause["us"] for cause in causes) == pytest.approx(answer["scope"]["duration_ns"] / 1000)
+    assert sum(cause["share"] for cause in causes) == pytest.approx(1, abs=1e-4)
+    for cause in causes:
+        assert sum(inner["us"] for inner in cause["contains"]) <= cause["us"] + 1e-6
+        for inner in cause["contains"]:
+            assert sum(name in inner for name in ("pattern", "class", "op")) == 1
+    assert verdict["representative"] is True or isinstance(verdict["representative"], str)
+    assert verdict["line"] is None
+
+
+def test_the_causes_of_a_trace_without_a_gpu_sum_as_well(capsys: pytest.CaptureFixture[str], written: Any) -> None:
+    answer = asked(capsys, written([step(0, 0, 100), cpu("aten::mm", 10, 30), cpu("aten::add", 50, 20)]))
+    causes = {cause["cause"]: cause for cause in answer["verdict"]["causes"]}
+    assert {cause: found["us"] for cause, found in causes.items()} == {"ops": 50, "host_code": 50}
+    assert [inner["op"] for inner in causes["ops"]["contains"]] == ["aten::mm", "aten::add"]
+
+
+def test_the_text_begins_with_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call_main(capsys, "check", SLOW)
+    lines = out.splitlines()
+    assert lines[1].startswith("overhead-bound · GPU busy 2.4 % · ")
+    headings = [line for line in lines if line in ("problems", "notes", "cannot be told")]
+    assert headings == ["problems", "notes", "cannot be told"]
+    assert lines.index("") < next(k for k, line in enumerate(lines) if line.startswith("time of the trace: "))
+    time = lines[lines.index("") + 2 : lines.index("problems") - 1]
+    assert 3 <= len(time) <= 12
+    shares = [float(line.split()[0]) for line in time if line[7] == "%"]  # inner lines are indented further
+    assert sum(shares) == pytest.approx(100, abs=1.5)
+    states = [one["state"] for one in asked(capsys, SLOW)["patterns"]]
+    counts = [states.count(state) for state in ("fired", "absent", "cannot_tell")]
+    assert lines[-1] == "{} fired · {} absent · {} cannot be told".format(*counts)
+
+
+def test_the_line_of_code_is_in_every_output(capsys: pytest.CaptureFixture[str]) -> None:
+    checked = trace(*waiting())
+    checker = Checker(checked)
+    scope, findings = checker.default_scope, checker.check()
+    line = SourceLine("frame", "train.py", 42, "forward", "train.py(42): forward\x1b")
+    verdict = replace(checker.decide_verdict(scope, findings), line=line)
+    report = CheckReport(checked, scope, findings, [verdict])
+    assert build_document(report)["verdict"]["line"] == "train.py:42"
+    assert "Code: train.py(42): forward·" in format_report(report, ["x.json"], None)
+    print_report(report)
+    assert "  train.py(42): forward·" in capsys.readouterr().out.splitlines()
+
+
+def test_only_the_problems_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call_main(capsys, "check", SLOW, "--problems")
+    assert "overhead-bound · GPU busy 2.4 %" in out
+    assert "● first-step-wide" in out
+    assert "○" not in out
+    assert "notes" not in out
+    assert "time of the trace" not in out
+
+
+def test_a_problem_that_costs_next_to_nothing_is_a_note(capsys: pytest.CaptureFixture[str], written: Any) -> None:
+    """One step of fifty is 1.6 times as long as the others: 0.1 % of the time."""
+    path = written(rarely_uneven())
+    answer = asked(capsys, path)
+    found = next(one for one in answer["patterns"] if one["id"] == "first-step-wide")
+    assert (found["state"], found["weight"], found["significant"]) == ("fired", "problem", False)
+    assert 0 < found["share"] < 0.005
+    _, out, _ = call_main(capsys, "check", path)
+    assert "○ first-step-wide" in out[out.index("\nnotes\n") :]
+    assert "● first-step-wide" not in out
+    assert "first-step-wide" not in call_main(capsys, "check", path, "--problems")[1]
+    assert call_main(capsys, "check", path, "--fail-on", "first-step-wide")[0] == 1
+    assert call_main(capsys, "check", path, "--fail-on", "fired")[0] == 1
 
 
 def test_text_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +260,7 @@ def test_a_partial_file_is_told_and_never_fine_silently(
     assert lost["example"].startswith("the file ends inside the entry")
     assert main(["check", str(cut), "--no-cache", "--fail-on", "compute-bound"]) == 1
     out, err = capsys.readouterr()
-    assert "(of what could be read: cut short)" in out.splitlines()[0]
+    assert "(of what could be read: cut short)" in out.splitlines()[1]
     assert "--fail-on" not in err
 
 
@@ -143,7 +269,7 @@ def test_a_whole_file_has_nothing_partial(capsys: pytest.CaptureFixture[str]) ->
     assert main(["check", SLOW, "--fail-on", "graph-replay"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert " of the trace GPU busy " in out
+    assert " of the trace  GPU busy " in out
 
 
 def test_a_slice_is_checked_in_its_range_unless_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -210,6 +210,8 @@ COMMANDS = {
     "table --csv": [],
     "table --markdown": [],
     "check": [],
+    "check --problems": [],
+    "check --markdown": [],
     "check --json": [],
     "chain": ["--event", f"k{EVIL}".replace("\ud800", "\ufffd")],
 }

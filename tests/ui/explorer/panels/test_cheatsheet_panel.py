@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tests.helpers.explorer_app import explorer, settled, text_of, until
 from tests.helpers.trace_builder import Entry, cpu, kernel, overhead, runtime, step, trace
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, fired_answer
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.painted_widget import PaintedWidget
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.panel_controller import ScopeMode
+from torchprof_tui.ui.explorer.panels.cheatsheet_text import NOTE_SIGN, PROBLEM_SIGN, choose_sign
 from torchprof_tui.ui.explorer.panels.panel_dock import PanelTabs
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
 
@@ -35,7 +41,7 @@ async def test_it_says_what_fires_and_marks_it() -> None:
     shown = uneven()
     async with explorer(shown, (140, 48)) as (screen, pilot):
         await settled(pilot)
-        assert "overhead-bound · first:" in text_of(screen).split("\n")[1]
+        assert "overhead-bound · the GPU waits 9" in text_of(screen).split("\n")[1]
         assert "first-step-wide" in fired(screen)
         await pilot.press("c")
         while screen._panel_controller.cheatsheet_panel.finding.id != "first-step-wide":  # type: ignore[union-attr]
@@ -62,6 +68,78 @@ async def test_a_click_on_its_tab_marks_as_the_key_does() -> None:
         assert screen._lanes_area.gutter._flagged == frozenset()
 
 
+async def test_evidence_keeps_the_scope_that_it_was_found_in() -> None:
+    """After enter the view shows one event; `n` still goes through all events of the finding, and `v` ends that."""
+    shown = uneven()
+    async with explorer(shown, (140, 48)) as (screen, pilot):
+        await settled(pilot)
+        await pilot.press("c")
+        panels = screen._panel_controller
+        while panels.cheatsheet_panel.finding.id != "overhead-bound":  # type: ignore[union-attr]
+            await pilot.press("down")
+        count = len(panels.cheatsheet_panel.finding.answer.events)  # type: ignore[union-attr]
+        assert count > 1
+        selected = []
+        for number in range(1, count + 1):
+            await pilot.press("enter" if number == 1 else "n")
+            await settled(pilot)
+            assert f"overhead-bound: {number} of {count}" in text_of(screen)
+            selected.append(screen.view_state.selected)
+        assert len(set(selected)) == count
+        await pilot.press("N")
+        assert f"overhead-bound: {count - 1} of {count}" in text_of(screen)
+        assert "whole trace · " in text_of(screen)
+        await pilot.press("v")
+        await settled(pilot)
+        assert "selection · " in text_of(screen)
+
+
+async def test_evidence_of_a_range_names_the_range_until_the_cheatsheet_is_left() -> None:
+    async with explorer(uneven(), (140, 48)) as (screen, pilot):
+        await settled(pilot)
+        await pilot.press("g", *"#2", "enter", "f")
+        await settled(pilot)
+        await pilot.press("c")
+        found_in = screen._panel_controller.cheatsheet_panel.checked
+        assert found_in is not None
+        assert "on screen · " in text_of(screen)
+        await pilot.press("enter", "n")
+        await settled(pilot)
+        assert (found_in.scope.t0, found_in.scope.t1) == (1_190_000, 1_410_000)
+        assert "1.190 ms to 1.410 ms · " in text_of(screen)
+        assert screen._panel_controller.cheatsheet_panel.checked is found_in
+        await pilot.press("c")  # closes the panel
+        await settled(pilot)
+        await pilot.press("c")
+        assert "on screen · " in text_of(screen)
+        assert screen._panel_controller.cheatsheet_panel.checked is not found_in
+
+
+async def test_it_shows_the_verdict_its_numbers_and_the_largest_causes() -> None:
+    async with explorer(uneven(), (140, 60)) as (screen, pilot):
+        await settled(pilot)
+        await pilot.press("c")
+        checked = screen._panel_controller.cheatsheet_panel.checked
+        assert checked is not None
+        text = text_of(screen)
+        assert checked.verdict.first[:40] in text.split("[cheatsheet]")[1]
+        assert checked.verdict.why[:40] in text
+        assert checked.verdict.tree is not None
+        largest = max(checked.verdict.tree.parts, key=lambda part: part.time)
+        assert f"█ {largest.label}" in text.replace("  ", "")
+
+
+def test_a_problem_of_half_a_percent_is_not_red() -> None:
+    pattern = PATTERNS["idle-gap"]
+    answer = fired_answer("seen", np.arange(1), at_stake=5)
+    palette = PaintedWidget().palette
+    red, other = Finding(pattern, answer, 0.005), Finding(pattern, answer, 0.0049)
+    assert choose_sign(red, palette) == (PROBLEM_SIGN, palette.warning)
+    assert choose_sign(other, palette) == (NOTE_SIGN, palette.accent)
+    assert red.is_problem
+    assert other.is_problem
+
+
 async def test_it_follows_the_screen_and_the_selection() -> None:
     shown = uneven()
     async with explorer(shown, (140, 48)) as (screen, pilot):
@@ -84,12 +162,12 @@ async def test_it_follows_the_screen_and_the_selection() -> None:
 async def test_gaps_say_why_and_a_key_hides_it() -> None:
     async with explorer(uneven(), (160, 48)) as (screen, pilot):
         await settled(pilot)
-        assert "‹launch-bound›" in text_of(screen)
+        assert "‹dispatch›" in text_of(screen)
         await pilot.press("x")
         await pilot.pause()
-        assert "‹launch-bound›" not in text_of(screen)
+        assert "‹dispatch›" not in text_of(screen)
         await pilot.press("x")
-        await until(pilot, lambda: "‹launch-bound›" in text_of(screen))
+        await until(pilot, lambda: "‹dispatch›" in text_of(screen))
 
 
 async def test_the_key_hides_classes_and_notes_as_well() -> None:

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_trace_arguments(parser)
+    add_trace_arguments(parser, is_required=False)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--problems", action="store_true", help="only the verdict and the problems")
+    parser.add_argument("--markdown", action="store_true", help="a report for a ticket, as Markdown")
+    parser.add_argument("--list", action="store_true", help="all patterns, one line each; needs no TRACE")
     parser.add_argument(
         "--fail-on",
         metavar="PATTERN[,…]|fired",

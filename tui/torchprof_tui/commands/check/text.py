@@ -1,4 +1,4 @@
-"""Print a check as text: the verdict, the fired patterns, the undecidable ones."""
+"""Print a check as text: the verdict, where the time went, problems, notes, what is undecidable."""
 
 from __future__ import annotations
 
@@ -8,77 +8,98 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
-from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
+from torchprof_tui.commands.check.report import CheckReport, format_rank_prefix, format_scope_times
+from torchprof_tui.commands.common.tables import create_console
+from torchprof_tui.commands.common.time_tree import format_device_count, format_time_tree
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.core.time_format import format_duration, format_time
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.number_format import format_share
 
-_SIGNS = {Severity.PROBLEM: ("●", "bold red"), Severity.NOTICE: ("○", "cyan"), Severity.ARTEFACT: ("·", "dim")}
 _INDENT = 2
+_ID_CELLS = 24
 
 
-def print_findings(name: str, scope: Scope, findings: list[Finding], verdicts: list[Verdict], ranks: list[int]) -> None:
-    """Print the findings on stdout: coloured and wrapped on a terminal, plain and unwrapped into a pipe."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = 10_000  # one line per pattern, for grep
-    title = Text(clean(name), style="bold")
-    where = "" if scope.is_whole_trace else f"  {format_time(scope.t0)} to {format_time(scope.t1)}"
-    if not ranks:
-        where += f"  {clean(verdicts[0].text)}"
-    title.append(where, style="default")
-    console.print(title)
-    # Most ranks have the same verdict: one line per distinct verdict.
-    said: dict[str, list[int]] = {}
-    for rank, verdict in zip(ranks, verdicts, strict=False):
-        said.setdefault(verdict.text, []).append(rank)
-    for verdict_line, those in said.items():
-        console.print(
-            Text(f"{'rank' if len(those) == 1 else 'ranks'} {_format_number_ranges(those)}: {clean(verdict_line)}")
-        )
+def print_report(report: CheckReport, only_problems: bool = False) -> None:
+    """Print a check on stdout: coloured and wrapped on a terminal, plain and unwrapped into a pipe."""
+    console = create_console()
+    _print_verdicts(console, report)
+    if not only_problems and report.tree is not None:
+        console.print()
+        length = format_duration(report.scope.length)
+        console.print(Text(f"time of {report.share_base}: {length}{format_device_count(report.tree)}", style="bold"))
+        for line in format_time_tree(report.tree):
+            console.print(_indent(Text(line)))
     console.print()
-    for found in findings:
-        if found.has_fired:
-            for part in _finding_lines(found, "the trace" if scope.is_whole_trace else "the range"):
+    if report.problems:
+        console.print(Text("problems", style="bold"))
+        for found in report.problems:
+            for part in _problem_lines(found, report.share_base):
                 console.print(part)
-    unknown = [found for found in findings if found.state is State.CANNOT_TELL]
-    # One line per reason: a trace without ops has the same reason for a dozen patterns.
-    unknown.sort(key=lambda found: found.answer.reason)
+    else:
+        console.print(Text("no problems", style="bold"))
+    if only_problems:
+        return
+    if report.notes:
+        console.print()
+        console.print(Text("notes", style="bold"))
+        for found in report.notes:
+            console.print(_note_line(found, report.share_base))
+    _print_undecidable(console, report)
+    console.print()
+    console.print(Text(report.format_counts()))
+
+
+def _print_verdicts(console: Console, report: CheckReport) -> None:
+    """Print the trace's name and its verdict, or that of each rank, with the numbers behind it."""
+    where = format_scope_times(report.scope)
+    console.print(Text(f"{clean(report.trace.label)}  {where}".rstrip(), style="dim"))
+    for verdict, ranks in report.ranks_by_verdict:
+        console.print(Text(f"{format_rank_prefix(ranks)}{clean(verdict.text)}", style="bold"))
+        for detail in (verdict.why, describe_code_line(verdict)):
+            if detail:
+                console.print(_indent(Text(clean(detail), style="dim")))
+
+
+def _print_undecidable(console: Console, report: CheckReport) -> None:
+    """Print one line per reason: a trace without ops has the same reason for a dozen patterns."""
+    if report.undecidable:
+        console.print()
+        console.print(Text("cannot be told", style="bold"))
+    unknown = sorted(report.undecidable, key=lambda found: found.answer.reason)
     for reason, same in groupby(unknown, key=lambda found: found.answer.reason):
         ids = ", ".join(found.id for found in same)
         console.print(Text(f"? {clean(reason)}: {ids}", style="dim"))
-    absent = sum(found.state is State.ABSENT for found in findings)
-    fired = sum(found.has_fired for found in findings)
-    console.print()
-    console.print(Text(f"{fired} fired · {absent} absent · {len(unknown)} cannot be told"))
 
 
-def _format_number_ranges(numbers: list[int]) -> str:
-    """Format ascending numbers as ranges: `0-3, 7`."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
-def _finding_lines(found: Finding, share_base: str) -> list[RenderableType]:
-    """Format one fired pattern; `of` names the time that shares refer to."""
-    sign, style = _SIGNS[found.pattern.severity]
-    line = Text(f"{sign} ", style=style)
-    line.append(f"{found.id:<18}", style="bold")
-    stake = found.answer.at_stake
-    if stake:
-        line.append(f" {format_duration(stake)}, {format_share(found.share)} of {share_base}", style="bold")
-    line.append(f" {clean(found.answer.seen)}")
-    if found.pattern.severity is not Severity.PROBLEM:
-        return [line]
-    says = Text(f"{found.pattern.meaning} → {found.remedy.action}", style="dim")
-    parts: list[RenderableType] = [line, Padding(says, (0, 0, 0, _INDENT), expand=False)]
-    if found.remedy.code:
-        parts.append(Padding(Text(found.remedy.code, style="green"), (0, 0, 0, _INDENT), expand=False))
+def _problem_lines(found: Finding, share_base: str) -> list[RenderableType]:
+    """Format one problem: its time, what was seen, what it means and what to do."""
+    line = Text("● ", style="bold red")
+    line.append(f"{found.id:<{_ID_CELLS}}{_format_stake(found, share_base)}", style="bold")
+    line.append(f"  {clean(found.answer.seen)}", style="not bold default")
+    parts: list[RenderableType] = [
+        line,
+        _indent(Text(f"{clean(found.pattern.meaning)} → {clean(found.remedy.action)}", style="dim")),
+    ]
+    details = [text for text in (describe_code_line(found), found.remedy.code) if text]
+    parts += [_indent(Text("\n".join(map(clean, text.split("\n"))), style="green")) for text in details]
     return parts
+
+
+def _note_line(found: Finding, share_base: str) -> Text:
+    """Format a note; a problem that costs next to nothing is one, with its time."""
+    is_artefact = found.pattern.severity is Severity.ARTEFACT
+    line = Text("· " if is_artefact else "○ ", style="dim" if is_artefact else "cyan")
+    line.append(f"{found.id:<{_ID_CELLS}}{_format_stake(found, share_base)}", style="bold")
+    line.append(f"  {clean(found.answer.seen)}", style="not bold default")
+    return line
+
+
+def _format_stake(found: Finding, share_base: str) -> str:
+    stake = found.answer.at_stake
+    return f" {format_duration(stake)}, {format_share(found.share)} of {share_base}" if stake else ""
+
+
+def _indent(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, _INDENT), expand=False)

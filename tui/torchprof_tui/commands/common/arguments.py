@@ -12,10 +12,14 @@ RANKS_HELP = "several files, a folder or a pattern: the ranks of one run"
 
 
 def add_trace_arguments(
-    parser: argparse.ArgumentParser, description: str = "a trace, sample:NAME, or - for stdin"
+    parser: argparse.ArgumentParser,
+    description: str = "a trace, sample:NAME, or - for stdin",
+    is_required: bool = True,
 ) -> None:
     """Add TRACE… and --no-cache."""
-    parser.add_argument("trace", nargs="+", metavar="TRACE", help=f"{description}; {RANKS_HELP}")
+    parser.add_argument(
+        "trace", nargs="+" if is_required else "*", metavar="TRACE", help=f"{description}; {RANKS_HELP}"
+    )
     parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
 
 

@@ -9,8 +9,16 @@ from typing import Any
 from torchprof_tui.analysis.collectives.communication_card import build_communication_card
 from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
+from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree
+from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree, build_time_tree
+from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
 from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
 from torchprof_tui.commands.common.load import load_specs
+from torchprof_tui.commands.common.time_tree import time_tree_as_json
 from torchprof_tui.commands.info.remote_folder import print_folder
 from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.model.lanes import Role
@@ -28,15 +36,30 @@ def run(options: argparse.Namespace) -> int:
 
         print_folder(folder, options.json)
         return 0
-    answer = summary(loaded)
+    tree = measure_time(loaded.trace)
+    answer = summary(loaded) | {"time": time_tree_as_json(tree)}
     if options.json:
         print(json.dumps(answer))
         return 0
 
     from torchprof_tui.commands.info.text import print_summary  # deferred: JSON needs no rich
 
-    print_summary(loaded.trace.label, answer)
+    print_summary(loaded.trace.label, answer, tree)
     return 0
+
+
+def measure_time(trace: Trace) -> TimeTree | None:
+    """Divide the time of the trace by cause, over all ranks; None where it is unknown. No pattern is checked."""
+    scope = default_scope(trace)
+    trees = []
+    for rank in trace.all_ranks:
+        tables = TraceTables(rank.trace)
+        view = ScopeView(tables, GapFinder(tables), scope)
+        has_gpu = not view.missing_window_reason()
+        tree = build_time_tree(view) if has_gpu else None if len(tables.work) else build_cpu_time_tree(view)
+        if tree is not None:
+            trees.append(tree)
+    return merge_trees(trees)
 
 
 def summary(loaded: OpenedTrace) -> dict[str, Any]:

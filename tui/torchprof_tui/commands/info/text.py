@@ -8,7 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
+from torchprof_tui.commands.common.time_tree import format_device_count, format_time_tree
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.number_format import format_value
@@ -43,11 +45,16 @@ DOCTOR_TITLES = {
 }
 
 
-def print_summary(name: str, summary: dict[str, Any]) -> None:
-    """Print the summary on stdout: coloured and as wide as the terminal, or plain into a pipe."""
+def print_summary(name: str, summary: dict[str, Any], tree: TimeTree | None = None) -> None:
+    """Print the summary on stdout: coloured and as wide as the terminal, or plain into a pipe.
+
+    `tree`: the time of the trace by cause, None where it is unknown.
+    """
     console = create_console()
     most = NAME_CELLS if console.is_terminal else None
     parts: list[RenderableType] = [_format_title(name, summary), _overview_table(summary)]
+    if tree is not None:
+        parts.append(_format_time(tree))
     if "ranks" in summary:
         parts.append(_rank_table(summary, most))
     elif summary["steps"]:
@@ -59,6 +66,13 @@ def print_summary(name: str, summary: dict[str, Any]) -> None:
         parts.append(_lane_table(summary, most))
     parts += _doctor_tables(summary)
     console.print(Group(*_insert_blank_lines(parts)))
+
+
+def _format_time(tree: TimeTree) -> Text:
+    text = Text(f"Time{format_device_count(tree)}", style="bold")
+    for line in format_time_tree(tree):
+        text.append(f"\n{line}", style="not bold default")
+    return text
 
 
 def _insert_blank_lines(parts: list[RenderableType]) -> list[RenderableType]:

@@ -25,7 +25,7 @@ LANE_SYMBOLS = (
     ("▶aten::mm ◆", "▶ the selected event; ◆ what belongs to its chain, or is evidence of a pattern"),
     ("╰┄┄▏", "the link from a launch to the GPU work that it started; ▶ ▼ at an edge: it goes on there"),
     ("‹launch-bound›", "why the GPU was idle: what the CPU did meanwhile"),
-    ("● at a lane", "the evidence of the cheatsheet's entry lies on it"),
+    ("● at a lane", "the evidence of the cheatsheet's entry lies on it; red: a problem of 0.5 % of the time or more"),
     ("[▂▃▁]", "on the overview: the part of the trace on screen"),
     ("▼", "on the ruler: where w and s zoom"),
     ("▾ ▸ ▴", "a lane or rank unfolded, folded; a lane pinned"),

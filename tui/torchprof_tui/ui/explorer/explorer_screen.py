@@ -331,6 +331,8 @@ class ExplorerScreen(Screen[None]):
     def watch_details_open(self, is_open: bool) -> None:
         self.set_class(not is_open, "no-dock")
         if self.is_mounted:
+            if not is_open:
+                self._panel_controller.release_evidence()
             self._refresh_widgets()
 
     # -- the prompt ----------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         "follow_next",
         "scope",
         id="panels.scope",
-        tooltip="what the cheatsheet is about: the screen, the selection, the whole trace",
+        tooltip="what the cheatsheet is about: the screen, the selection, the whole trace; n N stay in theirs",
         show=False,
     ),
     Binding(

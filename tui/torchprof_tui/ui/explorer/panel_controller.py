@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.time.intervals import Intervals
+from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.ui.common.messages import (
     ChainRead,
     DiagnosisReady,
@@ -26,7 +27,8 @@ from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.lanes.lane_gutter import Gutter
 from torchprof_tui.ui.explorer.lanes.timeline import Timeline
 from torchprof_tui.ui.explorer.panels.chain_panel import LINE_ENTRY, ChainPanel
-from torchprof_tui.ui.explorer.panels.cheatsheet_panel import CheatsheetBrief, CheatsheetPanel
+from torchprof_tui.ui.explorer.panels.cheatsheet_brief import CheatsheetBrief
+from torchprof_tui.ui.explorer.panels.cheatsheet_panel import CheatsheetPanel
 from torchprof_tui.ui.explorer.panels.details_panel import DetailsPanel
 from torchprof_tui.ui.explorer.panels.doctor_panel import DoctorPanel
 from torchprof_tui.ui.explorer.panels.kernel_panel import KernelPanel
@@ -104,6 +106,7 @@ class PanelController:
         self._highlighted: Chain | Finding | None = None
         self._last_queried: tuple[int, tuple[int, int] | None] = (-1, None)
         self._requested_scope: Scope | None = None
+        self._evidence_scope: Scope | None = None  # that of the findings while the user walks through their evidence
 
     # -- after a move --------------------------------------------------------------------------------------
 
@@ -149,6 +152,8 @@ class PanelController:
 
     def highlight(self) -> None:
         """Highlight the selected event's chain and link line, or the evidence of the cheatsheet's current entry."""
+        if self.dock.active_name != "cheatsheet":
+            self.release_evidence()
         chain = self.chain_panel.chain
         finding = self.cheatsheet_panel.finding if self.dock.active_name == "cheatsheet" else None
         shown = finding if finding is not None else chain
@@ -157,7 +162,7 @@ class PanelController:
             if finding is not None:
                 events = finding.answer.events[:MAX_HIGHLIGHTED_EVIDENCE].tolist()
                 self._timeline.highlighted = events
-                self._gutter.flag_lanes({int(self._trace.lane[event]) for event in events})
+                self._gutter.flag_lanes({int(self._trace.lane[event]) for event in events}, finding.is_significant)
             else:
                 self._timeline.highlighted = chain.events if chain is not None else ()
                 self._gutter.flag_lanes(())
@@ -203,6 +208,11 @@ class PanelController:
         event, number, count = self.cheatsheet_panel.next_evidence(distance)
         if event < 0:
             return "this pattern has no single event to show"
+        # Else the scope would follow the view to this event, and the evidence elsewhere would be lost.
+        checked = self.cheatsheet_panel.checked
+        if checked is not None and checked.scope != self._evidence_scope:
+            self._evidence_scope = checked.scope
+            self._update_cheatsheet(checked)
         self._view_state.select(event)
         return f"{self.cheatsheet_panel.finding.id}: {number:,} of {count:,}"
 
@@ -223,9 +233,15 @@ class PanelController:
     def cycle_scope_mode(self) -> str:
         """Handle v: show the cheatsheet of the next part of the trace."""
         self.scope_mode = self.scope_mode.next
-        self._requested_scope = None
+        self._requested_scope = self._evidence_scope = None
         self.dock.show_panel("cheatsheet")
         return f"the cheatsheet is about: {self.scope_mode.value}"
+
+    def release_evidence(self) -> None:
+        """Let the scope follow the view again, after the user has left the cheatsheet."""
+        if self._evidence_scope is not None:
+            self._evidence_scope = None
+            self._check_if_scope_changed()
 
     def toggle_labels(self) -> str:
         """Handle x: show or hide the labels on the lanes: reasons of GPU gaps, kernel classes, notes."""
@@ -274,7 +290,11 @@ class PanelController:
             self._update_cheatsheet(message.checked)
 
     def _update_cheatsheet(self, checked: CheckResult) -> None:
-        label = checked.scope.label if checked.scope.is_whole_trace else self.scope_mode.value
+        scope = checked.scope
+        label = scope.label if scope.is_whole_trace else self.scope_mode.value
+        if scope == self._evidence_scope and not scope.is_whole_trace:
+            step = 10 ** max(len(str(scope.length)) - 3, 0)  # three digits of the length tell both ends apart
+            label = f"{format_time(scope.t0, step)} to {format_time(scope.t1, step)}"
         label = f"{self._rank_label} {label}".lstrip()
         self.cheatsheet_panel.set_checked(checked, label)
         self.cheatsheet_brief.set_checked(checked, label)
@@ -286,7 +306,7 @@ class PanelController:
             return
         rank_index = self._current_rank_index()
         if rank_index != self._rank_index:
-            self._rank_index, self._requested_scope = rank_index, None
+            self._rank_index, self._requested_scope, self._evidence_scope = rank_index, None, None
             self._debounced_worker.submit("precompute", partial(self._background_queries.precompute, rank_index))
         scope = self._current_scope()
         requested = self._requested_scope
@@ -296,6 +316,8 @@ class PanelController:
             self._debounced_worker.submit("check", partial(self._background_queries.check_scope, rank_index, scope))
 
     def _current_scope(self) -> Scope:
+        if self._evidence_scope is not None:
+            return self._evidence_scope
         whole = self._background_queries.whole_trace_scope(self._rank_index)
         if self.scope_mode is ScopeMode.TRACE:
             return whole

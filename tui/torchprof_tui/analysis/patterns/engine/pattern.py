@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from torchprof_tui.analysis.patterns.engine import thresholds as limits
+from torchprof_tui.analysis.patterns.engine.threshold import Threshold
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I64
 
@@ -42,16 +44,6 @@ class Section(str, Enum):
     DISPATCH = "Dispatch chain"
     COMPILE = "torch.compile"
     BEYOND = "Beyond Part 1"
-
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """A number that a pattern is decided by, with its unit and the reason for its value."""
-
-    name: str
-    value: float
-    unit: str
-    reason: str
 
 
 def _no_events() -> I64:
@@ -153,3 +145,8 @@ class Finding:
     @property
     def is_problem(self) -> bool:
         return self.has_fired and self.pattern.severity is Severity.PROBLEM
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether this is a problem that costs enough time to be listed as one; `--fail-on fired` counts every one."""
+        return self.is_problem and self.share >= limits.SIGNIFICANT_SHARE.value

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, Section, Severity, Threshold
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, Section, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.patterns.engine.threshold import Threshold
 
 CheckFunction = Callable[[ScopeView], Answer]
 

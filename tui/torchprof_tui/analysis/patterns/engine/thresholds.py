@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchprof_tui.analysis.patterns.engine.pattern import Threshold
+from torchprof_tui.analysis.patterns.engine.threshold import Threshold
 
 _US = 1000
 _MS = 1000 * _US
@@ -12,6 +12,9 @@ def _threshold(name: str, value: float, unit: str, reason: str) -> Threshold:
     return Threshold(name, value, unit, reason)
 
 
+SIGNIFICANT_SHARE = _threshold(
+    "problem worth a red mark", 0.005, "share", "no change to the program can be measured by half a percent of its time"
+)
 GPU_BUSY_LOW = _threshold(
     "GPU busy, low", 0.30, "share", "below a third the GPU mostly waits, whatever it runs is not what is slow"
 )

@@ -51,6 +51,7 @@ class Gutter(PaintedWidget):
                 self._lane_labels[counter.lane] += f" ≤ {format_value(float(counter.values.max()), counter.unit)}"
         self._current_lane = -1
         self._flagged: frozenset[int] = frozenset()
+        self._flags_problem = False
 
     def preferred_width(self, screen_width: int) -> int:
         """Return the cells for the labels at a given screen width."""
@@ -71,15 +72,22 @@ class Gutter(PaintedWidget):
         if before != lane:
             self.repaint([y for y, line in enumerate(self._painted_lines) if line.lane in (before, lane)])
 
-    def flag_lanes(self, lanes: Iterable[int]) -> None:
-        """Set the lanes that hold the evidence of a pattern."""
+    def flag_lanes(self, lanes: Iterable[int], is_problem: bool = False) -> None:
+        """Set the lanes that hold the evidence of a pattern; the mark is red for a problem that costs enough time."""
         flagged = frozenset(lanes)
-        if flagged != self._flagged:
-            self._flagged = flagged
+        if (flagged, is_problem) != (self._flagged, self._flags_problem):
+            self._flagged, self._flags_problem = flagged, is_problem
             self.repaint()
 
     def prepare(self, size: Size) -> None:
         self._painted_lines = tuple(self._lane_lines.visible_lines(self._top, size.height))
+
+    def _format_edge(self, line: ScreenLine) -> TextRun:
+        """Format the first cell of a line: the mark of evidence, or of the current lane."""
+        palette = self.palette
+        if line.lane in self._flagged and line.is_first:
+            return FLAGGED_GLYPH, palette.warning if self._flags_problem else palette.accent
+        return CURRENT_GLYPH if line.lane == self._current_lane else " ", palette.accent
 
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
@@ -93,10 +101,7 @@ class Gutter(PaintedWidget):
             return build_strip([(text, palette.heading), ("─" * width, palette.line)], width, palette.line)
         label_width = width - 2
         current = line.lane == self._current_lane
-        flagged = line.lane in self._flagged and line.is_first
-        edge: TextRun = (
-            (FLAGGED_GLYPH, palette.warning) if flagged else (CURRENT_GLYPH if current else " ", palette.accent)
-        )
+        edge = self._format_edge(line)
         label = truncate(self._format_label(y, line), label_width)
         note = self._notes.get(line.lane, "") if line.content is LineContent.RANK else ""
         while cell_len(label) + cell_len(note) + 1 > label_width and NOTE_SEPARATOR in note:

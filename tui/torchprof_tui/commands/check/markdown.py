@@ -1,0 +1,184 @@
+"""Format a check as Markdown, for a ticket: verdict, causes, problems, numbers, the command that repeats it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line
+from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart, TimeTree
+from torchprof_tui.commands.check.report import CheckReport, format_rank_prefix, format_scope_times
+from torchprof_tui.commands.common.time_tree import format_device_count
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.number_format import format_share
+
+CAUSE_COUNT = 3
+"""Causes that a report lists; the rest is one row."""
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]#!|~$])")
+_LINE_START = re.compile(r"^([-+]|[0-9]+[.)]|=+)(?=\s|$)")
+_LINK = re.compile(r":(?=//)|(?<=www)\.")
+_REFERENCE = re.compile(r"([@#])(?=\w)")
+_WORD_JOINER = "\u2060"  # invisible; keeps `@name` and `#12` from notifying a person or linking an issue
+
+_TORCH_VERSION_KEYS = ("pytorch_version", "torch_version")
+_CUDA_VERSION_KEY = "cuda_runtime_version"
+
+
+def format_report(report: CheckReport, specs: Sequence[str], time_range: str | None) -> str:
+    """Format a report. `specs`, `time_range`: what the user gave on the command line, to repeat it."""
+    parts = [
+        *_verdict_lines(report),
+        *_cause_lines(report),
+        *_problem_lines(report),
+        *_number_lines(report),
+        "## Repeat it",
+        "",
+        *_fence(_format_command(specs, time_range), "sh"),
+    ]
+    return "\n".join(parts)
+
+
+def escape_markdown(text: str) -> str:
+    """Escape text from a trace: one line that no Markdown or HTML reader takes for markup, a link or a mention."""
+    escaped = _MARKUP.sub(r"\\\1", clean(text))
+    escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = _REFERENCE.sub(rf"\1{_WORD_JOINER}", escaped)
+    escaped = _LINK.sub(lambda match: f"&#{ord(match[0])};", escaped)
+    return _LINE_START.sub(lambda match: f"{match[1][:-1]}&#{ord(match[1][-1])};", escaped)
+
+
+def _verdict_lines(report: CheckReport) -> Iterator[str]:
+    where = format_scope_times(report.scope)
+    yield f"# {escape_markdown(_file_name(report.trace))}{', ' if where else ''}{where}"
+    yield ""
+    for verdict, ranks in report.ranks_by_verdict:
+        yield f"**{format_rank_prefix(ranks)}{escape_markdown(verdict.text)}**"
+        yield ""
+        details = [escape_markdown(verdict.why)] if verdict.why else []
+        if verdict.recording_fault:
+            details.append(f"Not representative: {escape_markdown(verdict.recording_fault)}")
+        if location := describe_code_line(verdict):
+            details.append(f"Code: {escape_markdown(location)}")
+        for detail in details:
+            yield detail
+            yield ""
+
+
+def _cause_lines(report: CheckReport) -> Iterator[str]:
+    tree = report.tree
+    if tree is None:
+        return
+    yield "## Where the time goes"
+    yield ""
+    yield f"| share | time{format_device_count(tree)} | cause | of it |"
+    yield "|---:|---:|---|---|"
+    causes = sorted(tree.parts, key=lambda part: -part.time)
+    for part in causes[:CAUSE_COUNT]:
+        yield _cause_row(tree, part.time, part.label, part.parts)
+    if rest := sum(part.time for part in causes[CAUSE_COUNT:]):
+        yield _cause_row(tree, rest, "everything else", ())
+    yield ""
+
+
+def _cause_row(tree: TimeTree, time: int, label: str, inside: Sequence[TimePart]) -> str:
+    largest = sorted(inside, key=lambda part: -part.time)[:CAUSE_COUNT]
+    listed = ", ".join(f"{escape_markdown(part.id)} {format_share(tree.share(part))}" for part in largest)
+    share = format_share(time / tree.total) if tree.total else ""
+    return f"| {share} | {format_duration(time / tree.device_count)} | {escape_markdown(label)} | {listed} |"
+
+
+def _problem_lines(report: CheckReport) -> Iterator[str]:
+    yield f"## Problems ({len(report.problems)})"
+    yield ""
+    if not report.problems:
+        yield "None that takes half a percent of the time."
+        yield ""
+    for number, found in enumerate(report.problems, 1):
+        yield from _problem_item(number, found, report.share_base)
+
+
+def _problem_item(number: int, found: Finding, share_base: str) -> Iterator[str]:
+    stake = f"{format_duration(found.answer.at_stake)}, {format_share(found.share)} of {share_base}"
+    title = f"{escape_markdown(found.pattern.title)} (`{found.id}`)"
+    yield f"{number}. **{title}: {stake}.** {escape_markdown(found.answer.seen)}"
+    yield ""
+    yield f"   {escape_markdown(found.pattern.meaning)} → {escape_markdown(found.remedy.action)}"
+    yield ""
+    if location := describe_code_line(found):
+        yield f"   Code: {escape_markdown(location)}"
+        yield ""
+    if found.remedy.code:
+        for line in _fence(found.remedy.code, "python"):
+            yield f"   {line}".rstrip()
+
+
+def _number_lines(report: CheckReport) -> Iterator[str]:
+    yield "## Numbers"
+    yield ""
+    yield "| | |"
+    yield "|---|---|"
+    for name, value in _list_numbers(report):
+        yield f"| {name} | {escape_markdown(value)} |"
+    yield ""
+
+
+def _list_numbers(report: CheckReport) -> list[tuple[str, str]]:
+    """List what a reader asks first: (name, value). What the trace does not record is stated as such."""
+    trace = report.trace
+    ranks = trace.all_ranks
+    header = ranks[0].trace.header
+    devices = sorted({str(device.get("name") or "") for rank in ranks for device in rank.trace.devices} - {""})
+    torch_version = next((str(header[key]) for key in _TORCH_VERSION_KEYS if key in header), "not recorded")
+    steps = [step.duration for rank in ranks for step in rank.trace.steps]
+    numbers = [
+        ("trace", trace.label),
+        ("GPU", ", ".join(devices) or "not recorded"),
+        ("torch", torch_version + _format_cuda_version(header.get(_CUDA_VERSION_KEY))),
+        ("steps", f"{len(steps)}, {format_duration(median(steps))} in the median" if steps else "none recorded"),
+        ("duration checked", format_duration(report.scope.length)),
+        ("GPU busy", _format_busy(report)),
+        ("patterns", report.format_counts()),
+    ]
+    if trace.merged_ranks is not None:
+        numbers.insert(1, ("ranks", str(len(ranks))))
+    return numbers
+
+
+def _format_cuda_version(version: object) -> str:
+    """Format CUDA's version number, 1000 · major + 10 · minor (cudaRuntimeGetVersion)."""
+    try:
+        number = int(str(version))
+    except ValueError:
+        return ""
+    return f", CUDA {number // 1000}.{number % 1000 // 10}"
+
+
+def _format_busy(report: CheckReport) -> str:
+    busy = [verdict.busy for verdict in report.verdicts if verdict.busy is not None]
+    if not busy:
+        return "not recorded"
+    if len(busy) == 1:
+        return format_share(busy[0])
+    return f"{format_share(min(busy))} to {format_share(max(busy))}"
+
+
+def _format_command(specs: Sequence[str], time_range: str | None) -> str:
+    words = ["torchprof-tui", "check", *specs, *(["--range", time_range] if time_range is not None else [])]
+    return clean(shlex.join([*words, "--markdown"]))
+
+
+def _file_name(trace: Trace) -> str:
+    return trace.label.rstrip("/").rpartition("/")[2] or trace.label
+
+
+def _fence(code: str, language: str) -> list[str]:
+    """Fence code with more backticks than it contains in a row."""
+    longest = max((len(run) for run in re.findall("`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}{language}", *map(clean, code.split("\n")), fence, ""]
