@@ -39,8 +39,7 @@ def profiler_inflation(view: ScopeView) -> Answer:
             return cannot_tell_answer("no CPU thread was recorded")
         return absent_answer("recorded without Python stacks")
     frames = view.select_in_scope(tables.select_on_launch_lanes(all_frames))
-    started = int((frames.start >= view.scope.t0).sum())
-    cost = started * int(thresholds.FRAME_COST.value)
+    started, cost = estimate_frame_cost(view)
     share = min(cost / view.scope.length, 1.0)
     summary = f"{started:,} Python frames, at 2 to 4 µs each about {format_duration(cost)} or more"
     if len(tables.work) and view.busy_share > thresholds.GPU_BUSY_HIGH.value:
@@ -49,6 +48,14 @@ def profiler_inflation(view: ScopeView) -> Answer:
         return absent_answer(f"{summary}: {format_percent(share)} of the time")
     evidence = view.steps.row if len(view.steps) else _select_outermost(view, frames.row)
     return fired_answer(f"{summary}: {format_percent(share)} of the time", evidence)
+
+
+def estimate_frame_cost(view: ScopeView) -> tuple[int, int]:
+    """Estimate what recording Python frames cost in the scope: (number of frames, ns)."""
+    tables = view.tables
+    frames = view.select_in_scope(tables.select_on_launch_lanes(tables.practices.python_frames))
+    started = int((frames.start >= view.scope.t0).sum())
+    return started, started * int(thresholds.FRAME_COST.value)
 
 
 def _select_outermost(view: ScopeView, rows: I64) -> I64:
