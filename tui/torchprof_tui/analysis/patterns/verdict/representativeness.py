@@ -48,5 +48,5 @@ def find_recording_fault(evidence: Evidence) -> str:
     if "profiler-inflation" in evidence.fired:
         _, cost = estimate_frame_cost(evidence.view)
         share = min(cost / evidence.view.scope.length, 1.0)
-        return f"Python stacks take {format_percent(share)} of the time (measure without them)"
+        return f"Python stacks cost {format_percent(share)}, measure without"
     return ""
