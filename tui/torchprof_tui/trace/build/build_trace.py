@@ -51,7 +51,8 @@ class NestedLanes:
     """The sorted events by lane, while a background thread may still nest them.
 
     `first` int64[lanes + 1]: the bounds of each lane's events. `event_of` int32[entries]: the event that an entry
-    became, or -1. `flow_links`: forward and backward events, GPU work and its second launch; None until they are linked.
+    became, or -1. `flow_links`: forward and backward events, GPU work and its call, None until they are
+    linked.
     """
 
     first: I64
@@ -250,7 +251,7 @@ def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allo
 def _link_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) -> tuple[I32, I32, I32, I32]:
     """Link what flows join: launches of work without correlations, before they are grouped, and both passes.
 
-    Returns forward and backward events, GPU work and its runtime call. Waits for the nesting only where there are flows.
+    Returns forward and backward events, GPU work and its runtime call. Waits for the nesting only for such flows.
     """
 
     def get_parents() -> I32:

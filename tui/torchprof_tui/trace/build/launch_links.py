@@ -126,8 +126,8 @@ def link_launches_by_flows(
 ) -> tuple[I32, I32]:
     """Link GPU work that has no launch yet to the event that a launch flow leads from, in `columns.launch_of`.
 
-    Arguments as of `link_forward_backward`. The source may be an op, not a runtime call. Returns the pairs of work whose
-    launch is no runtime call and the runtime call that a flow leads from as well: int32[f] each.
+    Arguments as of `link_forward_backward`. The source may be an op, not a runtime call. Returns the pairs of
+    work whose launch is no runtime call, and the runtime call that another flow leads from: int32[f] each.
     """
     pairs = [(np.zeros(0, np.int32), np.zeros(0, np.int32))]
     folded = [category.lower() for category in events.categories]

@@ -11,6 +11,7 @@ from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.communication_card import build_card_of_view
 from torchprof_tui.analysis.patterns.rules.multi_gpu import STRAGGLER_ID, describe_late_rank, exposed_waiting_time
+from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import EXPOSED
 from torchprof_tui.trace.core.arrays import sorted_unique
@@ -92,7 +93,10 @@ def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
     share = evidence.idle(IdleCause.COLD_CALL)
     if not share:
         return None
-    view = evidence.view
+    compiling = evidence.op_compilation
+    if 2 * compiling >= share:
+        return diagnose_finding(evidence.fired[OP_COMPILATION_ID], IdleCause.COLD_CALL.id, compiling)
+    view, share = evidence.view, share - compiling
     calls = view.select_in_scope(view.gap_finder.host.cold_calls)
     longest = ""
     if len(calls):
