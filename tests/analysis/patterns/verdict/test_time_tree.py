@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.pattern_traces import ADD, GEMM, NCCL, op_with_work
 from tests.helpers.paths import SAMPLES
+from tests.helpers.pattern_traces import ADD, GEMM, NCCL, op_with_work
 from tests.helpers.trace_builder import Entry, cpu, kernel, memcpy, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker

@@ -254,3 +254,9 @@ TRANSFER_BANDWIDTH_MIN = _threshold(
     "bytes of an all-gather over its time", 10, "GB/s", "PCIe carries 20 and more: below half of that it mostly waits"
 )
 CLOCK_MIN_STEPS = _threshold("repeated steps", 4, "steps", "the first and the last of fewer are no trend")
+OP_COMPILATION_SHARE = _threshold(
+    "idle time in calls that compile", 0.02, "share", "one op that is compiled now and then is not worth a switch"
+)
+AI_CPU_SHARE = _threshold(
+    "share of NPU time", 0.05, "share", "a twentieth of the time on processors that should only control the others"
+)
