@@ -6,7 +6,7 @@ the ancestors the innermost frame that is the user's is chosen, else one of an i
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -111,12 +111,15 @@ class SourceLineFinder:
         events = self._find_open_events(lane, samples.astype(np.int64))
         tallies: list[dict[int, int]] = [defaultdict(int) for _ in range(4)]
         depths: dict[int, int] = {}
-        for event in events:
+        for event, count in Counter(events).items():
             path = self._list_path(event) if event >= 0 else []
-            for name in dict.fromkeys(int(self.trace.name[each]) for each in path if self._rank_sort(each) < 4):
-                first = next(k for k, each in enumerate(path) if self.trace.name[each] == name)
-                tallies[self._rank_sort(path[first])][name] += 1
-                depths[name] = max(depths.get(name, 0), len(path) - first)
+            seen: set[int] = set()
+            for index, ancestor in enumerate(path):
+                name, sort = int(self.trace.name[ancestor]), self._rank_sort(ancestor)
+                if sort < 4 and name not in seen:
+                    seen.add(name)
+                    tallies[sort][name] += count
+                    depths[name] = max(depths.get(name, 0), len(path) - index)
         for sort, tally in enumerate(tallies):
             covering = [name for name, count in tally.items() if 2 * count > GAP_SAMPLES]
             if covering:
