@@ -134,6 +134,12 @@ class HostActivities:
         return union(np.concatenate(starts), np.concatenate(ends)) if starts else NO_INTERVALS
 
     @cached_property
+    def busiest_lane(self) -> int:
+        """The lane with most launches, 0 without any."""
+        launch = self.tables.work.launch[self.tables.work.launch >= 0]
+        return int(np.bincount(self.tables.trace.lane[launch]).argmax()) if len(launch) else 0
+
+    @cached_property
     def threads(self) -> tuple[I64, list[ThreadActivity]]:
         """(number of the activity by lane of the trace int64[lanes], the activities)."""
         tables = self.tables

@@ -9,6 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -47,8 +48,14 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
     meaning="a cold start: workspaces, library heuristics and lazy loading happen once",
     action="warm up before you measure, and let the profiler skip the first steps",
     code="schedule=torch.profiler.schedule(wait=1, warmup=2, active=3)",
-    decided="The first recorded step against the median of all the others; the profiler's own work inside is left out.",
-    thresholds=(thresholds.FIRST_STEP_RATIO, thresholds.MIN_OTHERS),
+    decided="The first recorded step against the median of all the others; the profiler's own work inside is left out. "
+    "Absent where more of the others than the limit are about as wide: what recurs is no cold start.",
+    thresholds=(
+        thresholds.FIRST_STEP_RATIO,
+        thresholds.MIN_OTHERS,
+        thresholds.WIDE_AGAIN,
+        thresholds.WIDE_STEPS_SHARE,
+    ),
     severity=Severity.PROBLEM,
 )
 def first_step_wide(view: ScopeView) -> Answer:
@@ -72,6 +79,10 @@ def first_step_wide(view: ScopeView) -> Answer:
             f"step #{steps.number[0]} took {format_duration(first_duration)}, the others "
             f"{format_duration(median_of_others)} (median)"
         )
+    wide = max(thresholds.FIRST_STEP_RATIO.value * median_of_others, thresholds.WIDE_AGAIN.value * first_duration)
+    as_wide = int((durations[1:] >= wide).sum())
+    if as_wide > thresholds.WIDE_STEPS_SHARE.value * (len(steps) - 1):
+        return absent_answer(f"{format_count(as_wide, 'later step')} took long as well: not a cold start")
     if len(steps) <= 4:
         other_durations = " and ".join(format_duration(duration) for duration in durations[1:].tolist())
         comparison = f"the other {len(steps) - 1}: {other_durations}"
@@ -105,6 +116,9 @@ def dead_window(view: ScopeView) -> Answer:
     if not len(tables.ops):
         return cannot_tell_answer(NO_CPU)
     annotations, delays = _measure_first_gaps(tables)
+    # A loader's call that waits for its workers sets nothing up.
+    is_loader = np.isin(annotations.row, tables.match_names(DATA_LOADER_REGEX).row)
+    annotations, delays = annotations.select(~is_loader), delays[~is_loader]
     counts = np.bincount(annotations.name) if len(annotations) else np.zeros(1, np.int64)
     if counts.max() < 1 + thresholds.MIN_OTHERS.value:
         return cannot_tell_answer("no annotation occurs three times with ops inside: nothing to compare with")

@@ -21,6 +21,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import NO_CALLS, ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64
 from torchprof_tui.trace.core.time_format import format_duration
 
@@ -122,6 +123,10 @@ def find_warming_steps(tables: TraceTables) -> WarmingSteps:
         or durations[0] < thresholds.WARMING_TOTAL_RATIO.value * durations[count - 1]
     ):
         return no_steps
+    slow = max(thresholds.FIRST_STEP_RATIO.value * durations[count - 1], thresholds.WIDE_AGAIN.value * durations[0])
+    as_slow = durations[count:] >= slow
+    if int(as_slow.sum()) > thresholds.WIDE_STEPS_SHARE.value * (len(steps) - 1):
+        return no_steps  # slow steps recur: nothing that warms up
     in_steps = (tables.launch_step >= 0) & (tables.launch_step < count)
     if int(tables.work.events.duration[in_steps].sum()) > durations[:count].sum():
         return no_steps  # hidden behind the GPU: how long the CPU takes for a step does not matter
@@ -150,8 +155,9 @@ def not_warmed_up(view: ScopeView) -> Answer:
     tables = view.tables
     steps, warming = tables.steps, tables.compute_once(find_warming_steps)
     cold = view.select_in_scope(tables.compute_once(find_cold_calls))
-    cold_time = view.covered_time(cold)
-    cold_share = cold_time / view.scope.length
+    # Loading before the first step is no part of the steps that the numbers are of.
+    cold_time = union(cold.start, cold.end).clip(*view.window).total
+    cold_share = cold_time / max(view.window_length, 1)
     in_scope = view.overlap_mask(steps.start[: warming.count], steps.end[: warming.count])
     parts, events, time = [], [], 0
     if in_scope.any():

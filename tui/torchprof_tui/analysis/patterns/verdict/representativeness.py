@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
+from torchprof_tui.analysis.patterns.rules.profiler_cost import estimate_inflation
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Evidence
 
 
@@ -41,9 +42,9 @@ def find_recording_fault(evidence: Evidence) -> str:
     """Say why the numbers of this scope are not those of the program, "" if they are."""
     cold = evidence.idle(IdleCause.COLD_CALL)
     if cold >= thresholds.COLD_SHARE.value:
-        return f"not warmed up: cold calls take {format_percent(cold)} of the time"
+        return f"not warmed up: cold calls take {format_percent(cold)} of the time, record later"
     if "not-warmed-up" in evidence.fired:
-        return f"not warmed up ({evidence.fired['not-warmed-up'].answer.seen})"
-    if finding := evidence.fired.get("profiler-inflation"):
-        return f"Python stacks slow it by about {format_percent(finding.share)}"
+        return f"not warmed up ({evidence.fired['not-warmed-up'].answer.seen}), record later"
+    if "profiler-inflation" in evidence.fired:
+        return f"recording Python stacks takes about {format_percent(estimate_inflation(evidence.view))} of it"
     return ""
