@@ -111,9 +111,21 @@ def test_every_pattern_has_a_trace_for_each_answer() -> None:
     assert not find_missing_answers(gpu_waits, CASES)
 
 
-def test_a_sync_costs_the_idle_time_after_it() -> None:
+def test_a_sync_costs_idle_time_as_long_as_the_wait() -> None:
+    """The call returns at 107 µs after 45: without it the CPU would have gone on that much sooner, and no more."""
     finding = check_pattern(trace(*step_with_sync("cudaStreamSynchronize")), "sync-in-step")
-    assert finding.answer.at_stake == 100_000  # from 100 µs, when the first kernel ended, to 200 µs
+    assert finding.answer.at_stake == 52_000  # from 100 µs, when the first kernel ended, to 107 + 45
+
+
+def test_values_that_are_read_one_by_one_cost_the_time_between_them() -> None:
+    reads = [
+        entry
+        for k in range(10)
+        for entry in (cpu("aten::item", 100 + 40 * k, 10), runtime("cudaStreamSynchronize", 102 + 40 * k, 6, 50 + k))
+    ]
+    loop = [step(1, 0, 700), *op_with_work("aten::mm", 0, 10, 95, GEMM), *reads]
+    loop += op_with_work("aten::mm", 600, 620, 10, GEMM)
+    assert check_pattern(trace(*loop), "sync-in-step").answer.at_stake == 369_000  # from 105 to 474 µs
 
 
 def test_a_sync_without_idle_time_is_absent() -> None:

@@ -131,16 +131,17 @@ class SourceLineFinder:
         line = self.find_common_line(events)
         return "" if line is None else line.text
 
-    def find_common_line(self, events: I32 | I64) -> SourceLine | None:
+    def find_common_line(self, events: I32 | I64, max_events: int = MAX_SAMPLED_EVENTS) -> SourceLine | None:
         """Find the line that most of these events come from, weighted by duration; None if nothing names one.
 
-        None as well where events that nothing names take longer than those of any line. `library` and
+        Of more than `max_events` the longest are looked at. None as well where events that nothing names take longer
+        than those of any line. `library` and
         `from_forward` are kept where they belong to more than half of that line's time.
         """
         rows = np.asarray(events, dtype=np.int64)
         rows = rows[(rows >= 0) & (rows < len(self.trace))]
         durations = np.maximum(self.trace.duration[rows], 1)
-        longest = np.argsort(-durations, kind="stable")[:MAX_SAMPLED_EVENTS]
+        longest = np.argsort(-durations, kind="stable")[:max_events]
         times: dict[SourceLine, dict[SourceLine, int]] = {}  # by line, then by the line with its details
         unknown = 0
         for number, index in enumerate(longest.tolist()):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchprof_tui.analysis.patterns.engine.pattern import Finding
-
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.line_model import SourceLine
+    from torchprof_tui.analysis.patterns.engine.pattern import Finding
     from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 
 
 def find_code_line(answer: Verdict | Finding) -> SourceLine | None:
     """Return the line of code behind an answer, None if it is unknown."""
-    return None if isinstance(answer, Finding) else answer.line
+    return answer.line
 
 
 def find_code_location(answer: Verdict | Finding) -> str | None:

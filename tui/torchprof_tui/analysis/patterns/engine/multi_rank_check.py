@@ -51,6 +51,7 @@ class MultiRankChecker:
             checker.decide_verdict(scope, findings)
             for checker, findings in zip(self._checkers, findings_by_rank, strict=True)
         ]
+        verdicts = [_explain_late_rank(verdict, index, verdicts) for index, verdict in enumerate(verdicts)]
         by_id: dict[str, list[tuple[Rank, Finding]]] = {}
         for rank, findings in zip(self.ranks, findings_by_rank, strict=True):
             for finding in findings:
@@ -58,6 +59,14 @@ class MultiRankChecker:
         return sorted(
             (merge_findings(rank_findings) for rank_findings in by_id.values()), key=severity_sort_key
         ), verdicts
+
+
+def _explain_late_rank(verdict: Verdict, rank_index: int, verdicts: Sequence[Verdict]) -> Verdict:
+    """Add to the verdict of a rank that waits what the late rank's own verdict says; its remedy is there."""
+    late = verdict.late_rank
+    if late is None or late == rank_index or not verdicts[late].what or verdicts[late].late_rank is not None:
+        return verdict
+    return replace(verdict, first=f"{verdict.what}: there {verdicts[late].what}")
 
 
 def merge_findings(rank_findings: Sequence[tuple[Rank, Finding]]) -> Finding:

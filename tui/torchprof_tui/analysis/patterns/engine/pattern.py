@@ -18,6 +18,7 @@ from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I64
 
 if TYPE_CHECKING:
+    from torchprof_tui.analysis.dispatch.line_model import SourceLine
     from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 
 
@@ -113,11 +114,15 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A pattern's answer in a scope; `share` is the time at stake over the scope's length, 0..1."""
+    """A pattern's answer in a scope; `share` is the time at stake over the scope's length, 0..1.
+
+    `line`: where in the user's code a problem comes from, if it is known.
+    """
 
     pattern: Pattern
     answer: Answer
     share: float
+    line: SourceLine | None = None
 
     @property
     def id(self) -> str:

@@ -287,22 +287,28 @@ def _find_latest_rank(arrivals: Arrivals, is_late: Bool) -> _LatestRank:
     return _LatestRank(rank_index, is_main_cause, frequency_text, float(np.median(arrivals.late_by[is_last])))
 
 
-def describe_late_rank(view: ScopeView) -> str:
-    """Advise on the rank that the others wait for, one line; "" if the other ranks are unknown or none is late."""
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """The rank that most of the waiting is for: its index, None where ranks are late in turn, and one line about it."""
+
+    rank_index: int | None
+    text: str
+
+
+def find_late_rank(view: ScopeView) -> LateRank | None:
+    """Find the rank that the others wait for; None if the other ranks are unknown or none is late."""
     rank_context = view.tables.rank_context
     if rank_context is None or not len(rank_context.arrivals):
-        return ""
+        return None
     arrivals = rank_context.arrivals
     is_late = view.overlap_mask(arrivals.first_start, arrivals.last_start) & (
         arrivals.spread >= thresholds.STRAGGLER_MIN.value
     )
     if not is_late.any():
-        return ""
+        return None
     latest = _find_latest_rank(arrivals, is_late)
     rank_label = arrivals.ranks.all[latest.rank_index].label
     if not latest.is_main_cause:
-        return (
-            f"ranks are late in turn, most often {rank_label}, to {latest.frequency_text}: look at what they do before"
-        )
+        return LateRank(None, f"ranks are late in turn, most often {rank_label}, to {latest.frequency_text}")
     subject = "this rank" if latest.rank_index == rank_context.rank_index else rank_label
-    return f"{subject} is late to {latest.frequency_text}: look at what it does before them"
+    return LateRank(latest.rank_index, f"{subject} is late to {latest.frequency_text}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -34,13 +33,14 @@ from torchprof_tui.trace.core.time_format import format_duration
 )
 def profiler_inflation(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.practices.python_frames):
+    all_frames = tables.practices.python_frames
+    if not len(all_frames):
         if not len(tables.ops):
             return cannot_tell_answer("no CPU thread was recorded")
         return absent_answer("recorded without Python stacks")
-    frames = _find_frames(view)
-    started = int((frames.start >= view.scope.t0).sum())
-    cost, share = started * int(thresholds.FRAME_COST.value), estimate_inflation(view)
+    frames = view.select_in_scope(tables.select_on_launch_lanes(all_frames))
+    started, cost = estimate_frame_cost(view)
+    share = min(cost / view.scope.length, 1.0)
     summary = f"{started:,} Python frames, at 2 to 4 µs each about {format_duration(cost)} or more"
     if len(tables.work) and view.busy_share > thresholds.GPU_BUSY_HIGH.value:
         return absent_answer(f"{summary}, hidden behind the GPU")
@@ -50,15 +50,12 @@ def profiler_inflation(view: ScopeView) -> Answer:
     return fired_answer(f"{summary}: {format_percent(share)} of the time", evidence)
 
 
-def estimate_inflation(view: ScopeView) -> float:
-    """Estimate the share of a scope that recording its Python frames takes, 0..1."""
-    started = int((_find_frames(view).start >= view.scope.t0).sum())
-    return min(started * thresholds.FRAME_COST.value / view.scope.length, 1.0) if view.scope.length else 0.0
-
-
-def _find_frames(view: ScopeView) -> EventTable:
+def estimate_frame_cost(view: ScopeView) -> tuple[int, int]:
+    """Estimate what recording Python frames cost in the scope: (number of frames, ns)."""
     tables = view.tables
-    return view.select_in_scope(tables.select_on_launch_lanes(tables.practices.python_frames))
+    frames = view.select_in_scope(tables.select_on_launch_lanes(tables.practices.python_frames))
+    started = int((frames.start >= view.scope.t0).sum())
+    return started, started * int(thresholds.FRAME_COST.value)
 
 
 def _select_outermost(view: ScopeView, rows: I64) -> I64:

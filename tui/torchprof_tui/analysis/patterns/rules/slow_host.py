@@ -16,6 +16,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS
 from torchprof_tui.trace.core.time_format import format_duration
 
 
@@ -61,6 +62,7 @@ def slow_host(view: ScopeView) -> Answer:
         "more",
         events,
         at_stake,
+        spans=speed.slowest_op_time if len(events) else NO_INTERVALS,
     )
 
 

@@ -30,6 +30,7 @@ class Diagnosis:
     `cause`: the part of the time tree. `share`: of the device time, 0..1. `what`: what costs the time, with its share.
     `remedy`: "" where nothing is to be done. `events`: the rows that prove it, for the line of code. `pause`: the line
     is the one that the CPU was in during it, not that of the next launch.
+    `late_rank`: the index of the rank that is waited for, if only its own verdict can say why.
     """
 
     cause: str
@@ -40,6 +41,7 @@ class Diagnosis:
     events: I64 = field(default_factory=_no_events)
     pause: HostPause | None = None
     is_recording_fault: bool = False
+    late_rank: int | None = None
 
     @property
     def sentence(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
@@ -10,6 +12,9 @@ from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, COPIES
 from torchprof_tui.trace.model.event_kind import Kind
+
+_CLASS_PATTERN_IDS = frozenset(["memory-bound-elementwise", "gemm-efficiency", "no-tensor-core"])
+"""Problems of a class of work: the class, its share and its limit say more than the problem's title."""
 
 
 def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
@@ -22,7 +27,11 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
         pattern_id = max(explained, key=lambda candidate: explained[candidate])
         share = explained[pattern_id] / evidence.device_time
         if share >= thresholds.PROBLEM_MIN_SHARE.value:
-            return diagnose_finding(evidence.fired[pattern_id], COMPUTE, share)
+            diagnosis = diagnose_finding(evidence.fired[pattern_id], COMPUTE, share)
+            if pattern_id in _CLASS_PATTERN_IDS and evidence.view.gpu_classes:
+                products_first = pattern_id != "memory-bound-elementwise"
+                return replace(diagnosis, what=_describe_classes(evidence, products_first))
+            return diagnosis
     if not evidence.view.gpu_classes:
         return Diagnosis(COMPUTE, 0.0, "the GPU did next to nothing")
     return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence), "no problem was found in it")
@@ -49,9 +58,14 @@ def _diagnose_copies(evidence: Evidence) -> Diagnosis:
     return Diagnosis(COPIES, shares.copies, what, "copy less, or overlap the copies with compute", "", rows)
 
 
-def _describe_classes(evidence: Evidence) -> str:
-    """Describe the largest classes of the GPU's work with what limits them: no problem was found in it."""
+def _describe_classes(evidence: Evidence, products_first: bool | None = None) -> str:
+    """Describe the largest classes of the GPU's work with what limits them.
+
+    `products_first`: whether matrix products are the ones that the sentence is about; None: neither.
+    """
     classes = [part for part in evidence.view.gpu_classes[:_MAX_CLASSES] if part.share >= _CLASS_MIN_SHARE]
+    if products_first is not None:
+        classes.sort(key=lambda part: part.is_product != products_first)
     return f"the GPU's time is {', '.join(part.describe() for part in classes)}"
 
 

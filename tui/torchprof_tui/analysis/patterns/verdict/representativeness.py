@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
-from torchprof_tui.analysis.patterns.rules.profiler_cost import estimate_inflation
+from torchprof_tui.analysis.patterns.rules.profiler_cost import estimate_frame_cost
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Evidence
 
 
@@ -46,5 +46,7 @@ def find_recording_fault(evidence: Evidence) -> str:
     if "not-warmed-up" in evidence.fired:
         return f"not warmed up ({evidence.fired['not-warmed-up'].answer.seen}), record later"
     if "profiler-inflation" in evidence.fired:
-        return f"recording Python stacks takes about {format_percent(estimate_inflation(evidence.view))} of it"
+        _, cost = estimate_frame_cost(evidence.view)
+        share = min(cost / evidence.view.scope.length, 1.0)
+        return f"Python stacks take {format_percent(share)} of the time (measure without them)"
     return ""

@@ -46,7 +46,9 @@ class Verdict:
 
     `busy`: GPU busy share 0..1, None without a GPU. `first`: what costs most and what to do about it, one line.
     `why`: the numbers behind it. `line`: where in the user's code. `recording_fault`: why the recording does not
-    represent the program, "" if it does. `tree`: the scope's time by cause, None where nothing is known.
+    represent the program, "" if it does. `what`: the part of `first` that says what costs most. `late_rank`: the index
+    of the rank that is waited for, if only its own verdict can say why. `tree`: the scope's time by cause, None where
+    nothing is known.
     """
 
     regime: Regime
@@ -55,6 +57,8 @@ class Verdict:
     why: str = ""
     line: SourceLine | None = None
     recording_fault: str = ""
+    what: str = ""
+    late_rank: int | None = None
     tree: TimeTree | None = None
 
     @property
@@ -92,7 +96,7 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
         first = f"{first} ({PARTIAL_INPUT_NOTE}: {data_loss.summary})"
     finder, pause = view.tables.line_finder, diagnosis.pause
     line = finder.find_gap_line(*pause.longest) if pause else finder.find_common_line(diagnosis.events)
-    return Verdict(regime, shares.busy, first, diagnosis.why, line, fault, tree)
+    return Verdict(regime, shares.busy, first, diagnosis.why, line, fault, diagnosis.what, diagnosis.late_rank, tree)
 
 
 def _describe_unknown(view: ScopeView) -> str:
@@ -120,7 +124,17 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
         return Verdict(Regime.UNKNOWN, None, missing_reason)
     diagnosis = diagnose_cpu(view, tree, findings)
     line = view.tables.line_finder.find_common_line(diagnosis.events)
-    return Verdict(Regime.CPU_ONLY, None, f"{missing_reason}; {diagnosis.sentence}", diagnosis.why, line, "", tree)
+    return Verdict(
+        Regime.CPU_ONLY,
+        None,
+        f"{missing_reason}; {diagnosis.sentence}",
+        diagnosis.why,
+        line,
+        "",
+        diagnosis.what,
+        None,
+        tree,
+    )
 
 
 def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:

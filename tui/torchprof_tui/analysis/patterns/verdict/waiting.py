@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from torchprof_tui.analysis.collectives.communication_card import CommunicationCard
@@ -10,7 +12,12 @@ from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.communication_card import build_card_of_view, find_slow_rate
-from torchprof_tui.analysis.patterns.rules.multi_gpu import STRAGGLER_ID, describe_late_rank, exposed_waiting_time
+from torchprof_tui.analysis.patterns.rules.multi_gpu import (
+    STRAGGLER_ID,
+    LateRank,
+    exposed_waiting_time,
+    find_late_rank,
+)
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import EXPOSED
 from torchprof_tui.analysis.patterns.verdict.turn_taking import find_waiting_events, measure_turn_taking
@@ -71,10 +78,9 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
     finding = evidence.fired.get("exposed-comm")
     events = finding.answer.events if finding else view.work.events.row[view.work.kind == Kind.COLLECTIVE]
     what = f"{_name_collectives(card)} takes {format_percent(share)} of the time with nothing computed beside"
-    late_rank = describe_late_rank(view)
+    late_rank = find_late_rank(view)
     if late_rank and is_waiting:
-        straggler = evidence.fired.get(STRAGGLER_ID)
-        return Diagnosis(EXPOSED, share, late_rank, why=straggler.answer.seen if straggler else "", events=events)
+        return replace(_diagnose_late_rank(evidence, late_rank), share=share, events=events)
     if is_waiting:
         what += f", {format_percent(waiting_time / card.exposed)} of it waiting for a late rank"
         return Diagnosis(EXPOSED, share, what, "open the other ranks' traces with this one", card.describe(), events)
@@ -83,6 +89,27 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
         return Diagnosis(EXPOSED, share, what, "open the other ranks' traces with this one", card.describe(), events)
     remedy = finding.remedy.action if finding else "overlap them with compute"
     return Diagnosis(EXPOSED, share, what, remedy, card.describe(), events)
+
+
+def _diagnose_late_rank(evidence: Evidence, late_rank: LateRank) -> Diagnosis:
+    """Diagnose whom the ranks wait for, and why if it is known: a slow host, or a pause at one place."""
+    straggler, slow_host = evidence.fired.get(STRAGGLER_ID), evidence.fired.get("slow-host")
+    remedy = "look at what they do before" if late_rank.rank_index is None else "look at what it does before them"
+    why = straggler.answer.seen if straggler else ""
+    rank_context = evidence.view.tables.rank_context
+    if rank_context is not None and late_rank.rank_index is not None:
+        speed = rank_context.arrivals.host_speed
+        stalls = [stall for stall in rank_context.arrivals.host_stalls if stall.rank_index == late_rank.rank_index]
+        waiting = straggler.answer.at_stake if straggler else 0
+        is_slow = slow_host is not None and speed.slowest == late_rank.rank_index
+        if is_slow and slow_host is not None and 4 * slow_host.answer.at_stake >= waiting:
+            remedy = f"its host is slow, ops take {speed.slowest_factor:.2f}× as long as on the fastest rank"
+            return Diagnosis(EXPOSED, 0.0, late_rank.text, remedy, why)
+        if stalls:
+            stall = stalls[0]
+            remedy = f"it stands still {format_duration(stall.excess)} before {stall.operator} in each step"
+            return Diagnosis(EXPOSED, 0.0, late_rank.text, remedy, why)
+    return Diagnosis(EXPOSED, 0.0, late_rank.text, remedy, why, late_rank=late_rank.rank_index)
 
 
 def _name_collectives(card: CommunicationCard) -> str:
