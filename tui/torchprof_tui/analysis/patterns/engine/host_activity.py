@@ -21,7 +21,7 @@ from torchprof_tui.trace.model.event_kind import Kind
 SYNC_CALL_REGEX = (
     r"(cuda|cu|hip|musa)(Stream|Device|Event|Ctx)Synchronize"
     r"|(cudaMemcpy|hipMemcpy|hipMemcpyWithStream|cuMemcpy(DtoH|HtoD)(_v2)?)$"
-    r"|(AscendCL@)?aclrtSynchronize|event_wait"
+    r"|(AscendCL@)?aclrtSynchronize|event_wait|ur(EventWait|QueueFinish)|zeEventHostSynchronize"
 )
 """Calls that return only when the GPU has finished; copies without `Async` block as well."""
 

@@ -192,9 +192,7 @@ def choose_input_remedy(view: ScopeView) -> Remedy | None:
             "DataLoader(…, num_workers=16, prefetch_factor=8)",
         )
     if not len(view.gap_finder.loader_calls):
-        return Remedy(
-            "look at what runs before the first op of a step; if it loads data, do it ahead, in worker processes"
-        )
+        return Remedy("look at what runs there; if it loads data, do it ahead, in worker processes")
     if practices.pins_memory:
         return Remedy(
             "load in worker processes, ahead of the step",

@@ -146,7 +146,7 @@ PROBLEM_MIN_SHARE = _threshold(
     "problem worth the first word", 0.05, "share", "less is noise in a verdict; the cheatsheet lists it"
 )
 EXPLAINED_SHARE_OF_WAIT = _threshold(
-    "share of the wait that a pattern explains", 0.25, "share", "a quarter with a name is worth more than the rest"
+    "share of the wait that a pattern explains", 0.30, "share", "a third with a name is worth more than the rest"
 )
 HOST_PAUSE_MIN = _threshold(
     "host code in one gap", 500 * _US, "ns", "Python between two ops takes tens of µs: half a millisecond is a place"

@@ -76,6 +76,16 @@ def cold_call(view: ScopeView) -> Answer:
     )
 
 
+def _recurs(view: ScopeView, calls: EventTable) -> bool:
+    """Return whether most steps have such calls, each about as much: nothing that happens once."""
+    steps = view.tables.steps
+    if len(steps) < thresholds.WARMING_MIN_STEPS.value or not len(calls):
+        return False
+    covered = union(calls.start, calls.end)
+    by_step = np.sort(covered.measure_before(steps.end) - covered.measure_before(steps.start))
+    return bool(by_step[len(steps) // 2] > thresholds.WIDE_AGAIN.value * by_step[-1])
+
+
 def _choose_cold_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:
     """Choose the remedy by the owner: late allocations, or lazy loading where start-up is what is measured."""
     names = [view.tables.name(int(row)) for row in calls.row]
@@ -158,6 +168,8 @@ def not_warmed_up(view: ScopeView) -> Answer:
     # Loading before the first step is no part of the steps that the numbers are of.
     cold_time = union(cold.start, cold.end).clip(*view.window).total
     cold_share = cold_time / max(view.window_length, 1)
+    if _recurs(view, cold):
+        cold_share = 0.0
     in_scope = view.overlap_mask(steps.start[: warming.count], steps.end[: warming.count])
     parts, events, time = [], [], 0
     if in_scope.any():

@@ -23,6 +23,9 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
     if shares.copies >= thresholds.COMPUTE_SHARE_OF_BUSY.value * shares.busy and shares.busy:
         return _diagnose_copies(evidence)
     explained = evidence.explained_time(COMPUTE, COPIES)
+    largest = max(explained.values(), default=0) / evidence.device_time
+    if shares.copies >= max(thresholds.ADVICE_MIN_IDLE_SHARE.value, largest):
+        return _diagnose_copies(evidence)
     if explained:
         pattern_id = max(explained, key=lambda candidate: explained[candidate])
         share = explained[pattern_id] / evidence.device_time

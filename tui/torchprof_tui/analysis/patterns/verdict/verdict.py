@@ -48,7 +48,7 @@ class Verdict:
     `why`: the numbers behind it. `line`: where in the user's code. `recording_fault`: why the recording does not
     represent the program, "" if it does. `what`: the part of `first` that says what costs most. `late_rank`: the index
     of the rank that is waited for, if only its own verdict can say why. `tree`: the scope's time by cause, None where
-    nothing is known.
+    nothing is known. `cause`: the part of it that `first` is about.
     """
 
     regime: Regime
@@ -60,6 +60,7 @@ class Verdict:
     what: str = ""
     late_rank: int | None = None
     tree: TimeTree | None = None
+    cause: str = ""
 
     @property
     def text(self) -> str:
@@ -96,7 +97,8 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
         first = f"{first} ({PARTIAL_INPUT_NOTE}: {data_loss.summary})"
     finder, pause = view.tables.line_finder, diagnosis.pause
     line = finder.find_gap_line(*pause.longest) if pause else finder.find_common_line(diagnosis.events)
-    return Verdict(regime, shares.busy, first, diagnosis.why, line, fault, diagnosis.what, diagnosis.late_rank, tree)
+    what, late_rank = diagnosis.what, diagnosis.late_rank
+    return Verdict(regime, shares.busy, first, diagnosis.why, line, fault, what, late_rank, tree, diagnosis.cause)
 
 
 def _describe_unknown(view: ScopeView) -> str:

@@ -54,13 +54,13 @@ def _diagnose_input(evidence: Evidence) -> Diagnosis | None:
     finding = evidence.fired.get("input-starved")
     waits = evidence.view.select_in_scope(evidence.view.gap_finder.input_waits)
     has_loader = len(evidence.view.gap_finder.loader_calls) > 0
-    source = "the data loader" if has_loader else "the next batch: no op runs at the start of steps"
+    source = "for the data loader" if has_loader else "at the start of steps, where no op runs"
     remedy = finding.remedy.action if finding else "load in worker processes, ahead of the step, into pinned memory"
     why = finding.answer.seen if finding else ""
     return Diagnosis(
         IdleCause.INPUT.id,
         share,
-        f"the GPU waits {format_percent(share)} of the time for {source}",
+        f"the GPU waits {format_percent(share)} of the time {source}",
         remedy,
         why,
         waits.row,
@@ -162,15 +162,16 @@ def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
     share = pause.time / evidence.device_time
     if finding := evidence.fired.get("gc-pause"):
         return diagnose_finding(finding, IdleCause.HOST.id, share)
-    practices = evidence.practices
+    line = evidence.view.tables.line_finder.find_gap_line(*pause.longest)
     remedy = (
         "move it out of the step, or launch GPU work before it"
-        if len(practices.python_frames)
+        if line is not None or len(evidence.practices.python_frames)
         else "record with stacks (with_stack=True) to see which code it is"
     )
+    place = f"in {line.text}" if line is not None else f"outside any op, {pause.place}"
     what = (
-        f"the GPU waits {format_percent(share)} of the time for host code outside any op, "
-        f"{pause.place} ({pause.count:,}× {format_duration(pause.typical)})"
+        f"the GPU waits {format_percent(share)} of the time for host code {place} "
+        f"({pause.count:,}× {format_duration(pause.typical)})"
     )
     return Diagnosis(IdleCause.HOST.id, share, what, remedy, "", pause.events, pause)
 
