@@ -83,15 +83,12 @@ def first_step_wide(view: ScopeView) -> Answer:
     as_wide = int((durations[1:] >= wide).sum())
     if as_wide > thresholds.WIDE_STEPS_SHARE.value * (len(steps) - 1):
         return absent_answer(f"{format_count(as_wide, 'later step')} took long as well: not a cold start")
-    if len(steps) <= 4:
-        other_durations = " and ".join(format_duration(duration) for duration in durations[1:].tolist())
-        comparison = f"the other {len(steps) - 1}: {other_durations}"
-    else:
-        comparison = f"the other {len(steps) - 1}: {format_duration(median_of_others)} in the median"
+    listed = " and ".join(map(format_duration, durations[1:].tolist()))
+    others = listed if len(steps) <= 4 else f"{format_duration(median_of_others)} in the median"
     excess = min(int(first_duration - median_of_others), view.covered_time(first))
     return fired_answer(
         f"step #{steps.number[0]} took {format_duration(durations[0])}, {first_duration / median_of_others:.1f}× "
-        f"as long as {comparison}",
+        f"as long as the other {len(steps) - 1}: {others}",
         first.row,
         excess,
     )
@@ -116,9 +113,6 @@ def dead_window(view: ScopeView) -> Answer:
     if not len(tables.ops):
         return cannot_tell_answer(NO_CPU)
     annotations, delays = _measure_first_gaps(tables)
-    # A loader's call that waits for its workers sets nothing up.
-    is_loader = np.isin(annotations.row, tables.match_names(DATA_LOADER_REGEX).row)
-    annotations, delays = annotations.select(~is_loader), delays[~is_loader]
     counts = np.bincount(annotations.name) if len(annotations) else np.zeros(1, np.int64)
     if counts.max() < 1 + thresholds.MIN_OTHERS.value:
         return cannot_tell_answer("no annotation occurs three times with ops inside: nothing to compare with")
@@ -158,7 +152,7 @@ def dead_window(view: ScopeView) -> Answer:
 
 
 def _measure_first_gaps(tables: TraceTables) -> tuple[EventTable, I64]:
-    """Measure the delay from each annotation's start to the first op or call inside.
+    """Measure the delay from each annotation's start to the first op or call inside; not of the loader's.
 
     Returns (annotations that have one, ns int64[k]). The profiler's own work is left out.
     """
@@ -169,6 +163,7 @@ def _measure_first_gaps(tables: TraceTables) -> tuple[EventTable, I64]:
     first_inner = inner_rows[np.minimum(index, len(inner_rows) - 1)]
     first_start = np.asarray(trace.start[first_inner])
     has_inner &= (trace.lane[first_inner] == trace.lane[ranges.row]) & (first_start < ranges.end)
+    has_inner &= ~np.isin(ranges.row, tables.match_names(DATA_LOADER_REGEX).row)  # it waits for its workers
     annotations, first_start = ranges.select(has_inner), first_start[has_inner]
     profiler = tables.overhead_intervals
     return annotations, first_start - annotations.start - (

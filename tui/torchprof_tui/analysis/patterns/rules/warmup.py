@@ -83,7 +83,7 @@ def _recurs(view: ScopeView, calls: EventTable) -> bool:
         return False
     covered = union(calls.start, calls.end)
     by_step = np.sort(covered.measure_before(steps.end) - covered.measure_before(steps.start))
-    return bool(by_step[len(steps) // 2] > thresholds.WIDE_AGAIN.value * by_step[-1])
+    return bool(by_step[(len(steps) - 1) // 2] > thresholds.WIDE_AGAIN.value * by_step[-1])
 
 
 def _choose_cold_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:
@@ -167,9 +167,7 @@ def not_warmed_up(view: ScopeView) -> Answer:
     cold = view.select_in_scope(tables.compute_once(find_cold_calls))
     # Loading before the first step is no part of the steps that the numbers are of.
     cold_time = union(cold.start, cold.end).clip(*view.window).total
-    cold_share = cold_time / max(view.window_length, 1)
-    if _recurs(view, cold):
-        cold_share = 0.0
+    is_cold = cold_time >= thresholds.COLD_WINDOW_SHARE.value * max(view.window_length, 1) and not _recurs(view, cold)
     in_scope = view.overlap_mask(steps.start[: warming.count], steps.end[: warming.count])
     parts, events, time = [], [], 0
     if in_scope.any():
@@ -179,7 +177,8 @@ def not_warmed_up(view: ScopeView) -> Answer:
         events.append(rows)
         covered = view.covered_time(tables.event_table(rows))
         time = min(int(warming.excess[in_scope].sum()), covered)
-    if cold_share >= thresholds.COLD_WINDOW_SHARE.value:
+    if is_cold:
+        cold_share = cold_time / view.scope.length
         parts.append(f"loading and allocating takes {format_duration(cold_time)}, {format_percent(cold_share)}")
         events.append(cold.row)
         time = max(time, cold_time)

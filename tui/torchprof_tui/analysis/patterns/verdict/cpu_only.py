@@ -145,8 +145,7 @@ def _find_host_owner(view: ScopeView) -> I64:
     if main is None:
         return nothing
     kind = np.asarray(trace.kind[main.first : main.last])
-    rows = main.first + np.flatnonzero((kind == Kind.PYTHON) | (kind == Kind.ANNOTATION))
-    rows = rows[~np.isin(rows, np.concatenate([tables.steps.row, tables.match_names(DATA_LOADER_REGEX).row]))]
+    rows = main.first + np.flatnonzero(np.isin(kind, (Kind.PYTHON, Kind.ANNOTATION, Kind.STEP)))
     if not len(rows):
         return nothing
     host = _host_intervals(view, main)
@@ -155,6 +154,7 @@ def _find_host_owner(view: ScopeView) -> I64:
     own, parent = covered.copy(), np.asarray(trace.parent[rows])
     is_child = np.isin(parent, rows)
     np.subtract.at(own, np.searchsorted(rows, parent[is_child]), covered[is_child])
+    own[np.isin(rows, np.concatenate([tables.steps.row, tables.match_names(DATA_LOADER_REGEX).row]))] = 0
     by_name = np.bincount(np.asarray(trace.name[rows]), weights=np.maximum(own, 0))
     name = int(by_name.argmax())
     if by_name[name] < thresholds.HOST_OWNER_SHARE.value * host.total:
@@ -166,8 +166,9 @@ def _find_host_owner(view: ScopeView) -> I64:
 def _find_main_thread(view: ScopeView) -> _MainThread | None:
     """Find the lane of the steps, else the one with most ops in the scope."""
     trace = view.trace
-    rows = view.steps.row if len(view.steps) else view.ops.row
-    if not len(rows) or not len(view.ops):
+    ops = view.ops.row if len(view.ops) else view.tables.ops.row
+    rows = view.steps.row if len(view.steps) else ops
+    if not len(ops):
         return None
     lane_number = int(np.bincount(trace.lane[rows]).argmax())
     lane = trace.lanes[lane_number]
