@@ -94,6 +94,7 @@ SETTLED_SHARES = {
     "public/facebookresearch+HolisticTraceAnalysis/triton_example.json.gz": {"host_code", "unknown"},
     "public/facebookresearch+HolisticTraceAnalysis/cuda_event_sync_event_sync_trace.json.gz": {"host_code", "input"},
     "public/facebookresearch+HolisticTraceAnalysis/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz": {"host_code"},
+    "public/xiaobingling93-pixel+Ascend-mstt/trace_view.json.gz": {"dispatch", "launch"},
 }
 """Causes of which the reading and the program differ; `expectations/verdicts/README.md` says why."""
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.npu_traces import npu_op, npu_program
 from tests.helpers.trace_builder import (
     Entry,
     counter,
@@ -123,6 +124,15 @@ def test_flows_end_at_the_slices_of_their_own_threads() -> None:
     for made in (trace(*forward_backward(), *others), crowded(*forward_backward(), *others, most=1)):
         names = [[made.names[made.name[row]] for row in ends] for ends in (made.links.forward, made.links.backward)]
         assert names == [["forward"], ["backward"]]
+
+
+def test_calls_of_an_npus_runtime_are_kept_with_their_work() -> None:
+    others = [cpu("other", 0.25 * k, 0.25, thread=20 + k % 7) for k in range(40)]
+    entries = [*npu_program(npu_op(10, 40)), *others]
+    for made in (trace(*entries), crowded(*entries, most=1)):
+        ends = (made.links.called_work, made.links.work_call)
+        names = [[made.names[made.name[row]] for row in rows] for rows in ends]
+        assert names == [["aclnnAdd_AddAiCore_Add"], ["AscendCL@aclnnAdd"]]
 
 
 def test_threads_that_launch_or_step_are_not_merged() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import Entry, cpu, driver, event, flow, kernel, memcpy, metadata, runtime, sync, trace
 from torchprof_tui.trace.build.launch_links import group_work_by_launch, link_launches
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -200,3 +201,32 @@ def test_a_correlation_wins_over_an_arrow() -> None:
         flow("f", "async_npu", 1, 20, thread=7, pid=0),
     )
     assert launch_names(made) == {"k": "cudaLaunchKernel"}
+
+
+def called(made: Trace) -> list[tuple[str, str]]:
+    links = made.links
+    pairs_of_work = zip(links.called_work.tolist(), links.work_call.tolist(), strict=True)
+    return [(made.event(work).name, made.event(call).name) for work, call in pairs_of_work]
+
+
+CANN_PROCESS = metadata("process_name", "CANN", pid=CANN)
+
+
+def test_the_call_that_handed_work_to_an_npu_is_kept_beside_its_op() -> None:
+    made = npu_program(*OP_ARROWS, *CALL_ARROWS, CANN_PROCESS)
+    assert launches_of_npu(made) == ["aclnnAdd", "aclnnAdd", None]
+    assert called(made) == [("Add_Cast", "AscendCL@aclnnAdd"), ("Add", "AscendCL@aclnnAdd")]
+
+
+def test_where_the_call_is_the_launch_no_second_one_is_kept() -> None:
+    made = npu_program(*CALL_ARROWS, CANN_PROCESS)
+    assert launches_of_npu(made) == ["AscendCL@aclnnAdd", "AscendCL@aclnnAdd", None]
+    assert called(made) == []
+
+
+def test_a_process_of_another_name_makes_no_runtime_calls() -> None:
+    other = metadata("process_name", "Overlap Analysis", pid=CANN)
+    made = npu_program(*OP_ARROWS, *CALL_ARROWS, other)
+    assert called(made) == []
+    assert Kind.RUNTIME not in made.kind.tolist()
+    assert Kind.RUNTIME in npu_program(CANN_PROCESS).kind.tolist()

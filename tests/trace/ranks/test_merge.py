@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_shared_ranks
+from tests.helpers.npu_traces import npu_op, npu_program
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.lanes import Role
@@ -83,6 +85,9 @@ def assert_links_shifted(whole: Trace, rank: Rank, trace: Trace) -> None:
     assert np.array_equal(launch_of, np.where(own_links.launch_of < 0, -1, own_links.launch_of + first))
     for event in np.flatnonzero(np.diff(own_links.work_first)).tolist():
         assert links.work_of(event + first).tolist() == (own_links.work_of(event) + first).tolist()
+    for name in ("forward", "backward", "called_work", "work_call"):
+        merged, own = getattr(links, name), getattr(own_links, name)
+        assert merged[(merged >= first) & (merged < rank.last)].tolist() == (own + first).tolist()
 
 
 def assert_lanes_shifted(whole: Trace, rank: Rank, trace: Trace) -> None:
@@ -194,3 +199,12 @@ def test_by_number_not_by_name(tmp_path: Path) -> None:
     assert [rank.number for rank in ranks.all] == [3, 20, 100]
     assert ranks.find_rank(20) is ranks.all[1]
     assert ranks.find_rank(4) is None
+
+
+def test_calls_of_an_npus_runtime_follow_their_rank(tmp_path: Path) -> None:
+    paths = [tmp_path / f"rank{rank}.json" for rank in range(2)]
+    for path in paths:
+        path.write_text(json.dumps(npu_program(npu_op(10, 40), npu_op(100, 150))))
+    alone = [load_trace(str(path), cache=False) for path in paths]
+    assert [len(trace.links.called_work) for trace in alone] == [2, 2]
+    assert_same_but_shifted(merge(alone), alone)

@@ -51,13 +51,14 @@ class NestedLanes:
     """The sorted events by lane, while a background thread may still nest them.
 
     `first` int64[lanes + 1]: the bounds of each lane's events. `event_of` int32[entries]: the event that an entry
-    became, or -1. `flow_links`: forward and backward events, None until they are linked.
+    became, or -1. `flow_links`: forward and backward events, GPU work and its call, None until they are
+    linked.
     """
 
     first: I64
     event_of: I32
     wait_for_nesting: Callable[[], nesting.Nesting]
-    flow_links: tuple[I32, I32] | None = None
+    flow_links: tuple[I32, I32, I32, I32] | None = None
 
 
 def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = allocate_in_memory) -> Trace:
@@ -189,10 +190,7 @@ def _sort_kinds_and_launches(drawn: DrawnEvents, launch: I32, order: I64, column
 def _merge_lanes(raw: RawEvents, lane_order: LaneOrder, columns: EventColumns, slots: NestedLanes) -> NestedLanes:
     """Merge the lanes beyond MAX_LANES, in place. Flows are linked before, on the lanes of the file."""
     nested = slots.wait_for_nesting()
-    _link_launches_by_flows(raw, columns, slots)
-    forward, backward = launch_links.link_forward_backward(
-        raw, slots.event_of, columns, slots.first, lambda: nested.parent
-    )
+    flow_links = _link_by_flows(raw, columns, slots)
     order, columns.lane[:], columns.row[:] = lane_merging.merge_lanes(
         lane_order, columns.lane, columns.start, columns.duration, nested.row
     )
@@ -202,11 +200,12 @@ def _merge_lanes(raw: RawEvents, lane_order: LaneOrder, columns: EventColumns, s
         column[:] = column[order]
     columns.launch_of[:] = launch_links.reorder_launches(columns.launch_of, order)
     new_index = invert_order(order, len(order))
+    forward, backward, work, call = (new_index[events] for events in flow_links)
     return NestedLanes(
         slots.first[lane_order.first],
         invert_order(columns.ordinal, len(raw)),
         lambda: merged,
-        (new_index[forward], new_index[backward]),
+        (forward, backward, work, call),
     )
 
 
@@ -231,12 +230,8 @@ def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allo
 
     Waits for the nesting, and frees the last raw columns.
     """
-    if lanes.flow_links is None:
-        _link_launches_by_flows(raw, columns, lanes)
+    forward, backward, called_work, work_call = lanes.flow_links or _link_by_flows(raw, columns, lanes)
     work_order, work_first = launch_links.group_work_by_launch(columns.launch_of, allocate)
-    forward, backward = lanes.flow_links or launch_links.link_forward_backward(
-        raw, lanes.event_of, columns, lanes.first, lambda: lanes.wait_for_nesting().parent
-    )
     lanes.wait_for_nesting()
     _free_columns(raw, "phase", "category", "time", "track", "id")
     return Links(
@@ -245,17 +240,26 @@ def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allo
         work_first=work_first,
         forward=forward,
         backward=backward,
+        called_work=called_work,
+        work_call=work_call,
         launches=int(np.count_nonzero(np.diff(work_first))),
         gpu_events=int(np.count_nonzero(is_gpu_work(columns.kind))),
         linked_gpu_events=len(work_order),
     )
 
 
-def _link_launches_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) -> None:
-    """Link work without correlations, before launches are grouped. Waits for the nesting only where there is some."""
-    launch_links.link_launches_by_flows(
-        raw, lanes.event_of, columns, lanes.first, lambda: lanes.wait_for_nesting().parent
-    )
+def _link_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) -> tuple[I32, I32, I32, I32]:
+    """Link what flows join: launches of work without correlations, before they are grouped, and both passes.
+
+    Returns forward and backward events, GPU work and its runtime call. Waits for the nesting only for such flows.
+    """
+
+    def get_parents() -> I32:
+        return lanes.wait_for_nesting().parent
+
+    called_work, work_call = launch_links.link_launches_by_flows(raw, lanes.event_of, columns, lanes.first, get_parents)
+    forward, backward = launch_links.link_forward_backward(raw, lanes.event_of, columns, lanes.first, get_parents)
+    return forward, backward, called_work, work_call
 
 
 def _lay_out(

@@ -52,6 +52,9 @@ def _classify_kinds(
     accelerator = np.array([track_metadata.is_accelerator(pid) for pid, _ in events.tracks], np.bool_)
     if accelerator.any():
         kind[indexes_on_tracks(accelerator, kind == Kind.OTHER)] = Kind.KERNEL
+    runtime = np.array([track_metadata.is_runtime(pid) for pid, _ in events.tracks], np.bool_)
+    if runtime.any():
+        kind[indexes_on_tracks(runtime, kind == Kind.OTHER)] = Kind.RUNTIME
     for base in (Kind.ANNOTATION, Kind.OP, Kind.KERNEL):
         indexes = flatnonzero_int32(kind == base)
         kind[indexes] = _map_names_to_kinds(events.names, events.name[ordinals[indexes]], partial(refine_kind, base))

@@ -13,7 +13,7 @@ from torchprof_tui.trace.build.event_columns import EventColumns
 from torchprof_tui.trace.build.event_order import invert_order
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, flatnonzero_int32, take_chunked
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
-from torchprof_tui.trace.model.event_kind import GPU_WORK
+from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.raw_events import NO_TIME, RawEvents
 
 _TABLE_SLOTS_PER_EVENT = 16
@@ -123,11 +123,13 @@ the thread of the program), and from the call of its runtime CANN (on a thread o
 
 def link_launches_by_flows(
     events: RawEvents, event_of: I32, columns: EventColumns, first: I64, get_parents: ParentProvider
-) -> None:
+) -> tuple[I32, I32]:
     """Link GPU work that has no launch yet to the event that a launch flow leads from, in `columns.launch_of`.
 
-    Arguments as of `link_forward_backward`. The source may be an op, not a runtime call.
+    Arguments as of `link_forward_backward`. The source may be an op, not a runtime call. Returns the pairs of
+    work whose launch is no runtime call, and the runtime call that another flow leads from: int32[f] each.
     """
+    pairs = [(np.zeros(0, np.int32), np.zeros(0, np.int32))]
     folded = [category.lower() for category in events.categories]
     for wanted in _LAUNCH_FLOWS:
         if wanted not in folded:
@@ -137,6 +139,10 @@ def link_launches_by_flows(
         is_work = np.isin(columns.kind, list(GPU_WORK))
         new = is_work[work] & ~is_work[call] & (columns.launch_of[work] < 0)
         columns.launch_of[work[new]] = call[new]
+        launch = columns.launch_of[work]
+        is_second = is_work[work] & (columns.kind[call] == Kind.RUNTIME) & (columns.kind[launch] != Kind.RUNTIME)
+        pairs.append((work[is_second & (launch >= 0)], call[is_second & (launch >= 0)]))
+    return np.concatenate([work for work, _ in pairs]), np.concatenate([call for _, call in pairs])
 
 
 def _find_flow_pairs(

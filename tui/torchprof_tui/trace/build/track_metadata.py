@@ -48,6 +48,10 @@ class TrackMetadata:
         """Tell whether this is the process under which Ascend puts the work of its NPU, without categories."""
         return self.process_names.get(pid) == "Ascend Hardware"
 
+    def is_runtime(self, pid: str) -> bool:
+        """Tell whether this is the process under which Ascend puts the calls of its runtime, without categories."""
+        return self.process_names.get(pid) == "CANN"
+
     def is_gpu(self, pid: str) -> bool:
         """Tell whether the process is a device: Kineto labels those "GPU 0", "XPU 0", … and the others "CPU"."""
         return re.fullmatch(r"[A-Z]PU [0-9]+", self.process_labels.get(pid, "")) is not None

@@ -7,6 +7,7 @@ after decoding use the kind.
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 
 from torchprof_tui.trace.model.communication_kernels import classify_communication
@@ -62,6 +63,9 @@ _KIND_BY_CATEGORY = {
 }
 
 
+_STREAM_WAIT = re.compile(r"(event|notify|capture)_wait(_sqe)?", re.IGNORECASE)
+
+
 def kind_of_category(category: str) -> Kind:
     """Return the kind of complete events of this category; OTHER for categories that no profiler writes."""
     folded = category.lower()
@@ -74,12 +78,15 @@ def kind_of_category(category: str) -> Kind:
 
 
 def refine_kind(kind: Kind, name: str) -> Kind:
-    """Refine a kind by the event's name: steps among annotations, collectives among kernels.
+    """Refine a kind by the event's name: steps among annotations, collectives and waits of a stream among kernels.
 
-    torch 1.9 recorded steps as plain operators, hence OP.
+    torch 1.9 recorded steps as plain operators, hence OP. Ascend (`EVENT_WAIT_SQE`) and MTIA record the waits of a
+    stream like its work.
     """
     if kind in (Kind.ANNOTATION, Kind.OP) and name.startswith("ProfilerStep#"):
         return Kind.STEP
+    if kind is Kind.KERNEL and _STREAM_WAIT.fullmatch(name):
+        return Kind.SYNC
     if kind is Kind.KERNEL and classify_communication(name) is not None:
         return Kind.COLLECTIVE
     return kind

@@ -98,9 +98,12 @@ class MemoryEvents:
 class Links:
     """Links between launches and GPU work, and between forward and backward.
 
-    `launch_of` int32[n]: the runtime call that launched a GPU event; -1 if unknown, and for all other events.
+    `launch_of` int32[n]: the runtime call that launched a GPU event (on Ascend the op); -1 if unknown, and for all
+    other events.
     `work_order`, `work_first`: the GPU work of launch event i is `work_order[work_first[i] : work_first[i + 1]]` (a
     graph launch has many); see `work_of`. `forward`, `backward` int32[f]: pairs of events joined by `fwdbwd` flows.
+    `called_work`, `work_call` int32[c]: GPU work whose launch is an op, and the runtime call, on a thread of its own,
+    that handed it to the device (Ascend's `HostToDevice` flows).
     """
 
     launch_of: I32
@@ -108,6 +111,8 @@ class Links:
     work_first: I32
     forward: I32
     backward: I32
+    called_work: I32
+    work_call: I32
     launches: int
     gpu_events: int
     linked_gpu_events: int

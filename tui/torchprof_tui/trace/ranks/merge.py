@@ -247,6 +247,8 @@ def _merge_links(links: Sequence[Links], first_events: list[int]) -> Links:
         work_first=np.concatenate([*work_first, [sum(len(part.work_order) for part in links)]]).astype(np.int32),
         forward=merge(lambda part: part.forward),
         backward=merge(lambda part: part.backward),
+        called_work=merge(lambda part: part.called_work),
+        work_call=merge(lambda part: part.work_call),
         launches=sum(part.launches for part in links),
         gpu_events=sum(part.gpu_events for part in links),
         linked_gpu_events=sum(part.linked_gpu_events for part in links),

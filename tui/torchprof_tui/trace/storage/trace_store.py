@@ -41,7 +41,7 @@ from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.plain_text import PlainText
 from torchprof_tui.trace.text.text_index import FileText, TextIndex
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 """Version of both files. Increase it whenever the stored data or the meaning of its numbers (`Kind`) changes."""
 
 COLUMNS_FILE = "columns"
@@ -62,7 +62,7 @@ _EVENT_COLUMNS = (
     "row_order",
     "row_first",
 )
-_LINK_COLUMNS = ("launch_of", "work_order", "work_first", "forward", "backward")
+_LINK_COLUMNS = ("launch_of", "work_order", "work_first", "forward", "backward", "called_work", "work_call")
 _MEMORY_COLUMNS = (
     "time",
     "lane",

@@ -39,6 +39,7 @@ from torchprof_tui.analysis.patterns.rules import (
     host_pauses,
     moe,
     multi_gpu,
+    npu,
     optimizer,
     profiler_cost,
     serving,
@@ -57,7 +58,7 @@ _RULE_MODULES = (
     *(table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu),
     *(communication_card, gpu_waits, throughput, conversions),
     *(warmup, profiler_cost, serving, graphs, moe, optimizer, host_pauses),
-    *(slow_host, attention_layout, clocks, fsdp),
+    *(slow_host, attention_layout, clocks, fsdp, npu),
 )
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""
 

@@ -34,14 +34,19 @@ class EventTable:
 
 @dataclass(frozen=True, slots=True)
 class GpuWorkTable:
-    """All GPU work by start, over all streams. `launch`: row of the call, -1 for none; `kernel_class`:
-    `KernelClass`."""
+    """All GPU work by start, over all streams; int32 rows, -1 for none.
+
+    `launch`: the event that launched it, beneath the ops that own it. `call`: the runtime call that handed it to the
+    device: `launch`, except on Ascend, where a thread of its own makes the calls of the ops. `kernel_class`:
+    `KernelClass`.
+    """
 
     events: EventTable
     kind: U8
     lane: I32
     device: I32
     launch: I32
+    call: I32
     kernel_class: U8
 
     def __len__(self) -> int:
@@ -54,6 +59,7 @@ class GpuWorkTable:
             self.lane[keep],
             self.device[keep],
             self.launch[keep],
+            self.call[keep],
             self.kernel_class[keep],
         )
 

@@ -76,7 +76,8 @@ _EXPLANATIONS = {
     IdleCause.INPUT: "the CPU was fetching the next batch",
     IdleCause.SYNC: "the CPU was in a call that waits for the GPU",
     IdleCause.COMMUNICATION: "the CPU, or the stream, waited for a collective",
-    IdleCause.COLD_CALL: "a call took over 1 ms: something was loaded, created or allocated for the first time",
+    IdleCause.COLD_CALL: "a call took over 1 ms: something was loaded, created or allocated for the first time; or it "
+    "compiled an op",
     IdleCause.DISPATCH: "the CPU was inside ops and runtime calls, before the next launch",
     IdleCause.LAUNCH: "the CPU was in the call that launched the next work",
     IdleCause.HOST: "the CPU ran code outside any op",
@@ -260,7 +261,7 @@ class GapFinder:
         next_index = work.events.start.searchsorted(end)
         has_next = next_index < len(work)
         next_index = np.minimum(next_index, len(work) - 1)
-        launch = np.where(has_next, work.launch[next_index], -1).astype(np.int64)
+        launch = np.where(has_next, work.call[next_index], -1).astype(np.int64)
         gaps = self._divide_at_calls(start, end, launch, has_next, next_index, work)
         is_unknown = ~has_next | (launch < 0)
         is_lead_in = self._mark_lead_in(start, work)
@@ -282,8 +283,10 @@ class GapFinder:
         # Without a next piece the threads' activity explains all of the gap.
         call_start = np.where(has_launch, trace.start[row], _NEVER)
         call_end = np.where(has_launch, trace.start[row] + trace.duration[row], _NEVER)
-        # Work of the launch that the work before the gap came from (a graph) was launched long ago.
-        is_same_launch = has_launch & (next_index > 0) & (work.launch[np.maximum(next_index - 1, 0)] == launch)
+        # Work of the launch that the work before the gap came from (a graph) was launched long ago. Not so on Ascend,
+        # where the call of an op hands its kernels over one by one.
+        is_same_launch = has_launch & (next_index > 0) & (work.call[np.maximum(next_index - 1, 0)] == launch)
+        is_same_launch &= work.launch[next_index] == launch
         call_start[is_same_launch] = call_end[is_same_launch] = _LONG_AGO
 
         call_cause = np.full(len(start), IdleCause.LAUNCH, dtype=np.uint8)
@@ -317,7 +320,7 @@ class GapFinder:
         """
         if not len(work):
             return np.zeros(len(start), dtype=np.bool_)
-        trace, launch, first_start = self.tables.trace, int(work.launch[0]), int(work.events.start[0])
+        trace, launch, first_start = self.tables.trace, int(work.call[0]), int(work.events.start[0])
         is_before: Bool = start < first_start
         launch_start = int(trace.start[launch]) if launch >= 0 else _LONG_AGO
         launch_end = launch_start + (int(trace.duration[launch]) if launch >= 0 else 0)

@@ -28,7 +28,20 @@ def build_gpu_work_table(trace: Trace) -> GpuWorkTable:
     classes[used_names] = classify_names([trace.names[name_id] for name_id in used_names.tolist()])
     device = device_of_lane[lane] if len(trace.lanes) else np.empty(0, dtype=np.int32)
     launch = np.asarray(trace.links.launch_of[row])
-    return GpuWorkTable(events, np.asarray(trace.kind[row]), lane, device, launch, classes[events.name])
+    call = _find_calls(trace, row, launch)
+    return GpuWorkTable(events, np.asarray(trace.kind[row]), lane, device, launch, call, classes[events.name])
+
+
+def _find_calls(trace: Trace, row: I64, launch: I32) -> I32:
+    """Find the runtime call that handed each piece of work to its device: int32[k], -1 for none."""
+    links = trace.links
+    if not len(links.called_work):
+        return launch
+    call_of = np.full(len(trace), -1, np.int32)
+    call_of[links.called_work] = links.work_call
+    found = call_of[row]
+    calls: I32 = np.where(found >= 0, found, launch)
+    return calls
 
 
 def intervals_by_device(work: GpuWorkTable, devices: Sequence[int]) -> dict[int, Intervals]:

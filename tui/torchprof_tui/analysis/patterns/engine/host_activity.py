@@ -21,9 +21,12 @@ from torchprof_tui.trace.model.event_kind import Kind
 SYNC_CALL_REGEX = (
     r"(cuda|cu|hip|musa)(Stream|Device|Event|Ctx)Synchronize"
     r"|(cudaMemcpy|hipMemcpy|hipMemcpyWithStream|cuMemcpy(DtoH|HtoD)(_v2)?)$"
-    r"|(AscendCL@)?aclrtSynchronize|event_wait|ur(EventWait|QueueFinish)|zeEventHostSynchronize"
+    r"|(AscendCL@)?aclrt(Synchronize|Memcpy$)|event_wait|ur(EventWait|QueueFinish)|zeEventHostSynchronize"
 )
 """Calls that return only when the GPU has finished; copies without `Async` block as well."""
+
+OP_COMPILATION_REGEX = r"(AscendCL@)?(aclopCompile|opCompile)"
+"""Calls of CANN that compile an operator, or look it up among the compiled ones, and may run it (`…AndExecute`)."""
 
 DATA_LOADER_REGEX = r"enumerate\(DataLoader\)#|.*DataLoader.*__next__"
 COMMUNICATION_REGEX = r"nccl:|c10d::|record_param_comms|_c10d_functional::|gloo:"
@@ -95,7 +98,7 @@ class HostActivities:
 
     @cached_property
     def cold_calls(self) -> EventTable:
-        """Calls that took over a millisecond because something happened for the first time.
+        """Calls that took over a millisecond because something happened for the first time, and those that compile ops.
 
         Runtime calls that do not wait for the GPU (module loading, allocation, a first launch), and the profiler's own
         events about module loading. A call that is as slow whenever it is made is not cold.
@@ -112,7 +115,8 @@ class HostActivities:
             is_rare = counts[calls.name[is_long]] < 3  # two calls: nothing says which of them is usual
             is_cold = is_rare | (calls.duration[is_long] >= _FIRST_CALL_RATIO * usual)
             is_long[is_long] = is_cold
-        return tables.event_table(np.sort(np.concatenate([calls.row[is_long], tables.loading.row])))
+        compiling = tables.match_names(OP_COMPILATION_REGEX, Kind.RUNTIME).row
+        return tables.event_table(sorted_unique(np.concatenate([calls.row[is_long], tables.loading.row, compiling])))
 
     @cached_property
     def cold_ops(self) -> Intervals:

@@ -6,7 +6,8 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 
 MATH_ATTENTION_REGEX = r"aten::_scaled_dot_product_attention_math$"
@@ -39,3 +40,27 @@ def is_launched_beneath(
         found = outermost_ancestor(view.trace, calls, is_owner) >= 0
     beneath[pieces] = found[index.reshape(-1)]
     return beneath
+
+
+def find_owner_ops(tables: TraceTables, calls: I64) -> I64:
+    """Find the outermost operator that made each runtime call, -1 for none: int64[k].
+
+    Ascend draws the runtime calls of a thread on a lane of their own, where no operator encloses them: there it is the
+    operator that runs on the same thread when the call begins.
+    """
+    trace, is_op = tables.trace, tables.is_dispatcher_op
+    owner = outermost_ancestor(trace, calls, is_op)
+    if not len(trace.links.called_work):
+        return owner
+    ops = np.flatnonzero(is_op)
+    outermost = tables.event_table(ops[outermost_ancestor(trace, ops, is_op) < 0])
+    thread_of_lane = np.unique([lane.tid for lane in trace.lanes], return_inverse=True)[1]
+    thread_of_op, thread_of_call = thread_of_lane[trace.lane[outermost.row]], thread_of_lane[trace.lane[calls]]
+    for thread in np.unique(thread_of_call[owner < 0]).tolist():
+        of_thread = outermost.select(thread_of_op == thread)
+        waiting = np.flatnonzero((owner < 0) & (thread_of_call == thread))
+        start = np.asarray(trace.start[calls[waiting]])
+        index = of_thread.start.searchsorted(start, side="right") - 1
+        inside = (index >= 0) & (start < of_thread.end[np.maximum(index, 0)]) if len(of_thread) else index >= 0
+        owner[waiting[inside]] = of_thread.row[index[inside]]
+    return owner

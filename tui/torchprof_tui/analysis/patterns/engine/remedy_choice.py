@@ -154,14 +154,15 @@ def _choose_explicit_remedy(view: ScopeView, main_call: str) -> Remedy:
             "DDP times its own first ten iterations and every hundredth: record later ones",
             "schedule=torch.profiler.schedule(wait=10, warmup=2, active=3)",
         )
-    if "EventSynchronize" in main_call:
+    if re.search(r"EventSynchronize|SynchronizeEvent|event_wait", main_call):
         return Remedy(
             "the program waits for an event: let the stream that needs the result wait, not the CPU",
             "stream.wait_event(event)",
         )
     if main_call == "event_wait":
         return Remedy("the program waits for the device in each step: wait only where a result is read")
-    return Remedy("the program calls torch.cuda.synchronize(): keep it only around what is measured")
+    module = "npu" if "aclrt" in main_call else "cuda"
+    return Remedy(f"the program calls torch.{module}.synchronize(): keep it only around what is measured")
 
 
 def choose_copy_remedy(view: ScopeView, copies: EventTable) -> Remedy | None:

@@ -275,3 +275,9 @@ TURNS_SHARE = _threshold(
     "waiting while another GPU works", 0.80, "share", "below it, something else holds a good part of the work"
 )
 CLOCK_MIN_STEPS = _threshold("repeated steps", 4, "steps", "the first and the last of fewer are no trend")
+OP_COMPILATION_SHARE = _threshold(
+    "idle time in calls that compile", 0.02, "share", "one op that is compiled now and then is not worth a switch"
+)
+AI_CPU_SHARE = _threshold(
+    "share of NPU time", 0.05, "share", "a twentieth of the time on processors that should only control the others"
+)

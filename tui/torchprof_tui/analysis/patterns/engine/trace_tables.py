@@ -247,10 +247,20 @@ class TraceTables:
 
     @cached_property
     def launch_lanes(self) -> I64:
-        """Lanes of the threads that launched GPU work; of all threads with ops where no launch was recorded."""
+        """Lanes of the threads that launched GPU work; of all threads with ops where no launch was recorded.
+
+        Ascend draws the runtime calls of a thread on a lane of their own: both count.
+        """
         launch = self.work.launch[self.work.launch >= 0]
         rows = launch if len(launch) else self.ops.row
-        return sorted_unique(self.trace.lane[rows]).astype(np.int64)
+        lanes: I64 = sorted_unique(self.trace.lane[rows]).astype(np.int64)
+        if not len(self.trace.links.called_work):
+            return lanes
+        threads = {self.trace.lanes[lane].tid for lane in lanes.tolist()}
+        call_lanes = sorted_unique(self.trace.lane[self.calls.row]).astype(np.int64)
+        same_thread = [lane for lane in call_lanes.tolist() if self.trace.lanes[lane].tid in threads]
+        making_calls = self.trace.lane[self.work.call[self.work.call >= 0]].astype(np.int64)
+        return sorted_unique(np.concatenate([lanes, making_calls, np.array(same_thread, np.int64)]))
 
     def select_on_launch_lanes(self, table: EventTable) -> EventTable:
         return table.select(np.isin(self.trace.lane[table.row], self.launch_lanes))

@@ -112,9 +112,17 @@ def layout_conversion(view: ScopeView) -> Answer:
     kernels = view.work.events.select(is_layout)
     conv_time = float(view.work_time[is_launched_beneath(view, is_layout, r"aten::\w*convolution\w*$")].sum())
     of_convolutions = conv_time > 0.5 * float(view.work_time[is_layout].sum())
+    is_tiled = is_layout & _is_trans_data(view)
+    of_npu = float(view.work_time[is_tiled].sum()) > 0.5 * float(view.work_time[is_layout].sum())
     owner = "convolutions" if of_convolutions else "aten::contiguous or aten::reshape"
     remedy = (
         Remedy(
+            "products and convolutions want the NPU's tiled formats (NZ, 5HD): keep tensors in the plain format, and "
+            "sizes at multiples of 16",
+            "torch.npu.config.allow_internal_format = False",
+        )
+        if of_npu
+        else Remedy(
             "keep images and weights in channels_last: cuDNN's tensor-core kernels read that layout",
             "model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))",
         )
@@ -123,11 +131,17 @@ def layout_conversion(view: ScopeView) -> Answer:
     )
     return fired_answer(
         f"{_format_share(view, is_layout)} in {format_count(len(kernels), 'copy', 'copies')}"
-        f"{view.format_per_step(len(kernels))}, mostly for {owner}",
+        f"{view.format_per_step(len(kernels))}, mostly for {'tiled formats (TransData)' if of_npu else owner}",
         kernels.row,
         view.covered_time(kernels),
         remedy,
     )
+
+
+def _is_trans_data(view: ScopeView) -> Bool:
+    """Select the kernels with which an NPU changes between plain and tiled formats: bool[work]."""
+    names = [name for name in np.unique(view.work.events.name).tolist() if "TransData" in view.trace.names[name]]
+    return np.isin(view.work.events.name, names)
 
 
 def _select_copies(view: ScopeView, predicate: Callable[[str], bool]) -> Bool:

@@ -10,6 +10,7 @@ from torchprof_tui.analysis.patterns.engine import remedy_choice, thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
+from torchprof_tui.analysis.patterns.engine.launch_owners import find_owner_ops
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -70,8 +71,9 @@ def sync_in_step(view: ScopeView) -> Answer:
     waits = in_step.select(view.overlap_mask(in_step.start, in_step.end) & (in_step.row != find_trailing_sync(view)))
     if not len(waits):
         return absent_answer()
-    outer_ops = outermost_ancestor(view.trace, waits.row, tables.is_dispatcher_op)
-    lost_time = _find_lost_time(view, waits, outer_ops)
+    outer_ops = find_owner_ops(tables, waits.row)
+    # On Ascend the op waits for the thread that launches, which may be at work: only the call itself is lost.
+    lost_time = _find_lost_time(view, waits, outermost_ancestor(view.trace, waits.row, tables.is_dispatcher_op))
     idle_time = _measure_idle(view, lost_time)
     if not idle_time:
         return absent_answer(f"{format_count(len(waits), 'wait')}, and the GPU was idle after none of them")

@@ -9,6 +9,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.host_activity import OP_COMPILATION_REGEX
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -25,8 +26,9 @@ from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64
 from torchprof_tui.trace.core.time_format import format_duration
 
-_WAITING_CALL = re.compile(r".*(Synchroni|Memcpy|GraphLaunch|StreamWaitEvent|EventQuery)")
-"""Calls that are long for other reasons: they wait, copy, or launch hundreds of kernels at once."""
+_OTHER_CALL = re.compile(rf".*(Synchroni|Memcpy|GraphLaunch|StreamWaitEvent|EventQuery)|{OP_COMPILATION_REGEX}")
+"""Calls that are long for other reasons: they wait, copy, launch hundreds of kernels at once, or compile ops each time
+(`op-compilation`)."""
 
 
 def find_cold_calls(tables: TraceTables) -> EventTable:
@@ -37,7 +39,7 @@ def find_cold_calls(tables: TraceTables) -> EventTable:
     calls = tables.select_on_launch_lanes(
         tables.calls.select(tables.calls.duration >= int(thresholds.COLD_CALL_MIN.value))
     )
-    calls = tables.filter_by_name(calls, lambda name: _WAITING_CALL.match(name) is None)
+    calls = tables.filter_by_name(calls, lambda name: _OTHER_CALL.match(name) is None)
     busy = np.zeros(len(calls), dtype=np.int64)
     for device in tables.devices:
         intervals = tables.busy_intervals(device)

@@ -14,6 +14,7 @@ from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, Severity
 from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.patterns.verdict.host_pauses import HostPause, find_largest_pause
 from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, UNSPECIFIC_PATTERN_IDS, TimeTree
 from torchprof_tui.trace.core.arrays import I64
@@ -93,6 +94,11 @@ class Evidence:
                 if pattern.id not in UNSPECIFIC_PATTERN_IDS:
                     time[pattern.id] = time.get(pattern.id, 0) + pattern.time
         return time
+
+    @property
+    def op_compilation(self) -> float:
+        """Share of the device time that is idle while an NPU's runtime compiles ops: a cold call that comes again."""
+        return self.explained_time(IdleCause.COLD_CALL.id).get(OP_COMPILATION_ID, 0) / self.device_time
 
     @cached_property
     def main_problem(self) -> Diagnosis | None:

@@ -40,7 +40,7 @@ def find_first_step_lead_in(evidence: Evidence) -> FirstStepLeadIn | None:
 
 def find_recording_fault(evidence: Evidence) -> str:
     """Say why the numbers of this scope are not those of the program, "" if they are."""
-    cold = evidence.idle(IdleCause.COLD_CALL)
+    cold = evidence.idle(IdleCause.COLD_CALL) - evidence.op_compilation  # which later steps do as well
     if cold >= thresholds.COLD_SHARE.value:
         return f"not warmed up: cold calls take {format_percent(cold)} of the time, record later"
     if "not-warmed-up" in evidence.fired:
@@ -48,5 +48,5 @@ def find_recording_fault(evidence: Evidence) -> str:
     if "profiler-inflation" in evidence.fired:
         _, cost = estimate_frame_cost(evidence.view)
         share = min(cost / evidence.view.scope.length, 1.0)
-        return f"Python stacks take {format_percent(share)} of the time (measure without them)"
+        return f"Python stacks cost {format_percent(share)}, measure without"
     return ""

@@ -17,6 +17,7 @@ from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64
@@ -127,8 +128,9 @@ UNSPECIFIC_PATTERN_IDS = frozenset(
 )
 """Patterns that restate that time is lost; others name why."""
 
-_ORDER = {"tiny-kernels": 1, **dict.fromkeys(UNSPECIFIC_PATTERN_IDS, 2)}
-"""What explains time after the others: patterns that do not say whose launches they count come last."""
+_ORDER = {OP_COMPILATION_ID: -1, "tiny-kernels": 1, **dict.fromkeys(UNSPECIFIC_PATTERN_IDS, 2)}
+"""What explains time before or after the others: the calls that compile hold up whatever the op's thread did meanwhile;
+patterns that do not say whose launches they count come last."""
 
 
 class _Claims:

@@ -18,6 +18,7 @@ from torchprof_tui.analysis.patterns.rules.multi_gpu import (
     exposed_waiting_time,
     find_late_rank,
 )
+from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import EXPOSED
 from torchprof_tui.analysis.patterns.verdict.turn_taking import find_waiting_events, measure_turn_taking
@@ -123,7 +124,10 @@ def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
     share = evidence.idle(IdleCause.COLD_CALL)
     if not share:
         return None
-    view = evidence.view
+    compiling = evidence.op_compilation
+    if 2 * compiling >= share:
+        return diagnose_finding(evidence.fired[OP_COMPILATION_ID], IdleCause.COLD_CALL.id, compiling)
+    view, share = evidence.view, share - compiling
     calls = view.select_in_scope(view.gap_finder.host.cold_calls)
     longest = ""
     if len(calls):
