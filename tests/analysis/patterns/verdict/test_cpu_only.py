@@ -71,6 +71,14 @@ def test_code_before_the_first_op_counts_where_an_annotation_names_it() -> None:
     assert {part.id: part.time for part in verdict.tree.parts} == {"host_code": 900_000, "ops": 200_000}
 
 
+def test_ops_of_another_thread_are_no_code_of_the_annotation_that_waits_for_them() -> None:
+    backward = annotation("backward", 300, 700)
+    verdict = decide(step(1, 0, 1000), cpu("aten::mm", 0, 300), backward, cpu("aten::mul", 320, 660, thread=7))
+    assert verdict.first.endswith(
+        "code outside any op takes 70 % of the CPU's time, most of it while another thread runs ops"
+    )
+
+
 def test_a_range_inside_one_wait_is_input() -> None:
     checker = Checker(trace(*loop(LOADER.format("MultiProcessing"), 570, 420)))
     scope = replace(checker.default_scope, t0=1_100_000, t1=1_300_000)

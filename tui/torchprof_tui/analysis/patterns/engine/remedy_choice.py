@@ -193,7 +193,7 @@ def choose_input_remedy(view: ScopeView) -> Remedy | None:
             "DataLoader(…, num_workers=16, prefetch_factor=8)",
         )
     if not len(view.gap_finder.loader_calls):
-        return Remedy("look at what runs there; if it loads data, do it ahead, in worker processes")
+        return Remedy("see what the CPU does before the first op; if it loads data, do it ahead, in worker processes")
     if practices.pins_memory:
         return Remedy(
             "load in worker processes, ahead of the step",

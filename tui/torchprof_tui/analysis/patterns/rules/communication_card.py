@@ -66,6 +66,8 @@ def find_slow_rate(card: CommunicationCard) -> float | None:
     row = max(card.rows, key=lambda each: each.time, default=None)
     if row is None or row.link_bandwidth or row.best_bus_bandwidth is None or not row.sized_count:
         return None
+    if 2 * row.time < sum(each.time for each in card.rows):
+        return None  # no kind takes most of the time: the rate of one says little
     is_large = row.bytes / row.sized_count >= thresholds.LARGE_MESSAGE.value
     is_slow = row.best_bus_bandwidth < thresholds.TRANSFER_BANDWIDTH_MIN.value
     return row.best_bus_bandwidth if is_large and is_slow else None

@@ -130,6 +130,8 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
         owner = view.tables.short_name(int(events[0]), _NAME_CELLS)
         what += f", most of it in {owner}"
         return Diagnosis(HOST_CODE, share, what, "move it out of the loop, or into another process", "", events)
+    if _is_other_threads_turn(view):
+        return Diagnosis(HOST_CODE, share, f"{what}, most of it while another thread runs ops")
     if len(view.tables.practices.python_frames):
         return Diagnosis(HOST_CODE, share, what)
     return Diagnosis(HOST_CODE, share, what, "record with stacks (with_stack=True) to see which code it is")
@@ -149,6 +151,8 @@ def _find_host_owner(view: ScopeView) -> I64:
     if not len(rows):
         return nothing
     host = _host_intervals(view, main)
+    time = host.total
+    host = host - union(tables.ops.start, tables.ops.end)  # not what another thread's ops are waited for
     start = np.asarray(trace.start[rows])
     covered = host.measure_before(start + trace.duration[rows]) - host.measure_before(start)
     own, parent = covered.copy(), np.asarray(trace.parent[rows])
@@ -157,10 +161,19 @@ def _find_host_owner(view: ScopeView) -> I64:
     own[np.isin(rows, np.concatenate([tables.steps.row, tables.match_names(DATA_LOADER_REGEX).row]))] = 0
     by_name = np.bincount(np.asarray(trace.name[rows]), weights=np.maximum(own, 0))
     name = int(by_name.argmax())
-    if by_name[name] < thresholds.HOST_OWNER_SHARE.value * host.total:
+    if by_name[name] < thresholds.HOST_OWNER_SHARE.value * time:
         return nothing
     owners: I64 = rows[(np.asarray(trace.name[rows]) == name) & (own > 0)].astype(np.int64)
     return owners
+
+
+def _is_other_threads_turn(view: ScopeView) -> bool:
+    """Return whether other threads run ops for most of the time in which the main thread is outside any op."""
+    main = _find_main_thread(view)
+    if main is None:
+        return False
+    host, ops = _host_intervals(view, main), view.tables.ops
+    return 2 * (host & union(ops.start, ops.end)).total > host.total
 
 
 def _find_main_thread(view: ScopeView) -> _MainThread | None:
