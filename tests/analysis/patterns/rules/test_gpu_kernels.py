@@ -127,7 +127,8 @@ V100 = {**H200, "name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "computeMinor
     ("entries", "device", "action", "code"),
     [
         ([], H200, "autocast to bf16", "tf32"),
-        ([], V100, "GradScaler", "torch.float16"),  # neither bf16 nor TF32
+        ([cpu("AddmmBackward0", 60, 5)], V100, "GradScaler", "torch.float16"),  # neither bf16 nor TF32
+        ([], V100, "run the model in fp16", "model.half()"),  # nothing is trained: no gradients to scale
         (op_with_work("aten::linear", 50, 60, 30, GEMM), H200, "cast the inputs of aten::mm", ""),
         (op_with_work("aten::linear", 50, 60, 30, GEMM), V100, "cast the inputs of aten::mm", ""),
     ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.helpers.trace_builder import Entry, annotation, cpu, step, trace
+from dataclasses import replace
+
+from tests.helpers.trace_builder import Entry, annotation, cpu, python, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
 
@@ -46,6 +48,51 @@ def test_the_longest_op_is_named() -> None:
 def test_code_outside_any_op() -> None:
     verdict = decide(step(1, 0, 1000), cpu("aten::mm", 100, 200), step(2, 1000, 1000), cpu("aten::mm", 1100, 200))
     assert "code outside any op takes 80 % of the CPU's time" in verdict.first
+
+
+def test_code_outside_any_op_without_a_name_asks_for_stacks() -> None:
+    verdict = decide(step(1, 0, 1000), cpu("aten::mm", 100, 200), step(2, 1000, 1000), cpu("aten::mm", 1100, 200))
+    assert verdict.first.endswith("record with stacks (with_stack=True) to see which code it is")
+
+
+def test_code_outside_any_op_is_named_by_its_frame() -> None:
+    slow = python("train.py(12): tokenize", 300, 650)
+    main = python("train.py(3): main", 0, 1000)
+    verdict = decide(main, step(1, 0, 1000), cpu("aten::mm", 100, 200), slow)
+    assert "most of it in train.py(12): tokenize: move it out of the loop" in verdict.first
+    assert verdict.line is not None
+    assert verdict.line.location == "train.py:12"
+
+
+def test_code_before_the_first_op_counts_where_an_annotation_names_it() -> None:
+    verdict = decide(annotation("tokenize", 0, 900), cpu("aten::mm", 900, 100), cpu("aten::mm", 1000, 100))
+    assert "code outside any op takes 82 % of the CPU's time, most of it in tokenize" in verdict.first
+    assert verdict.tree is not None
+    assert {part.id: part.time for part in verdict.tree.parts} == {"host_code": 900_000, "ops": 200_000}
+
+
+def test_ops_of_another_thread_are_no_code_of_the_annotation_that_waits_for_them() -> None:
+    backward = annotation("backward", 300, 700)
+    verdict = decide(step(1, 0, 1000), cpu("aten::mm", 0, 300), backward, cpu("aten::mul", 320, 660, thread=7))
+    assert verdict.first.endswith(
+        "code outside any op takes 70 % of the CPU's time, most of it while another thread runs ops"
+    )
+
+
+def test_a_range_inside_one_wait_is_input() -> None:
+    checker = Checker(trace(*loop(LOADER.format("MultiProcessing"), 570, 420)))
+    scope = replace(checker.default_scope, t0=1_100_000, t1=1_300_000)
+    verdict = checker.decide_verdict(scope, checker.check(scope))
+    assert "the data loader takes 100 % of the CPU's time: more workers" in verdict.first
+
+
+def test_many_small_calls_are_to_be_batched_without_an_optimizer() -> None:
+    entries = [cpu("aten::select", 2.0 * k, 1.5) for k in range(300)]
+    checker = Checker(trace(*entries))
+    findings = checker.check()
+    calls = next(found for found in findings if found.id == "call-count")
+    assert "AdamW" not in calls.remedy.code
+    assert "whole tensor" in checker.decide_verdict(findings=findings).first
 
 
 def test_the_parts_sum_to_the_scope() -> None:

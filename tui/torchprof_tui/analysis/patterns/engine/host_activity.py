@@ -21,7 +21,7 @@ from torchprof_tui.trace.model.event_kind import Kind
 SYNC_CALL_REGEX = (
     r"(cuda|cu|hip|musa)(Stream|Device|Event|Ctx)Synchronize"
     r"|(cudaMemcpy|hipMemcpy|hipMemcpyWithStream|cuMemcpy(DtoH|HtoD)(_v2)?)$"
-    r"|(AscendCL@)?aclrt(Synchronize|Memcpy$)|event_wait"
+    r"|(AscendCL@)?aclrt(Synchronize|Memcpy$)|event_wait|ur(EventWait|QueueFinish)|zeEventHostSynchronize"
 )
 """Calls that return only when the GPU has finished; copies without `Async` block as well."""
 
@@ -136,6 +136,12 @@ class HostActivities:
             starts.append(own.starts)
             ends.append(own.ends)
         return union(np.concatenate(starts), np.concatenate(ends)) if starts else NO_INTERVALS
+
+    @cached_property
+    def busiest_lane(self) -> int:
+        """The lane with most launches, 0 without any."""
+        launch = self.tables.work.launch[self.tables.work.launch >= 0]
+        return int(np.bincount(self.tables.trace.lane[launch]).argmax()) if len(launch) else 0
 
     @cached_property
     def threads(self) -> tuple[I64, list[ThreadActivity]]:

@@ -14,6 +14,7 @@ from torchprof_tui.analysis.patterns.engine.checker import Checker, severity_sor
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, list_largest_gaps_of_ranks
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
+from torchprof_tui.analysis.patterns.verdict.time_tree import EXPOSED
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
@@ -72,6 +73,8 @@ def _explain_late_rank(verdict: Verdict, rank_index: int, verdicts: Sequence[Ver
     late = verdict.late_rank
     if late is None or late == rank_index or not verdicts[late].what or verdicts[late].late_rank is not None:
         return verdict
+    if verdicts[late].cause == EXPOSED:
+        return verdict  # talking to others is no reason for being late to them
     return replace(verdict, first=f"{verdict.what}: there {verdicts[late].what}")
 
 

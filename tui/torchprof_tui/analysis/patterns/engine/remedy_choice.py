@@ -12,6 +12,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Remedy
+from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.rules.moe import find_experts
 from torchprof_tui.analysis.patterns.rules.optimizer import FUSED_OPTIMIZERS, choose_optimizer_remedy
@@ -31,6 +32,7 @@ _MASK_OPS = (
 _COPY_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 _UNSCALE_REGEX = r"aten::_amp_foreach_non_finite_check_and_unscale_$"
 _OPTIMIZER_REGEX = r"Optimizer\.step#"
+_TO_HOST = re.compile(r"DtoH|Device ?(->|To) ?Host")
 
 _DECODE = Remedy(
     "replay the decode step as a CUDA graph, with a static KV cache",
@@ -44,7 +46,7 @@ def choose_sync_remedy(view: ScopeView, waits: EventTable, main_op: str, main_ca
     if main_op in _MASK_OPS:
         return _choose_mask_remedy(view)
     if main_op in _COPY_OPS:
-        return _choose_blocking_copy_remedy(view, waits)
+        return choose_blocking_copy_remedy(view, waits)
     if main_op in _SCALAR_OPS:
         if practices.uses_gradscaler and _count_scaler_waits(view, waits) * 2 >= len(waits):
             return _choose_scaler_remedy(view)
@@ -75,7 +77,7 @@ def _choose_mask_remedy(view: ScopeView) -> Remedy:
     )
 
 
-def _choose_blocking_copy_remedy(view: ScopeView, waits: EventTable) -> Remedy:
+def choose_blocking_copy_remedy(view: ScopeView, waits: EventTable) -> Remedy:
     """Choose by the direction of the copies that the waits belong to; to the GPU where it is unknown."""
     practices = view.tables.practices
     if _is_mostly_to_host(view, waits):
@@ -105,7 +107,12 @@ def _is_mostly_to_host(view: ScopeView, waits: EventTable) -> bool:
     # The copy launched last before a wait ended is the one that it waits for.
     index = start[order].searchsorted(waits.end, side="right") - 1
     names = [tables.name(int(row)) for row in copies.events.row[order[index[index >= 0]]]]
-    return sum("DtoH" in name or "Device -> Host" in name for name in names) * 2 > len(names)
+    return sum(map(_is_to_host, names)) * 2 > len(names)
+
+
+def _is_to_host(copy_name: str) -> bool:
+    """Return whether a copy's name, NVIDIA's or AMD's, says that it goes to the host."""
+    return _TO_HOST.search(copy_name) is not None
 
 
 def _choose_scalar_remedy(view: ScopeView, main_op: str) -> Remedy | None:
@@ -152,6 +159,8 @@ def _choose_explicit_remedy(view: ScopeView, main_call: str) -> Remedy:
             "the program waits for an event: let the stream that needs the result wait, not the CPU",
             "stream.wait_event(event)",
         )
+    if main_call == "event_wait":
+        return Remedy("the program waits for the device in each step: wait only where a result is read")
     module = "npu" if "aclrt" in main_call else "cuda"
     return Remedy(f"the program calls torch.{module}.synchronize(): keep it only around what is measured")
 
@@ -159,7 +168,9 @@ def _choose_explicit_remedy(view: ScopeView, main_call: str) -> Remedy:
 def choose_copy_remedy(view: ScopeView, copies: EventTable) -> Remedy | None:
     """Choose by the direction that takes more time, and by who makes the batches."""
     practices = view.tables.practices
-    is_to_host = np.array(["DtoH" in view.tables.name(int(row)) for row in copies.row], dtype=np.bool_)
+    is_to_host = np.array(
+        [_TO_HOST.search(view.tables.name(int(row))) is not None for row in copies.row], dtype=np.bool_
+    )
     if int(copies.duration[is_to_host].sum()) * 2 > int(copies.duration.sum()):
         return Remedy(
             "copy into a pinned buffer without blocking, and read it later",
@@ -182,9 +193,7 @@ def choose_input_remedy(view: ScopeView) -> Remedy | None:
             "DataLoader(…, num_workers=16, prefetch_factor=8)",
         )
     if not len(view.gap_finder.loader_calls):
-        return Remedy(
-            "look at what runs before the first op of a step; if it loads data, do it ahead, in worker processes"
-        )
+        return Remedy("see what the CPU does before the first op; if it loads data, do it ahead, in worker processes")
     if practices.pins_memory:
         return Remedy(
             "load in worker processes, ahead of the step",
@@ -205,6 +214,21 @@ def choose_tiny_kernel_remedy(view: ScopeView, owner_name: str) -> Remedy:
     if practices.uses_compile:
         return Remedy("this op is not in a compiled region: compile the code around it as well")
     return Remedy("compile the code around this op: its kernels fuse", "f = torch.compile(f)")
+
+
+def choose_call_count_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:
+    """Choose by the owner of most of the calls: an optimizer step has a fused form, launches can be replayed."""
+    tables = view.tables
+    steps = tables.match_names(_OPTIMIZER_REGEX)
+    if len(steps) and tables.practices.optimizer_kind is not OptimizerKind.FUSED:
+        steps = steps.select(np.argsort(steps.start, kind="stable"))
+        last_step = steps.start.searchsorted(calls.start, side="right") - 1
+        is_inside = (last_step >= 0) & (calls.start < steps.end[np.maximum(last_step, 0)])
+        if int(is_inside.sum()) * 2 > len(calls):
+            return choose_optimizer_remedy(tables.name(int(steps.row[last_step[is_inside][0]])))
+    if not len(tables.work):
+        return Remedy("call it once on a whole tensor, not once for each element or slice, or compile the region")
+    return choose_overhead_remedy(view)
 
 
 def choose_overhead_remedy(view: ScopeView) -> Remedy | None:

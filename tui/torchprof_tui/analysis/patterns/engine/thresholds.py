@@ -47,6 +47,15 @@ CHILDREN_TOP_ROWS = _threshold("rows looked at", 5, "rows", "who sorts by total 
 FIRST_STEP_RATIO = _threshold(
     "first step over the others' median", 1.5, "times", "steps of one run rarely differ by half; a cold start does"
 )
+WIDE_AGAIN = _threshold(
+    "a later step over the first",
+    0.33,
+    "times",
+    "a checkpoint or a log: pauses of a kind differ by two or three times",
+)
+WIDE_STEPS_SHARE = _threshold(
+    "others as wide as the first", 0.10, "share", "a cold start happens once: what recurs is something else"
+)
 MIN_OTHERS = _threshold(
     "others to compare with", 2, "steps", "with one other step nothing says which of the two is normal"
 )
@@ -137,10 +146,13 @@ PROBLEM_MIN_SHARE = _threshold(
     "problem worth the first word", 0.05, "share", "less is noise in a verdict; the cheatsheet lists it"
 )
 EXPLAINED_SHARE_OF_WAIT = _threshold(
-    "share of the wait that a pattern explains", 0.25, "share", "a quarter with a name is worth more than the rest"
+    "share of the wait that a pattern explains", 0.30, "share", "a third with a name is worth more than the rest"
 )
 HOST_PAUSE_MIN = _threshold(
     "host code in one gap", 500 * _US, "ns", "Python between two ops takes tens of µs: half a millisecond is a place"
+)
+HOST_OWNER_SHARE = _threshold(
+    "host code in one frame or annotation", 0.30, "share", "a third with a name is worth saying; less is spread out"
 )
 COLD_SHARE = _threshold("cold calls", 0.25, "share", "a quarter of the time was spent on what happens once")
 UNKNOWN_SHARE = _threshold(
@@ -252,6 +264,15 @@ CLOCK_COVERED_SHARE = _threshold(
 )
 TRANSFER_BANDWIDTH_MIN = _threshold(
     "bytes of an all-gather over its time", 10, "GB/s", "PCIe carries 20 and more: below half of that it mostly waits"
+)
+LARGE_MESSAGE = _threshold(
+    "mean message", 1 << 20, "bytes", "below a megabyte the latency of the ring takes the time, not the bytes"
+)
+TURNS_OVERLAP = _threshold(
+    "work of several GPUs at the same time", 0.20, "share of the work", "GPUs that work in parallel take no turns"
+)
+TURNS_SHARE = _threshold(
+    "waiting while another GPU works", 0.80, "share", "below it, something else holds a good part of the work"
 )
 CLOCK_MIN_STEPS = _threshold("repeated steps", 4, "steps", "the first and the last of fewer are no trend")
 OP_COMPILATION_SHARE = _threshold(

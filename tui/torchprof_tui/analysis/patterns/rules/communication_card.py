@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchprof_tui.analysis.collectives.communication_card import CommunicationCard, build_communication_card
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -54,3 +55,19 @@ def build_card_of_view(view: ScopeView) -> CommunicationCard:
         window=view.window if view.window_length else (view.scope.t0, view.scope.t1),
         compute=view.tables.compute_intervals,
     )
+
+
+def find_slow_rate(card: CommunicationCard) -> float | None:
+    """Return the bus bandwidth (GB/s) of the collective that takes most of the time if even its fastest run is slow.
+
+    None where it is not, where its link is known (then the card tells waiting from transfer), and for small messages,
+    whose time is latency.
+    """
+    row = max(card.rows, key=lambda each: each.time, default=None)
+    if row is None or row.link_bandwidth or row.best_bus_bandwidth is None or not row.sized_count:
+        return None
+    if 2 * row.time < sum(each.time for each in card.rows):
+        return None  # no kind takes most of the time: the rate of one says little
+    is_large = row.bytes / row.sized_count >= thresholds.LARGE_MESSAGE.value
+    is_slow = row.best_bus_bandwidth < thresholds.TRANSFER_BANDWIDTH_MIN.value
+    return row.best_bus_bandwidth if is_large and is_slow else None

@@ -9,6 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -47,8 +48,14 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
     meaning="a cold start: workspaces, library heuristics and lazy loading happen once",
     action="warm up before you measure, and let the profiler skip the first steps",
     code="schedule=torch.profiler.schedule(wait=1, warmup=2, active=3)",
-    decided="The first recorded step against the median of all the others; the profiler's own work inside is left out.",
-    thresholds=(thresholds.FIRST_STEP_RATIO, thresholds.MIN_OTHERS),
+    decided="The first recorded step against the median of all the others; the profiler's own work inside is left out. "
+    "Absent where more of the others than the limit are about as wide: what recurs is no cold start.",
+    thresholds=(
+        thresholds.FIRST_STEP_RATIO,
+        thresholds.MIN_OTHERS,
+        thresholds.WIDE_AGAIN,
+        thresholds.WIDE_STEPS_SHARE,
+    ),
     severity=Severity.PROBLEM,
 )
 def first_step_wide(view: ScopeView) -> Answer:
@@ -72,15 +79,16 @@ def first_step_wide(view: ScopeView) -> Answer:
             f"step #{steps.number[0]} took {format_duration(first_duration)}, the others "
             f"{format_duration(median_of_others)} (median)"
         )
-    if len(steps) <= 4:
-        other_durations = " and ".join(format_duration(duration) for duration in durations[1:].tolist())
-        comparison = f"the other {len(steps) - 1}: {other_durations}"
-    else:
-        comparison = f"the other {len(steps) - 1}: {format_duration(median_of_others)} in the median"
+    wide = max(thresholds.FIRST_STEP_RATIO.value * median_of_others, thresholds.WIDE_AGAIN.value * first_duration)
+    as_wide = int((durations[1:] >= wide).sum())
+    if as_wide > thresholds.WIDE_STEPS_SHARE.value * (len(steps) - 1):
+        return absent_answer(f"{format_count(as_wide, 'later step')} took long as well: not a cold start")
+    listed = " and ".join(map(format_duration, durations[1:].tolist()))
+    others = listed if len(steps) <= 4 else f"{format_duration(median_of_others)} in the median"
     excess = min(int(first_duration - median_of_others), view.covered_time(first))
     return fired_answer(
         f"step #{steps.number[0]} took {format_duration(durations[0])}, {first_duration / median_of_others:.1f}× "
-        f"as long as {comparison}",
+        f"as long as the other {len(steps) - 1}: {others}",
         first.row,
         excess,
     )
@@ -144,7 +152,7 @@ def dead_window(view: ScopeView) -> Answer:
 
 
 def _measure_first_gaps(tables: TraceTables) -> tuple[EventTable, I64]:
-    """Measure the delay from each annotation's start to the first op or call inside.
+    """Measure the delay from each annotation's start to the first op or call inside; not of the loader's.
 
     Returns (annotations that have one, ns int64[k]). The profiler's own work is left out.
     """
@@ -155,6 +163,7 @@ def _measure_first_gaps(tables: TraceTables) -> tuple[EventTable, I64]:
     first_inner = inner_rows[np.minimum(index, len(inner_rows) - 1)]
     first_start = np.asarray(trace.start[first_inner])
     has_inner &= (trace.lane[first_inner] == trace.lane[ranges.row]) & (first_start < ranges.end)
+    has_inner &= ~np.isin(ranges.row, tables.match_names(DATA_LOADER_REGEX).row)  # it waits for its workers
     annotations, first_start = ranges.select(has_inner), first_start[has_inner]
     profiler = tables.overhead_intervals
     return annotations, first_start - annotations.start - (

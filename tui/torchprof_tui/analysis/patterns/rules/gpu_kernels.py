@@ -216,6 +216,10 @@ def _choose_precision(view: ScopeView, products: EventTable, plain_products: Eve
         and device.capability is not None
         and device.capability < (8, 0)
     ):
+        if view.tables.practices.is_inference:
+            return Remedy(
+                "run the model in fp16: this GPU has neither bf16 nor TF32 tensor cores", "model = model.half()"
+            )
         return Remedy(
             "autocast to fp16 with a GradScaler: this GPU has neither bf16 nor TF32 tensor cores",
             "with torch.autocast('cuda', torch.float16): …  # scaler = torch.amp.GradScaler('cuda')",

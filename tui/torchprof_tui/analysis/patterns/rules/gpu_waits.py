@@ -80,7 +80,8 @@ def sync_in_step(view: ScopeView) -> Answer:
     steps = sorted_unique(tables.steps.index_at(waits.start))
     op_names = [tables.name(int(op)) for op in outer_ops if op >= 0]
     main_op = max(sorted(set(op_names)), key=op_names.count) if op_names else "none of them in an op"
-    call_names = [tables.name(int(row)) for row in waits.row]
+    of_main_op = [not op_names or (op >= 0 and tables.name(int(op)) == main_op) for op in outer_ops]
+    call_names = [tables.name(int(row)) for row in waits.row[of_main_op]]
     main_call = max(sorted(set(call_names)), key=call_names.count)
     return fired_answer(
         f"{format_count(len(waits), 'wait')} in {format_count(len(steps), 'step')} ({main_call}; {main_op}); the "

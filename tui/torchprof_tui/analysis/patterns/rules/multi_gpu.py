@@ -22,7 +22,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import NO_GPU, ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
-from torchprof_tui.analysis.patterns.rules.communication_card import build_card_of_view
+from torchprof_tui.analysis.patterns.rules.communication_card import build_card_of_view, find_slow_rate
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -84,6 +84,8 @@ def _choose_remedy(view: ScopeView, rows: I64, exposed: I64) -> Remedy | None:
     card = build_card_of_view(view)
     if card.exposed_waiting > thresholds.WAITING_SHARE_OF_EXPOSED.value * card.exposed:
         return LATE_RANK_REMEDY if view.tables.rank_context is None else LATE_RANK_IS_OPEN_REMEDY
+    if view.tables.rank_context is None and find_slow_rate(card):
+        return SLOW_RATE_REMEDY
     records = view.tables.communication[0]
     weight = np.zeros(len(records), np.int64)
     weight[np.searchsorted(records.events, rows)] = exposed
@@ -93,6 +95,9 @@ def _choose_remedy(view: ScopeView, rows: I64, exposed: I64) -> Remedy | None:
 
 LATE_RANK_REMEDY = Remedy(
     "most of it waits for a late rank, which no overlap wins back: open the traces of the other ranks together"
+)
+SLOW_RATE_REMEDY = Remedy(
+    "too slow for a link between GPUs: a late rank or a slow network; open the traces of the other ranks together"
 )
 LATE_RANK_IS_OPEN_REMEDY = Remedy(
     "most of it waits for a late rank, which no overlap wins back: see what that rank does before it arrives"

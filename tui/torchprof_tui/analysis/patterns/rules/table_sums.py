@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.remedy_choice import choose_overhead_remedy
+from torchprof_tui.analysis.patterns.engine.remedy_choice import choose_call_count_remedy, choose_overhead_remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import (
     NO_CPU,
     NO_LINKS,
@@ -158,8 +158,7 @@ def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]
     Section.TABLE,
     "A cheap op, called very often",
     meaning="each call is cheap; their number is what costs",
-    action="batch or fuse the calls, use a foreach or fused variant, or compile the region",
-    code="torch.optim.AdamW(params, fused=True)",
+    action="batch the calls into fewer, larger ones, or compile the region",
     decided="An op or a runtime call with at least so many calls a step (or in the scope, without steps), a short mean "
     "self time, and together a noticeable share of the scope.",
     thresholds=(thresholds.CALLS_PER_STEP, thresholds.CALLS_MEAN_MAX, thresholds.CALLS_SHARE),
@@ -189,6 +188,7 @@ def call_count(view: ScopeView) -> Answer:
         "together",
         ops.row[ops.name == costliest],
         min(int(time[costliest]), view.scope.length),
+        choose_call_count_remedy(view, ops.select(ops.name == costliest)),
     )
 
 

@@ -22,6 +22,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import NO_CALLS, ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64
 from torchprof_tui.trace.core.time_format import format_duration
 
@@ -77,6 +78,16 @@ def cold_call(view: ScopeView) -> Answer:
     )
 
 
+def _recurs(view: ScopeView, calls: EventTable) -> bool:
+    """Return whether most steps have such calls, each about as much: nothing that happens once."""
+    steps = view.tables.steps
+    if len(steps) < thresholds.WARMING_MIN_STEPS.value or not len(calls):
+        return False
+    covered = union(calls.start, calls.end)
+    by_step = np.sort(covered.measure_before(steps.end) - covered.measure_before(steps.start))
+    return bool(by_step[(len(steps) - 1) // 2] > thresholds.WIDE_AGAIN.value * by_step[-1])
+
+
 def _choose_cold_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:
     """Choose the remedy by the owner: late allocations, or lazy loading where start-up is what is measured."""
     names = [view.tables.name(int(row)) for row in calls.row]
@@ -124,6 +135,10 @@ def find_warming_steps(tables: TraceTables) -> WarmingSteps:
         or durations[0] < thresholds.WARMING_TOTAL_RATIO.value * durations[count - 1]
     ):
         return no_steps
+    slow = max(thresholds.FIRST_STEP_RATIO.value * durations[count - 1], thresholds.WIDE_AGAIN.value * durations[0])
+    as_slow = durations[count:] >= slow
+    if int(as_slow.sum()) > thresholds.WIDE_STEPS_SHARE.value * (len(steps) - 1):
+        return no_steps  # slow steps recur: nothing that warms up
     in_steps = (tables.launch_step >= 0) & (tables.launch_step < count)
     if int(tables.work.events.duration[in_steps].sum()) > durations[:count].sum():
         return no_steps  # hidden behind the GPU: how long the CPU takes for a step does not matter
@@ -152,8 +167,9 @@ def not_warmed_up(view: ScopeView) -> Answer:
     tables = view.tables
     steps, warming = tables.steps, tables.compute_once(find_warming_steps)
     cold = view.select_in_scope(tables.compute_once(find_cold_calls))
-    cold_time = view.covered_time(cold)
-    cold_share = cold_time / view.scope.length
+    # Loading before the first step is no part of the steps that the numbers are of.
+    cold_time = union(cold.start, cold.end).clip(*view.window).total
+    is_cold = cold_time >= thresholds.COLD_WINDOW_SHARE.value * max(view.window_length, 1) and not _recurs(view, cold)
     in_scope = view.overlap_mask(steps.start[: warming.count], steps.end[: warming.count])
     parts, events, time = [], [], 0
     if in_scope.any():
@@ -163,7 +179,8 @@ def not_warmed_up(view: ScopeView) -> Answer:
         events.append(rows)
         covered = view.covered_time(tables.event_table(rows))
         time = min(int(warming.excess[in_scope].sum()), covered)
-    if cold_share >= thresholds.COLD_WINDOW_SHARE.value:
+    if is_cold:
+        cold_share = cold_time / view.scope.length
         parts.append(f"loading and allocating takes {format_duration(cold_time)}, {format_percent(cold_share)}")
         events.append(cold.row)
         time = max(time, cold_time)

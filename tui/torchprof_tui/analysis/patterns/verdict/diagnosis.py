@@ -29,7 +29,8 @@ class Diagnosis:
     """One thing that costs time.
 
     `cause`: the part of the time tree. `share`: of the device time, 0..1. `what`: what costs the time, with its share.
-    `remedy`: "" where nothing is to be done. `events`: the rows that prove it, for the line of code.
+    `remedy`: "" where nothing is to be done. `events`: the rows that prove it, for the line of code. `pause`: the line
+    is the one that the CPU was in during it, not that of the next launch.
     `late_rank`: the index of the rank that is waited for, if only its own verdict can say why.
     """
 
@@ -39,6 +40,7 @@ class Diagnosis:
     remedy: str = ""
     why: str = ""
     events: I64 = field(default_factory=_no_events)
+    pause: HostPause | None = None
     is_recording_fault: bool = False
     late_rank: int | None = None
 

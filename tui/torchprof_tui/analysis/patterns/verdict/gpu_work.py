@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.remedy_choice import choose_blocking_copy_remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, COPIES
@@ -20,6 +23,9 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
     if shares.copies >= thresholds.COMPUTE_SHARE_OF_BUSY.value * shares.busy and shares.busy:
         return _diagnose_copies(evidence)
     explained = evidence.explained_time(COMPUTE, COPIES)
+    largest = max(explained.values(), default=0) / evidence.device_time
+    if shares.copies >= max(thresholds.ADVICE_MIN_IDLE_SHARE.value, largest):
+        return _diagnose_copies(evidence)
     if explained:
         pattern_id = max(explained, key=lambda candidate: explained[candidate])
         share = explained[pattern_id] / evidence.device_time
@@ -43,6 +49,14 @@ def _diagnose_copies(evidence: Evidence) -> Diagnosis:
         share = explained[pattern_id] / evidence.device_time
         if share >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * shares.copies:
             return diagnose_finding(evidence.fired[pattern_id], COPIES, share)
+    host = evidence.view.gap_finder.host
+    calls = evidence.view.select_in_scope(host.blocking_copies)
+    is_blocking = np.isin(work.launch, calls.row) & (work.kind == Kind.COPY)
+    if int(work.events.duration[is_blocking].sum()) * 2 > int(work.events.duration[work.kind == Kind.COPY].sum()):
+        name = evidence.view.tables.name(int(calls.row[calls.duration.argmax()]))
+        what = f"blocking copies ({name}) take {format_percent(shares.copies)} of the time with nothing computed beside"
+        remedy = choose_blocking_copy_remedy(evidence.view, calls).action
+        return Diagnosis(COPIES, shares.copies, what, remedy, "", calls.row)
     what = f"copies keep the GPU busy {format_percent(shares.copies)} of the time with nothing computed beside"
     return Diagnosis(COPIES, shares.copies, what, "copy less, or overlap the copies with compute", "", rows)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps, IdleCause
 from torchprof_tui.analysis.patterns.engine.launch_places import describe_launch_place
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.trace.core.arrays import I64
@@ -18,7 +18,7 @@ class HostPause:
     """Host code of one place that the GPU waits for: `time` ns over all devices, in `count` gaps.
 
     `place`: the ops around it ("between aten::to and aten::linear"). `typical`: median ns of host code in a gap.
-    `events`: the work that waited for it.
+    `events`: the work that waited for it. `longest`: the lane and the times (ns) of the longest: (lane, start, end).
     """
 
     time: int
@@ -26,6 +26,7 @@ class HostPause:
     typical: float
     place: str
     events: I64
+    longest: tuple[int, int, int]
 
 
 def find_largest_pause(view: ScopeView) -> HostPause | None:
@@ -50,7 +51,17 @@ def find_largest_pause(view: ScopeView) -> HostPause | None:
         float(np.median(host_time[chosen])),
         str(distinct[worst]),
         events[events >= 0],
+        _locate_pause(view, pauses.select(chosen[:1])),
     )
+
+
+def _locate_pause(view: ScopeView, gap: Gaps) -> tuple[int, int, int]:
+    """Locate the host code in one gap: (lane of the launching thread, start, end), ns."""
+    event, start, end = int(gap.next_event[0]), int(gap.start[0]), int(gap.end[0])
+    launch = int(view.trace.links.launch_of[event]) if event >= 0 else -1
+    if launch < 0:
+        return int(view.gap_finder.host.busiest_lane), start, end
+    return int(view.trace.lane[launch]), start, max(min(end, int(gap.call_start[0])), start + 1)
 
 
 _MAX_PAUSES = 200

@@ -42,9 +42,9 @@ def find_recording_fault(evidence: Evidence) -> str:
     """Say why the numbers of this scope are not those of the program, "" if they are."""
     cold = evidence.idle(IdleCause.COLD_CALL) - evidence.op_compilation  # which later steps do as well
     if cold >= thresholds.COLD_SHARE.value:
-        return f"not warmed up: cold calls take {format_percent(cold)} of the time"
+        return f"not warmed up: cold calls take {format_percent(cold)} of the time, record later"
     if "not-warmed-up" in evidence.fired:
-        return f"not warmed up ({evidence.fired['not-warmed-up'].answer.seen})"
+        return f"not warmed up ({evidence.fired['not-warmed-up'].answer.seen}), record later"
     if "profiler-inflation" in evidence.fired:
         _, cost = estimate_frame_cost(evidence.view)
         share = min(cost / evidence.view.scope.length, 1.0)

@@ -26,6 +26,7 @@ from torchprof_tui.analysis.patterns.verdict.representativeness import (
     find_recording_fault,
 )
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree, build_time_tree
+from torchprof_tui.analysis.patterns.verdict.turn_taking import measure_turn_taking
 from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting
 
 
@@ -47,7 +48,7 @@ class Verdict:
     `why`: the numbers behind it. `line`: where in the user's code. `recording_fault`: why the recording does not
     represent the program, "" if it does. `what`: the part of `first` that says what costs most. `late_rank`: the index
     of the rank that is waited for, if only its own verdict can say why. `tree`: the scope's time by cause, None where
-    nothing is known.
+    nothing is known. `cause`: the part of it that `first` is about.
     """
 
     regime: Regime
@@ -59,6 +60,7 @@ class Verdict:
     what: str = ""
     late_rank: int | None = None
     tree: TimeTree | None = None
+    cause: str = ""
 
     @property
     def text(self) -> str:
@@ -74,9 +76,11 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     `findings` of the same scope make the answer specific: they name what causes a part of the time, and its remedy.
     """
     if missing_reason := view.missing_window_reason():
-        return _decide_without_gpu(view, missing_reason)
+        return _decide_without_gpu(view, missing_reason, findings)
     shares = measure_shares(view)
     regime = _decide_regime(shares)
+    if regime is Regime.UNKNOWN and measure_turn_taking(view):
+        regime = Regime.MIXED
     data_loss = view.tables.data_loss
     tree = build_time_tree(view, findings)
     # Missing entries cannot make a GPU less busy, so COMPUTE stays decidable.
@@ -91,8 +95,10 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     first = diagnosis.sentence if not fault or diagnosis.is_recording_fault else f"{fault}; {diagnosis.sentence}"
     if data_loss:
         first = f"{first} ({PARTIAL_INPUT_NOTE}: {data_loss.summary})"
-    line = view.tables.line_finder.find_common_line(diagnosis.events)
-    return Verdict(regime, shares.busy, first, diagnosis.why, line, fault, diagnosis.what, diagnosis.late_rank, tree)
+    finder, pause = view.tables.line_finder, diagnosis.pause
+    line = finder.find_gap_line(*pause.longest) if pause else finder.find_common_line(diagnosis.events)
+    what, late_rank = diagnosis.what, diagnosis.late_rank
+    return Verdict(regime, shares.busy, first, diagnosis.why, line, fault, what, late_rank, tree, diagnosis.cause)
 
 
 def _describe_unknown(view: ScopeView) -> str:
@@ -108,7 +114,7 @@ def _describe_unknown(view: ScopeView) -> str:
     )
 
 
-def _decide_without_gpu(view: ScopeView, missing_reason: str) -> Verdict:
+def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence[Finding]) -> Verdict:
     """Decide the verdict on a scope without GPU work: what the CPU did, if ops were recorded."""
     data_loss = view.tables.data_loss
     if data_loss:
@@ -118,7 +124,7 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str) -> Verdict:
     tree = build_cpu_time_tree(view) if not len(view.tables.work) else None
     if tree is None:
         return Verdict(Regime.UNKNOWN, None, missing_reason)
-    diagnosis = diagnose_cpu(view, tree)
+    diagnosis = diagnose_cpu(view, tree, findings)
     line = view.tables.line_finder.find_common_line(diagnosis.events)
     return Verdict(
         Regime.CPU_ONLY,

@@ -11,7 +11,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import format_count, format_percent
-from torchprof_tui.analysis.patterns.rules.communication_card import build_card_of_view
+from torchprof_tui.analysis.patterns.rules.communication_card import build_card_of_view, find_slow_rate
 from torchprof_tui.analysis.patterns.rules.multi_gpu import (
     STRAGGLER_ID,
     LateRank,
@@ -21,6 +21,7 @@ from torchprof_tui.analysis.patterns.rules.multi_gpu import (
 from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import EXPOSED
+from torchprof_tui.analysis.patterns.verdict.turn_taking import find_waiting_events, measure_turn_taking
 from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -54,13 +55,13 @@ def _diagnose_input(evidence: Evidence) -> Diagnosis | None:
     finding = evidence.fired.get("input-starved")
     waits = evidence.view.select_in_scope(evidence.view.gap_finder.input_waits)
     has_loader = len(evidence.view.gap_finder.loader_calls) > 0
-    source = "the data loader" if has_loader else "the next batch: no op runs at the start of steps"
+    source = "for the data loader" if has_loader else "at the start of steps, where no op runs"
     remedy = finding.remedy.action if finding else "load in worker processes, ahead of the step, into pinned memory"
     why = finding.answer.seen if finding else ""
     return Diagnosis(
         IdleCause.INPUT.id,
         share,
-        f"the GPU waits {format_percent(share)} of the time for {source}",
+        f"the GPU waits {format_percent(share)} of the time {source}",
         remedy,
         why,
         waits.row,
@@ -83,6 +84,9 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
         return replace(_diagnose_late_rank(evidence, late_rank), share=share, events=events)
     if is_waiting:
         what += f", {format_percent(waiting_time / card.exposed)} of it waiting for a late rank"
+        return Diagnosis(EXPOSED, share, what, "open the other ranks' traces with this one", card.describe(), events)
+    if view.tables.rank_context is None and (rate := find_slow_rate(card)):
+        what += f", at {rate:.2g} GB/s (a late rank, or a slow network)"
         return Diagnosis(EXPOSED, share, what, "open the other ranks' traces with this one", card.describe(), events)
     remedy = finding.remedy.action if finding else "overlap them with compute"
     return Diagnosis(EXPOSED, share, what, remedy, card.describe(), events)
@@ -162,18 +166,18 @@ def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
     share = pause.time / evidence.device_time
     if finding := evidence.fired.get("gc-pause"):
         return diagnose_finding(finding, IdleCause.HOST.id, share)
-    practices = evidence.practices
+    line = evidence.view.tables.line_finder.find_gap_line(*pause.longest)
     remedy = (
         "move it out of the step, or launch GPU work before it"
-        if len(practices.python_frames)
+        if line is not None or len(evidence.practices.python_frames)
         else "record with stacks (with_stack=True) to see which code it is"
     )
-    per_step = f"{format_duration(pause.typical)} of host code each, " if pause.count > 1 else ""
+    place = f"in {line.text}" if line is not None else f"outside any op, {pause.place}"
     what = (
-        f"the GPU waits {format_percent(share)} of the time while the CPU runs code outside any op "
-        f"{pause.place} ({pause.count:,}×, {per_step.rstrip(', ') or format_duration(pause.typical)})"
+        f"the GPU waits {format_percent(share)} of the time for host code {place} "
+        f"({pause.count:,}× {format_duration(pause.typical)})"
     )
-    return Diagnosis(IdleCause.HOST.id, share, what, remedy, "", pause.events)
+    return Diagnosis(IdleCause.HOST.id, share, what, remedy, "", pause.events, pause)
 
 
 def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
@@ -194,10 +198,8 @@ def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     per_step = kernels / steps if steps else kernels
     count = format_count(round(per_step), "kernel") + (" a step" if steps else "")
     median = format_duration(float(np.median(view.work.events.duration))) if len(view.work) else ""
-    what = (
-        f"the GPU waits {format_percent(share)} of the time for the CPU to dispatch {count}"
-        f"{f' ({median} in the median)' if median else ''}"
-    )
+    median = f" ({median} in the median)" if kernels > 1 and median else f" ({median})" if median else ""
+    what = f"the GPU waits {format_percent(share)} of the time for the CPU to dispatch {count}{median}"
     launches = sorted_unique(view.work.launch[view.work.launch >= 0]).astype(np.int64)
     return Diagnosis(IdleCause.DISPATCH.id, share, what, choose_launch_remedy(evidence, per_step), "", launches)
 
@@ -222,6 +224,10 @@ def choose_launch_remedy(evidence: Evidence, kernels_per_step: float) -> str:
 def _diagnose_queue(evidence: Evidence) -> Diagnosis | None:
     """Diagnose work that had been launched and did not start: nothing that the CPU does."""
     view = evidence.view
+    if turns := measure_turn_taking(view):
+        what = f"the GPUs take turns: {format_percent(turns)} of their time they wait while another one computes"
+        remedy = "split the batch into micro-batches (a pipeline), or keep the model on one GPU"
+        return Diagnosis(IdleCause.QUEUED.id, turns, what, remedy, "", find_waiting_events(view))
     is_long = view.gaps.time[:, IdleCause.QUEUED] > thresholds.PROMPT_START.value
     time = int(view.gaps.time[is_long, IdleCause.QUEUED].sum())
     if not time:

@@ -1,0 +1,130 @@
+"""Test what the verdict says of waits: pauses, turns, slow transfers; literal programs whose cause is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tests.helpers.trace_builder import Entry, annotation, cpu, flow, kernel, python, runtime, step, trace
+from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
+from torchprof_tui.trace.loading.load_in_process import load_trace
+
+GEMM = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNN"
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+HEADER = {"deviceProperties": [{"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0, "numSms": 132}]}
+
+
+def decide(*entries: Entry | list[Entry]) -> Verdict:
+    checker = Checker(trace(*flatten(entries), header=HEADER))
+    return checker.decide_verdict(findings=checker.check())
+
+
+def flatten(entries: Iterable[Entry | list[Entry]]) -> list[Entry]:
+    return [entry for part in entries for entry in (part if isinstance(part, list) else [part])]
+
+
+def decide_file(path: Path, *entries: Entry | list[Entry]) -> Verdict:
+    """Decide on a program whose kernels have args that are read from its file."""
+    path.write_text(json.dumps({**HEADER, "traceEvents": flatten(entries)}))
+    checker = Checker(load_trace(str(path), cache=False))
+    return checker.decide_verdict(findings=checker.check())
+
+
+def launched(corr: int, op: str, at: float, start: float, length: float, name: str = GEMM, **where: Any) -> list[Entry]:
+    """An op of 10 µs that launches one kernel; `where`: its stream, device and args."""
+    device, stream = where.get("device", 0), where.get("stream", 7)
+    return [
+        cpu(op, at, 10),
+        runtime("cudaLaunchKernel", at + 2, 5, corr),
+        flow("s", "ac2g", corr, at + 2),
+        kernel(name, start, length, corr, **where),
+        flow("f", "ac2g", corr, start, thread=stream, pid=device),
+    ]
+
+
+def pausing_program(*during: Entry) -> list[Entry | list[Entry]]:
+    """Two ops on an idle GPU, 5 ms of host code apart from 1 ms on."""
+    return [launched(1, "aten::mm", 0, 10, 900), *during, launched(2, "aten::mm", 6000, 6010, 900)]
+
+
+def test_a_pause_without_a_name_asks_for_stacks() -> None:
+    verdict = decide(*pausing_program())
+    assert "for host code outside any op, between aten::mm and aten::mm (1× 5.09 ms)" in verdict.first
+    assert "with_stack=True" in verdict.first
+    assert verdict.line is None
+
+
+def test_a_pause_names_the_frame_it_is_in() -> None:
+    verdict = decide(
+        python("train.py(10): main", 0, 7000), *pausing_program(python("train.py(88): save_checkpoint", 950, 5000))
+    )
+    assert "for host code in train.py(88): save_checkpoint (1× 5.09 ms): move it out of the step" in verdict.first
+    assert verdict.line is not None
+    assert verdict.line.location == "train.py:88"
+    assert "with_stack" not in verdict.first
+
+
+def test_a_pause_names_the_annotation_it_is_in() -> None:
+    verdict = decide(*pausing_program(annotation("tokenize", 950, 5000)))
+    assert "for host code in tokenize (" in verdict.first
+    assert "with_stack" not in verdict.first
+
+
+def divided_model(overlap: bool) -> list[list[Entry]]:
+    """Everything is launched at once; device 1 works on what device 0 made, or both at the same time."""
+    program = []
+    for k in range(4):
+        first = 1000 + 2000 * k
+        second = first + (0 if overlap else 1000)
+        program.append(launched(2 * k + 1, "aten::mm", 40 * k, first, 990, device=0))
+        program.append(launched(2 * k + 2, "aten::mm", 40 * k + 20, second, 990, device=1))
+    return program
+
+
+def test_gpus_that_take_turns() -> None:
+    verdict = decide(*divided_model(overlap=False))
+    assert verdict.regime is Regime.MIXED
+    assert "the GPUs take turns" in verdict.first
+    assert "micro-batches" in verdict.first
+
+
+def test_gpus_that_work_at_the_same_time_take_no_turns() -> None:
+    assert "take turns" not in decide(*divided_model(overlap=True)).first
+
+
+def reducing_program(length: float, elements: int) -> list[Entry | list[Entry]]:
+    """Three steps of 1 ms of work and one all-reduce among 8 ranks, of which this host shows one device."""
+    size = {"Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements}
+    group = {"dtype": "BFloat16", "Group size": 8, "Process Group Name": "0"}
+    program: list[Entry | list[Entry]] = []
+    for k in range(3):
+        at = k * (1100 + length)
+        program.append(step(k + 1, at, 1090 + length))
+        program.append(launched(2 * k + 1, "aten::mm", at + 5, at + 15, 985))
+        reduce = launched(2 * k + 2, "c10d::allreduce_", at + 30, at + 1010, length, ALL_REDUCE, **size, **group)
+        program.append(reduce)
+    return program
+
+
+def test_an_all_reduce_too_slow_for_any_link_asks_for_the_other_ranks(tmp_path: Path) -> None:
+    verdict = decide_file(
+        tmp_path / "rank0.json", *reducing_program(9000, 17 * 2**19)
+    )  # 17 MiB in 9 ms: 3.5 GB/s on the bus
+    assert verdict.regime is Regime.COMMUNICATION
+    assert "3.5 GB/s (a late rank, or a slow network): open the other ranks' traces" in verdict.first
+    assert "overlap" not in verdict.first
+
+
+def test_a_fast_all_reduce_is_to_be_overlapped(tmp_path: Path) -> None:
+    verdict = decide_file(tmp_path / "rank0.json", *reducing_program(1000, 100 * 2**20))
+    assert verdict.regime is Regime.COMMUNICATION
+    assert "other ranks" not in verdict.first
+
+
+def test_one_kernel_has_no_median() -> None:
+    verdict = decide(launched(1, "aten::mm", 0, 10, 20))
+    assert "1 kernel (20.0 µs)" in verdict.first
+    assert "median" not in verdict.first
