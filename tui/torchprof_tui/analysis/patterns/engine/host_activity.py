@@ -85,7 +85,7 @@ class HostActivities:
         if len(self.loader_calls):
             return self.loader_calls
         tables, steps = self.tables, self.tables.steps
-        activity_start = np.sort(tables.select_on_launch_lanes(tables.ops_and_calls).start)
+        activity_start = np.sort(tables.launching_thread_activity.start)
         index = np.minimum(activity_start.searchsorted(steps.start), max(len(activity_start) - 1, 0))
         first_activity = activity_start[index] if len(activity_start) else steps.end
         wait_end = np.where(first_activity >= steps.start, np.minimum(first_activity, steps.end), steps.end)
@@ -118,7 +118,7 @@ class HostActivities:
     def cold_ops(self) -> Intervals:
         """Self time of ops that took much longer the first time: handles and workspaces are made without a call."""
         tables, trace = self.tables, self.tables.trace
-        ops = tables.select_on_launch_lanes(tables.ops)
+        ops = tables.launching_thread_ops
         self_time = np.asarray(trace.self_duration[ops.row])
         is_long = (self_time > thresholds.COLD_CALL_MIN.value) & tables.has_work[ops.row]
         starts, ends = [], []
@@ -157,7 +157,7 @@ class HostActivities:
         assigned = tables.overhead_intervals
 
         def select(table: EventTable) -> EventTable:
-            return table.select(np.isin(tables.trace.lane[table.row], lanes))
+            return tables.select_on_lanes(table, lanes)
 
         def take_remaining(covered: Intervals) -> Intervals:
             nonlocal assigned
