@@ -85,10 +85,7 @@ class HostActivities:
         if len(self.loader_calls):
             return self.loader_calls
         tables, steps = self.tables, self.tables.steps
-        activity_start = np.sort(tables.launching_thread_activity.start)
-        index = np.minimum(activity_start.searchsorted(steps.start), max(len(activity_start) - 1, 0))
-        first_activity = activity_start[index] if len(activity_start) else steps.end
-        wait_end = np.where(first_activity >= steps.start, np.minimum(first_activity, steps.end), steps.end)
+        wait_end = np.minimum(_find_next_activity(tables, steps.start), steps.end)
         is_long = wait_end - steps.start >= thresholds.INPUT_WITHOUT_LOADER_MIN.value
         names = np.asarray(tables.trace.name[steps.row])
         return EventTable(steps.row[is_long], steps.start[is_long], wait_end[is_long], names[is_long])
@@ -218,6 +215,23 @@ def _add_other_threads(own: list[ThreadActivity], number: int) -> ThreadActivity
         assigned = assigned | remaining
         combined.append(own_part | remaining)
     return ThreadActivity(*combined)
+
+
+def _find_next_activity(tables: TraceTables, times: I64) -> I64:
+    """Return when the next op or runtime call of a launching thread began, at each time or after it: int64[k].
+
+    The largest integer where none did.
+    """
+    found = np.full(len(times), np.iinfo(np.int64).max)
+    for table in (tables.launching_thread_ops, tables.launching_thread_calls):
+        for lane in tables.launch_lanes.tolist():
+            bounds = tables.trace.lanes[lane].first, tables.trace.lanes[lane].last
+            first, last = table.row.searchsorted(bounds).tolist()
+            if last > first:
+                index = table.start[first:last].searchsorted(times)  # a lane's events are in the order of their starts
+                has_next = index < last - first
+                found[has_next] = np.minimum(found[has_next], table.start[first:last][index[has_next]])
+    return found
 
 
 def _median_by_name(table: EventTable, names: I32) -> F64:

@@ -316,9 +316,9 @@ class TraceTables:
         return self.select_on_launch_lanes(self.ops)
 
     @cached_property
-    def launching_thread_activity(self) -> EventTable:
-        """The ops and runtime calls of the threads that launched GPU work."""
-        return self.select_on_launch_lanes(self.ops_and_calls)
+    def launching_thread_calls(self) -> EventTable:
+        """The runtime calls of the threads that launched GPU work."""
+        return self.select_on_launch_lanes(self.calls)
 
     @cached_property
     def has_work(self) -> Bool:

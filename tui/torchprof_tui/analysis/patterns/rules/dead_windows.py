@@ -57,10 +57,12 @@ def _measure_first_gaps(tables: TraceTables) -> tuple[EventTable, I64]:
     Returns (annotations that have one, ns int64[k]). The profiler's own work is left out.
     """
     trace, ranges = tables.trace, tables.annotations
-    inner_rows = tables.ops_and_calls.row
-    index = inner_rows.searchsorted(ranges.row)
-    has_inner = index < len(inner_rows)
-    first_inner = inner_rows[np.minimum(index, len(inner_rows) - 1)]
+    next_rows = [
+        np.append(table.row, len(trace))[table.row.searchsorted(ranges.row)] for table in (tables.ops, tables.calls)
+    ]
+    first_inner = np.minimum(*next_rows)
+    has_inner = first_inner < len(trace)
+    first_inner[~has_inner] = 0
     first_start = np.asarray(trace.start[first_inner])
     has_inner &= (trace.lane[first_inner] == trace.lane[ranges.row]) & (first_start < ranges.end)
     annotations, first_start = ranges.select(has_inner), first_start[has_inner]

@@ -67,7 +67,8 @@ def find_host_pauses(tables: TraceTables) -> HostPauses:
     if not len(steps):
         return no_pauses
     explained = [
-        tables.launching_thread_activity,
+        tables.launching_thread_ops,
+        tables.launching_thread_calls,
         tables.overhead,
         tables.match_names(COMPILE_WORK_REGEX),
         tables.match_names(DATA_LOADER_REGEX),
