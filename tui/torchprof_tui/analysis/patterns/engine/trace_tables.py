@@ -6,7 +6,6 @@ scope: a viewport only selects from these tables (`scope_view`), so checking it 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +33,7 @@ from torchprof_tui.analysis.patterns.engine.gpu_work_table import (
     intervals_by_device,
     launch_shapes,
 )
+from torchprof_tui.analysis.patterns.engine.name_index import NameIndex
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import (
     mark_with_ancestors,
     nearest_ancestor,
@@ -52,9 +52,6 @@ from torchprof_tui.trace.model.trace import Trace
 
 LOADING_REGEX = r"Lazy Function Loading|Runtime Triggered Module Loading"
 T = TypeVar("T")
-
-_FEW_MATCHES = 16
-"""Fewer events than this part of a table are found by the order of names, more by a pass over the table."""
 
 MAX_DEVICES = 256
 """No host has more GPUs. A file that names more was not recorded; only this many are checked."""
@@ -150,59 +147,18 @@ class TraceTables:
         table = self._name_match_cache.get(key)
         if table is None:
             wanted = kinds or (Kind.OP, Kind.ANNOTATION)
-            parts = [table for kind in wanted if len(table := self._match_kind(pattern, kind))]
+            parts = [self._name_indices[kind].match(pattern) for kind in wanted]
+            parts = [part for part in parts if len(part)] or parts[:1]
             if len(parts) == 1:
                 table = parts[0]
             else:
-                rows = np.concatenate([self._no_events.row, *(part.row for part in parts)])
-                table = self.event_table(np.sort(rows, kind="stable"))
+                table = self.event_table(np.sort(np.concatenate([part.row for part in parts]), kind="stable"))
             self._name_match_cache[key] = table
         return table
 
-    def _match_kind(self, pattern: str, kind: Kind) -> EventTable:
-        """Select the events of one kind whose name matches the pattern at its start."""
-        names, matches = self.trace.names, re.compile(pattern).match
-        present, ends = self._names_of_kind[kind]
-        chosen = [index for index, number in enumerate(present) if matches(names[number])]
-        if not chosen:
-            return self._no_events
-        table = self._tables_by_kind[kind]
-        if len(chosen) == len(present):
-            return table
-        count = sum(ends[index + 1] - ends[index] for index in chosen)
-        if count * _FEW_MATCHES > len(table):
-            return table.select(self._flag_names([present[index] for index in chosen])[table.name])
-        order = self._order_by_name[kind]
-        return table.select(np.sort(np.concatenate([order[ends[index] : ends[index + 1]] for index in chosen])))
-
     @cached_property
-    def _no_events(self) -> EventTable:
-        return self.event_table(np.empty(0, dtype=np.int64))
-
-    @cached_property
-    def _names_of_kind(self) -> dict[Kind, tuple[list[int], list[int]]]:
-        """By kind: the names of its events, and where each begins in `_order_by_name`, with the end of the last."""
-        names_of_kind = {}
-        for kind, table in self._tables_by_kind.items():
-            counts = np.bincount(table.name, minlength=1)
-            present = np.flatnonzero(counts)
-            names_of_kind[kind] = present.tolist(), np.append(0, np.cumsum(counts[present])).tolist()
-        return names_of_kind
-
-    @cached_property
-    def _order_by_name(self) -> dict[Kind, I64]:
-        """By kind: the indices into its table by name, then in the table's order."""
-        is_short = len(self.trace.names) <= np.iinfo(np.uint16).max  # numpy sorts 16 bits by radix, in linear time
-        dtype = np.uint16 if is_short else np.int32
-        return {
-            kind: np.argsort(table.name.astype(dtype), kind="stable") for kind, table in self._tables_by_kind.items()
-        }
-
-    def _flag_names(self, numbers: list[int]) -> Bool:
-        """Return which names these are: bool[names]."""
-        flag = np.zeros(len(self.trace.names), dtype=np.bool_)
-        flag[numbers] = True
-        return flag
+    def _name_indices(self) -> dict[Kind, NameIndex]:
+        return {kind: NameIndex(self.trace.names, table) for kind, table in self._tables_by_kind.items()}
 
     def filter_by_name(self, table: EventTable, predicate: Callable[[str], bool]) -> EventTable:
         """Select the events whose name fulfils a predicate; it is called once per distinct name."""
@@ -211,7 +167,9 @@ class TraceTables:
         chosen = [number for number in present.tolist() if predicate(names[number])]
         if not chosen:
             return table.select(np.empty(0, dtype=np.int64))
-        return table.select(self._flag_names(chosen)[table.name])
+        flag = np.zeros(len(names), dtype=np.bool_)
+        flag[chosen] = True
+        return table.select(flag[table.name])
 
     @cached_property
     def is_slice(self) -> bool:
