@@ -193,7 +193,16 @@ class GapFinder:
     def input_idle_intervals(self) -> dict[int, Intervals]:
         """device -> when it was idle while the program waited for input, without profiler overhead."""
         tables = self.tables
-        return {device: self.input_intervals - tables.busy_intervals(device) for device in tables.devices}
+        return {device: self.input_intervals & self.known_idle_intervals[device] for device in tables.devices}
+
+    @cached_property
+    def known_idle_intervals(self) -> dict[int, Intervals]:
+        """device -> when it was idle, as far as that is known: not before its first recorded work where that is not."""
+        gaps = self.gaps.select(~self.gaps.is_profiler & (self.gaps.time[:, IdleCause.LEAD_IN] == 0))
+        return {
+            device: union(gaps.start[gaps.device == device], gaps.end[gaps.device == device])
+            for device in self.tables.devices
+        }
 
     @cached_property
     def gaps(self) -> Gaps:

@@ -131,9 +131,9 @@ def _find_lost_time(view: ScopeView, waits: EventTable, owner: I64) -> Intervals
 
 
 def _measure_idle(view: ScopeView, times: Intervals) -> int:
-    """Return the ns of these times in the window in which a GPU was idle; the largest of all devices."""
+    """Return the ns of these times in the window in which a GPU was idle for sure; the largest of all devices."""
     in_window = times.clip(*view.window)
-    return max(((in_window - view.tables.busy_intervals(device)).total for device in view.tables.devices), default=0)
+    return max(((in_window & idle).total for idle in view.gap_finder.known_idle_intervals.values()), default=0)
 
 
 @register_pattern(

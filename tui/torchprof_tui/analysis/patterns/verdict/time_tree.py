@@ -33,6 +33,9 @@ _LABELS = {
     OUTSIDE: "outside the steps",
 }
 
+_UNEXPLAINED = (IdleCause.PROFILER, IdleCause.UNKNOWN, IdleCause.LEAD_IN)
+"""Idle time that no pattern of the program explains."""
+
 _NOT_KNOWN = (OUTSIDE, IdleCause.UNKNOWN.id, IdleCause.LEAD_IN.id)
 
 
@@ -84,8 +87,9 @@ def build_time_tree(view: ScopeView, findings: Sequence[Finding] = ()) -> TimeTr
         TimePart(EXPOSED, _LABELS[EXPOSED], _total(exposed), claims.claim(exposed, of_gpu=True)),
     ]
     for cause, time in gaps.time_by_cause().items():
+        is_explained = bool(claims) and cause not in _UNEXPLAINED
         idle = {
-            device: view.gap_finder.find_cause_intervals(gaps, cause, device) if claims else NO_INTERVALS
+            device: view.gap_finder.find_cause_intervals(gaps, cause, device) if is_explained else NO_INTERVALS
             for device in tables.devices
         }
         parts.append(TimePart(cause.id, f"idle: {cause.label}", time, claims.claim(idle, of_gpu=False)))
