@@ -178,10 +178,10 @@ def test_the_text_begins_with_what_matters(capsys: pytest.CaptureFixture[str]) -
     _, out, _ = call_main(capsys, "check", SLOW)
     lines = out.splitlines()
     assert lines[1].startswith("overhead-bound · GPU busy 2.4 % · ")
-    headings = [line for line in lines if line in ("problems", "notes", "cannot be told")]
-    assert headings == ["problems", "notes", "cannot be told"]
+    headings = [line for line in lines if line in ("largest gaps of the GPU", "problems", "notes", "cannot be told")]
+    assert headings == ["largest gaps of the GPU", "problems", "notes", "cannot be told"]
     assert lines.index("") < next(k for k, line in enumerate(lines) if line.startswith("time of the trace: "))
-    time = lines[lines.index("") + 2 : lines.index("problems") - 1]
+    time = lines[lines.index("") + 2 : lines.index("largest gaps of the GPU") - 1]
     assert 3 <= len(time) <= 12
     shares = [float(line.split()[0]) for line in time if line[7] == "%"]  # inner lines are indented further
     assert sum(shares) == pytest.approx(100, abs=1.5)
@@ -269,7 +269,7 @@ def test_a_whole_file_has_nothing_partial(capsys: pytest.CaptureFixture[str]) ->
     assert main(["check", SLOW, "--fail-on", "graph-replay"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert " of the trace  GPU busy " in out
+    assert " of the trace (the sum of all idle time)  GPU busy " in out
 
 
 def test_a_slice_is_checked_in_its_range_unless_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

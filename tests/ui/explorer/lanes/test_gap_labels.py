@@ -64,6 +64,40 @@ def test_a_label_lies_within_its_gap_on_the_first_stream_of_its_device() -> None
     assert columns[-1] < 1900 / 20 - 1
 
 
+def label_of(width: int, line: str) -> str:
+    """Draw one gap of 800 ns on 1000 ns and `width` columns; return its label."""
+    gaps = build_gaps(np.array([100]), np.array([900]), np.array([0]))
+    found = GapLabels(SHOWN, gaps, lines={(0, 100): line}).draw_labels(Viewport(0, 1000, width, (0, 1000)))
+    ((_, cells),) = found.items()
+    columns = [column for column, _ in cells]
+    assert columns == list(range(columns[0], columns[0] + len(columns)))
+    assert columns[0] > 0.1 * width - 1
+    assert columns[-1] < 0.9 * width
+    return "".join(character for _, character in cells)
+
+
+def test_a_wide_gap_names_its_line_as_well() -> None:
+    line = "train.py(42): forward"
+    assert label_of(100, line) == "‹launch · train.py(42): forward›"
+    assert label_of(32, line) == "‹launch · train.py(42)…›"
+    assert label_of(26, line) == "‹launch›"
+    assert label_of(10, line) == "launch"
+    assert label_of(20, "a.py(1)") == "‹launch›"
+    assert label_of(24, "a.py(1)") == "‹launch · a.py(1)›"
+
+
+def test_a_line_is_escaped_and_takes_one_cell_a_character() -> None:
+    assert label_of(100, "a\x1b[31m.py(1): f") == "‹launch · a·[31m.py(1): f›"
+    assert label_of(100, "模型.py(1): f") == "‹launch›"
+
+
+def test_a_line_belongs_to_its_own_gap() -> None:
+    gaps = build_gaps(np.array([100, 1100]), np.array([900, 1900]), np.array([0, 0]))
+    labels = GapLabels(SHOWN, gaps, lines={(0, 1100): "a.py(1)", (1, 100): "b.py(1)"})
+    ((_, cells),) = labels.draw_labels(Viewport(0, 2000, 200, (0, 2000))).items()
+    assert "".join(character for _, character in cells) == "‹launch›‹launch · a.py(1)›"
+
+
 def test_no_gaps_no_labels() -> None:
     nothing = np.zeros(0, np.int64)
     gaps = build_gaps(nothing, nothing, nothing)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
+import json
+from pathlib import Path
 
-from tests.helpers.explorer_app import explorer, settled, text_of, until
-from tests.helpers.trace_builder import Entry, cpu, kernel, overhead, runtime, step, trace
+import numpy as np
+import pytest
+from textual.pilot import Pilot
+
+from tests.helpers.explorer_app import event_of, explorer, settled, text_of, until
+from tests.helpers.merged_ranks import load_merged_ranks
+from tests.helpers.pattern_traces import waiting
+from tests.helpers.trace_builder import Entry, cpu, kernel, overhead, python, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, fired_answer
 from torchprof_tui.trace.model.trace import Trace
@@ -15,6 +22,7 @@ from torchprof_tui.ui.explorer.panel_controller import ScopeMode
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import NOTE_SIGN, PROBLEM_SIGN, choose_sign
 from torchprof_tui.ui.explorer.panels.panel_dock import PanelTabs
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
+from torchprof_tui.ui.source.source_screen import SourceScreen
 
 
 def uneven() -> Trace:
@@ -231,3 +239,127 @@ async def test_guess_then_look() -> None:
         await until(pilot, lambda: "1 of 1 as expected" in text())
         await pilot.press("escape")
         assert screen.app.screen is screen
+
+
+def slow_program(folder: Path) -> tuple[Trace, Path]:
+    """Write a program, and build a trace in which its frame explains all the GPU's waiting."""
+    script = folder / "train[bold].py"
+    script.write_text("".join(f"a{k} = {k}\n" for k in range(1, 80)))
+    entries: list[Entry] = [python(f"{script}(42): forward\x1b", 0, 12_000)]
+    for k in range(12):
+        start = 1000 * k
+        entries += [
+            step(k, start, 1000),
+            cpu("aten::mm", start + 10, 970),
+            runtime("cudaLaunchKernel", start + 940, 20, corr=k + 1),
+            kernel("gemm", start + 970, 10, corr=k + 1),
+        ]
+    return trace(*entries), script
+
+
+async def move_to(screen: ExplorerScreen, pilot: Pilot[None], pattern_id: str) -> None:
+    if screen._dock.active_name != "cheatsheet":
+        await pilot.press("c")
+    for _ in fired(screen):
+        finding = screen._panel_controller.cheatsheet_panel.finding
+        if finding is not None and finding.id == pattern_id:
+            return
+        await pilot.press("down")
+    raise AssertionError(f"{pattern_id} did not fire: {fired(screen)}")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+async def test_a_problem_names_its_line_and_a_key_opens_it(size: tuple[int, int], tmp_path: Path) -> None:
+    shown, script = slow_program(tmp_path)
+    async with explorer(shown, size) as (screen, pilot):
+        await settled(pilot)
+        await move_to(screen, pilot, "idle-gap")
+        panel = screen._panel_controller.cheatsheet_panel
+        text = panel.text()
+        assert "forward·" in text
+        assert "L opens it" in text
+        await pilot.press("L")
+        await until(pilot, lambda: isinstance(screen.app.screen, SourceScreen))
+        await settled(pilot)
+        source = "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips())
+        assert "▶42  a42 = 42" in source
+        await pilot.press("escape")
+        assert screen.app.screen is screen
+        before = screen.view_state.viewport
+        await pilot.press("enter")  # still zooms to the evidence
+        assert screen.app.screen is screen
+        assert screen.view_state.selected in panel.finding.answer.events  # type: ignore[union-attr]
+        assert screen.view_state.viewport.t1 - screen.view_state.viewport.t0 < before.t1 - before.t0
+        assert script.exists()
+
+
+async def test_a_key_says_why_no_source_can_be_opened() -> None:
+    async with explorer(uneven(), (140, 48)) as (screen, pilot):
+        await settled(pilot)
+        await pilot.press("i", "i", "L")
+        assert "L opens the line of an entry of the cheatsheet (c)" in text_of(screen)
+        await move_to(screen, pilot, "overhead-bound")
+        assert "opens it" not in screen._panel_controller.cheatsheet_panel.text()
+        await pilot.press("L")
+        assert "no line of the program is known of overhead-bound; record with Python stacks" in text_of(screen)
+        panel = screen._panel_controller.cheatsheet_panel
+        notice = next(finding.id for finding in panel._fired_findings() if not finding.is_problem)
+        await move_to(screen, pilot, notice)
+        await pilot.press("L")
+        assert "only problems have a line of the program" in text_of(screen)
+        assert screen.app.screen is screen
+
+
+async def test_the_key_opens_the_line_of_a_chain_without_moving_to_it(tmp_path: Path) -> None:
+    shown, _ = slow_program(tmp_path)
+    async with explorer(shown, (140, 48)) as (screen, pilot):
+        screen.view_state.select(event_of(shown, "gemm"))
+        screen._refresh_widgets()
+        await pilot.press("l")
+        await until(pilot, lambda: screen._panel_controller.chain_panel.chain is not None)
+        await pilot.press("L")
+        await until(pilot, lambda: isinstance(screen.app.screen, SourceScreen))
+
+
+async def test_a_problem_says_in_which_parts_of_the_time_it_lies(tmp_path: Path) -> None:
+    shown, _ = slow_program(tmp_path)
+    async with explorer(shown, (140, 48)) as (screen, pilot):
+        await settled(pilot)
+        await move_to(screen, pilot, "idle-gap")
+        assert "the sum of all idle time" in screen._panel_controller.cheatsheet_panel.text()
+
+
+async def test_the_largest_gaps_name_their_line_on_the_lanes(tmp_path: Path) -> None:
+    shown, _ = slow_program(tmp_path)
+    async with explorer(shown, (240, 48)) as (screen, pilot):
+        await settled(pilot)
+        screen.view_state.select(event_of(shown, "ProfilerStep#3"))
+        await pilot.press("f")
+        await settled(pilot)
+        assert "‹dispatch · train[bold].py(42): forward·›" in text_of(screen)
+        await pilot.press("x")
+        assert "‹dispatch" not in text_of(screen)
+
+
+async def test_the_source_of_a_rank_is_read_where_its_trace_lies(tmp_path: Path) -> None:
+    paths = []
+    for number in range(2):
+        frame = python(f"rank{number}.py(1): f", 0, 4000)
+        document = {
+            "schemaVersion": 1,
+            "distributedInfo": {"rank": number, "world_size": 2},
+            "traceEvents": [frame, *waiting()],
+        }
+        paths.append(tmp_path / f"rank{number}.json")
+        paths[-1].write_text(json.dumps(document))
+    shown = load_merged_ranks(paths)
+    async with explorer(shown, (140, 48)) as (screen, pilot):
+        await settled(pilot)
+        for rank in shown.all_ranks:
+            screen.view_state.select(rank.first)
+            screen._refresh_widgets()
+            await settled(pilot)
+            await move_to(screen, pilot, "overhead-bound")
+            line, owner, problem = screen._panel_controller.find_source_line(True)
+            assert line is not None, problem
+            assert (line.text, owner.number) == (f"rank{rank.number}.py(1): f", rank.number)

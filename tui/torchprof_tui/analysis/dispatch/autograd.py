@@ -18,11 +18,11 @@ def find_autograd_partners(trace: Trace, path: list[int]) -> tuple[int, int]:
     rows = np.array(path, dtype=np.int32)
     forward = _find_partner_by_flow(links.backward, links.forward, rows)
     if forward < 0:
-        forward = _find_partner_by_sequence(trace, path, backward=True)
+        forward = find_partner_by_sequence(trace, path, backward=True)
     if forward >= 0:
         return forward, -1
     backward = _find_partner_by_flow(links.forward, links.backward, rows)
-    return -1, backward if backward >= 0 else _find_partner_by_sequence(trace, path, backward=False)
+    return -1, backward if backward >= 0 else find_partner_by_sequence(trace, path, backward=False)
 
 
 def _find_partner_by_flow(near_ends: I32, far_ends: I32, rows: I32) -> int:
@@ -34,7 +34,7 @@ def _find_partner_by_flow(near_ends: I32, far_ends: I32, rows: I32) -> int:
     return int(far_ends[max(flows.tolist(), key=lambda k: (depth[int(near_ends[k])], -k))])
 
 
-def _find_partner_by_sequence(trace: Trace, path: list[int], backward: bool) -> int:
+def find_partner_by_sequence(trace: Trace, path: list[int], backward: bool) -> int:
     """Find the partner by sequence number of the innermost op that has one; of backward nodes if `backward`.
 
     An op records the number of the next node in the graph, so its enclosing ops record the same number: the op that

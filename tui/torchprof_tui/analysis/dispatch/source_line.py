@@ -6,13 +6,13 @@ the ancestors the innermost frame that is the user's is chosen, else one of an i
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.autograd import find_autograd_partners
+from torchprof_tui.analysis.dispatch.autograd import find_partner_by_sequence
 from torchprof_tui.analysis.dispatch.chain import Chain, HopRole
 from torchprof_tui.analysis.dispatch.frame_names import (
     MODULE_CALL_PREFIX,
@@ -32,9 +32,9 @@ from torchprof_tui.analysis.dispatch.line_model import (
 from torchprof_tui.analysis.dispatch.line_model import (
     SourceLine as SourceLine,
 )
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.model.trace import SparseColumn, Trace
 from torchprof_tui.trace.query.navigation import innermost_at
 
 MAX_LEVELS = 2000
@@ -111,12 +111,15 @@ class SourceLineFinder:
         events = self._find_open_events(lane, samples.astype(np.int64))
         tallies: list[dict[int, int]] = [defaultdict(int) for _ in range(4)]
         depths: dict[int, int] = {}
-        for event in events:
+        for event, count in Counter(events).items():
             path = self._list_path(event) if event >= 0 else []
-            for name in dict.fromkeys(int(self.trace.name[each]) for each in path if self._rank_sort(each) < 4):
-                first = next(k for k, each in enumerate(path) if self.trace.name[each] == name)
-                tallies[self._rank_sort(path[first])][name] += 1
-                depths[name] = max(depths.get(name, 0), len(path) - first)
+            seen: set[int] = set()
+            for index, ancestor in enumerate(path):
+                name, sort = int(self.trace.name[ancestor]), self._rank_sort(ancestor)
+                if sort < 4 and name not in seen:
+                    seen.add(name)
+                    tallies[sort][name] += count
+                    depths[name] = max(depths.get(name, 0), len(path) - index)
         for sort, tally in enumerate(tallies):
             covering = [name for name, count in tally.items() if 2 * count > GAP_SAMPLES]
             if covering:
@@ -142,15 +145,14 @@ class SourceLineFinder:
         rows = rows[(rows >= 0) & (rows < len(self.trace))]
         durations = np.maximum(self.trace.duration[rows], 1)
         longest = np.argsort(-durations, kind="stable")[:max_events]
+        time_by_line: dict[SourceLine | None, int] = defaultdict(int)
+        for number, (row, duration) in enumerate(zip(rows[longest].tolist(), durations[longest].tolist(), strict=True)):
+            time_by_line[self.find_line(row, read_args=number < MAX_ARG_READS)] += duration
+        unknown = time_by_line.pop(None, 0)
         times: dict[SourceLine, dict[SourceLine, int]] = {}  # by line, then by the line with its details
-        unknown = 0
-        for number, index in enumerate(longest.tolist()):
-            line = self.find_line(int(rows[index]), read_args=number < MAX_ARG_READS)
-            if line is None:
-                unknown += int(durations[index])
-                continue
-            details = times.setdefault(replace(line, library="", from_forward=False), defaultdict(int))
-            details[line] += int(durations[index])
+        for line, time in time_by_line.items():
+            if line is not None:
+                times.setdefault(replace(line, library="", from_forward=False), {})[line] = time
         if not times:
             return None
         common, details = max(times.items(), key=lambda item: sum(item[1].values()))
@@ -196,7 +198,7 @@ class SourceLineFinder:
                     found.library = found.library or frame
             elif kind == Kind.ANNOTATION:
                 self._add_annotation(found, event)
-            elif into_forward and self._is_backward(event):
+            elif into_forward and self._is_backward[event]:
                 backward = index
         return None, found, backward
 
@@ -244,7 +246,7 @@ class SourceLineFinder:
         """Find the line of the forward op of a path that ends in the outermost backward event."""
         node = path[-1]
         if node not in self._forward_ops:
-            self._forward_ops[node] = find_autograd_partners(self.trace, path[::-1])[0]
+            self._forward_ops[node] = self._find_forward_op(path)
         forward = self._forward_ops[node]
         if forward < 0:
             return self._find_waiting_line(node)
@@ -271,22 +273,31 @@ class SourceLineFinder:
                 return self._choose(found, path, read_args=False)
         return None
 
-    def _is_backward(self, event: int) -> bool:
-        """Tell whether an event runs a node of the backward graph, or is the engine's call around one."""
-        if int(self.trace.kind[event]) != Kind.OP:
-            return False
-        if self.trace.names[int(self.trace.name[event])].startswith(BACKWARD_ENGINE_PREFIX):
-            return True
-        threads = self.trace.args.get("forward_thread")
-        if threads is not None and (threads.get(event) or 0) > 0:
-            return True
-        ends = self._backward_ends
-        index = int(np.searchsorted(ends, event))
-        return index < len(ends) and int(ends[index]) == event
+    def _find_forward_op(self, path: list[int]) -> int:
+        """Find the forward op whose backward pass contains this path, -1 for none; see `find_autograd_partners`."""
+        by_flow = (self._forward_by_flow.get(event) for event in path)
+        forward = next((event for event in by_flow if event is not None), -1)
+        return forward if forward >= 0 else find_partner_by_sequence(self.trace, path[::-1], backward=True)
 
     @cached_property
-    def _backward_ends(self) -> I32:
-        return np.sort(self.trace.links.backward)
+    def _forward_by_flow(self) -> SparseColumn:
+        """The forward end of each backward event's first flow."""
+        links = self.trace.links
+        order = np.argsort(links.backward, kind="stable")
+        return SparseColumn(links.backward[order], links.forward[order])
+
+    @cached_property
+    def _is_backward(self) -> Bool:
+        """bool[n]: whether an event runs a node of the backward graph, or is the engine's call around one."""
+        trace = self.trace
+        is_engine = np.array([name.startswith(BACKWARD_ENGINE_PREFIX) for name in trace.names], dtype=np.bool_)
+        marked: Bool = is_engine[trace.name]
+        threads = trace.args.get("forward_thread")
+        if threads is not None:
+            marked[threads.events[np.asarray(threads.values, dtype=np.int64) > 0]] = True
+        marked[trace.links.backward] = True
+        marked &= trace.kind == Kind.OP
+        return marked
 
     # -- names ---------------------------------------------------------------------------------------------
 

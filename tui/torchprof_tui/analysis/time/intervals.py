@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I8, I64
+from torchprof_tui.trace.core.arrays import I64
 
 
 @dataclass(frozen=True)
@@ -58,34 +58,32 @@ class Intervals:
         return Intervals(np.maximum(self.starts[first:last], t0), np.minimum(self.ends[first:last], t1))
 
     def __or__(self, other: Intervals) -> Intervals:
+        if not len(self) or not len(other):
+            return self if len(self) else other
         return union(np.concatenate([self.starts, other.starts]), np.concatenate([self.ends, other.ends]))
 
     def __and__(self, other: Intervals) -> Intervals:
-        return self._combine(other, _IN_BOTH)
+        """Intersect by binary search of the smaller set in the other, so that few intervals cost little."""
+        few, many = (self, other) if len(self) <= len(other) else (other, self)
+        if not len(few):
+            return NO_INTERVALS
+        first = many.ends.searchsorted(few.starts, side="right")
+        count = np.maximum(many.starts.searchsorted(few.ends) - first, 0)
+        # Each interval of the smaller set meets `count` intervals of the other in a row, from `first` on.
+        ours = np.repeat(np.arange(len(few)), count)
+        theirs = np.arange(len(ours)) + np.repeat(first - np.cumsum(count) + count, count)
+        return Intervals(
+            np.maximum(few.starts[ours], many.starts[theirs]), np.minimum(few.ends[ours], many.ends[theirs])
+        )
 
     def __sub__(self, other: Intervals) -> Intervals:
-        return self._combine(other, _IN_FIRST_ALONE)
-
-    def _combine(self, other: Intervals, kept_states: I8) -> Intervals:
-        """Combine two sets in one sweep over their bounds.
-
-        The state after a bound is 1 inside this set plus 2 inside the other; `kept_states` int8[4] says which states
-        are in the result.
-        """
-        bounds = np.concatenate([self.starts, self.ends, other.starts, other.ends])
-        if not len(bounds):
-            return NO_INTERVALS
-        change = np.repeat(np.array([1, -1, 2, -2], dtype=np.int8), [len(self)] * 2 + [len(other)] * 2)
-        order = np.argsort(bounds, kind="stable")  # four sorted runs, which a stable sort merges
-        bounds, state = bounds[order], np.cumsum(change[order], dtype=np.int8)
-        is_last = np.append(bounds[1:] != bounds[:-1], True)  # the state between bounds, not among equal ones
-        step = np.diff(kept_states[state[is_last]], prepend=np.int8(0))
-        bounds = bounds[is_last]
-        return Intervals(bounds[step > 0], bounds[step < 0])
+        if not len(self) or not len(other):
+            return self
+        other = other.clip(int(self.starts[0]), int(self.ends[-1]))
+        return self & Intervals(np.append(_EARLIEST, other.ends), np.append(other.starts, _LATEST))
 
 
-_IN_BOTH = np.array([0, 0, 0, 1], dtype=np.int8)
-_IN_FIRST_ALONE = np.array([0, 1, 0, 0], dtype=np.int8)
+_EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 NO_INTERVALS = Intervals(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 

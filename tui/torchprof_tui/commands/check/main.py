@@ -10,10 +10,12 @@ from difflib import get_close_matches
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
+from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.commands.check.document import build_document
+from torchprof_tui.commands.check.gaps import JSON_GAPS
 from torchprof_tui.commands.check.listing import print_patterns
 from torchprof_tui.commands.check.markdown import format_report
 from torchprof_tui.commands.check.report import CheckReport
@@ -78,14 +80,16 @@ def _report_undecidable(findings: list[Finding], wanted: frozenset[str]) -> None
         print(f"torchprof-tui: --fail-on: cannot be told: {', '.join(ids)}: {clean(reason)}", file=sys.stderr)
 
 
-def _check_trace(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict]]:
-    """Check the scope; return the findings, worst first, and a verdict per rank."""
+def _check_trace(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict], list[LargestGap]]:
+    """Check the scope; return the findings, worst first, a verdict per rank, and the largest gaps."""
     if trace.merged_ranks is not None:
-        return MultiRankChecker(trace).check(scope)
+        ranks = MultiRankChecker(trace)
+        return *ranks.check(scope), ranks.list_largest_gaps(scope, JSON_GAPS)
 
     checker = Checker(trace)
     findings = checker.check(scope)
-    return findings, [checker.decide_verdict(scope, findings)]
+    verdict = checker.decide_verdict(scope, findings)
+    return findings, [verdict], checker.list_largest_gaps(scope, JSON_GAPS)
 
 
 def _parse_fail_on(fail_on: str | None) -> frozenset[str]:

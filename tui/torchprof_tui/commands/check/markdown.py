@@ -10,12 +10,19 @@ from statistics import median
 from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart, TimeTree
+from torchprof_tui.commands.check.gaps import (
+    describe_device,
+    describe_gap_line,
+    describe_gap_times,
+    select_shown_gaps,
+)
 from torchprof_tui.commands.check.report import CheckReport, format_rank_prefix, format_scope_times
 from torchprof_tui.commands.common.time_tree import format_device_count
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_share
+from torchprof_tui.ui.common.own_time_label import describe_own_time
 
 CAUSE_COUNT = 3
 """Causes that a report lists; the rest is one row."""
@@ -35,6 +42,7 @@ def format_report(report: CheckReport, specs: Sequence[str], time_range: str | N
     parts = [
         *_verdict_lines(report),
         *_cause_lines(report),
+        *_gap_lines(report),
         *_problem_lines(report),
         *_number_lines(report),
         "## Repeat it",
@@ -93,6 +101,23 @@ def _cause_row(tree: TimeTree, time: int, label: str, inside: Sequence[TimePart]
     return f"| {share} | {format_duration(time / tree.device_count)} | {escape_markdown(label)} | {listed} |"
 
 
+def _gap_lines(report: CheckReport) -> Iterator[str]:
+    gaps = select_shown_gaps(report)
+    if not gaps:
+        return
+    yield "## Largest gaps of the GPU"
+    yield ""
+    yield "| share | time | at | cause | place | code |"
+    yield "|---:|---:|---:|---|---|---|"
+    for gap in gaps:
+        start, duration, share = describe_gap_times(report, gap)
+        device = describe_device(report, gap)
+        cause = f"{device}: {gap.cause.label}" if device else gap.cause.label
+        texts = (cause, gap.place, describe_gap_line(gap))
+        yield f"| {share} | {duration} | {start} | {' | '.join(map(escape_markdown, texts))} |"
+    yield ""
+
+
 def _problem_lines(report: CheckReport) -> Iterator[str]:
     yield f"## Problems ({len(report.problems)})"
     yield ""
@@ -100,11 +125,13 @@ def _problem_lines(report: CheckReport) -> Iterator[str]:
         yield "None that takes half a percent of the time."
         yield ""
     for number, found in enumerate(report.problems, 1):
-        yield from _problem_item(number, found, report.share_base)
+        yield from _problem_item(number, found, report)
 
 
-def _problem_item(number: int, found: Finding, share_base: str) -> Iterator[str]:
-    stake = f"{format_duration(found.answer.at_stake)}, {format_share(found.share)} of {share_base}"
+def _problem_item(number: int, found: Finding, report: CheckReport) -> Iterator[str]:
+    stake = f"{format_duration(found.answer.at_stake)}, {format_share(found.share)} of {report.share_base}"
+    if own := describe_own_time(found, report.divided_tree):
+        stake += f" ({escape_markdown(own)})"
     title = f"{escape_markdown(found.pattern.title)} (`{found.id}`)"
     yield f"{number}. **{title}: {stake}.** {escape_markdown(found.answer.seen)}"
     yield ""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
+from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
+from torchprof_tui.analysis.patterns.verdict.own_time import OwnTime, find_divided_tree, find_own_times
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
 from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
@@ -16,12 +19,13 @@ from torchprof_tui.trace.model.trace import Trace
 
 @dataclass(frozen=True)
 class CheckReport:
-    """A checked scope: `findings`, worst first, and one verdict per rank (one without ranks)."""
+    """A checked scope: `findings`, worst first, one verdict per rank (one without ranks), the largest `gaps`."""
 
     trace: Trace
     scope: Scope
     findings: list[Finding]
     verdicts: list[Verdict]
+    gaps: Sequence[LargestGap] = ()
 
     @property
     def problems(self) -> list[Finding]:
@@ -46,6 +50,17 @@ class CheckReport:
     def tree(self) -> TimeTree | None:
         """The time of the scope by cause, over all ranks; None where it is unknown."""
         return merge_trees([verdict.tree for verdict in self.verdicts if verdict.tree is not None])
+
+    @cached_property
+    def divided_tree(self) -> TimeTree | None:
+        """The part of `tree` that is divided by pattern as well: that of scopes with GPU work."""
+        return find_divided_tree(self.verdicts)
+
+    @cached_property
+    def own_times(self) -> dict[str, OwnTime]:
+        """The time that each fired pattern alone explains, by id; those without any are left out."""
+        fired = [finding.id for finding in self.findings if finding.has_fired]
+        return {} if self.divided_tree is None else find_own_times(self.divided_tree, fired)
 
     @cached_property
     def ranks_by_verdict(self) -> list[tuple[Verdict, list[int]]]:

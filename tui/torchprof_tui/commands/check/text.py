@@ -10,15 +10,23 @@ from rich.text import Text
 
 from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
+from torchprof_tui.commands.check.gaps import (
+    describe_device,
+    describe_gap_line,
+    describe_gap_times,
+    select_shown_gaps,
+)
 from torchprof_tui.commands.check.report import CheckReport, format_rank_prefix, format_scope_times
 from torchprof_tui.commands.common.tables import create_console
 from torchprof_tui.commands.common.time_tree import format_device_count, format_time_tree
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.number_format import format_share
+from torchprof_tui.ui.common.own_time_label import describe_own_time
 
 _INDENT = 2
 _ID_CELLS = 24
+_SHARE_CELLS, _TIME_CELLS = 6, 9
 
 
 def print_report(report: CheckReport, only_problems: bool = False) -> None:
@@ -31,11 +39,13 @@ def print_report(report: CheckReport, only_problems: bool = False) -> None:
         console.print(Text(f"time of {report.share_base}: {length}{format_device_count(report.tree)}", style="bold"))
         for line in format_time_tree(report.tree):
             console.print(_indent(Text(line)))
+    if not only_problems:
+        _print_gaps(console, report)
     console.print()
     if report.problems:
         console.print(Text("problems", style="bold"))
         for found in report.problems:
-            for part in _problem_lines(found, report.share_base):
+            for part in _problem_lines(found, report):
                 console.print(part)
     else:
         console.print(Text("no problems", style="bold"))
@@ -62,6 +72,19 @@ def _print_verdicts(console: Console, report: CheckReport) -> None:
                 console.print(_indent(Text(clean(detail), style="dim")))
 
 
+def _print_gaps(console: Console, report: CheckReport) -> None:
+    """Print the largest gaps: when, how long, why, between which ops, in which line."""
+    gaps = select_shown_gaps(report)
+    if gaps:
+        console.print()
+        console.print(Text("largest gaps of the GPU", style="bold"))
+    for gap in gaps:
+        start, duration, share = describe_gap_times(report, gap)
+        numbers = f"{share:>{_SHARE_CELLS}}  {duration:>{_TIME_CELLS}}  at {start}"
+        texts = [describe_device(report, gap), gap.cause.label, gap.place, describe_gap_line(gap)]
+        console.print(_indent(Text(f"{numbers}  {' · '.join(clean(text) for text in texts if text)}")))
+
+
 def _print_undecidable(console: Console, report: CheckReport) -> None:
     """Print one line per reason: a trace without ops has the same reason for a dozen patterns."""
     if report.undecidable:
@@ -73,10 +96,12 @@ def _print_undecidable(console: Console, report: CheckReport) -> None:
         console.print(Text(f"? {clean(reason)}: {ids}", style="dim"))
 
 
-def _problem_lines(found: Finding, share_base: str) -> list[RenderableType]:
+def _problem_lines(found: Finding, report: CheckReport) -> list[RenderableType]:
     """Format one problem: its time, what was seen, what it means and what to do."""
     line = Text("● ", style="bold red")
-    line.append(f"{found.id:<{_ID_CELLS}}{_format_stake(found, share_base)}", style="bold")
+    line.append(f"{found.id:<{_ID_CELLS}}{_format_stake(found, report.share_base)}", style="bold")
+    if own := describe_own_time(found, report.divided_tree):
+        line.append(f" ({clean(own)})", style="not bold default")
     line.append(f"  {clean(found.answer.seen)}", style="not bold default")
     parts: list[RenderableType] = [
         line,

@@ -46,7 +46,8 @@ class SparseColumn:
 
     def get(self, event: int) -> Any | None:
         """Return the value of an event (a scalar, or an array of m), None if it has none."""
-        index = int(np.searchsorted(self.events, event))
+        # A number of another dtype would make numpy convert the whole column at each call.
+        index = int(self.events.searchsorted(self.events.dtype.type(event)))
         if index == len(self.events) or self.events[index] != event:
             return None
         value = self.values[index]
@@ -56,6 +57,7 @@ class SparseColumn:
         """Return the value of each event, `missing` if it has none: [len(events)] or [len(events), m]."""
         out = np.full((len(events), *self.values.shape[1:]), missing, dtype=self.values.dtype)
         if len(self.events):
+            events = events.astype(self.events.dtype, copy=False)
             index = np.minimum(self.events.searchsorted(events), len(self.events) - 1)
             hit = self.events[index] == events
             out[hit] = self.values[index[hit]]

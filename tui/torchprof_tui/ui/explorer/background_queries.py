@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import ChainFinder
     from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-    from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
-    from torchprof_tui.analysis.patterns.engine.latest_only_checker import LatestOnlyChecker
+    from torchprof_tui.analysis.patterns.engine.latest_only_checker import LatestOnlyChecker, PrecomputedCheck
 
 
 class BackgroundQueries:
@@ -72,11 +71,11 @@ class BackgroundQueries:
 
     def precompute(self, rank_index: int) -> TraceChecked:
         """Check the whole trace of one rank (0 without ranks). Afterwards any scope is checked quickly."""
-        checked, gaps, notes = self._get_checker(rank_index).precompute()
-        self._annotate_lanes(rank_index, gaps, notes)
-        return TraceChecked(checked, rank_index)
+        precomputed = self._get_checker(rank_index).precompute()
+        self._annotate_lanes(rank_index, precomputed)
+        return TraceChecked(precomputed.result, rank_index)
 
-    def _annotate_lanes(self, rank_index: int, gaps: Gaps, notes: dict[int, str]) -> None:
+    def _annotate_lanes(self, rank_index: int, precomputed: PrecomputedCheck) -> None:
         """Add the gap labels and event notes of a rank to `annotations`.
 
         On the worker thread, because sorting a million gaps takes longer than a frame.
@@ -85,9 +84,10 @@ class BackgroundQueries:
             if rank_index in self._annotated_ranks:
                 return
             rank = self._trace.all_ranks[rank_index]
-            self._notes |= notes
+            self._notes |= precomputed.notes
+            lines = {(gap.device, gap.start): gap.line.text for gap in precomputed.largest_gaps if gap.line is not None}
             other_ranks = self.annotations[0] if self.annotations is not None else None
-            labels = GapLabels(rank.trace, gaps, rank.first_lane, other_ranks)
+            labels = GapLabels(rank.trace, precomputed.gaps, rank.first_lane, other_ranks, lines)
             self.annotations = labels, EventNotes(self._trace, self._notes)
             self._annotated_ranks.add(rank_index)
 

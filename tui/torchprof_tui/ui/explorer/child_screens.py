@@ -16,6 +16,7 @@ from torchprof_tui.ui.source.source_screen import SourceScreen
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
     from torchprof_tui.analysis.table.trace_profile import Profile
+    from torchprof_tui.trace.model.ranks import Rank
     from torchprof_tui.ui.guess.guess_screen import GuessScreen
     from torchprof_tui.ui.table.table_screen import TableScreen
     from torchprof_tui.ui.tree.tree_screen import TreeScreen
@@ -45,8 +46,8 @@ class ChildScreens:
             self._profiles[rank.number] = Profile(rank.trace)
         return TableScreen(self._profiles[rank.number], self._view_state)
 
-    def create_source_screen(self, line: SourceLine, count_lines_below: Callable[[], int]) -> SourceScreen:
-        rank = self._view_state.trace.rank_of_event(max(self._view_state.selected, 0))
+    def create_source_screen(self, line: SourceLine, rank: Rank, count_lines_below: Callable[[], int]) -> SourceScreen:
+        """Create the screen of a line's source; `rank`: whose trace names it, and whose host has the file."""
         trace_file = "" if rank.file.startswith(SAMPLE_PREFIX) else rank.file  # no host is called "sample"
         return SourceScreen(line, trace_file, count_lines_below)
 

@@ -215,15 +215,18 @@ class ExplorerScreen(Screen[None]):
         return move() if message is None else message
 
     def action_jump(self) -> None:
-        line = self._panel_controller.find_line_to_open(self.details_open)
-        if line is not None and line.file is not None:
-            panels = self.query_one("#panels")
-            self.app.push_screen(self._child_screens.create_source_screen(line, lambda: panels.size.height + 1))
+        if self._panel_controller.is_on_line(self.details_open):
+            self.action_open_source()
+        else:
+            self._run_move(partial(self._panel_controller.fit_panel_target, self.details_open))
+
+    def action_open_source(self) -> None:
+        line, rank, problem = self._panel_controller.find_source_line(self.details_open)
+        if line is None:
+            self._refresh_widgets(problem)
             return
-        if line is not None:
-            self._refresh_widgets(f"no file is known of this {line.kind}; record with Python stacks for the line")
-            return
-        self._run_move(partial(self._panel_controller.fit_panel_target, self.details_open))
+        panels = self.query_one("#panels")
+        self.app.push_screen(self._child_screens.create_source_screen(line, rank, lambda: panels.size.height + 1))
 
     def action_follow_next(self) -> None:
         self.details_open = True

@@ -111,6 +111,14 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         tooltip="fit what the panel points at to the lanes; on the line of the program: open its source",
         show=False,
     ),
+    Binding(
+        "L",
+        "open_source",
+        "source",
+        id="panels.source",
+        tooltip="open the source of the line that the cheatsheet's entry, or the chain, names",
+        show=False,
+    ),
     Binding("J", "scroll_panel(1)", "panel down", id="panels.down", tooltip="scroll the panel down", show=False),
     Binding("K", "scroll_panel(-1)", "panel up", id="panels.up", tooltip="scroll the panel up", show=False),
     Binding(

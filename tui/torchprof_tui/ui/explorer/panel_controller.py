@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
+from torchprof_tui.analysis.patterns.engine.code_location import find_code_line
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.time_format import format_time
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
+    from torchprof_tui.trace.model.ranks import Rank
 
 MAX_LINKED_WORK = 8
 """An event with more GPU work beneath it than this gets no link line: one line would say little about it."""
@@ -226,9 +228,31 @@ class PanelController:
             return message
         return self._view_state.fit_selection() or (message or "")
 
-    def find_line_to_open(self, is_open: bool) -> SourceLine | None:
-        """Return the line of the program under the cursor of the active panel, None for anything else."""
-        return self.chain_panel.line_under_cursor if is_open and self.dock.active_name == "chain" else None
+    def is_on_line(self, is_open: bool) -> bool:
+        """Return whether the cursor of the active panel is on the line of the program: enter opens it."""
+        return is_open and self.dock.active_name == "chain" and self.chain_panel.line_under_cursor is not None
+
+    def find_source_line(self, is_open: bool) -> tuple[SourceLine | None, Rank, str]:
+        """Handle L: find the line of the program that the active panel names.
+
+        Returns (the line, or None where it cannot be opened, the rank whose trace names it, why it cannot be opened).
+        """
+        rank = self._trace.rank_of_event(max(self._view_state.selected, 0))
+        if is_open and self.dock.active_name == "cheatsheet":
+            rank = self._trace.all_ranks[self._rank_index]
+            finding = self.cheatsheet_panel.finding
+            if finding is None or not finding.is_problem:
+                return None, rank, "only problems have a line of the program"
+            line, owner = find_code_line(finding), finding.id
+        elif is_open and self.dock.active_name == "chain" and self.chain_panel.chain is not None:
+            line, owner = self.chain_panel.line, "this event"
+        else:
+            return None, rank, "L opens the line of an entry of the cheatsheet (c), or of an event's chain (l)"
+        if line is None:
+            return None, rank, f"no line of the program is known of {owner}; record with Python stacks (with_stack)"
+        if line.file is None:
+            return None, rank, f"no file is known of this {line.kind}; record with Python stacks for the line"
+        return line, rank, ""
 
     def cycle_scope_mode(self) -> str:
         """Handle v: show the cheatsheet of the next part of the trace."""

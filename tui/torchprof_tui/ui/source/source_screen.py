@@ -1,4 +1,4 @@
-"""Screen above the lanes: the source around the line that a chain comes from, with the chain panel left visible."""
+"""Screen above the lanes: the source around the line of a chain or a problem, with the panel below left visible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIN_LINES = 8
 
 
 class SourceScreen(ModalScreen[None]):
-    """Read the file of a line on a thread, and show it. The file is read because the user pressed enter on the line.
+    """Read the file of a line on a thread, and show it. The file is read because the user asked for it (enter, L).
 
     `trace_file`: the trace as the user named it. `count_lines_below`: lines at the bottom that stay visible.
     """

@@ -16,9 +16,10 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine import check_scope
+from torchprof_tui.analysis.patterns.engine import check_scope, largest_gaps
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps
+from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.partial_input import qualify_answer, reword_for_slice
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, Section, Severity, State
 from torchprof_tui.analysis.patterns.engine.registry import registered_patterns
@@ -119,6 +120,10 @@ class Checker:
     def find_gaps(self, t0: int, t1: int) -> Gaps:
         """Find the idle gaps of all devices between two times (ns), clipped to them, each with its causes."""
         return self.gap_finder.clip(t0, t1)
+
+    def list_largest_gaps(self, scope: Scope | None = None, count: int = largest_gaps.MAX_GAPS) -> list[LargestGap]:
+        """List the longest idle gaps of a scope, each with its place and line, longest first."""
+        return largest_gaps.list_largest_gaps(self.view(scope or self.default_scope), count)
 
     def find_event_notes(self) -> dict[int, str]:
         """Describe single events for the lanes, by event: the trailing sync and the GPU work that it covers."""

@@ -219,22 +219,20 @@ class GapFinder:
 
     def find_cause_intervals(self, gaps: Gaps, cause: IdleCause, device: int) -> Intervals:
         """Return when a device was idle for one cause: the pieces behind the column of `Gaps.time`."""
-        gaps = gaps.select((gaps.device == device) & (gaps.time[:, cause] > 0))
+        kept = np.flatnonzero((gaps.device == device) & (gaps.time[:, cause] > 0))
+        start, end, thread = gaps.start[kept], gaps.end[kept], gaps.thread[kept]
         if cause is IdleCause.PROFILER:
-            return union(gaps.start, gaps.end)
-        call_start, call_end = (
-            np.clip(gaps.call_start, gaps.start, gaps.end),
-            np.clip(gaps.call_end, gaps.start, gaps.end),
-        )
-        in_call, late = gaps.call_cause == cause, gaps.late_cause == cause
+            return union(start, end)
+        call_start, call_end = np.clip(gaps.call_start[kept], start, end), np.clip(gaps.call_end[kept], start, end)
+        in_call, late = gaps.call_cause[kept] == cause, gaps.late_cause[kept] == cause
         found = union(
-            np.concatenate([call_start[in_call], call_end[late]]), np.concatenate([call_end[in_call], gaps.end[late]])
+            np.concatenate([call_start[in_call], call_end[late]]), np.concatenate([call_end[in_call], end[late]])
         )
         if cause not in _ACTIVITY_CAUSES and cause is not IdleCause.HOST:
             return found
         for number, activity in enumerate(self.host.threads[1]):
-            of_thread = gaps.thread == number
-            before = union(gaps.start[of_thread], call_start[of_thread])
+            of_thread = thread == number
+            before = union(start[of_thread], call_start[of_thread])
             if not len(before):
                 continue
             t0, t1 = int(before.starts[0]), int(before.ends[-1])
@@ -251,7 +249,7 @@ class GapFinder:
         window = Intervals(*(np.array([time], dtype=np.int64) for time in tables.window))
         idle = (window if window.total else NO_INTERVALS) - tables.busy_intervals(device)
         program_idle, profiler_idle = idle - tables.overhead_intervals, idle & tables.overhead_intervals
-        work = tables.work.select(tables.work.device == device)
+        work = tables.work if len(tables.devices) == 1 else tables.work.select(tables.work.device == device)
         start = np.concatenate([program_idle.starts, profiler_idle.starts])
         end = np.concatenate([program_idle.ends, profiler_idle.ends])
         is_profiler = np.arange(len(start)) >= len(program_idle)

@@ -88,10 +88,7 @@ class HostActivities:
         if len(self.loader_calls):
             return self.loader_calls
         tables, steps = self.tables, self.tables.steps
-        activity_start = np.sort(tables.select_on_launch_lanes(tables.ops_and_calls).start)
-        index = np.minimum(activity_start.searchsorted(steps.start), max(len(activity_start) - 1, 0))
-        first_activity = activity_start[index] if len(activity_start) else steps.end
-        wait_end = np.where(first_activity >= steps.start, np.minimum(first_activity, steps.end), steps.end)
+        wait_end = np.minimum(_find_next_activity(tables, steps.start), steps.end)
         is_long = wait_end - steps.start >= thresholds.INPUT_WITHOUT_LOADER_MIN.value
         names = np.asarray(tables.trace.name[steps.row])
         return EventTable(steps.row[is_long], steps.start[is_long], wait_end[is_long], names[is_long])
@@ -122,7 +119,7 @@ class HostActivities:
     def cold_ops(self) -> Intervals:
         """Self time of ops that took much longer the first time: handles and workspaces are made without a call."""
         tables, trace = self.tables, self.tables.trace
-        ops = tables.select_on_launch_lanes(tables.ops)
+        ops = tables.launching_thread_ops
         self_time = np.asarray(trace.self_duration[ops.row])
         is_long = (self_time > thresholds.COLD_CALL_MIN.value) & tables.has_work[ops.row]
         starts, ends = [], []
@@ -167,7 +164,7 @@ class HostActivities:
         assigned = tables.overhead_intervals
 
         def select(table: EventTable) -> EventTable:
-            return table.select(np.isin(tables.trace.lane[table.row], lanes))
+            return tables.select_on_lanes(table, lanes)
 
         def take_remaining(covered: Intervals) -> Intervals:
             nonlocal assigned
@@ -228,6 +225,23 @@ def _add_other_threads(own: list[ThreadActivity], number: int) -> ThreadActivity
         assigned = assigned | remaining
         combined.append(own_part | remaining)
     return ThreadActivity(*combined)
+
+
+def _find_next_activity(tables: TraceTables, times: I64) -> I64:
+    """Return when the next op or runtime call of a launching thread began, at each time or after it: int64[k].
+
+    The largest integer where none did.
+    """
+    found = np.full(len(times), np.iinfo(np.int64).max)
+    for table in (tables.launching_thread_ops, tables.launching_thread_calls):
+        for lane in tables.launch_lanes.tolist():
+            bounds = tables.trace.lanes[lane].first, tables.trace.lanes[lane].last
+            first, last = table.row.searchsorted(bounds).tolist()
+            if last > first:
+                index = table.start[first:last].searchsorted(times)  # a lane's events are in the order of their starts
+                has_next = index < last - first
+                found[has_next] = np.minimum(found[has_next], table.start[first:last][index[has_next]])
+    return found
 
 
 def _median_by_name(table: EventTable, names: I32) -> F64:

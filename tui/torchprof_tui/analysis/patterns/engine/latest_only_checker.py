@@ -11,6 +11,7 @@ from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
+from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import build_rank_checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
@@ -24,6 +25,19 @@ class CheckResult:
     scope: Scope
     findings: Sequence[Finding]
     verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class PrecomputedCheck:
+    """The result of the whole trace and what the lanes show of it: all idle gaps and the notes on single events.
+
+    Notes are by event of the merged trace; the gaps, and the longest of them with their lines, are one rank's own.
+    """
+
+    result: CheckResult
+    gaps: Gaps
+    notes: dict[int, str]
+    largest_gaps: Sequence[LargestGap]
 
 
 class _CancelledError(Exception):
@@ -42,15 +56,15 @@ class LatestOnlyChecker:
         self._offset = 0 if rank_arrivals is None else rank_arrivals.ranks.all[rank_index].first
         self._lock = threading.Lock()
         self._latest: Scope | None = None
-        self._precomputed: tuple[CheckResult, Gaps, dict[int, str]] | None = None
+        self._precomputed: PrecomputedCheck | None = None
         self._default_result: CheckResult | None = None  # kept: the whole trace is requested again and again
 
     @property
     def default_scope(self) -> Scope:
         return self._checker.default_scope
 
-    def precompute(self) -> tuple[CheckResult, Gaps, dict[int, str]]:
-        """Check the whole trace; return the result, all idle gaps and the notes on single events.
+    def precompute(self) -> PrecomputedCheck:
+        """Check the whole trace; return the result and what the lanes show of it.
 
         Fills the tables that later checks share.
         """
@@ -58,7 +72,8 @@ class LatestOnlyChecker:
             if self._precomputed is None:
                 self._default_result = self._check(self._checker.default_scope)
                 notes = {event + self._offset: note for event, note in self._checker.find_event_notes().items()}
-                self._precomputed = self._default_result, self._checker.gap_finder.gaps, notes
+                gaps, largest = self._checker.gap_finder.gaps, self._checker.list_largest_gaps()
+                self._precomputed = PrecomputedCheck(self._default_result, gaps, notes, largest)
             return self._precomputed
 
     def cancel(self) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker, severity_sort_key
+from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, list_largest_gaps_of_ranks
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
 from torchprof_tui.analysis.patterns.verdict.time_tree import EXPOSED
@@ -60,6 +61,11 @@ class MultiRankChecker:
         return sorted(
             (merge_findings(rank_findings) for rank_findings in by_id.values()), key=severity_sort_key
         ), verdicts
+
+    def list_largest_gaps(self, scope: Scope, count: int) -> list[LargestGap]:
+        """List the longest idle gaps of all ranks, each with the line of its rank, longest first."""
+        found = list_largest_gaps_of_ranks([checker.view(scope) for checker in self._checkers], count)
+        return [gap.for_rank(self.ranks[index].number, self.ranks[index].first) for index, gap in found]
 
 
 def _explain_late_rank(verdict: Verdict, rank_index: int, verdicts: Sequence[Verdict]) -> Verdict:

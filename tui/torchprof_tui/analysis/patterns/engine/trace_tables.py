@@ -6,7 +6,6 @@ scope: a viewport only selects from these tables (`scope_view`), so checking it 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +33,7 @@ from torchprof_tui.analysis.patterns.engine.gpu_work_table import (
     intervals_by_device,
     launch_shapes,
 )
+from torchprof_tui.analysis.patterns.engine.name_index import NameIndex
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import (
     mark_with_ancestors,
     nearest_ancestor,
@@ -146,13 +146,19 @@ class TraceTables:
         key = (pattern, *kinds)
         table = self._name_match_cache.get(key)
         if table is None:
-            matches = re.compile(pattern).match
-            tables = [self._tables_by_kind[kind] for kind in kinds or (Kind.OP, Kind.ANNOTATION)]
-            parts = [
-                self.filter_by_name(kind_table, lambda name: matches(name) is not None).row for kind_table in tables
-            ]
-            table = self._name_match_cache[key] = self.event_table(np.sort(np.concatenate(parts), kind="stable"))
+            wanted = kinds or (Kind.OP, Kind.ANNOTATION)
+            parts = [self._name_indices[kind].match(pattern) for kind in wanted]
+            parts = [part for part in parts if len(part)] or parts[:1]
+            if len(parts) == 1:
+                table = parts[0]
+            else:
+                table = self.event_table(np.sort(np.concatenate([part.row for part in parts]), kind="stable"))
+            self._name_match_cache[key] = table
         return table
+
+    @cached_property
+    def _name_indices(self) -> dict[Kind, NameIndex]:
+        return {kind: NameIndex(self.trace.names, table) for kind, table in self._tables_by_kind.items()}
 
     def filter_by_name(self, table: EventTable, predicate: Callable[[str], bool]) -> EventTable:
         """Select the events whose name fulfils a predicate; it is called once per distinct name."""
@@ -263,7 +269,24 @@ class TraceTables:
         return sorted_unique(np.concatenate([lanes, making_calls, np.array(same_thread, np.int64)]))
 
     def select_on_launch_lanes(self, table: EventTable) -> EventTable:
-        return table.select(np.isin(self.trace.lane[table.row], self.launch_lanes))
+        return self.select_on_lanes(table, self.launch_lanes)
+
+    def select_on_lanes(self, table: EventTable, lanes: I64) -> EventTable:
+        """Select the events of these lanes."""
+        is_wanted = np.zeros(len(self.trace.lanes), dtype=np.bool_)
+        is_wanted[lanes] = True
+        keep = is_wanted[self.trace.lane[table.row]]
+        return table if keep.all() else table.select(keep)
+
+    @cached_property
+    def launching_thread_ops(self) -> EventTable:
+        """The ops of the threads that launched GPU work."""
+        return self.select_on_launch_lanes(self.ops)
+
+    @cached_property
+    def launching_thread_calls(self) -> EventTable:
+        """The runtime calls of the threads that launched GPU work."""
+        return self.select_on_launch_lanes(self.calls)
 
     @cached_property
     def has_work(self) -> Bool:
@@ -271,7 +294,9 @@ class TraceTables:
         return mark_with_ancestors(self.trace, self.work.launch[self.work.launch >= 0])
 
     def _op_mask(self, pattern: str) -> Bool:
-        return np.bincount(self.match_names(pattern, Kind.OP).row, minlength=len(self.trace)) > 0
+        mask = np.zeros(len(self.trace), dtype=np.bool_)
+        mask[self.match_names(pattern, Kind.OP).row] = True
+        return mask
 
     @cached_property
     def is_dispatcher_op(self) -> Bool:

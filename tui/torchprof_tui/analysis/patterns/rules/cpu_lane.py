@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
+from torchprof_tui.analysis.patterns.engine.host_activity import SYNC_CALL_REGEX
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -31,7 +31,8 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
     format_percent,
 )
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.analysis.patterns.rules.dead_windows import find_dead_windows
+from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -112,62 +113,21 @@ def dead_window(view: ScopeView) -> Answer:
         return cannot_tell_answer("no annotation was recorded: mark ranges with record_function")
     if not len(tables.ops):
         return cannot_tell_answer(NO_CPU)
-    annotations, delays = _measure_first_gaps(tables)
-    counts = np.bincount(annotations.name) if len(annotations) else np.zeros(1, np.int64)
-    if counts.max() < 1 + thresholds.MIN_OTHERS.value:
+    found = tables.compute_once(find_dead_windows)
+    if found is None:
         return cannot_tell_answer("no annotation occurs three times with ops inside: nothing to compare with")
-    dead_indices, excess, medians = [], [], []
-    for name_id in np.flatnonzero(counts >= 1 + thresholds.MIN_OTHERS.value).tolist():
-        instances = np.flatnonzero(annotations.name == name_id)
-        instance_delays = delays[instances]
-        # Compute the median of the others only for delays above the minimum.
-        for k in np.flatnonzero(instance_delays >= thresholds.DEAD_WINDOW_MIN.value).tolist():
-            median = float(np.median(np.delete(instance_delays, k)))
-            if instance_delays[k] >= thresholds.DEAD_WINDOW_RATIO.value * median:
-                dead_indices.append(int(instances[k]))
-                excess.append(int(instance_delays[k] - median))
-                medians.append(median)
-    dead_ranges = annotations.select(np.array(dead_indices, dtype=np.int64))
-    dead_windows = (
-        EventTable(dead_ranges.row, dead_ranges.start, dead_ranges.start + delays[dead_indices], dead_ranges.name)
-        if dead_indices
-        else dead_ranges
-    )
-    in_scope = view.overlap_mask(dead_windows.start, dead_windows.end)
+    in_scope = view.overlap_mask(found.windows.start, found.windows.end)
     if not in_scope.any():
         return absent_answer()
-    worst = int(np.where(in_scope, excess, -1).argmax())
+    worst = int(np.where(in_scope, found.excess, -1).argmax())
     summary = (
-        f"{tables.name(int(dead_ranges.row[worst]))} has no op for its first "
-        f"{format_duration(delays[dead_indices[worst]])}; its other instances "
-        f"begin after {format_duration(medians[worst])}"
+        f"{tables.name(int(found.windows.row[worst]))} has no op for its first "
+        f"{format_duration(found.windows.duration[worst])}; its other instances "
+        f"begin after {format_duration(found.medians[worst])}"
     )
-    scope_indices = np.flatnonzero(in_scope)
-    scope_windows = dead_windows.select(scope_indices)
+    windows = found.windows.select(np.flatnonzero(in_scope))
     return fired_answer(
-        summary,
-        np.sort(scope_windows.row),
-        min(int(np.array(excess)[scope_indices].sum()), view.covered_time(scope_windows)),
-    )
-
-
-def _measure_first_gaps(tables: TraceTables) -> tuple[EventTable, I64]:
-    """Measure the delay from each annotation's start to the first op or call inside; not of the loader's.
-
-    Returns (annotations that have one, ns int64[k]). The profiler's own work is left out.
-    """
-    trace, ranges = tables.trace, tables.annotations
-    inner_rows = tables.ops_and_calls.row
-    index = inner_rows.searchsorted(ranges.row)
-    has_inner = index < len(inner_rows)
-    first_inner = inner_rows[np.minimum(index, len(inner_rows) - 1)]
-    first_start = np.asarray(trace.start[first_inner])
-    has_inner &= (trace.lane[first_inner] == trace.lane[ranges.row]) & (first_start < ranges.end)
-    has_inner &= ~np.isin(ranges.row, tables.match_names(DATA_LOADER_REGEX).row)  # it waits for its workers
-    annotations, first_start = ranges.select(has_inner), first_start[has_inner]
-    profiler = tables.overhead_intervals
-    return annotations, first_start - annotations.start - (
-        profiler.measure_before(first_start) - profiler.measure_before(annotations.start)
+        summary, np.sort(windows.row), min(int(found.excess[in_scope].sum()), view.covered_time(windows))
     )
 
 
@@ -318,14 +278,17 @@ def find_trailing_sync_note(view: ScopeView) -> dict[int, str]:
 
 def find_trailing_sync(view: ScopeView) -> int:
     """Find the event of the wait that ends the recording, -1 for none."""
-    tables = view.tables
-    syncs = tables.select_on_launch_lanes(view.gap_finder.sync_calls)
+    return view.tables.compute_once(_find_trailing_sync)
+
+
+def _find_trailing_sync(tables: TraceTables) -> int:
+    syncs = tables.select_on_launch_lanes(tables.match_names(SYNC_CALL_REGEX, Kind.RUNTIME))
     if not len(syncs):
         return -1
     last_index = int(syncs.start.argmax())
     sync_start = int(syncs.start[last_index])
     launches = tables.work.launch[tables.work.launch >= 0]
-    if len(launches) and int(view.trace.start[launches].max()) > sync_start:
+    if len(launches) and int(tables.trace.start[launches].max()) > sync_start:
         return -1
     if len(tables.steps) and sync_start < int(tables.steps.end[-1]):
         return -1

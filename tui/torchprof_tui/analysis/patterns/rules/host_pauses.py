@@ -67,15 +67,15 @@ def find_host_pauses(tables: TraceTables) -> HostPauses:
     if not len(steps):
         return no_pauses
     explained = [
-        tables.select_on_launch_lanes(tables.ops_and_calls),
+        tables.launching_thread_ops,
+        tables.launching_thread_calls,
         tables.overhead,
         tables.match_names(COMPILE_WORK_REGEX),
         tables.match_names(DATA_LOADER_REGEX),
         tables.work.events,
     ]
-    active = union(
-        np.concatenate([table.start for table in explained]), np.concatenate([table.end for table in explained])
-    )
+    sets = [union(table.start, table.end) for table in explained]  # far fewer than the events: ops contain others
+    active = union(np.concatenate([times.starts for times in sets]), np.concatenate([times.ends for times in sets]))
     # Only gaps that are long enough to be a pause are looked at again.
     first, last = int(min(steps.start[0], tables.window[0])), int(steps.end.max())
     gap_start, gap_end = np.append(first, active.ends), np.append(active.starts, last)
@@ -96,7 +96,7 @@ def find_host_pauses(tables: TraceTables) -> HostPauses:
 def _find_outermost_starts(tables: TraceTables) -> I64:
     """Return the starts of the ops of launching threads that lie in no other op."""
     trace = tables.trace
-    ops = tables.select_on_launch_lanes(tables.ops)
+    ops = tables.launching_thread_ops
     parent = np.asarray(trace.parent[ops.row])
     nested = (parent >= 0) & (trace.kind[np.maximum(parent, 0)] == Kind.OP)
     starts: I64 = ops.start[~nested]

@@ -18,6 +18,7 @@ from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
+from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64
@@ -33,11 +34,6 @@ _LABELS = {
 }
 
 _NOT_KNOWN = (OUTSIDE, IdleCause.UNKNOWN.id, IdleCause.LEAD_IN.id)
-
-GENERAL_PATTERN_IDS = frozenset(
-    ["overhead-bound", "idle-gap", "first-step-wide", "not-warmed-up", "compute-bound", "hotspot"]
-)
-"""Patterns that describe a whole scope: each part of it would be theirs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,11 @@ class ChainPanel(TextPanel):
         return self._chain
 
     @property
+    def line(self) -> SourceLine | None:
+        """The line of the program that the chain comes from, None if it is unknown."""
+        return self._line
+
+    @property
     def line_under_cursor(self) -> SourceLine | None:
         """The line of the program if the cursor is on it, else None."""
         return self._line if self._on_line else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
+from torchprof_tui.analysis.patterns.verdict.own_time import find_divided_tree
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import (
@@ -98,9 +99,10 @@ class CheatsheetPanel(TextPanel):
             ]
         ]
         lines += format_verdict(checked.verdict, width, self.size.height, palette)
+        tree = find_divided_tree([checked.verdict])
         for finding in self._fired_findings():
             first = len(lines)
-            lines += format_entry(finding, width, finding.id == self._cursor_id, palette)
+            lines += format_entry(finding, width, finding.id == self._cursor_id, palette, tree)
             self._lines_by_id[finding.id] = (first, len(lines) - 1)
         for finding in checked.findings:
             if finding.state is State.CANNOT_TELL:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.style import Style
 
-from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line
+from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line, find_code_location
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
 from torchprof_tui.analysis.patterns.verdict.tree_lines import select_tree_lines
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
+from torchprof_tui.ui.common.own_time_label import describe_own_time
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.text_panel import Lines, wrap_text
 
@@ -77,8 +78,11 @@ def _format_tree(tree: TimeTree, max_lines: int, width: int, palette: Palette) -
     return lines
 
 
-def format_entry(finding: Finding, width: int, current: bool, palette: Palette) -> Lines:
-    """Format a fired pattern: on one line, in full for the current entry."""
+def format_entry(finding: Finding, width: int, current: bool, palette: Palette, tree: TimeTree | None = None) -> Lines:
+    """Format a fired pattern: on one line, in full for the current entry.
+
+    `tree`: the time of the scope, to say in which parts of it the pattern's time lies.
+    """
     pattern, answer = finding.pattern, finding.answer
     seen = clean(answer.seen)
     sign, style = choose_sign(finding, palette)
@@ -96,9 +100,10 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette) 
     lines: Lines = [head if text_width < MIN_TEXT_CELLS else [*head, (title, palette.text)]]
     rows = [
         ("seen", seen),
+        ("time", describe_own_time(finding, tree)),
         ("means", pattern.meaning),
         ("do", finding.remedy.action),
-        ("line", describe_code_line(finding)),
+        ("line", _format_line(finding)),
         ("code", finding.remedy.code),
         ("decided", pattern.decided),
     ]
@@ -113,6 +118,12 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette) 
         if text:
             lines += format_labelled_text(" ", label, clean(text), width, palette, ROW_LABEL_CELLS)
     return lines
+
+
+def _format_line(finding: Finding) -> str:
+    """Format the line of a finding, with the key that opens it where its file is known."""
+    text = describe_code_line(finding)
+    return f"{text} (L opens it)" if find_code_location(finding) else text
 
 
 def choose_sign(finding: Finding, palette: Palette) -> tuple[str, Style]:

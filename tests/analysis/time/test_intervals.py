@@ -1,0 +1,50 @@
+"""Sets of time against sets of single nanoseconds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+
+SPAN = 400
+
+
+def _random_set(rng: np.random.Generator, count: int) -> Intervals:
+    starts = rng.integers(0, SPAN, count).astype(np.int64)
+    return union(starts, np.minimum(starts + rng.integers(0, 6, count), SPAN))
+
+
+def _list_times(times: Intervals) -> set[int]:
+    return {
+        time
+        for start, end in zip(times.starts.tolist(), times.ends.tolist(), strict=True)
+        for time in range(start, end)
+    }
+
+
+def _check_form(times: Intervals) -> None:
+    assert (times.starts < times.ends).all()
+    assert (times.starts[1:] > times.ends[:-1]).all(), "intervals touch or are not in order"
+
+
+@pytest.mark.parametrize(("count", "other_count"), [(0, 0), (0, 9), (9, 0), (1, 60), (60, 1), (40, 40), (90, 10)])
+def test_operations_agree_with_sets_of_single_times(count: int, other_count: int) -> None:
+    rng = np.random.default_rng(count * 100 + other_count)
+    for _ in range(50):
+        one, other = _random_set(rng, count), _random_set(rng, other_count)
+        for found, expected in (
+            (one & other, _list_times(one) & _list_times(other)),
+            (one - other, _list_times(one) - _list_times(other)),
+            (one | other, _list_times(one) | _list_times(other)),
+        ):
+            _check_form(found)
+            assert _list_times(found) == expected
+
+
+def test_touching_sets_have_no_time_in_common() -> None:
+    one, other = union(np.array([0, 20]), np.array([10, 30])), union(np.array([10, 30]), np.array([20, 40]))
+    assert len(one & other) == 0
+    assert (one - other).starts.tolist() == [0, 20]
+    assert (one | other).ends.tolist() == [40]
+    assert len(NO_INTERVALS - one) == 0
