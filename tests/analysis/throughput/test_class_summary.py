@@ -91,3 +91,15 @@ def test_attention_by_single_kernels_on_an_h200() -> None:
 def _classes(loaded: Trace) -> list[GpuClassSummary]:
     checker = Checker(loaded)
     return checker.view(checker.default_scope).gpu_classes
+
+
+@pytest.mark.parametrize(
+    ("name", "rate", "text"),
+    [
+        ("fp32 GEMMs", "1,007 GB/s", "61 % fp32 GEMMs"),  # bytes say nothing of a product whose peak is not known
+        ("fp32 GEMMs", "12.3 TFLOP/s", "61 % fp32 GEMMs at 12.3 TFLOP/s"),
+        ("elementwise and copies", "1,007 GB/s", "61 % elementwise and copies at 1,007 GB/s"),
+    ],
+)
+def test_a_rate_without_a_peak_is_of_what_limits_the_class(name: str, rate: str, text: str) -> None:
+    assert GpuClassSummary(name, 610, 0.61, Limit.MEMORY, rate, None, False).describe() == text

@@ -67,7 +67,8 @@ class GpuClassSummary:
         if self.peak_share is not None:
             peak = "the peak rate" if self.is_product and self.limit is not Limit.MEMORY else "memory bandwidth"
             return f"{text} at {self.peak_share * 100:.0f} % of {peak}"
-        if self.achieved_text:
+        is_bandwidth = self.achieved_text.endswith("B/s")
+        if self.achieved_text and not (self.is_product and is_bandwidth):  # bytes say little of a product
             return f"{text} at {self.achieved_text}{', from tensors that fit into the cache' if self.is_cached else ''}"
         return text
 

@@ -198,7 +198,7 @@ def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     per_step = kernels / steps if steps else kernels
     count = format_count(round(per_step), "kernel") + (" a step" if steps else "")
     median = format_duration(float(np.median(view.work.events.duration))) if len(view.work) else ""
-    median = f" ({median} in the median)" if kernels > 1 and median else f" ({median})" if median else ""
+    median = f" (median {median})" if kernels > 1 and median else f" ({median})" if median else ""
     what = f"the GPU waits {format_percent(share)} of the time for the CPU to dispatch {count}{median}"
     launches = sorted_unique(view.work.launch[view.work.launch >= 0]).astype(np.int64)
     return Diagnosis(IdleCause.DISPATCH.id, share, what, choose_launch_remedy(evidence, per_step), "", launches)
@@ -213,7 +213,7 @@ def choose_launch_remedy(evidence: Evidence, kernels_per_step: float) -> str:
         return 'torch.compile is used already: add mode="reduce-overhead" (CUDA graphs), or larger batches'
     if practices.has_backward or practices.optimizer_kind:
         is_fused = practices.optimizer_kind is None or practices.optimizer_kind is OptimizerKind.FUSED
-        return "fewer, larger launches: a larger batch, torch.compile" + ("" if is_fused else ", a fused optimizer")
+        return "a larger batch, torch.compile" + ("" if is_fused else ", a fused optimizer")
     if kernels_per_step <= thresholds.FEW_KERNELS.value:
         return "too little work for a GPU: larger inputs, or many such calls in one CUDA graph"
     if "decode-without-graphs" in evidence.fired:
