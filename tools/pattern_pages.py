@@ -303,7 +303,7 @@ def _list_cases(name: str) -> Iterator[Sequence[Entry]]:
 def _check_as_shown(trace: Trace) -> tuple[list[Finding], str]:
     """Check a trace as the app does when it opens: (findings in the cheatsheet's order, keys to show that)."""
     arrivals = compute_arrivals(trace.merged_ranks) if trace.merged_ranks is not None else None
-    findings = LatestOnlyChecker(trace, arrivals).precompute()[0].findings
+    findings = LatestOnlyChecker(trace, arrivals).precompute().result.findings
     # Several ranks: open the first one, and check all of it.
     return list(findings), "c" if arrivals is None else "space,c,v,v"
 
