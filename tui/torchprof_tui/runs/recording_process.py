@@ -211,7 +211,8 @@ class Recording:
                 self._send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(CLOSE_TIMEOUT_SECONDS)
-            self.poll()  # to read the run's folder and save the request there
+            if self._master >= 0:  # not closed before
+                self.poll()  # to read the run's folder and save the request there
             if self._process.poll() is None:
                 self._send_signal(signal.SIGTERM)
         if self._output is not None:
