@@ -224,3 +224,20 @@ def test_it_works_beside_foreign_packages_of_its_folder_names(tmp_path: Path) ->
     owners, document = done.stdout.splitlines()
     assert owners == "user profiler_runs user sample_traces user tui"
     assert json.loads(document)["events"] > 0
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("command", ["check", "info", "table"])
+def test_an_output_that_is_not_utf_8_substitutes_what_it_lacks(command: str, encoding: str) -> None:
+    words = [sys.executable, "-m", "torchprof_tui", command, "sample:matmul_add_64_cold_eager"]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    ran = subprocess.run(words, capture_output=True, env=environment, check=False)
+    text = ran.stdout.decode(encoding)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert ("us" if encoding == "ascii" else "µs") in text
+
+
+def test_the_help_of_run_separates_names_from_summaries(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    assert "  graph_replay  An MLP" in capsys.readouterr().out

@@ -281,3 +281,11 @@ def test_a_slice_is_checked_in_its_range_unless_told(capsys: pytest.CaptureFixtu
     assert answer["scope"]["duration_ns"] == 90_000
     assert answer["verdict"]["gpu_busy"] == pytest.approx(whole["verdict"]["gpu_busy"])
     assert asked(capsys, str(part), "--range", "0:20us")["scope"]["duration_ns"] == 20_000
+
+
+def test_json_lists_what_fail_on_found(capsys: pytest.CaptureFixture[str], written: Any) -> None:
+    path = written(waiting())
+    for fail_on, failed in (("compute-bound,overhead-bound", ["overhead-bound"]), ("compute-bound", [])):
+        assert main(["check", path, "--json", "--fail-on", fail_on, "--no-cache"]) == bool(failed)
+        assert json.loads(capsys.readouterr().out)["failed_on"] == failed
+    assert "failed_on" not in asked(capsys, path)

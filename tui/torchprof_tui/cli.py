@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from torchprof_tui import __version__
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.output_encoding import tolerate_encoding
 from torchprof_tui.trace.core.errors import format_error
 
 PROGRAM = "torchprof-tui"
@@ -61,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status: 0 done, 1 the answer is no, 2 wrong call or input, 130 Ctrl-C."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
+    tolerate_encoding()
     try:
         status = _run_command(words)
         sys.stdout.flush()

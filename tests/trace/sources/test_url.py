@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
+import ssl
+import subprocess
 import sys
 import threading
 import time
@@ -166,6 +169,36 @@ def test_unreadable_urls(site: str) -> None:
     assert refusal(f"{site}/empty.json") == "the file is empty"
     assert refusal("http://127.0.0.1:9/t.json") == "the server refused the connection"
     assert refusal("http://nowhere.invalid/t.json") == "there is no host nowhere.invalid"
+
+
+@pytest.fixture
+def untrusted_site(folder: Path, tmp_path: Path) -> Iterator[str]:
+    """Serve the folder over https with a certificate that nobody signed."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subject = ("-subj", "/CN=localhost", "-days", "2", "-keyout", str(key), "-out", str(certificate))
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject], check=True, capture_output=True
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, directory=str(folder))) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a refused handshake is no news
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield f"https://localhost:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_connection_errors_say_what_is_wrong(site: str, untrusted_site: str) -> None:
+    said = refusal(f"{untrusted_site}/trace.json")
+    assert said.startswith("the server's certificate is not trusted (self")
+    assert refusal(f"{site.replace('http', 'https')}/trace.json").startswith("no secure connection: ")
+    assert refusal("ftp://nowhere.invalid/t.json") == "there is no host of that name"
+    assert refusal("ftp://127.0.0.1:9/t.json") == "the server refused the connection"
 
 
 def test_html_page_is_refused(site: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import shutil
 import textwrap
 import time
@@ -21,6 +22,7 @@ from torchprof_samples import SAMPLES, find
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import Progress
+from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.storage import disk_cache
 from torchprof_tui.ui.start import local_traces, recent_traces
 from torchprof_tui.ui.start.beginner_guide import GUIDE
@@ -119,6 +121,54 @@ async def test_the_ranks_in_the_folder_open_as_one(alone: Path) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: explored(app))
         assert [rank.number for rank in app.screen.trace.merged_ranks.all] == [0, 1, 2]
+
+
+async def test_a_remote_folder_opens_again_after_one_of_its_traces() -> None:
+    spec = "gpu-box:runs/a.json"
+    recent_traces.add_recent_trace(spec)
+    recent_traces.add_recent_trace("gpu-box:other.json")
+    app = TorchprofApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        listed = [ListedTrace(spec, 1000, 0.0), ListedTrace("gpu-box:runs/b.json", 1000, 0.0)]
+        await app.switch_screen(StartScreen(remote_folder=("gpu-box:runs/", listed)))
+        await until(pilot, lambda: any("gpu-box:other.json" in line for line in options(app)))
+        names = [line.split()[0] for line in options(app) if line.strip()]
+        assert names[1:3] == ["a.json", "b.json"]
+        assert spec not in names
+
+
+@pytest.mark.parametrize("width", [100, 118, 130, 150])
+async def test_the_summaries_have_room_at_every_width(alone: Path, width: int) -> None:
+    (alone / "runs").mkdir()
+    shutil.copy(SAMPLE, alone / "runs" / "mine.json.gz")
+    os.utime(alone / "runs" / "mine.json.gz", (1, 1))
+    app = TorchprofApp()
+    async with app.run_test(size=(width, 40)) as pilot:
+        await until(pilot, lambda: any("mine.json.gz" in line for line in options(app)))
+        await pilot.pause()
+        lines = [strip.text for strip in app.screen._compositor.render_strips()]
+        assert re.search(r"mine.json.gz .* KiB +[0-9]+ months ago +runs/", "\n".join(lines))
+
+
+async def test_an_unreachable_file_is_no_reason_to_explain_the_export(alone: Path) -> None:
+    (alone / "prose.json").write_text("hello, world")
+    for spec, has_advice in (("http://127.0.0.1:9/a.json", False), ("prose.json", True)):
+        opening = SingleTraceOpener(spec)
+        opening.start()
+        app = TorchprofApp(opening)
+        async with app.run_test() as pilot:
+            await until(pilot, lambda: app.failure is not None)  # noqa: B023
+            await pilot.pause()
+            assert ("export_chrome_trace" in shown(app, "#loading-numbers")) is has_advice
+
+
+def test_a_recent_folder_has_the_size_of_its_traces(alone: Path) -> None:
+    (alone / "ddp").mkdir()
+    for name, size in (("rank0.json", 300), ("rank1.json", 400), ("notes.txt", 5000)):
+        (alone / "ddp" / name).write_text("x" * size)
+    recent_traces.add_recent_trace("ddp")
+    (entry,) = recent_traces.list_recent_traces()
+    assert entry.size == 700
 
 
 async def test_a_path_is_typed_and_completed(alone: Path) -> None:

@@ -158,7 +158,7 @@ async def test_writing_and_copying(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert ".csv, .json or .md" in text(table)
         await write("no/such/folder.md")
         assert "No such file" in text(table)
-        await pilot.press("y")
+        await pilot.press("escape", "y")
         assert copied
         assert copied[0].startswith("| name |")
 
@@ -243,3 +243,21 @@ async def test_another_theme_reaches_the_table_and_the_tree() -> None:
             screen.app.theme = "textual-light"
             await pilot.pause()
             assert {widget.palette for widget in shown.query(PaintedWidget)} == {palette_for(screen.app)}
+
+
+@pytest.mark.parametrize(("key", "typed", "says"), [("e", "a.xlsx", ".csv, .json or .md"), ("/", "/(/", "missing )")])
+async def test_after_an_error_typing_still_reaches_the_prompt(key: str, typed: str, says: str) -> None:
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        tab = table._group_by
+        await pilot.press(key)
+        table._prompt._input.value = typed
+        await pilot.press("enter")
+        await settled(pilot)
+        assert says in text(table)
+        await pilot.press("b", "q")
+        assert table._prompt._input.value.endswith("bq")
+        assert (table._group_by, table._prompt.is_open, table.is_current) == (tab, True, True)
+        await pilot.press("ctrl+c")
+        assert not table._prompt.is_open
+        assert table.is_current

@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on",
         metavar="PATTERN[,…]|fired",
-        help="exit status 1 if one of these fired; `fired`: any that costs time (notices and artefacts do not count)",
+        help="exit status 1 if one of these fired; `fired`: any that costs time (notices and artefacts do not count); "
+        "--json lists them as `failed_on`",
     )
     parser.add_argument("--range", metavar="T0:T1", help="only this time: 12.5ms:30ms; a bare number is µs")

@@ -40,7 +40,10 @@ def run(options: argparse.Namespace) -> int:
     scope = scopes.default_scope(trace) if times is None else scopes.range_scope(*times)
     report = CheckReport(trace, scope, *_check_trace(trace, scope))
     if options.json:
-        print(json.dumps(build_document(report)))
+        document = build_document(report)
+        if wanted:
+            document["failed_on"] = [found.id for found in report.findings if matches_fail_on(found, wanted)]
+        print(json.dumps(document))
     elif options.markdown:
         print(format_report(report, options.trace, options.range))
     else:

@@ -18,8 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"{parser.prog} [OPTIONS] WORKLOAD [ARGS…]\n       {parser.prog} [OPTIONS] -- python train.py [ARGS…]"
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    width = max(map(len, WORKLOADS)) + 2
     parser.epilog = "workloads, each with options of its own (WORKLOAD --help):\n" + "\n".join(
-        f"  {name:<12}{summarize_workload(name)}" for name in WORKLOADS
+        f"  {name:<{width}}{summarize_workload(name)}" for name in WORKLOADS
     )
     add_recording_options(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

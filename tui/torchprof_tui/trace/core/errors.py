@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+NOT_A_TRACE = "not a trace"
+"""In the line about a file that could be read and holds something else."""
+
 
 class TraceError(ValueError):
     """The input is not a trace or cannot be read at all. `str()` is one line for the user."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.errors import NOT_A_TRACE, TraceError
 from torchprof_tui.trace.core.problems import CUT_SHORT, TEXT_AFTER_END, UNREADABLE_HEADER, ProblemTally, excerpt
 from torchprof_tui.trace.decode.chunker import TextWindow
 from torchprof_tui.trace.json_text.repair import parse_values, repair_piece
@@ -56,7 +56,7 @@ class JsonDocument:
         self._key_count = 0
 
     def not_a_trace_error(self, description: str) -> TraceError:
-        return TraceError(f"{self._name}: not a trace, but {description}")
+        return TraceError(f"{self._name}: {NOT_A_TRACE}, but {description}")
 
     def seek_lists(self) -> Iterator[None]:
         """Yield whenever the window is after the bracket that opens a list of entries.

@@ -234,9 +234,16 @@ def _describe_error(error: Exception) -> str:
             return "the server refused the connection"
         if isinstance(cause, TimeoutError) or "Timeout" in type(cause).__name__:
             return "the server does not answer"
+        if type(cause).__name__ == "SSLCertVerificationError":
+            return f"the server's certificate is not trusted ({getattr(cause, 'verify_message', '')})"
+        if isinstance(cause, OSError) and type(cause).__module__ == "ssl":
+            return f"no secure connection: {getattr(cause, 'reason', '') or cause}"
+    if any(type(cause).__name__ == "gaierror" for cause in _cause_chain(error)):
+        return "there is no host of that name"
     if isinstance(error, FileNotFoundError):
         return "no such file there"
     if isinstance(error, PermissionError):
         return "no permission to read it there"
-    message = " ".join(str(error).split())[:200]
+    reason = error.strerror if isinstance(error, OSError) else None  # without "[Errno …]"
+    message = " ".join((reason or str(error)).split())[:200]
     return message or type(error).__name__

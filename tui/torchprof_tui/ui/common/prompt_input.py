@@ -11,10 +11,13 @@ from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, Prompt
 
 
 class Prompt(Horizontal):
-    """An input with a label and a hint. `open` shows it; changes, enter and escape are posted as messages."""
+    """An input with a label and a hint. `open` shows it.
+
+    Changes, enter, and escape or ctrl+c are posted as messages.
+    """
 
     BINDINGS = [
-        Binding("escape", "close", "close", show=False),
+        Binding("escape,ctrl+c", "close", "close", show=False),  # ctrl+c copies where text is selected
     ]
     DEFAULT_CSS = """
     Prompt { height: 1; display: none; }

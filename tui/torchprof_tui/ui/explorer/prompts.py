@@ -60,9 +60,10 @@ class PromptController:
                 self._close()
         else:
             problem = self._view_state.search.set_query(message.text)
-            if not problem and message.text:
-                problem = self._moves.select_match(later=True)
-            self._close(problem)
+            if problem:  # the prompt stays open: characters that follow must not be taken as keys
+                self.prompt.show_hint(problem)
+                return
+            self._close(self._moves.select_match(later=True) if message.text else "")
 
     def handle_close(self, message: PromptClosed) -> None:
         if message.purpose == SEARCH:

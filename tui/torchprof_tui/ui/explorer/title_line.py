@@ -10,6 +10,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Ranks
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.trace.specs.address import is_url, parse_ssh_path
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
@@ -70,12 +71,25 @@ class TitleLine(PaintedWidget):
 
 
 def short_label(label: str) -> str:
-    """Return the file name without folder and suffixes, cleaned."""
+    """Return the file name without folder and suffixes, cleaned; `host:name` for a remote trace."""
     name = label.replace("\\", "/").rstrip("/").rpartition("/")[2] or label
     stem = name
     while stem.endswith(_SUFFIXES):
         stem = stem.rpartition(".")[0]
-    return clean(stem or name)
+    host = _host_name(label)
+    return clean(f"{host}:{stem or name}" if host else stem or name)
+
+
+def _host_name(label: str) -> str:
+    """Return the host (or bucket) of a remote trace, "" for a local one."""
+    if is_url(label):
+        # Not urlsplit, which refuses the brackets of a pattern; the last part of a chain has the host.
+        return label.rpartition("://")[2].partition("/")[0].rpartition("@")[2]
+    try:
+        ssh_path = parse_ssh_path(label)
+    except ValueError:  # what the names of several ranks have in common need not be a name
+        return ""
+    return "" if ssh_path is None else ssh_path.host_name
 
 
 def describe_trace(trace: Trace) -> list[str]:

@@ -16,6 +16,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
+from torchprof_tui.trace.core.errors import NOT_A_TRACE
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.progress import FAILED_SHARE, Phase, Progress, RanksProgress
@@ -32,6 +33,8 @@ MIN_ESTIMATE_SECONDS = 0.3
 """Seconds of loading before the time left is shown: an earlier estimate would vary too much."""
 
 BAR_CELLS = 40
+
+EXPORT_HINT = "torch.profiler writes what this opens: prof.export_chrome_trace('trace.json.gz')"
 
 _EIGHTHS = "·▁▂▃▄▅▆▇█"
 
@@ -149,7 +152,7 @@ class LoadingScreen(Screen[None]):
         self.query_one("#loading-name", Static).update(Content.from_markup("[b]This could not be opened[/b]"))
         self.query_one("#loading-bar", Static).update(Content(clean(line)))
         self.query_one("#loading-ranks", Static).display = False
-        hint = "torch.profiler writes what this opens: prof.export_chrome_trace('trace.json.gz')"
+        hint = EXPORT_HINT if NOT_A_TRACE in line else ""  # it is no help where the file could not be reached
         self.query_one("#loading-numbers", Static).update(Content(hint))
         self.query_one("#loading-keys", Static).update("o open another   esc back   q quit")
 

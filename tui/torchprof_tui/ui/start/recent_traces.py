@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchprof_tui.trace.specs.address import is_url
+from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_url
 
 MAX_ENTRIES = 20
 """More than the start screen shows at once; older entries are removed."""
@@ -23,7 +23,7 @@ class RecentTrace:
 
     spec: str
     opened_at: float
-    size: int | None  # bytes on disk now; None if it is not a local file or does not exist any more
+    size: int | None  # bytes on disk now (a folder: of its traces); None if it is not local or does not exist any more
 
     @property
     def is_missing(self) -> bool:
@@ -79,6 +79,16 @@ def _read_entries() -> list[tuple[str, float]]:
 
 def _file_size(spec: str) -> int | None:
     try:
-        return os.stat(spec).st_size
+        return _sum_trace_sizes(spec) if os.path.isdir(spec) else os.stat(spec).st_size
     except (OSError, ValueError):
         return None
+
+
+def _sum_trace_sizes(folder: str) -> int:
+    """Sum the sizes of the files with a suffix of traces in a folder, bytes. Raises OSError if it cannot be read."""
+    with os.scandir(folder) as entries:
+        return sum(
+            entry.stat().st_size
+            for entry in entries
+            if entry.name.endswith(TRACE_SUFFIXES) and not is_key_averages_file(entry.name) and entry.is_file()
+        )

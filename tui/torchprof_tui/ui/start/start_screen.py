@@ -53,8 +53,8 @@ RECORD_HINT = "runs it under torch.profiler, shows what it prints, then opens th
 RECORD_SPEC = "\0record"
 """Spec of the row that records a run; no path contains a NUL."""
 
-WIDE_MIN_WIDTH = 118
-"""Minimal width for the guide beside the list."""
+WIDE_MIN_WIDTH = 150
+"""Minimal width for the guide beside the list: fewer cells would leave no room for the summaries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +166,12 @@ class StartScreen(Screen[None]):
             (f"In this folder, {clean(str(self._folder.absolute()))}", self._local_rows(local)),
             (f"Samples ({ORIGIN})", [TraceRow(f"sample:{s.name}", s.name, s.ran, s.look) for s in SAMPLES]),
         ]
-        self._rows = {row.key: row for _, rows in sections for row in rows}
+        self._rows = {}
         options: list[Option | None] = []
-        for title, rows in sections:
+        for title, listed in sections:
+            # A trace may be in a remote folder and among the recent ones, but ids must be unique: list it once.
+            rows = list({row.key: row for row in listed if row.key not in self._rows}.values())
+            self._rows.update((row.key, row) for row in rows)
             if rows:
                 options += [None] if options else []
                 options.append(Option(Content.styled(title, "bold"), disabled=True))

@@ -330,12 +330,19 @@ class TableScreen(ListScreen):
             self._worker.debounce("filter", self._refresh_rows)
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
-        self._close_prompt()
+        """Apply what was typed; on an error the prompt stays open, so that no further character becomes a key."""
+        problem = ""
         if message.purpose == FILTER_PROMPT:
             self._listing.filter = message.text
-            self._refresh_rows()
+            problem = self._listing.sort_and_filter()
         elif message.text:
-            self._export_file(Path(message.text).expanduser())
+            problem = self._export_file(Path(message.text).expanduser())
+        if problem:
+            self._prompt.show_hint(problem)
+            return
+        self._close_prompt()
+        if message.purpose == FILTER_PROMPT:
+            self._refresh_rows()
 
     def on_prompt_closed(self, message: PromptClosed) -> None:
         self._close_prompt()
@@ -343,10 +350,14 @@ class TableScreen(ListScreen):
             self._listing.filter = ""
             self._refresh_rows()
 
-    def _export_file(self, path: Path) -> None:
+    def _export_file(self, path: Path) -> str:
+        """Write the listed rows and show so. Returns why they could not be written, else ""."""
         assert self._built_sheet is not None
         line, written = file_export.write_sheet(self._built_sheet.sheet, self._listing.order, path)
-        self._status.show_message(line, is_warning=not written)
+        if not written:
+            return line
+        self._status.show_message(line)
+        return ""
 
     def action_copy(self) -> None:
         if self._built_sheet is not None and self._tab != PICTURES_TAB:

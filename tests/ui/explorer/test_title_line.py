@@ -1,0 +1,36 @@
+"""The name in the title: which file, and on which host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.helpers.explorer_app import explorer, text_of, two_steps
+from torchprof_tui.ui.explorer.title_line import short_label
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("runs/a.pt.trace.json.gz", "a"),
+        ("gpu-box:runs/a.json.gz", "gpu-box:a"),
+        ("ssh://me@gpu-box:2222/runs/a.json", "gpu-box:a"),
+        ("https://me:secret@files.example.org:8443/runs/a.json", "files.example.org:8443:a"),
+        ("s3://bucket/run[0-9]/", "bucket:run[0-9]"),
+        ("zip://a.json::https://[::1]:80/runs/all.zip", "[::1]:80:all.zip"),
+    ],
+)
+def test_a_remote_trace_is_named_with_its_host(label: str, shown: str) -> None:
+    assert short_label(label) == shown
+
+
+@pytest.mark.parametrize("label", ["ssh://", "ssh://gpu-", "https://", "host:", ":", ""])
+def test_what_several_names_have_in_common_is_shown_without_failing(label: str) -> None:
+    assert short_label(label).isprintable()
+
+
+async def test_the_title_has_the_host() -> None:
+    shown = replace(two_steps(), label="gpu-box:runs/train.json.gz")
+    async with explorer(shown, (160, 30)) as (screen, _):
+        assert text_of(screen).lstrip().startswith("gpu-box:train ")
