@@ -106,7 +106,8 @@ def test_the_rate_comes_from_the_shapes(tmp_path: Path) -> None:
         ([annotation("Optimizer.step#AdamW.step", 9, 90), *chain("aten::_foreach_mul_", FOREACH)],
          "torch.optim.AdamW(params, fused=True)"),
         ([annotation("Optimizer.step#SGD.step", 9, 90), *chain()], "torch.optim.SGD(params, fused=True)"),
-        ([annotation("Optimizer.step#Lion.step", 9, 90), *chain()], ""),  # not of torch: no such argument
+        ([annotation("Optimizer.step#Lion.step", 9, 90), *chain()], "torch._foreach_mul_"),  # not of torch
+        ([annotation("Optimizer.step#AdamW.step", 9, 90), *chain("aten::_fused_adamw_", FOREACH)], ""),  # in use
         ([*chain(), *op_with_work("aten::gelu", 90, 2000, 300, TRITON)], ""),  # compiled already
         ([cpu("aten::bmm", 0, 1), *chain("aten::_softmax", SOFTMAX)], "scaled_dot_product_attention(q, k, v)"),
     ],
