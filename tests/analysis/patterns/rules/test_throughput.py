@@ -209,3 +209,14 @@ def _tail(grid: list[int]) -> list[Entry]:
 
 def _check_waves(entries: list[Entry]) -> Finding:
     return check_pattern(trace(*entries, header={"deviceProperties": [DEVICE]}), WAVES)
+
+
+def test_an_optimizer_is_advised_only_where_something_is_trained() -> None:
+    backward = cpu("autograd::engine::evaluate_function: MmBackward0", 0, 1)
+    assert "optimizer" not in check_pattern(trace(*chain()), ELEMENTWISE).remedy.action
+    assert "optimizer" in check_pattern(trace(backward, *chain()), ELEMENTWISE).remedy.action
+
+
+def test_compiled_code_is_not_advised_to_compile() -> None:
+    region = annotation("Torch-Compiled Region: 0/0", 0, 1)
+    assert not check_pattern(trace(region, *chain()), ELEMENTWISE).remedy.code

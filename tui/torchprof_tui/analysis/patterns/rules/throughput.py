@@ -143,8 +143,11 @@ def _choose_fusion(view: ScopeView, chosen: Bool) -> Remedy | None:
     optimizer_time, optimizer_step = _optimizer_share(view, chosen)
     if optimizer_time > 0.5 * total:
         return choose_optimizer_remedy(optimizer_step, view.tables.practices.optimizer_kind)
-    if float(time[view.work.class_mask(KernelClass.TRITON)].sum()) > _COMPILED_SHARE * total:
+    practices = view.tables.practices
+    if practices.uses_compile or float(time[view.work.class_mask(KernelClass.TRITON)].sum()) > _COMPILED_SHARE * total:
         return Remedy("these lie outside the compiled code, or between its graph breaks: see what keeps them out")
+    if not practices.has_backward and not practices.optimizer_names:
+        return Remedy("fuse them: torch.compile, fused norms", "model = torch.compile(model)")
     return None
 
 

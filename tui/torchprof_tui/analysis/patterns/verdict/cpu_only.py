@@ -29,6 +29,7 @@ _LABELS = {
     PROFILER: "profiler",
     OUTSIDE: "outside the recorded program",
 }
+_RECORD_STACKS = "record with stacks (with_stack=True) to see which code it is"
 _MAX_OPS_LISTED = 8
 _NAME_CELLS = 40
 
@@ -131,12 +132,14 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
     if len(events):
         owner = view.tables.short_name(int(events[0]), _NAME_CELLS)
         what += f", most of it in {owner}"
-        return Diagnosis(HOST_CODE, share, what, "move it out of the loop, or into another process", "", events)
+        is_frame = int(view.trace.kind[events[0]]) == Kind.PYTHON
+        remedy = "move it out of the loop, or into another process" if is_frame else _RECORD_STACKS
+        return Diagnosis(HOST_CODE, share, what, remedy, "", events)
     if _is_other_threads_turn(view):
         return Diagnosis(HOST_CODE, share, f"{what}, most of it while another thread runs ops")
     if len(view.tables.practices.python_frames):
         return Diagnosis(HOST_CODE, share, what)
-    return Diagnosis(HOST_CODE, share, what, "record with stacks (with_stack=True) to see which code it is")
+    return Diagnosis(HOST_CODE, share, what, _RECORD_STACKS)
 
 
 def _find_host_owner(view: ScopeView) -> I64:
