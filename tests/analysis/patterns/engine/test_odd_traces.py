@@ -37,9 +37,18 @@ RUNS_WITHOUT_A_DURATION = [
 COMPILATION_WITHOUT_A_GPU = [cpu("aten::mm", 0, 900), runtime("AscendCL@aclopCompileAndExecute", 10, 800, 1)]
 
 
+DEVICE_BEYOND_32_BITS = [entry for device in (0, 1 << 40) for entry in run(GEMM, 0, 100, 1 + device, device=device)]
+
+
 @pytest.mark.parametrize(
     "entries",
-    [STEPS_ON_THE_IDLER_DEVICE, STEPS_WITHOUT_A_DURATION, RUNS_WITHOUT_A_DURATION, COMPILATION_WITHOUT_A_GPU],
+    [
+        DEVICE_BEYOND_32_BITS,
+        STEPS_ON_THE_IDLER_DEVICE,
+        STEPS_WITHOUT_A_DURATION,
+        RUNS_WITHOUT_A_DURATION,
+        COMPILATION_WITHOUT_A_GPU,
+    ],
 )
 def test_odd_traces_are_checked(entries: list[Entry]) -> None:
     checker = Checker(trace(*entries))

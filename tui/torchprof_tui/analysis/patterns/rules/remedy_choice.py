@@ -39,6 +39,9 @@ _DECODE = Remedy(
 )
 
 
+_READ_BACK = Remedy("this op reads a size or a value from the GPU: give it fixed sizes, or move it out of the step")
+
+
 def choose_sync_remedy(view: ScopeView, waits: EventTable, main_op: str, main_call: str) -> Remedy | None:
     """Choose by the op that owns most waits, "" for none, and the call that waits."""
     practices = view.tables.practices
@@ -50,7 +53,7 @@ def choose_sync_remedy(view: ScopeView, waits: EventTable, main_op: str, main_ca
         if practices.uses_gradscaler and _count_scaler_waits(view, waits) * 2 >= len(waits):
             return _choose_scaler_remedy(view)
         return _choose_scalar_remedy(view, main_op)
-    return None if main_op else _choose_explicit_remedy(view, waits, main_call)
+    return _READ_BACK if main_op else _choose_explicit_remedy(view, waits, main_call)
 
 
 def _choose_scaler_remedy(view: ScopeView) -> Remedy:

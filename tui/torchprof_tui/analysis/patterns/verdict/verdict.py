@@ -48,7 +48,8 @@ class Verdict:
     `why`: the numbers behind it. `line`: where in the user's code. `recording_fault`: why the recording does not
     represent the program, "" if it does. `what`: the part of `first` that says what costs most. `late_rank`: the index
     of the rank that is waited for, if only its own verdict can say why. `tree`: the scope's time by cause, None where
-    nothing is known. `cause`: the part of it that `first` is about. `remedy`: the part of `first` that says what to do, "" for nothing.
+    nothing is known. `cause`: the part of it that `first` is about. `remedy`: the part of `first` that says what to do,
+    "" for nothing.
     """
 
     regime: Regime
