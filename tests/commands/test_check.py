@@ -165,6 +165,9 @@ def test_the_causes_sum_to_the_scope(capsys: pytest.CaptureFixture[str], sample:
             assert sum(name in inner for name in ("pattern", "class", "op")) == 1
     assert verdict["representative"] is True or isinstance(verdict["representative"], str)
     assert verdict["line"] is None
+    assert verdict["cause"] in {cause["cause"] for cause in causes}
+    assert verdict["what"] in verdict["first"]
+    assert verdict["first"].endswith(verdict["action"])
 
 
 def test_the_causes_of_a_trace_without_a_gpu_sum_as_well(capsys: pytest.CaptureFixture[str], written: Any) -> None:

@@ -125,3 +125,13 @@ def test_a_trace_without_communication_has_a_card_and_no_table(
     assert (card["count"], card["total_ns"], card["operations"]) == (0, 0, [])
     _, out, _ = call_main(capsys, "info", "--no-cache", path)
     assert "Communication" not in out
+
+
+def test_the_time_of_a_cut_file_without_gpu_work_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`check` cannot tell either: the GPU's work may be what was lost."""
+    text = json.dumps({"traceEvents": [cpu("aten::mm", 10 * k, 5) for k in range(50)]})
+    for name, content, is_known in (("whole.json", text, True), ("cut.json", text[: len(text) // 2], False)):
+        path = tmp_path / name
+        path.write_text(content)
+        _, out, _ = call_main(capsys, "info", path, "--json")
+        assert bool(json.loads(out)["time"]) == is_known

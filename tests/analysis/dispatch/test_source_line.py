@@ -18,7 +18,6 @@ from torchprof_tui.analysis.dispatch.line_model import parse_recorded_line
 from torchprof_tui.analysis.dispatch.source_line import (
     SourceLine,
     SourceLineFinder,
-    describe_line,
     find_gap_line,
     find_source_line,
 )
@@ -224,6 +223,12 @@ def test_a_gap_without_frames_names_the_annotation() -> None:
     assert line is not None
     assert (line.kind, line.text) == ("annotation", "load")
     assert find_gap_line(shown, 0, 75_000, 99_000) is None
+
+
+def describe_line(shown: Trace, events: np.ndarray[Any, Any]) -> str:
+    """Return the text of the line that most of these events come from, "" for none."""
+    line = SourceLineFinder(shown).find_common_line(events)
+    return "" if line is None else line.text
 
 
 def test_evidence_names_the_line_of_most_of_its_time() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.pattern_traces import ADD, H200, check_pattern, healthy
-from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memcpy, python, runtime, trace
+from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memcpy, runtime, trace
 from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind, Practices
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 
@@ -23,7 +23,6 @@ def test_a_plain_loop_has_none() -> None:
     assert not plain.uses_gradscaler
     assert plain.is_inference
     assert plain.optimizer_kind is None
-    assert plain.uses_autocast is None  # no Python frame could show it
     assert plain.capability is None
 
 
@@ -37,7 +36,6 @@ def test_a_plain_loop_has_none() -> None:
         (memcpy("Memcpy HtoD (Pinned -> Device)", 0, 5), "pins_memory"),
         (cpu("autograd::engine::evaluate_function: AddmmBackward0", 0, 5), "has_backward"),
         (cpu("aten::_amp_foreach_non_finite_check_and_unscale_", 0, 5), "uses_gradscaler"),
-        (python("torch/amp/autocast_mode.py(230): autocast __enter__", 0, 5), "uses_autocast"),
     ],
 )
 def test_each_practice_shows_in_a_name(entry: Entry, name: str) -> None:

@@ -106,7 +106,8 @@ def test_the_rate_comes_from_the_shapes(tmp_path: Path) -> None:
         ([annotation("Optimizer.step#AdamW.step", 9, 90), *chain("aten::_foreach_mul_", FOREACH)],
          "torch.optim.AdamW(params, fused=True)"),
         ([annotation("Optimizer.step#SGD.step", 9, 90), *chain()], "torch.optim.SGD(params, fused=True)"),
-        ([annotation("Optimizer.step#Lion.step", 9, 90), *chain()], ""),  # not of torch: no such argument
+        ([annotation("Optimizer.step#Lion.step", 9, 90), *chain()], "torch._foreach_mul_"),  # not of torch
+        ([annotation("Optimizer.step#AdamW.step", 9, 90), *chain("aten::_fused_adamw_", FOREACH)], ""),  # in use
         ([*chain(), *op_with_work("aten::gelu", 90, 2000, 300, TRITON)], ""),  # compiled already
         ([cpu("aten::bmm", 0, 1), *chain("aten::_softmax", SOFTMAX)], "scaled_dot_product_attention(q, k, v)"),
     ],
@@ -208,3 +209,14 @@ def _tail(grid: list[int]) -> list[Entry]:
 
 def _check_waves(entries: list[Entry]) -> Finding:
     return check_pattern(trace(*entries, header={"deviceProperties": [DEVICE]}), WAVES)
+
+
+def test_an_optimizer_is_advised_only_where_something_is_trained() -> None:
+    backward = cpu("autograd::engine::evaluate_function: MmBackward0", 0, 1)
+    assert "optimizer" not in check_pattern(trace(*chain()), ELEMENTWISE).remedy.action
+    assert "optimizer" in check_pattern(trace(backward, *chain()), ELEMENTWISE).remedy.action
+
+
+def test_compiled_code_is_not_advised_to_compile() -> None:
+    region = annotation("Torch-Compiled Region: 0/0", 0, 1)
+    assert not check_pattern(trace(region, *chain()), ELEMENTWISE).remedy.code

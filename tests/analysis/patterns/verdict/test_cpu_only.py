@@ -106,3 +106,18 @@ def test_a_trace_without_ops_has_nothing_to_say() -> None:
     verdict = decide(annotation("build", 0, 100))
     assert verdict.regime is Regime.UNKNOWN
     assert verdict.first == "no GPU activity was recorded"
+
+
+def test_code_of_an_annotation_is_not_advised_to_move() -> None:
+    verdict = decide(step(1, 0, 1000), cpu("aten::mm", 0, 100), annotation("## backward ##", 100, 850))
+    assert "most of it in ## backward ##: record with stacks" in verdict.first
+
+
+def test_an_op_is_counted_once_where_a_python_frame_lies_between_it_and_its_caller() -> None:
+    verdict = decide(
+        step(1, 0, 1000), cpu("mine::block", 0, 900), python("train.py(3): f", 10, 880), cpu("aten::mm", 20, 800)
+    )
+    assert verdict.tree is not None
+    ops = verdict.tree.find("ops")
+    assert ops is not None
+    assert [(part.id, part.time) for part in ops.parts] == [("aten::mm", 800_000), ("mine::block", 100_000)]

@@ -7,8 +7,9 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart, TimeTree
-from torchprof_tui.analysis.patterns.verdict.tree_lines import OTHER, merge_trees, select_tree_lines
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.verdict.time_tree import OUTSIDE, TimePart, TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_lines import OTHER, UNKNOWN_PART_IDS, merge_trees, select_tree_lines
 
 
 def part(part_id: str, time: int, *inner: TimePart) -> TimePart:
@@ -80,3 +81,10 @@ def test_merged_trees_sum_to_all_of_them(several: list[TimeTree]) -> None:
 
 def test_no_trees_are_no_tree() -> None:
     assert merge_trees([]) is None
+
+
+def test_what_is_not_known_is_listed_last_in_every_tree() -> None:
+    assert {OUTSIDE, IdleCause.UNKNOWN.id, IdleCause.LEAD_IN.id} == UNKNOWN_PART_IDS
+    merged = merge_trees([tree(part("dispatch", 10), part(OUTSIDE, 90)), tree(part("sync", 50), part(OUTSIDE, 50))])
+    assert merged is not None
+    assert [each.id for each in merged.parts] == ["sync", "dispatch", OUTSIDE]

@@ -128,3 +128,10 @@ def test_one_kernel_has_no_median() -> None:
     verdict = decide(launched(1, "aten::mm", 0, 10, 20))
     assert "1 kernel (20.0 µs)" in verdict.first
     assert "median" not in verdict.first
+
+
+def test_a_short_collection_does_not_explain_a_long_pause() -> None:
+    collection, tokenizing = python("<built-in function collect>", 1000, 300), python("train.py(7): tok", 1400, 4500)
+    assert "in train.py(7): tok" in decide(*pausing_program(collection, tokenizing)).first
+    alone = decide(*pausing_program(python("<built-in function collect>", 950, 5000)))
+    assert alone.first.startswith("the garbage collector stops the program (7")

@@ -154,11 +154,6 @@ class CommunicationCard:
         """Share of the communication that computation hides, 0..1; 0 without any."""
         return self.hidden / self.total if self.total else 0.0
 
-    def share_of_window(self, time: int) -> float:
-        """Return a time of this card as a share of the window of all its devices, 0..1."""
-        length = (self.window[1] - self.window[0]) * len(self.devices)
-        return time / length if length > 0 else 0.0
-
     def describe(self) -> str:
         """Describe the card in one line: time, share hidden, waiting and how it was decided, kinds, bandwidth."""
         if not self.count:

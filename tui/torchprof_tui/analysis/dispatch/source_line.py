@@ -126,20 +126,12 @@ class SourceLineFinder:
                 return self._build_line(max(covering, key=lambda name: (depths[name], tally[name])), sort)
         return None
 
-    def describe_events(self, events: I32 | I64) -> str:
-        """Describe the line that most of these events come from, weighted by duration; "" if nothing names one.
-
-        Of more than MAX_SAMPLED_EVENTS events the longest are examined.
-        """
-        line = self.find_common_line(events)
-        return "" if line is None else line.text
-
     def find_common_line(self, events: I32 | I64, max_events: int = MAX_SAMPLED_EVENTS) -> SourceLine | None:
         """Find the line that most of these events come from, weighted by duration; None if nothing names one.
 
-        Of more than `max_events` the longest are looked at. None as well where events that nothing names take longer
-        than those of any line. `library` and
-        `from_forward` are kept where they belong to more than half of that line's time.
+        Of more than `max_events` the longest are examined. None as well where events that nothing names take longer
+        than those of any line. `library` and `from_forward` are kept where they belong to more than half of that line's
+        time.
         """
         rows = np.asarray(events, dtype=np.int64)
         rows = rows[(rows >= 0) & (rows < len(self.trace))]
@@ -358,11 +350,3 @@ def find_source_line(trace: Trace, row: int) -> SourceLine | None:
 def find_gap_line(trace: Trace, lane: int, start: int, end: int) -> SourceLine | None:
     """Find the line that a thread was in for most of [start, end], ns. For many gaps use one `SourceLineFinder`."""
     return SourceLineFinder(trace).find_gap_line(lane, start, end)
-
-
-def describe_line(trace: Trace, events: I32 | I64) -> str:
-    """Describe the line that most of these events come from, weighted by duration, such as "train.py(42): forward".
-
-    "" if nothing names one. For several findings of a trace use one `SourceLineFinder`.
-    """
-    return SourceLineFinder(trace).describe_events(events)

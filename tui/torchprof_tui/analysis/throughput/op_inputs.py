@@ -116,7 +116,7 @@ def parse_inputs(args: Mapping[str, Any]) -> OpInputs | None:
         return None
     return OpInputs(
         dims,
-        _as_list(args.get("Input type")),
+        [name if isinstance(name, str) else "" for name in _as_list(args.get("Input type"))],
         _as_list(args.get("Input Strides")),
         _as_list(args.get("Concrete Inputs")),
     )

@@ -88,12 +88,6 @@ class Roofline:
     cases: tuple[OpInputs, ...]
     missing: str = ""
 
-    @property
-    def coverage(self) -> float:
-        """Share of the GPU time whose bytes or FLOPs are known, 0..1."""
-        total = float(self.time.sum())
-        return float(self.time[self.sampled_time > 0].sum()) / total if total else 0.0
-
     def inputs(self, group: int) -> OpInputs | None:
         """Return the inputs that took most of a group's time, None if unknown."""
         return self.cases[self.case[group]] if self.case[group] >= 0 else None
@@ -200,10 +194,19 @@ def _evaluate(op: str, inputs: OpInputs, kernel_name: str) -> tuple[float, float
     if dtype == "fp32" and "tf32" in kernel.dtypes:
         dtype = "tf32"
     return (
-        np.nan if moved is None else float(moved),
-        np.nan if not flops else float(flops),
+        np.nan if moved is None else _to_float(moved),
+        np.nan if not flops else _to_float(flops),
         float(DTYPES.index(dtype)),
     )
+
+
+def _to_float(count: float) -> float:
+    """Convert a count, NaN above what any call can do: the shapes of a damaged file may be of any size."""
+    return float(count) if count < _MAX_COUNT else np.nan
+
+
+_MAX_COUNT = 1e24
+"""Bytes or FLOPs of one call: months of work for the largest machine."""
 
 
 def _build_roofline(

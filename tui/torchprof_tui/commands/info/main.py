@@ -55,8 +55,11 @@ def measure_time(trace: Trace) -> TimeTree | None:
     for rank in trace.all_ranks:
         tables = TraceTables(rank.trace)
         view = ScopeView(tables, GapFinder(tables), scope)
-        has_gpu = not view.missing_window_reason()
-        tree = build_time_tree(view) if has_gpu else None if len(tables.work) else build_cpu_time_tree(view)
+        tree = None
+        if not view.missing_window_reason():
+            tree = build_time_tree(view)
+        elif not len(tables.work) and not tables.data_loss:  # what was lost may be the GPU's work
+            tree = build_cpu_time_tree(view)
         if tree is not None:
             trees.append(tree)
     return merge_trees(trees)

@@ -33,6 +33,9 @@ _UNSIGNED_MINUS_ONE = 0xFFFFFFFF
 _MAX_DEVICES = 4096
 """A numeric pid below this on a GPU event is a device's number; above, a process's."""
 
+MAX_DEVICE = int(np.iinfo(np.int32).max)
+"""A larger number, as in a damaged file, is no device: tables of GPU work keep 32 bits of it."""
+
 _DEVICE_NUMBER = re.compile(r"[0-9]{1,9}")
 _LAST_NUMBER = re.compile(r"-?[0-9]{1,18}$")
 
@@ -192,7 +195,7 @@ def _assign_gpu_lanes(
         column[incomplete] = np.where(column[incomplete] == NO_ARG, parsed, column[incomplete])
     stream[(role == _ROLE_ORDER.index(Role.SYNC)) & (stream == _UNSIGNED_MINUS_ONE)] = DEVICE_WIDE
     # By track if there is no device, or if there is no stream either in args or tid.
-    by_track = (device < 0) | (stream == NO_ARG)
+    by_track = (device < 0) | (device > MAX_DEVICE) | (stream == NO_ARG)
     keys = (role, np.where(by_track, -1, device), np.where(by_track, 0, stream), np.where(by_track, track, -1))
     slot = np.zeros(len(track), np.int64)
     for key in keys:

@@ -38,9 +38,6 @@ class Kind(IntEnum):
 GPU_WORK = frozenset({Kind.KERNEL, Kind.COPY, Kind.MEMSET, Kind.COLLECTIVE})
 """Work executed by a GPU; only these kinds count as busy time."""
 
-STREAM_KINDS = GPU_WORK | {Kind.SYNC, Kind.GPU_ANNOTATION}
-"""Kinds on the lanes of a stream, which `args.device` and `args.stream` identify."""
-
 _KIND_BY_CATEGORY = {
     "cpu_op": Kind.OP,
     "operator": Kind.OP,

@@ -75,7 +75,7 @@ def _explain_late_rank(verdict: Verdict, rank_index: int, verdicts: Sequence[Ver
         return verdict
     if verdicts[late].cause == EXPOSED:
         return verdict  # talking to others is no reason for being late to them
-    return replace(verdict, first=f"{verdict.what}: there {verdicts[late].what}")
+    return replace(verdict, first=f"{verdict.what}: there {verdicts[late].what}", remedy=verdicts[late].remedy)
 
 
 def merge_findings(rank_findings: Sequence[tuple[Rank, Finding]]) -> Finding:

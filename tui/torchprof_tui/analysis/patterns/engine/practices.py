@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 
 GRAPH_LAUNCH_REGEX = r"(cuda|cu|hip)GraphLaunch"
+OPTIMIZER_STEP_REGEX = r"Optimizer\.step#"
 OPTIMIZER_NAME_REGEX = r"Optimizer\.step#(\w+)\.step"
 _BACKWARD_REGEX = r"autograd::engine::evaluate_function|\w+Backward\d*$|CompiledFunctionBackward"
 _COMPILED_REGEX = r"Torch-Compiled Region|## Call CompiledFxGraph |CompiledFunction"
 _WORKER_REGEX = r".*_MultiProcessingDataLoaderIter"
 _PINNED_REGEX = r"Memcpy HtoD.*Pinned|aten::_?pin_memory$"
 _SCALER_REGEX = r"aten::_amp_(foreach_non_finite_check_and_unscale_|update_scale_)"
-_AUTOCAST_REGEX = r"torch/(amp|cuda/amp|autocast_mode).*autocast"
 
 
 class OptimizerKind(str, Enum):
@@ -103,13 +103,6 @@ class Practices:
     @cached_property
     def uses_gradscaler(self) -> bool:
         return self.has_name(_SCALER_REGEX)
-
-    @cached_property
-    def uses_autocast(self) -> bool | None:
-        """Whether autocast ran; None where it cannot be told: it shows in Python frames only."""
-        if len(self.python_frames):
-            return self.has_name(_AUTOCAST_REGEX)
-        return True if self.uses_gradscaler else None
 
     @cached_property
     def is_inference(self) -> bool:

@@ -31,9 +31,8 @@ class RepeatedSteps:
 def find_repeated_steps(tables: TraceTables) -> RepeatedSteps:
     """Find the largest set of steps whose streams run the same names in the same order."""
     work, step = tables.work, tables.launch_step
-    empty = np.empty((0, 0), dtype=np.int64)
     if not (step >= 0).any():
-        return RepeatedSteps(np.empty(0, dtype=np.int64), empty, empty, empty, empty)
+        return _no_steps()
     device = np.bincount(np.searchsorted(tables.devices, work.device)).argmax()
     on_device = np.flatnonzero(work.device == tables.devices[int(device)])
     step = step[on_device]
@@ -48,6 +47,8 @@ def find_repeated_steps(tables: TraceTables) -> RepeatedSteps:
     gap_start[first_in_step] = start[first_in_step]
 
     in_step = np.flatnonzero(step >= 0)
+    if not len(in_step):
+        return _no_steps()  # the steps launched work on other devices only
     order = in_step[np.lexsort((start[in_step], work.lane[on_device][in_step], step[in_step]))]
     work_by_step = np.split(order, np.flatnonzero(np.diff(step[order])) + 1)
     steps_by_work: dict[bytes, list[int]] = {}
@@ -62,6 +63,11 @@ def find_repeated_steps(tables: TraceTables) -> RepeatedSteps:
         start[positions],
         previous_event[positions],
     )
+
+
+def _no_steps() -> RepeatedSteps:
+    empty = np.empty((0, 0), dtype=np.int64)
+    return RepeatedSteps(np.empty(0, dtype=np.int64), empty, empty, empty, empty)
 
 
 @dataclass(frozen=True, slots=True)

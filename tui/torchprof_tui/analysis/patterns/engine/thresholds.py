@@ -105,9 +105,6 @@ IDLE_MIN_GAPS = _threshold("gaps", 3, "gaps", "once or twice is an accident; thr
 IDLE_STEPS_SHARE = _threshold(
     "steps with such gaps", 0.5, "share", "what only a few steps have is no habit of the program"
 )
-LAUNCH_LATENCY = _threshold(
-    "from launch to start", 5 * _US, "ns", "a launched kernel starts within about 5 µs on an idle stream"
-)
 PROMPT_START = _threshold(
     "from launch to a first start", 100 * _US, "ns", "an idle GPU starts even a graph sooner: else something ran before"
 )

@@ -214,10 +214,6 @@ class TraceTables:
     def collective_intervals(self) -> dict[int, Intervals]:
         return intervals_by_device(self.work.select(self.work.kind_mask(Kind.COLLECTIVE)), self.devices)
 
-    @staticmethod
-    def work_intervals(work: GpuWorkTable) -> Intervals:
-        return union(work.events.start, work.events.end)
-
     @cached_property
     def steps(self) -> StepTable:
         trace = self.trace

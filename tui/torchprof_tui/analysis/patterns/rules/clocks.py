@@ -92,6 +92,8 @@ def _compare_runs(tables: TraceTables, groups: list[I64], third: int) -> ClockDr
             continue
         size = third or len(runs) // 3
         early, late = float(np.median(duration[:size])), float(np.median(duration[-size:]))
+        if not early or not late:
+            continue  # runs without a duration have no speed
         ratios.append(late / early)
         weights.append(float(duration.sum()))
         slow = slice(len(runs) - size, len(runs)) if late >= early else slice(0, size)

@@ -75,6 +75,8 @@ def first_step_wide(view: ScopeView) -> Answer:
         int(steps.start[0]), int(steps.end[0])
     )
     median_of_others = float(np.median(durations[1:]))
+    if not median_of_others:
+        return cannot_tell_answer("most steps were recorded without a duration")
     if first_duration < thresholds.FIRST_STEP_RATIO.value * median_of_others:
         return absent_answer(
             f"step #{steps.number[0]} took {format_duration(first_duration)}, the others "
@@ -88,7 +90,7 @@ def first_step_wide(view: ScopeView) -> Answer:
     others = listed if len(steps) <= 4 else f"{format_duration(median_of_others)} in the median"
     excess = min(int(first_duration - median_of_others), view.covered_time(first))
     return fired_answer(
-        f"step #{steps.number[0]} took {format_duration(durations[0])}, {first_duration / median_of_others:.1f}× "
+        f"step #{steps.number[0]} took {format_duration(first_duration)}, {first_duration / median_of_others:.1f}× "
         f"as long as the other {len(steps) - 1}: {others}",
         first.row,
         excess,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchprof_tui.analysis.collectives.communication_records import ELEMENT_BYTES
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import (
@@ -55,14 +56,10 @@ def _read_bandwidth(tables: TraceTables, row: int) -> float:
     """Read how many GB/s (10^9 bytes) an all-gather delivered, 0 where its size was not recorded."""
     try:
         args = tables.trace.event(row).read_args()
-        size = int(args["Out msg nelems"]) * _BYTES[str(args["dtype"])]
+        size = int(args["Out msg nelems"]) * ELEMENT_BYTES[str(args["dtype"])]
     except (OSError, LookupError, TypeError, ValueError):
         return 0.0
     return size / max(int(tables.trace.duration[row]), 1)
-
-
-_BYTES = {"Float": 4, "BFloat16": 2, "Half": 2, "Double": 8, "Byte": 1, "Char": 1, "Int": 4, "Long": 8}
-"""Bytes of an element, by the name that Kineto gives its type."""
 
 
 @register_pattern(

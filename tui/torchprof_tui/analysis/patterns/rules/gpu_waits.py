@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine import remedy_choice, thresholds
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
@@ -20,6 +20,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     cannot_tell_answer,
     fired_answer,
 )
+from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import (
     NO_CALLS,
@@ -31,6 +32,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
     format_count,
     format_percent,
 )
+from torchprof_tui.analysis.patterns.rules import remedy_choice
 from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
@@ -41,8 +43,6 @@ PAGEABLE_COPY_REGEX = r"(Memcpy (HtoD|DtoH)|CopyHostToDevice|CopyDeviceToHost).*
 PINNED_COPY_REGEX = r"(Memcpy (HtoD|DtoH)).*Pinned"
 ALLOCATION_CALL_REGEX = r"(cuda|hip)(Malloc|Free)$|cuMem(Alloc|Free)(_v2)?$|cuMem(Create|Release|Map|Unmap)$"
 """Calls that allocate memory from the driver or free it; pool allocations (…Async) are cheap."""
-
-OPTIMIZER_STEP_REGEX = r"Optimizer\.step#"
 
 
 @register_pattern(

@@ -20,7 +20,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import NO_CALLS, ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.scope_view import NO_CALLS, NO_GPU, ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
@@ -56,9 +56,11 @@ def op_compilation(view: ScopeView) -> Answer:
     calls = view.select_in_scope(tables.compute_once(find_compiling_calls))
     if not len(calls):
         return absent_answer()
+    if not len(tables.work):
+        return cannot_tell_answer(NO_GPU)
     lost = union(calls.start, calls.end)
     in_scope = view.clip(lost)
-    idle = max((in_scope - tables.busy_intervals(device)).total for device in tables.devices or [0])
+    idle = max((in_scope - tables.busy_intervals(device)).total for device in tables.devices)
     name = tables.name(int(calls.row[0]))
     seen = (
         f"{format_count(len(calls), 'call')}{view.format_per_step(len(calls))} of {name} take "

@@ -17,7 +17,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     cannot_tell_answer,
     fired_answer,
 )
-from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_NAME_REGEX
+from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_NAME_REGEX, OptimizerKind
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import NO_LINKS, ScopeView, format_count
 from torchprof_tui.analysis.time.intervals import union
@@ -90,12 +90,16 @@ def _find_batched_steps(view: ScopeView, steps: I64, is_step: Bool) -> I64:
     return batched
 
 
-def choose_optimizer_remedy(step_name: str) -> Remedy:
-    """Choose the remedy by the optimizer's class, which its step is named after."""
+def choose_optimizer_remedy(step_name: str, kind: OptimizerKind | None = None) -> Remedy:
+    """Choose the remedy by the optimizer's class, which its step is named after, and by the form that is in use."""
+    if kind is OptimizerKind.FUSED:
+        return Remedy("the optimizer is fused already: smaller states (8 bits), or shards of them on several GPUs")
     match = re.match(OPTIMIZER_NAME_REGEX, step_name)
     optimizer = match[1] if match else ""
     if optimizer in FUSED_OPTIMIZERS:
         return Remedy("let one kernel update many parameters", f"torch.optim.{optimizer}(params, fused=True)")
+    if kind is OptimizerKind.FOREACH:
+        return Remedy("compile the optimizer's step; foreach ops are in use", "step = torch.compile(optimizer.step)")
     if optimizer in _FOREACH_OPTIMIZERS:
         return Remedy(
             "update all parameters in one call per operation", f"torch.optim.{optimizer}(params, foreach=True)"

@@ -15,7 +15,6 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.remedy_choice import choose_call_count_remedy, choose_overhead_remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import (
     NO_CPU,
     NO_LINKS,
@@ -24,6 +23,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
     format_count,
     format_percent,
 )
+from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_overhead_remedy
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_duration
 

@@ -19,8 +19,10 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     cannot_tell_answer,
     fired_answer,
 )
+from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.rules.optimizer import choose_optimizer_remedy
 from torchprof_tui.analysis.throughput.byte_formulas import PRODUCT_CLASSES
 from torchprof_tui.analysis.throughput.device_peaks import DTYPES
 from torchprof_tui.analysis.throughput.product_shape import SMALL_SIDE, explain_shape, find_product_shape
@@ -39,9 +41,6 @@ _STREAMING_CLASSES = (
 )
 _COMPILED_SHARE = 0.10
 """Inductor's kernels, in relation to the unfused ones, from which the program counts as compiled already."""
-_OPTIMIZER_REGEX = r"Optimizer\.step#"
-_FUSED_OPTIMIZERS = ("Adam", "AdamW", "SGD", "Adagrad")
-"""Optimizers of torch.optim that take `fused=True`."""
 _FUSED_ATTENTION = Remedy(
     "let one kernel do the whole of attention: the scores then never reach memory",
     "torch.nn.functional.scaled_dot_product_attention(q, k, v)",
@@ -141,25 +140,23 @@ def _choose_fusion(view: ScopeView, chosen: Bool) -> Remedy | None:
     """Choose the remedy by the owner of the kernels: the optimizer, code that is compiled already, or the model."""
     time = view.work_time
     total = float(time[chosen].sum())
-    optimizer_time, optimizer_name = _optimizer_share(view, chosen)
+    optimizer_time, optimizer_step = _optimizer_share(view, chosen)
     if optimizer_time > 0.5 * total:
-        if optimizer_name in _FUSED_OPTIMIZERS:
-            return Remedy(
-                "let one kernel update all parameters: the optimizer's fused form",
-                f"optimizer = torch.optim.{optimizer_name}(params, fused=True)",
-            )
-        return Remedy("update the parameters with fewer kernels: a fused optimizer, or compile its step")
-    if float(time[view.work.class_mask(KernelClass.TRITON)].sum()) > _COMPILED_SHARE * total:
+        return choose_optimizer_remedy(optimizer_step, view.tables.practices.optimizer_kind)
+    practices = view.tables.practices
+    if practices.uses_compile or float(time[view.work.class_mask(KernelClass.TRITON)].sum()) > _COMPILED_SHARE * total:
         return Remedy("these lie outside the compiled code, or between its graph breaks: see what keeps them out")
+    if not practices.has_backward and not practices.optimizer_names:
+        return Remedy("fuse them: torch.compile, fused norms", "model = torch.compile(model)")
     return None
 
 
 def _optimizer_share(view: ScopeView, chosen: Bool) -> tuple[float, str]:
-    """Return (ns of chosen work that optimizers launched, the optimizer's class)."""
-    steps = view.tables.match_names(_OPTIMIZER_REGEX, Kind.ANNOTATION)
+    """Return (ns of chosen work that optimizers launched, the name of an optimizer step or "")."""
+    steps = view.tables.match_names(OPTIMIZER_STEP_REGEX, Kind.ANNOTATION)
     is_optimizer = view.work.class_mask(KernelClass.OPTIMIZER) & chosen
-    is_optimizer |= is_launched_beneath(view, chosen, _OPTIMIZER_REGEX, Kind.ANNOTATION)
-    name = view.tables.name(int(steps.row[0])).partition("#")[2].partition(".")[0] if len(steps) else ""
+    is_optimizer |= is_launched_beneath(view, chosen, OPTIMIZER_STEP_REGEX, Kind.ANNOTATION)
+    name = view.tables.name(int(steps.row[0])) if len(steps) else ""
     return float(view.work_time[is_optimizer].sum()), name
 
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_REGEX, DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis
 from torchprof_tui.analysis.patterns.verdict.time_tree import OUTSIDE, TimePart, TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_lines import part_sort_key
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.event_kind import Kind
@@ -27,6 +29,7 @@ _LABELS = {
     PROFILER: "profiler",
     OUTSIDE: "outside the recorded program",
 }
+_RECORD_STACKS = "record with stacks (with_stack=True) to see which code it is"
 _MAX_OPS_LISTED = 8
 _NAME_CELLS = 40
 
@@ -50,7 +53,7 @@ def build_cpu_time_tree(view: ScopeView) -> TimeTree | None:
     assigned = tables.overhead_intervals.clip(t0, t1)
     parts = [TimePart(PROFILER, _LABELS[PROFILER], assigned.total)]
 
-    def take(part_id: str, covered: Intervals) -> Intervals:
+    def take(covered: Intervals) -> Intervals:
         nonlocal assigned
         remaining = covered.clip(t0, t1) - assigned
         assigned = assigned | remaining
@@ -62,14 +65,14 @@ def build_cpu_time_tree(view: ScopeView) -> TimeTree | None:
         return union(table.start, table.end)
 
     for part_id, pattern in ((INPUT, DATA_LOADER_REGEX), (COMMUNICATION, COMMUNICATION_REGEX)):
-        parts.append(TimePart(part_id, _LABELS[part_id], take(part_id, on_main(pattern)).total))
+        parts.append(TimePart(part_id, _LABELS[part_id], take(on_main(pattern)).total))
     ops = tables.ops.select((tables.ops.row >= main.first) & (tables.ops.row < main.last))
-    op_time = take(OPS, union(ops.start, ops.end))
+    op_time = take(union(ops.start, ops.end))
     parts.append(TimePart(OPS, _LABELS[OPS], op_time.total, _divide_ops(view, ops.row, op_time)))
     host = (t1 - t0) - assigned.total
     parts.append(TimePart(HOST_CODE, _LABELS[HOST_CODE], host))
     parts.append(TimePart(OUTSIDE, _LABELS[OUTSIDE], view.scope.length - (t1 - t0)))
-    parts.sort(key=lambda part: (part.id == OUTSIDE, -part.time))
+    parts.sort(key=part_sort_key)
     return TimeTree(tuple(part for part in parts if part.time), view.scope.length, 1)
 
 
@@ -129,12 +132,14 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
     if len(events):
         owner = view.tables.short_name(int(events[0]), _NAME_CELLS)
         what += f", most of it in {owner}"
-        return Diagnosis(HOST_CODE, share, what, "move it out of the loop, or into another process", "", events)
+        is_frame = int(view.trace.kind[events[0]]) == Kind.PYTHON
+        remedy = "move it out of the loop, or into another process" if is_frame else _RECORD_STACKS
+        return Diagnosis(HOST_CODE, share, what, remedy, "", events)
     if _is_other_threads_turn(view):
         return Diagnosis(HOST_CODE, share, f"{what}, most of it while another thread runs ops")
     if len(view.tables.practices.python_frames):
         return Diagnosis(HOST_CODE, share, what)
-    return Diagnosis(HOST_CODE, share, what, "record with stacks (with_stack=True) to see which code it is")
+    return Diagnosis(HOST_CODE, share, what, _RECORD_STACKS)
 
 
 def _find_host_owner(view: ScopeView) -> I64:
@@ -195,8 +200,10 @@ def _divide_ops(view: ScopeView, rows: I64, op_time: Intervals) -> tuple[TimePar
     end = start + trace.duration[rows]
     # Self time inside the op time: what the op covers, less what its child ops cover.
     covered = op_time.measure_before(end) - op_time.measure_before(start)
-    parent = np.asarray(trace.parent[rows])
-    is_child = np.isin(parent, rows)
+    is_op = np.zeros(len(trace), dtype=np.bool_)
+    is_op[rows] = True
+    parent = find_nearest_ancestor(trace.parent, rows, is_op)  # a Python frame may lie between two ops
+    is_child = parent >= 0
     self_time = covered.copy()
     np.subtract.at(self_time, np.searchsorted(rows, parent[is_child]), covered[is_child])
     by_name = np.bincount(np.asarray(trace.name[rows]), weights=np.maximum(self_time, 0))

@@ -16,6 +16,7 @@ from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.patterns.verdict.host_pauses import HostPause, find_largest_pause
+from torchprof_tui.analysis.patterns.verdict.own_time import find_own_times
 from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, UNSPECIFIC_PATTERN_IDS, TimeTree
 from torchprof_tui.trace.core.arrays import I64
 
@@ -110,7 +111,8 @@ class Evidence:
         share = explained[pattern_id] / self.device_time
         if share < thresholds.PROBLEM_MIN_SHARE.value:
             return None
-        return diagnose_finding(self.fired[pattern_id], COMPUTE, share)
+        within = find_own_times(self.tree, [pattern_id])[pattern_id].within
+        return diagnose_finding(self.fired[pattern_id], within[0].id, share)
 
     @property
     def device_time(self) -> int:

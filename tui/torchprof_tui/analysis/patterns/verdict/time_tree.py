@@ -19,6 +19,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS
+from torchprof_tui.analysis.patterns.verdict.tree_lines import part_sort_key
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64
@@ -35,8 +36,6 @@ _LABELS = {
 
 _UNEXPLAINED = (IdleCause.PROFILER, IdleCause.UNKNOWN, IdleCause.LEAD_IN)
 """Idle time that no pattern of the program explains."""
-
-_NOT_KNOWN = (OUTSIDE, IdleCause.UNKNOWN.id, IdleCause.LEAD_IN.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ def build_time_tree(view: ScopeView, findings: Sequence[Finding] = ()) -> TimeTr
     total = view.scope.length * device_count
     outside = total - sum(part.time for part in parts)
     parts.append(TimePart(OUTSIDE, _LABELS[OUTSIDE], outside))
-    parts.sort(key=lambda part: (part.id in _NOT_KNOWN, -part.time))
+    parts.sort(key=part_sort_key)
     return TimeTree(tuple(part for part in parts if part.time), total, device_count)
 
 

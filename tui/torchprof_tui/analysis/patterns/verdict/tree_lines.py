@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart, TimeTree
 
 OTHER = "other"
+UNKNOWN_PART_IDS = frozenset(["outside", "unknown", "unknown_edge"])
+"""Parts in which it is not known what the GPU did, or nothing ran: every tree lists them last."""
+
 MAX_LINES = 12
 MIN_INNER_LINES = 3
 """Lines kept free for what lies inside the parts, as far as there is anything."""
@@ -90,7 +93,7 @@ def merge_trees(trees: Sequence[TimeTree]) -> TimeTree | None:
 
 
 def _merge_parts(parts: Sequence[TimePart]) -> tuple[TimePart, ...]:
-    """Add up the parts of each id, largest first."""
+    """Add up the parts of each id, in the order of a tree."""
     by_id: dict[str, list[TimePart]] = {}
     for part in parts:
         by_id.setdefault(part.id, []).append(part)
@@ -100,4 +103,9 @@ def _merge_parts(parts: Sequence[TimePart]) -> tuple[TimePart, ...]:
         )
         for same in by_id.values()
     ]
-    return tuple(sorted(merged, key=lambda part: -part.time))
+    return tuple(sorted(merged, key=part_sort_key))
+
+
+def part_sort_key(part: TimePart) -> tuple[bool, int]:
+    """Return the sort key of a tree's parts: largest first, those of which nothing is known last."""
+    return part.id in UNKNOWN_PART_IDS, -part.time

@@ -48,7 +48,8 @@ class Verdict:
     `why`: the numbers behind it. `line`: where in the user's code. `recording_fault`: why the recording does not
     represent the program, "" if it does. `what`: the part of `first` that says what costs most. `late_rank`: the index
     of the rank that is waited for, if only its own verdict can say why. `tree`: the scope's time by cause, None where
-    nothing is known. `cause`: the part of it that `first` is about.
+    nothing is known. `cause`: the part of it that `first` is about. `remedy`: the part of `first` that says what to do,
+    "" for nothing.
     """
 
     regime: Regime
@@ -61,6 +62,7 @@ class Verdict:
     late_rank: int | None = None
     tree: TimeTree | None = None
     cause: str = ""
+    remedy: str = ""
 
     @property
     def text(self) -> str:
@@ -97,8 +99,19 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
         first = f"{first} ({PARTIAL_INPUT_NOTE}: {data_loss.summary})"
     finder, pause = view.tables.line_finder, diagnosis.pause
     line = finder.find_gap_line(*pause.longest) if pause else finder.find_common_line(diagnosis.events)
-    what, late_rank = diagnosis.what, diagnosis.late_rank
-    return Verdict(regime, shares.busy, first, diagnosis.why, line, fault, what, late_rank, tree, diagnosis.cause)
+    return Verdict(
+        regime,
+        shares.busy,
+        first,
+        diagnosis.why,
+        line,
+        recording_fault=fault,
+        what=diagnosis.what,
+        late_rank=diagnosis.late_rank,
+        tree=tree,
+        cause=diagnosis.cause,
+        remedy=diagnosis.remedy,
+    )
 
 
 def _describe_unknown(view: ScopeView) -> str:
@@ -132,10 +145,10 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
         f"{missing_reason}; {diagnosis.sentence}",
         diagnosis.why,
         line,
-        "",
-        diagnosis.what,
-        None,
-        tree,
+        what=diagnosis.what,
+        tree=tree,
+        cause=diagnosis.cause,
+        remedy=diagnosis.remedy,
     )
 
 

@@ -83,7 +83,7 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
     if late_rank and is_waiting:
         return replace(_diagnose_late_rank(evidence, late_rank), share=share, events=events)
     if is_waiting:
-        what += f", {format_percent(waiting_time / card.exposed)} of it waiting for a late rank"
+        what += f", {format_percent(min(waiting_time / max(card.exposed, 1), 1.0))} of it waiting for a late rank"
         return Diagnosis(EXPOSED, share, what, "open the other ranks' traces with this one", card.describe(), events)
     if view.tables.rank_context is None and (rate := find_slow_rate(card)):
         what += f", at {rate:.2g} GB/s (a late rank, or a slow network)"
@@ -155,7 +155,7 @@ def _diagnose_sync(evidence: Evidence) -> Diagnosis | None:
         what = f"calls that wait for the GPU leave it idle {format_percent(share)} of the time"
         return Diagnosis(IdleCause.SYNC.id, share, what, "keep values on the GPU", "", calls.row)
     delayed = finding.answer.at_stake * len(evidence.view.tables.devices) / evidence.device_time
-    return diagnose_finding(finding, IdleCause.SYNC.id, max(share, delayed))
+    return diagnose_finding(finding, IdleCause.SYNC.id, max(share, min(delayed, 1 - evidence.shares.busy)))
 
 
 def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
@@ -165,7 +165,10 @@ def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
         return None
     share = pause.time / evidence.device_time
     if finding := evidence.fired.get("gc-pause"):
-        return diagnose_finding(finding, IdleCause.HOST.id, share)
+        collecting = finding.answer.at_stake * len(evidence.view.tables.devices)
+        if 2 * collecting >= pause.time:  # else another pause is the larger one
+            largest = max(share, evidence.idle(IdleCause.HOST))
+            return diagnose_finding(finding, IdleCause.HOST.id, min(collecting / evidence.device_time, largest))
     line = evidence.view.tables.line_finder.find_gap_line(*pause.longest)
     remedy = (
         "move it out of the step, or launch GPU work before it"

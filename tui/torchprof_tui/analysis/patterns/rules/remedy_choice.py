@@ -12,7 +12,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Remedy
-from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind
+from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX, OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.rules.moe import find_experts
 from torchprof_tui.analysis.patterns.rules.optimizer import FUSED_OPTIMIZERS, choose_optimizer_remedy
@@ -31,13 +31,15 @@ _MASK_OPS = (
 )
 _COPY_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 _UNSCALE_REGEX = r"aten::_amp_foreach_non_finite_check_and_unscale_$"
-_OPTIMIZER_REGEX = r"Optimizer\.step#"
 _TO_HOST = re.compile(r"DtoH|Device ?(->|To) ?Host")
 
 _DECODE = Remedy(
     "replay the decode step as a CUDA graph, with a static KV cache",
     'model.forward = torch.compile(model.forward, mode="reduce-overhead")  # cache_implementation="static"',
 )
+
+
+_READ_BACK = Remedy("this op reads a size or a value from the GPU: give it fixed sizes, or move it out of the step")
 
 
 def choose_sync_remedy(view: ScopeView, waits: EventTable, main_op: str, main_call: str) -> Remedy | None:
@@ -51,7 +53,7 @@ def choose_sync_remedy(view: ScopeView, waits: EventTable, main_op: str, main_ca
         if practices.uses_gradscaler and _count_scaler_waits(view, waits) * 2 >= len(waits):
             return _choose_scaler_remedy(view)
         return _choose_scalar_remedy(view, main_op)
-    return None if main_op else _choose_explicit_remedy(view, main_call)
+    return _READ_BACK if main_op else _choose_explicit_remedy(view, waits, main_call)
 
 
 def _choose_scaler_remedy(view: ScopeView) -> Remedy:
@@ -137,7 +139,7 @@ def _count_scaler_waits(view: ScopeView, waits: EventTable) -> int:
     """Count the waits between a scaler's check of the gradients and the optimizer step behind it."""
     tables = view.tables
     checks = np.sort(tables.match_names(_UNSCALE_REGEX, Kind.OP).start)
-    steps = np.sort(tables.match_names(_OPTIMIZER_REGEX).start)
+    steps = np.sort(tables.match_names(OPTIMIZER_STEP_REGEX).start)
     if not len(checks):
         return 0
     last_check = checks.searchsorted(waits.start) - 1
@@ -147,21 +149,23 @@ def _count_scaler_waits(view: ScopeView, waits: EventTable) -> int:
     return int((has_check & no_step_between).sum())
 
 
-def _choose_explicit_remedy(view: ScopeView, main_call: str) -> Remedy:
+def _choose_explicit_remedy(view: ScopeView, waits: EventTable, main_call: str) -> Remedy:
     practices = view.tables.practices
     if "EventSynchronize" in main_call and practices.has_name(r"DistributedDataParallel\.forward"):
         return Remedy(
             "DDP times its own first ten iterations and every hundredth: record later ones",
             "schedule=torch.profiler.schedule(wait=10, warmup=2, active=3)",
         )
-    if re.search(r"EventSynchronize|SynchronizeEvent|event_wait", main_call):
+    if re.search(r"EventSynchronize|SynchronizeEvent|EventHostSynchronize", main_call):
         return Remedy(
             "the program waits for an event: let the stream that needs the result wait, not the CPU",
             "stream.wait_event(event)",
         )
     if main_call == "event_wait":
         return Remedy("the program waits for the device in each step: wait only where a result is read")
-    module = "npu" if "aclrt" in main_call else "cuda"
+    if "Memcpy" in main_call or "memcpy" in main_call:
+        return choose_blocking_copy_remedy(view, waits)
+    module = "npu" if "aclrt" in main_call else "xpu" if main_call.startswith("ur") else "cuda"
     return Remedy(f"the program calls torch.{module}.synchronize(): keep it only around what is measured")
 
 
@@ -206,7 +210,7 @@ def choose_tiny_kernel_remedy(view: ScopeView, owner_name: str) -> Remedy:
     """Choose by the owner: an optimizer step has a fused form, other ops are compiled or captured."""
     practices = view.tables.practices
     if owner_name.startswith("Optimizer.step#"):
-        return choose_optimizer_remedy(owner_name)
+        return choose_optimizer_remedy(owner_name, practices.optimizer_kind)
     if practices.is_inference and len(view.tables.compute_once(find_token_loop)) and not practices.uses_cuda_graphs:
         return _DECODE
     if practices.uses_cuda_graphs:
@@ -219,13 +223,14 @@ def choose_tiny_kernel_remedy(view: ScopeView, owner_name: str) -> Remedy:
 def choose_call_count_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:
     """Choose by the owner of most of the calls: an optimizer step has a fused form, launches can be replayed."""
     tables = view.tables
-    steps = tables.match_names(_OPTIMIZER_REGEX)
+    steps = tables.match_names(OPTIMIZER_STEP_REGEX)
     if len(steps) and tables.practices.optimizer_kind is not OptimizerKind.FUSED:
         steps = steps.select(np.argsort(steps.start, kind="stable"))
         last_step = steps.start.searchsorted(calls.start, side="right") - 1
         is_inside = (last_step >= 0) & (calls.start < steps.end[np.maximum(last_step, 0)])
         if int(is_inside.sum()) * 2 > len(calls):
-            return choose_optimizer_remedy(tables.name(int(steps.row[last_step[is_inside][0]])))
+            step_name = tables.name(int(steps.row[last_step[is_inside][0]]))
+            return choose_optimizer_remedy(step_name, tables.practices.optimizer_kind)
     if not len(tables.work):
         return Remedy("call it once on a whole tensor, not once for each element or slice, or compile the region")
     return choose_overhead_remedy(view)

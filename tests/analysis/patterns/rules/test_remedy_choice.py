@@ -205,3 +205,22 @@ def test_real_traces_get_a_fitting_remedy(name: str, pattern: str, text: str) ->
     finding = Checker(load_trace(str(path), cache=False)).check(ids=[pattern])[0]
     assert finding.has_fired
     assert text in finding.remedy.action
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("event_wait", "waits for the device"),
+        ("cudaMemcpy", "pinned memory"),
+        ("urQueueFinish", "torch.xpu.synchronize"),
+        ("cudaDeviceSynchronize", "torch.cuda.synchronize"),
+    ],
+)
+def test_a_wait_outside_any_op_is_told_by_its_call(call: str, words: str) -> None:
+    assert words in remedy(waiting_op(call=call)).action
+
+
+def test_an_op_that_reads_a_size_gets_no_line_about_a_loss() -> None:
+    chosen = remedy(waiting_op("aten::_unique2", more=tuple(TRAINING)))
+    assert "fixed sizes" in chosen.action
+    assert not chosen.code
