@@ -60,7 +60,7 @@ HINTS = (
     ("n N", "instance"),
     ("enter", "on the lanes"),
     ("e", "export"),
-    ("y Y", "copy name, panel"),
+    ("y Y", "copy"),
     ("esc", "back"),
 )
 
