@@ -259,3 +259,15 @@ async def test_y_copies_the_name_of_the_row_and_shift_y_its_panel() -> None:
         assert "nothing to copy" in text(table)
         await pilot.press("slash", *"gem", "enter")
         assert listed(table) == ["gemm"]
+
+
+async def test_keys_for_rows_say_that_the_charts_have_none() -> None:
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        await pilot.press("shift+tab")
+        await settled(pilot)
+        for key in ("left", "r", "slash", "enter", "e", "y"):
+            table._status.show_message("")
+            await pilot.press(key)
+            assert "these charts have no rows" in text(table), key
+            assert not table.has_class("asking")

@@ -253,13 +253,19 @@ class TableScreen(ListScreen):
             return
         super().action_move(distance)
 
+    def _has_rows(self) -> bool:
+        """Return whether there are rows for a key to act on; say so where there are none."""
+        if self._tab == PICTURES_TAB:
+            self._status.show_message("these charts have no rows: tab shows the next table")
+        return self._built_sheet is not None and self._tab != PICTURES_TAB
+
     def action_sort(self, direction: int) -> None:
-        if self._built_sheet is not None and self._tab != PICTURES_TAB:
+        if self._has_rows():
             self._listing.cycle_sort_column(direction)
             self._refresh_rows()
 
     def action_reverse(self) -> None:
-        if self._tab != PICTURES_TAB:
+        if self._has_rows():
             self._listing.descending = not self._listing.descending
             self._refresh_rows()
 
@@ -293,8 +299,12 @@ class TableScreen(ListScreen):
         panel.scroll_lines(direction * max(1, panel.size.height - 1))
 
     def action_show(self) -> None:
-        if self._tab != PICTURES_TAB and self._panel.selected_event >= 0:
-            self.dismiss(self._panel.selected_event + (0 if self._tab == ARRIVALS_TAB else self._event_offset))
+        if not self._has_rows():
+            return
+        if self._panel.selected_event < 0:
+            self._status.show_message("no instance to show on the lanes")
+            return
+        self.dismiss(self._panel.selected_event + (0 if self._tab == ARRIVALS_TAB else self._event_offset))
 
     def action_help(self) -> None:
         """Show all keys of the status line, which a narrow terminal cuts off."""
@@ -319,7 +329,7 @@ class TableScreen(ListScreen):
         self._open_prompt(EXPORT_PROMPT, ".csv, .json or .md", "table.csv")
 
     def _open_prompt(self, purpose: str, hint: str, text: str) -> None:
-        if self._built_sheet is not None and self._tab != PICTURES_TAB:
+        if self._has_rows():
             self.add_class("asking")
             self._prompt.open(purpose, hint, text, replace=purpose == FILTER_PROMPT)
 
@@ -353,7 +363,9 @@ class TableScreen(ListScreen):
 
     def action_copy(self, everything: bool) -> None:
         row = self._cursor_row
-        if self._built_sheet is None or row < 0 or self._tab == PICTURES_TAB:
+        if not self._has_rows():
+            return
+        if self._built_sheet is None or row < 0:
             self._status.show_message("nothing to copy: no row is selected")
             return
         name = str(self._built_sheet.sheet.columns["name"][row])
