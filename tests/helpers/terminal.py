@@ -86,6 +86,17 @@ class Terminal:
                 return os.waitstatus_to_exitcode(status)
         raise AssertionError(f"the program does not end; the screen is\n{self.text}")
 
+    def wait_until_stopped(self) -> None:
+        """Wait until the program has suspended itself."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while time.monotonic() < deadline:
+            self._read(0.1)
+            pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
+            if pid:
+                assert os.WIFSTOPPED(status), status
+                return
+        raise AssertionError(f"the program does not stop; the screen is\n{self.text}")
+
     def _read(self, seconds: float) -> bool:
         ready, _, _ = select.select([self._master], [], [], seconds)
         if not ready:

@@ -68,6 +68,14 @@ class TorchprofApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit", id="program.quit", tooltip="quit"),
         Binding("ctrl+c", "quit", "quit", show=False, system=True),
+        Binding(
+            "ctrl+z",
+            "suspend_process",
+            "suspend",
+            id="program.suspend",
+            tooltip="suspend the program; fg in the shell continues it",
+            show=False,
+        ),
         Binding("o", "open_another", "open", id="program.open", tooltip="open another trace", show=False),
         Binding("R", "record", "record", id="program.record", tooltip="record a run, and open its trace", show=False),
         Binding("r", "again", "run again", id="program.again", tooltip="run again what this trace is of", show=False),

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import cpu, kernel, memcpy, memory, memset, trace
 from torchprof_samples import find
 from torchprof_tui.analysis.search.name_search import BadPattern
@@ -26,7 +27,7 @@ from torchprof_tui.analysis.table.gpu_sheets import (
 )
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.sheets import Sheet
-from torchprof_tui.analysis.table.table_sheet import SORT_KEYS, build_table_sheet
+from torchprof_tui.analysis.table.table_sheet import NEGATIVE_SELF_TIME, SORT_KEYS, build_table_sheet
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
@@ -255,6 +256,15 @@ def test_the_tables_sheet_sorts_and_filters() -> None:
     assert {str(sheet.columns["name"][row]) for row in np.flatnonzero(matches).tolist()} >= {"aten::mm", "aten::add"}
     with pytest.raises(KeyError):
         sheet.sort_rows("colour")
+
+
+@pytest.mark.parametrize(("rank", "is_negative"), [("rank0", True), ("rank1", False)])
+def test_a_negative_self_time_is_explained_where_torch_prints_one(rank: str, is_negative: bool) -> None:
+    """Rank 0's profiler requested a buffer at the end of `forward` and the start of `backward`."""
+    profile = Profile(load_trace(str(SAMPLES / "train_gpt_2ranks" / f"{rank}.pt.trace.json.gz"), cache=False))
+    table = profile.build_table()
+    assert (table.self_cpu < 0).any() == is_negative
+    assert (NEGATIVE_SELF_TIME in build_table_sheet(table, profile.calls).totals) == is_negative
 
 
 def test_export() -> None:

@@ -195,7 +195,7 @@ async def test_copying() -> None:
         assert "nothing to copy" in text_of(screen)
         await pilot.press("right", "y")
         assert copied == ["ProfilerStep#1"]
-        assert "copied: ProfilerStep#1" in text_of(screen)
+        assert "sent to the terminal's clipboard: ProfilerStep#1" in text_of(screen)
         await pilot.press("Y")
         assert "ProfilerStep#1" in copied[1]
         assert "step: one iteration" in copied[1]

@@ -9,7 +9,7 @@ from tests.helpers.trace_builder import cpu, kernel, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.lanes.screen_lines import LineContent
 from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.explorer.view_state import NOTHING_TO_CLEAR, ViewState
 
 US = 1000
 
@@ -148,7 +148,12 @@ class TestMark:
         state.select(event_of(shown, "gemm"))
         state.search.set_query("mm")
         state.toggle_mark()
-        assert [state.clear_last() for _ in range(4)] == ["mark cleared", "search cleared", "selection cleared", ""]
+        assert [state.clear_last() for _ in range(4)] == [
+            "mark cleared",
+            "search cleared",
+            "selection cleared",
+            NOTHING_TO_CLEAR,
+        ]
 
 
 class TestLanes:
@@ -171,7 +176,7 @@ class TestLanes:
 
     def test_hide_moves_on_and_the_last_lane_stays(self, state: ViewState, shown: Trace) -> None:
         state.select(event_of(shown, "gemm"))
-        assert state.hide_lane(1) == ""
+        assert state.hide_lane(1) == f"hidden: {shown.lanes[1].label} · H shows it again"
         assert (state.selected, state.lane) == (-1, 0)
         assert state.hide_lane(0) == "the last lane stays"
         assert state.unhide_lanes() == "1 hidden lane shown again"

@@ -134,12 +134,10 @@ async def test_missing_data_says_how_to_record_it() -> None:
         await until(pilot, lambda: len(listed(table)) > 5)
 
 
-async def test_writing_and_copying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    copied: list[str] = []
     async with explorer(two_steps(), (160, 40)) as (screen, pilot):
         table = await opened(screen, pilot)
-        table.app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
 
         async def write(name: str) -> None:
             await pilot.press("e")
@@ -158,9 +156,6 @@ async def test_writing_and_copying(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert ".csv, .json or .md" in text(table)
         await write("no/such/folder.md")
         assert "No such file" in text(table)
-        await pilot.press("escape", "y")
-        assert copied
-        assert copied[0].startswith("| name |")
 
 
 SIZES = [(80, 24), (160, 48), (240, 60)]
@@ -261,3 +256,36 @@ async def test_after_an_error_typing_still_reaches_the_prompt(key: str, typed: s
         await pilot.press("ctrl+c")
         assert not table._prompt.is_open
         assert table.is_current
+
+
+async def test_y_copies_the_name_of_the_row_and_shift_y_its_panel() -> None:
+    copied: list[str] = []
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        table.app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+        await pilot.press("down")
+        await settled(pilot)
+        await pilot.press("y", "Y")
+        assert copied[0] == listed(table)[1]
+        assert copied[1].startswith(listed(table)[1])
+        assert "instance" in copied[1]
+        assert "sent to the terminal's clipboard" in text(table)
+        await pilot.press("slash", *"GEMM", "enter")
+        assert "filter 'GEMM' (case-sensitive)" in text(table)
+        await pilot.press("y")
+        assert len(copied) == 2
+        assert "nothing to copy" in text(table)
+        await pilot.press("slash", *"gem", "enter")
+        assert listed(table) == ["gemm"]
+
+
+async def test_keys_for_rows_say_that_the_charts_have_none() -> None:
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        await pilot.press("shift+tab")
+        await settled(pilot)
+        for key in ("left", "r", "slash", "enter", "e", "y"):
+            table._status.show_message("")
+            await pilot.press(key)
+            assert "these charts have no rows" in text(table), key
+            assert not table.has_class("asking")

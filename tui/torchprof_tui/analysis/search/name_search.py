@@ -90,21 +90,25 @@ def compile_matcher(text: str) -> Callable[[str], bool] | BadPattern:
         return lambda _: False
     if len(text) > 2 and text.startswith("/") and text.endswith("/"):
         return _compile_expression(text[1:-1])
-    if _has_capital(text):
+    if is_case_sensitive(text):
         return lambda name: text in name
     folded = text.casefold()
     return lambda name: folded in name.casefold()
 
 
 def _compile_expression(pattern: str) -> Callable[[str], bool] | BadPattern:
-    # The capital of an escape such as \S or \W does not make the search case-sensitive.
-    ignore_case = not _has_capital(re.sub(r"\\.", "", pattern))
     try:
-        expression = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
+        expression = re.compile(pattern, 0 if is_case_sensitive(f"/{pattern}/") else re.IGNORECASE)
     except (re.error, OverflowError, RecursionError) as error:
         return BadPattern(f"not a regular expression: {error}")
     return lambda name: expression.search(name) is not None
 
 
-def _has_capital(text: str) -> bool:
+def is_case_sensitive(text: str) -> bool:
+    """Return whether a search text tells capitals from small letters: it contains a capital itself.
+
+    The capital of a regular expression's escape, such as \\S or \\W, does not count.
+    """
+    if len(text) > 2 and text.startswith("/") and text.endswith("/"):
+        text = re.sub(r"\\.", "", text)
     return text != text.lower()

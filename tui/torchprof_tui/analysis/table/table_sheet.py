@@ -50,6 +50,9 @@ _FLOP_FIELDS = (
 SORT_KEYS = ("name", "calls", *(field.key for field in (*_CPU_FIELDS, *_GPU_FIELDS)))
 """Columns that every such sheet can be sorted by."""
 
+NEGATIVE_SELF_TIME = "negative self CPU: profiler overhead overlaps other calls; both are subtracted, as torch does"
+"""Footer of a table with such a row: torch's `FunctionEvent.self_cpu_time_total` subtracts each child's duration."""
+
 
 def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None = None) -> Sheet:
     """Build the sheet of a table: all its columns, with torch's footer as totals. Members are events of the trace."""
@@ -88,6 +91,7 @@ def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None
         totals=(
             f"Self CPU time total: {format_torch_time(table.self_cpu_total)}",
             f"Self GPU time total: {format_torch_time(table.self_gpu_total)}",
+            *([NEGATIVE_SELF_TIME] if (table.self_cpu < 0).any() else []),
         ),
         gpu_mask=table.on_gpu & ~table.annotation if table.per_name else None,
     )

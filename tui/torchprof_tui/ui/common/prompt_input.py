@@ -6,8 +6,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
+from textual.widgets.input import Selection
 
 from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted
+
+MAX_RECALLED = 50
+"""Submitted texts that are kept for each purpose."""
 
 
 class Prompt(Horizontal):
@@ -18,6 +22,8 @@ class Prompt(Horizontal):
 
     BINDINGS = [
         Binding("escape,ctrl+c", "close", "close", show=False),  # ctrl+c copies where text is selected
+        Binding("up", "recall(1)", "earlier", show=False),
+        Binding("down", "recall(-1)", "later", show=False),
     ]
     DEFAULT_CSS = """
     Prompt { height: 1; display: none; }
@@ -32,6 +38,9 @@ class Prompt(Horizontal):
         self._input = Input(compact=True, select_on_focus=False)
         self._hint = Static("", markup=False)
         self._purpose = ""
+        self._submitted: dict[str, list[str]] = {}  # by purpose, latest first
+        self._recalled = -1  # index into the submitted texts of this purpose, -1 for the text before the first `up`
+        self._draft = ""
 
     def compose(self) -> ComposeResult:
         yield self._label
@@ -42,12 +51,12 @@ class Prompt(Horizontal):
     def is_open(self) -> bool:
         return self.has_class("open")
 
-    def open(self, purpose: str, hint: str, text: str = "") -> None:
-        """Show the prompt with `text` to edit and give it the focus."""
-        self._purpose = purpose
+    def open(self, purpose: str, hint: str, text: str = "", replace: bool = False) -> None:
+        """Show the prompt with `text` to edit and give it the focus; `replace`: typing replaces the text."""
+        self._purpose, self._recalled, self._draft = purpose, -1, ""
         self._label.update(f" {purpose}: ")
         self._input.value = text
-        self._input.cursor_position = len(text)
+        self._input.selection = Selection(0 if replace else len(text), len(text))
         self.show_hint(hint)
         self.add_class("open")
         self.screen.set_focus(self._input)  # at once, unlike Widget.focus: the next key must reach the input
@@ -58,7 +67,7 @@ class Prompt(Horizontal):
 
     def insert_text(self, text: str) -> None:
         """Insert text that was typed before the input had the focus."""
-        self._input.insert_text_at_cursor(text)
+        self._input.replace(text, *sorted(self._input.selection))
 
     def close(self) -> None:
         self.remove_class("open")
@@ -67,6 +76,17 @@ class Prompt(Horizontal):
     def action_close(self) -> None:
         self.post_message(PromptClosed(self._purpose))
 
+    def action_recall(self, distance: int) -> None:
+        """Show an earlier (1) or later (-1) one of the texts that were submitted for this purpose."""
+        texts = self._submitted.get(self._purpose, [])
+        if self._recalled < 0:
+            self._draft = self._input.value
+            if distance > 0 and texts[:1] == [self._draft]:
+                self._recalled = 0  # it is shown already
+        self._recalled = max(min(self._recalled + distance, len(texts) - 1), -1)
+        self._input.value = self._draft if self._recalled < 0 else texts[self._recalled]
+        self._input.cursor_position = len(self._input.value)
+
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         if self.is_open:
@@ -74,4 +94,7 @@ class Prompt(Horizontal):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
+        if event.value:
+            earlier = [text for text in self._submitted.get(self._purpose, []) if text != event.value]
+            self._submitted[self._purpose] = [event.value, *earlier[: MAX_RECALLED - 1]]
         self.post_message(PromptSubmitted(self._purpose, event.value))

@@ -11,6 +11,11 @@ from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 
 
+def format_copy_message(label: str) -> str:
+    """Return the message about a copy. A terminal never answers OSC 52, so nobody knows whether it took the text."""
+    return f"sent to the terminal's clipboard: {label}"
+
+
 class StatusLine(PaintedWidget):
     """One line with a message (`show_message`) and key hints (`show_keys`)."""
 

@@ -29,8 +29,9 @@ class TextPanel(PaintedWidget):
         raise NotImplementedError
 
     def text(self) -> str:
-        """Return the content as plain text, for copying."""
-        return "\n".join("".join(text for text, _ in runs).rstrip() for runs in self.content(COPY_WIDTH))
+        """Return the content as plain text, for copying: as on screen, at most `COPY_WIDTH` cells wide."""
+        width = min(self.size.width - 2, COPY_WIDTH) if self.size.width > 2 else COPY_WIDTH
+        return "\n".join("".join(text for text, _ in runs).rstrip() for runs in self.content(width))
 
     def refresh_content(self, top: bool = True) -> None:
         """Repaint after the content changed; `top`: scroll to its first line."""
@@ -79,8 +80,8 @@ class TextPanel(PaintedWidget):
         self.scroll_lines(-LINES_PER_WHEEL_STEP)
 
 
-COPY_WIDTH = 10_000
-"""Cells; wide enough that copied text is not wrapped."""
+COPY_WIDTH = 120
+"""Cells; what is copied from a wider panel is laid out again for mails and tickets."""
 
 
 MAX_WRAPPED_CHARACTERS = 20_000

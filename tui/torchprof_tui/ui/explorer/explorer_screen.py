@@ -43,7 +43,7 @@ from torchprof_tui.ui.common.messages import (
     TraceChecked,
     ZoomAsked,
 )
-from torchprof_tui.ui.common.status_line import StatusLine
+from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme, palette_for
 from torchprof_tui.ui.explorer.child_screens import ChildScreens
 from torchprof_tui.ui.explorer.keys import BINDINGS, PROMPT_ACTIONS, group_by_section, key_hints
@@ -129,9 +129,12 @@ class ExplorerScreen(Screen[None]):
 
     # -- showing the state ---------------------------------------------------------------------------------
 
-    def _run_move(self, move: Callable[[], str | None]) -> None:
-        """Change the state, then refresh the widgets and show the message that the move returned."""
-        self._refresh_widgets(move() or "")
+    def _run_move(self, move: Callable[[], str | None], is_jump: bool = True) -> None:
+        """Change the state, then refresh the widgets and show the message that the move returned.
+
+        `is_jump`: `backspace` returns to the view before the move, if the move changed it.
+        """
+        self._refresh_widgets(self.view_state.jump(move) if is_jump else move() or "")
 
     def _refresh_widgets(self, message: str = "") -> None:
         """Pass the state to the widgets. Cheap: each compares it and repaints what differs in the next frame."""
@@ -172,10 +175,10 @@ class ExplorerScreen(Screen[None]):
     # -- keys ----------------------------------------------------------------------------------------------
 
     def action_zoom(self, steps: int) -> None:
-        self._run_move(partial(self.view_state.zoom, steps))
+        self._run_move(partial(self.view_state.zoom, steps), is_jump=False)
 
     def action_pan(self, tenths: int) -> None:
-        self._run_move(partial(self.view_state.pan, tenths))
+        self._run_move(partial(self.view_state.pan, tenths), is_jump=False)
 
     def action_scroll_lanes(self, direction: int) -> None:
         self._run_move(
@@ -193,7 +196,7 @@ class ExplorerScreen(Screen[None]):
         self._run_move(partial(self.view_state.pan_to, high if later else low))
 
     def action_beside(self, distance: int) -> None:
-        self._run_move(partial(self.moves.next_in_row, distance))
+        self._run_move(partial(self.moves.next_in_row, distance), is_jump=False)
 
     def action_up(self) -> None:
         self._run_move(
@@ -241,18 +244,17 @@ class ExplorerScreen(Screen[None]):
     def action_step(self, later: bool) -> None:
         self._run_move(partial(self.moves.select_adjacent_step, later))
 
+    def action_go_back(self) -> None:
+        self._run_move(self.view_state.go_back, is_jump=False)
+
     def action_clear(self) -> None:
         self._run_move(self.view_state.clear_last)
 
     def action_fold(self) -> None:
-        lane = self.view_state.current_lane()
-        if lane >= 0:
-            self._run_move(partial(self.view_state.toggle_fold, (lane,)))
+        self._run_move(partial(self.view_state.toggle_fold, (self.view_state.current_lane(),)))
 
     def action_pin(self) -> None:
-        lane = self.view_state.current_lane()
-        if lane >= 0:
-            self._run_move(partial(self.view_state.toggle_pin, lane))
+        self._run_move(partial(self.view_state.toggle_pin, self.view_state.current_lane()))
 
     def action_hide(self) -> None:
         self._run_move(partial(self.view_state.hide_lane, self.view_state.current_lane()))
@@ -267,8 +269,12 @@ class ExplorerScreen(Screen[None]):
         self._run_move(self.view_state.toggle_mark)
 
     def action_to_found(self, later: bool) -> None:
-        message = self._panel_controller.select_evidence(1 if later else -1, self.details_open)
-        self._run_move(lambda: self._run_unless_handled(message, partial(self.moves.select_match, later)))
+        self._run_move(
+            lambda: self._run_unless_handled(
+                self._panel_controller.select_evidence(1 if later else -1, self.details_open),
+                partial(self.moves.select_match, later),
+            )
+        )
 
     def action_search(self) -> None:
         self._prompts.open_search()
@@ -306,10 +312,7 @@ class ExplorerScreen(Screen[None]):
 
     def _select_returned_event(self, event: int | None) -> None:
         """Select and fit the event that was chosen on a child screen, None for none."""
-        if event is not None:
-            self.view_state.select(event)
-            self.view_state.fit_selection()
-        self._refresh_widgets()
+        self._run_move(lambda: None if event is None else self.view_state.fit_event(event))
 
     def action_scroll_panel(self, direction: int) -> None:
         self._dock.active_panel.scroll_lines(direction * max(1, self._dock.active_panel.size.height - 1))
@@ -323,7 +326,7 @@ class ExplorerScreen(Screen[None]):
         else:
             text = label = self.trace.event(self.view_state.selected).name
         self.app.copy_to_clipboard(text)
-        self._refresh_widgets(f"copied: {label}")
+        self._refresh_widgets(format_copy_message(label))
 
     def action_help(self) -> None:
         # deferred: imported after the first frame
@@ -334,8 +337,7 @@ class ExplorerScreen(Screen[None]):
     def watch_details_open(self, is_open: bool) -> None:
         self.set_class(not is_open, "no-dock")
         if self.is_mounted:
-            if not is_open:
-                self._panel_controller.release_evidence()
+            self._panel_controller.release_evidence()
             self._refresh_widgets()
 
     # -- the prompt ----------------------------------------------------------------------------------------
@@ -369,10 +371,10 @@ class ExplorerScreen(Screen[None]):
         self._refresh_widgets()
 
     def on_zoom_asked(self, message: ZoomAsked) -> None:
-        self._run_move(partial(self.view_state.zoom, message.steps, int(message.at)))
+        self._run_move(partial(self.view_state.zoom, message.steps, int(message.at)), is_jump=False)
 
     def on_pan_asked(self, message: PanAsked) -> None:
-        self._run_move(partial(self.view_state.pan_cells, message.cells))
+        self._run_move(partial(self.view_state.pan_cells, message.cells), is_jump=False)
 
     def on_scroll_asked(self, message: ScrollAsked) -> None:
         self._run_move(partial(self.view_state.lane_view.scroll, message.lines))

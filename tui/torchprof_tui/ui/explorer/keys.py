@@ -25,6 +25,9 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("g", "go_to", "go to", id="time.go-to", tooltip="go to a time (12ms, 1.5s) or a step (#3)", show=False),
     Binding("home", "to_end(False)", "start", id="time.start", tooltip="go to the trace's start", show=False),
     Binding("end", "to_end(True)", "end", id="time.end", tooltip="go to the trace's end", show=False),
+    Binding(
+        "backspace", "go_back", "view back", id="time.back", tooltip="return to the view before a jump", show=False
+    ),
     Binding("left,comma", "beside(-1)", "event", id="events.previous", tooltip="previous event in the row", show=False),
     Binding("right,full_stop", "beside(1)", "event", id="events.next", tooltip="next event in the row"),
     Binding(
@@ -44,13 +47,19 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     ),
     Binding("space", "fold", "fold", id="lanes.fold", tooltip="fold or unfold the lane, or the rank"),
     Binding("p", "pin", "pin", id="lanes.pin", tooltip="pin the lane on top, or let it go", show=False),
-    Binding("h", "hide", "hide", id="lanes.hide", tooltip="hide the lane", show=False),
+    Binding("h", "hide", "hide", id="lanes.hide", tooltip="hide the lane; H shows it again", show=False),
     Binding("H", "show_hidden", "show", id="lanes.show", tooltip="show hidden lanes again", show=False),
     Binding("pageup", "scroll_lanes(-1)", "lanes up", id="lanes.page-up", tooltip="scroll the lanes up", show=False),
     Binding(
         "pagedown", "scroll_lanes(1)", "lanes down", id="lanes.page-down", tooltip="scroll the lanes down", show=False
     ),
-    Binding("/", "search", "search", id="find.search", tooltip="search all names: text, or /regular expression/"),
+    Binding(
+        "/",
+        "search",
+        "search",
+        id="find.search",
+        tooltip="search all names: text, or /regular expression/; a capital makes it case-sensitive; ↑ earlier ones",
+    ),
     Binding("n", "to_found(True)", "next found", id="find.next", tooltip="next event found", show=False),
     Binding("N", "to_found(False)", "previous found", id="find.previous", tooltip="previous event found", show=False),
     Binding("m", "mark", "mark", id="find.mark", tooltip="mark a range for its statistics; again: fix its end"),
@@ -122,9 +131,21 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("J", "scroll_panel(1)", "panel down", id="panels.down", tooltip="scroll the panel down", show=False),
     Binding("K", "scroll_panel(-1)", "panel up", id="panels.up", tooltip="scroll the panel up", show=False),
     Binding(
-        "y", "copy(False)", "copy", id="panels.copy", tooltip="copy the selected event's name (OSC 52)", show=False
+        "y",
+        "copy(False)",
+        "copy",
+        id="panels.copy",
+        tooltip="copy the selected event's name, if the terminal takes it (OSC 52)",
+        show=False,
     ),
-    Binding("Y", "copy(True)", "copy all", id="panels.copy-all", tooltip="copy all that the panel says", show=False),
+    Binding(
+        "Y",
+        "copy(True)",
+        "copy all",
+        id="panels.copy-all",
+        tooltip="copy all that the panel says, at most 120 columns wide",
+        show=False,
+    ),
     Binding("t", "table", "table", id="panels.table", tooltip="the profiler table; from an event: its row"),
     Binding(
         "G",

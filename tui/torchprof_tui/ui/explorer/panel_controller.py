@@ -194,6 +194,7 @@ class PanelController:
             self._view_state.select(event)
             return ""
         if self.dock.active_name == "cheatsheet" and self.cheatsheet_panel.finding is not None:
+            self._view_state.search.is_last_question = False
             return (
                 ""
                 if self.cheatsheet_panel.move_cursor(distance)
@@ -206,6 +207,8 @@ class PanelController:
     def select_evidence(self, distance: int, is_open: bool) -> str | None:
         """Handle n N: select the next event of a pattern's evidence; None where the search should handle the key."""
         if not is_open or self.dock.active_name != "cheatsheet" or self.cheatsheet_panel.finding is None:
+            return None
+        if self._view_state.search.is_last_question:
             return None
         event, number, count = self.cheatsheet_panel.next_evidence(distance)
         if event < 0:
@@ -223,6 +226,7 @@ class PanelController:
         remark = self.doctor_panel.remark if is_open and self.dock.active_name == "doctor" else None
         if remark is not None and remark.event >= 0:
             self._view_state.select(remark.event)
+        self._view_state.search.is_last_question = False
         message = self.select_evidence(1, is_open)
         if message is not None and self._view_state.selected < 0:
             return message
@@ -257,12 +261,14 @@ class PanelController:
     def cycle_scope_mode(self) -> str:
         """Handle v: show the cheatsheet of the next part of the trace."""
         self.scope_mode = self.scope_mode.next
+        self._view_state.search.is_last_question = False
         self._requested_scope = self._evidence_scope = None
         self.dock.show_panel("cheatsheet")
         return f"the cheatsheet is about: {self.scope_mode.value}"
 
     def release_evidence(self) -> None:
-        """Let the scope follow the view again, after the user has left the cheatsheet."""
+        """Let the scope follow the view again, and n N the cheatsheet when it is next shown: the user has left it."""
+        self._view_state.search.is_last_question = False
         if self._evidence_scope is not None:
             self._evidence_scope = None
             self._check_if_scope_changed()

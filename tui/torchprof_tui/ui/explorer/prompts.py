@@ -8,12 +8,16 @@ from typing import Any
 
 from textual.screen import Screen
 
+from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.explorer import slice_export
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
 from torchprof_tui.ui.explorer.view_state import ViewState
+
+CASE_NOTE = "case-sensitive: it has a capital"
+"""Said of a search text with a capital, which finds that capital only."""
 
 SEARCH, GO_TO, SLICE = "search", "go to", "write slice to"
 
@@ -34,7 +38,7 @@ class PromptController:
         self.prompt = Prompt(id="prompt")
 
     def open_search(self) -> None:
-        self._open(SEARCH, "text, or /regular expression/", self._view_state.search.query)
+        self._open(SEARCH, "text, or /regular expression/ · ↑ earlier", self._view_state.search.query, replace=True)
 
     def open_go_to(self) -> None:
         self._open(GO_TO, "12ms, 1.5s, or #3 for a step")
@@ -53,7 +57,7 @@ class PromptController:
         if message.purpose == SLICE:
             self._write_slice(message.text)
         elif message.purpose == GO_TO:
-            problem = self._view_state.go_to(message.text)
+            problem = self._view_state.jump(partial(self._view_state.go_to, message.text))
             if problem:
                 self.prompt.show_hint(problem)
             else:
@@ -63,16 +67,18 @@ class PromptController:
             if problem:  # the prompt stays open: characters that follow must not be taken as keys
                 self.prompt.show_hint(problem)
                 return
-            self._close(self._moves.select_match(later=True) if message.text else "")
+            if message.text:
+                problem = self._view_state.jump(partial(self._moves.select_match, later=True))
+            self._close(problem)
 
     def handle_close(self, message: PromptClosed) -> None:
         if message.purpose == SEARCH:
             self._view_state.search.set_query("")
         self._close()
 
-    def _open(self, purpose: str, hint: str, text: str = "") -> None:
+    def _open(self, purpose: str, hint: str, text: str = "", replace: bool = False) -> None:
         self._screen.add_class("asking")
-        self.prompt.open(purpose, hint, text)
+        self.prompt.open(purpose, hint, text, replace)
 
     def _close(self, message: str = "") -> None:
         self._screen.remove_class("asking")
@@ -83,7 +89,8 @@ class PromptController:
         """Search and show the number of matches while the query is being typed."""
         problem = self._view_state.search.set_query(text)
         matches = self._view_state.search.matches
-        count = "" if matches is None else f"{len(matches):,} found · enter: the next one"
+        case = f"{CASE_NOTE} · " if is_case_sensitive(text) else ""
+        count = "" if matches is None else f"{len(matches):,} found · {case}enter: the next one"
         self.prompt.show_hint(problem or count)
         self._show_message("")
 

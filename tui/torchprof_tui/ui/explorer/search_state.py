@@ -10,12 +10,16 @@ from torchprof_tui.ui.common.lane_names import list_lane_names
 
 
 class NameSearch:
-    """Search the names of a trace. `matches` is None while there is no valid query."""
+    """Search the names of a trace. `matches` is None while there is no valid query.
+
+    `is_last_question`: n N go through the matches even while the cheatsheet is open, because the search came after it.
+    """
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self.query = ""
         self.matches: SearchResult | None = None
+        self.is_last_question = False
 
     @cached_property
     def _lane_names(self) -> dict[int, tuple[str, ...]]:
@@ -30,12 +34,14 @@ class NameSearch:
         """
         self.query = text
         self.matches = None
+        self.is_last_question = False
         if not text:
             return ""
         result = search_names(self._trace, text, self._lane_names)
         if isinstance(result, BadPattern):
             return result.message
         self.matches = result
+        self.is_last_question = True
         return ""
 
     def find_adjacent_match(self, event: int, time: int, later: bool) -> int:

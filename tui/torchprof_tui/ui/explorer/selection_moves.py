@@ -5,6 +5,7 @@ Changes the `ViewState` only; no widget is touched.
 
 from __future__ import annotations
 
+from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.query import linked_events, navigation
 from torchprof_tui.ui.explorer.view_state import ViewState
@@ -104,7 +105,8 @@ class SelectionMoves:
             return "nothing was searched for: / searches"
         event = state.search.find_adjacent_match(state.selected, state.viewport.t0, later)
         if event < 0:
-            return f"{state.search.query!r} is in no name"
+            case = " with these capitals: try small letters" if is_case_sensitive(state.search.query) else ""
+            return f"{state.search.query!r} is in no name{case}"
         state.select(event)
         return ""
 

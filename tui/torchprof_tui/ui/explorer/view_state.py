@@ -6,7 +6,9 @@ is decided in `selection_moves`.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -23,6 +25,22 @@ ZOOM_FACTOR = 0.75
 
 PAN_DIVISOR = 10
 """One key press pans by a tenth of the screen, a capital letter by half of it."""
+
+NOTHING_TO_CLEAR = "nothing to clear: no mark, no search, no selection"
+NO_LANES = "this trace has no lanes"
+
+MAX_PREVIOUS_VIEWS = 100
+"""Views that `backspace` can return to."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What was shown before a jump: the viewport, the selected event and lane (-1 for none), the first line."""
+
+    viewport: Viewport
+    selected: int
+    lane: int
+    top: int
 
 
 class ViewState:
@@ -41,6 +59,7 @@ class ViewState:
         self.lane = -1
         self.pointer_time: int | None = None
         self.mark: RangeMark | None = None
+        self._previous_views: deque[View] = deque(maxlen=MAX_PREVIOUS_VIEWS)
         self._last_fit: tuple[int, Viewport] | None = None  # the event that was fitted, and the viewport that showed it
 
     # -- viewport ------------------------------------------------------------------------------------------
@@ -118,9 +137,35 @@ class ViewState:
         self._last_fit = (event, self.viewport)
         return ""
 
+    def fit_event(self, event: int) -> str:
+        """Select an event and fit it to the screen."""
+        self.select(event)
+        return self.fit_selection()
+
     def fit_all(self) -> None:
         """Show the whole trace."""
         self.viewport = Viewport.whole(self.trace.span, self.viewport.width)
+
+    def jump(self, move: Callable[[], str | None]) -> str:
+        """Run a move, and remember the view before it where it changed the viewport. Returns the move's message."""
+        before = View(self.viewport, self.selected, self.lane, self.lane_view.top)
+        message = move() or ""
+        if self.viewport != before.viewport:
+            self._previous_views.append(before)
+        return message
+
+    def go_back(self) -> str:
+        """Return to the view before the last jump, with its selection. Returns why there is none, else ""."""
+        if not self._previous_views:
+            return "no previous view: nothing has jumped yet"
+        view = self._previous_views.pop()
+        self.select(view.selected)  # shows its lane, which may be hidden by now
+        width = self.viewport.width
+        self.viewport = view.viewport if view.viewport.width == width else view.viewport.resize(width)
+        self.lane, self.lane_view.top = view.lane, view.top
+        self.lane_view.scroll(0)
+        self._extend_mark()
+        return ""
 
     # -- selection -----------------------------------------------------------------------------------------
 
@@ -184,7 +229,7 @@ class ViewState:
         if self.selected >= 0:
             self.selected = -1
             return "selection cleared"
-        return ""
+        return NOTHING_TO_CLEAR
 
     def active_range(self) -> tuple[int, int, str]:
         """Return (start, end, label) of the marked range, else of the selected event, else of what is on screen."""
@@ -192,7 +237,11 @@ class ViewState:
             return self.mark.start, self.mark.end, "the marked range"
         if self.selected >= 0:
             return *extent(self.trace, self.selected), self.trace.event(self.selected).name
-        return self.viewport.t0, self.viewport.t1, "what is on screen"
+        first, end = self.trace.span  # the screen shows a margin on both sides of the trace
+        start, end = max(self.viewport.t0, first), min(self.viewport.t1, end)
+        if start >= end:  # a mark of the profiler's own, outside of the trace
+            start, end = self.viewport.t0, self.viewport.t1
+        return start, end, "what is on screen"
 
     # -- ranks and lanes -----------------------------------------------------------------------------------
 
@@ -220,27 +269,39 @@ class ViewState:
             return next(iter(self.lane_view.lane_order()), -1)
         return self.lane_view.displayed_lane(self.lane)
 
-    def toggle_fold(self, lanes: tuple[int, ...]) -> None:
+    def toggle_fold(self, lanes: tuple[int, ...]) -> str:
+        """Fold or unfold lanes. Returns why nothing happens, else ""."""
+        if -1 in lanes:
+            return NO_LANES
         self._apply_arrangement(self.lane_view.arrangement.toggle_fold(lanes))
+        return ""
 
     def fold_all(self, fold: bool) -> None:
         lanes = frozenset(range(len(self.trace.lanes))) if fold else frozenset()
         self._apply_arrangement(replace(self.lane_view.arrangement, folded=lanes))
 
-    def toggle_pin(self, lane: int) -> None:
+    def toggle_pin(self, lane: int) -> str:
+        """Pin or unpin a lane. Returns why nothing happens, else ""."""
+        if lane < 0:
+            return NO_LANES
         self._apply_arrangement(self.lane_view.arrangement.toggle_pin(lane))
+        return ""
 
     def hide_lane(self, lane: int) -> str:
-        """Hide a lane and make its neighbour the current one. Returns why it stays, else ""."""
+        """Hide a lane and make its neighbour the current one. Returns a message: what was hidden, or why it stays."""
         order = self.lane_view.lane_order()
         if lane not in order or len(order) == 1:
-            return "the last lane stays"
+            return "the last lane stays" if lane in order else NO_LANES
         index = order.index(lane)
         if self.selected >= 0 and int(self.trace.lane[self.selected]) == lane:
             self.selected = -1
         self.lane = order[index + 1] if index + 1 < len(order) else order[index - 1]
         self._apply_arrangement(self.lane_view.arrangement.hide_lane(lane))
-        return ""
+        return f"hidden: {self._lane_label(lane)} · H shows it again"
+
+    def _lane_label(self, lane: int) -> str:
+        label, rank = self.trace.lanes[lane].label, self.trace.rank_of_lane(lane)
+        return label if lane == rank.header_lane else rank.label_prefix(" ") + label
 
     def unhide_lanes(self) -> str:
         """Show all hidden lanes again. Returns a message with their number."""

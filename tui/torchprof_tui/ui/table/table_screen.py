@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.message import Message
 
+from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.analysis.table.gpu_time_shares import compute_gpu_time_shares
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.row_detail import find_row_of_event
@@ -18,7 +19,7 @@ from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, Prompt
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
-from torchprof_tui.ui.common.status_line import StatusLine
+from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.panels.panel_dock import PanelTabs
@@ -59,7 +60,7 @@ HINTS = (
     ("n N", "instance"),
     ("enter", "on the lanes"),
     ("e", "export"),
-    ("y", "copy"),
+    ("y Y", "copy"),
     ("esc", "back"),
 )
 
@@ -87,7 +88,8 @@ class TableScreen(ListScreen):
         Binding("N", "instance(-1)", show=False),
         Binding("enter", "show", show=False),
         Binding("e", "ask_export", show=False),
-        Binding("y", "copy", show=False),
+        Binding("y", "copy(False)", show=False),
+        Binding("Y", "copy(True)", show=False),
         Binding("J", "panel(1)", show=False),
         Binding("K", "panel(-1)", show=False),
         Binding("escape,t", "back", show=False),
@@ -196,7 +198,8 @@ class TableScreen(ListScreen):
         grouping = f" by {self._group_by.value}" if self._tab == TABS[0] and self._group_by is not GroupBy.NAME else ""
         scope = self._scopes[self._scope].label if self._tab != ARRIVALS_TAB else "all ranks"
         rows = f"{len(self._listing.order):,} of {len(self._built_sheet.sheet):,} rows{grouping} · {scope}"
-        filter_text = f" · filter {self._listing.filter!r}" if self._listing.filter else ""
+        case = " (case-sensitive)" if is_case_sensitive(self._listing.filter) else ""
+        filter_text = f" · filter {self._listing.filter!r}{case}" if self._listing.filter else ""
         totals = format_totals(self.profile, self._built_sheet, self._tab)
         self._status.show_message(f"{rows}{filter_text} · {totals}" if totals else rows + filter_text)
 
@@ -250,13 +253,19 @@ class TableScreen(ListScreen):
             return
         super().action_move(distance)
 
+    def _has_rows(self) -> bool:
+        """Return whether there are rows for a key to act on; say so where there are none."""
+        if self._tab == PICTURES_TAB:
+            self._status.show_message("these charts have no rows: tab shows the next table")
+        return self._built_sheet is not None and self._tab != PICTURES_TAB
+
     def action_sort(self, direction: int) -> None:
-        if self._built_sheet is not None and self._tab != PICTURES_TAB:
+        if self._has_rows():
             self._listing.cycle_sort_column(direction)
             self._refresh_rows()
 
     def action_reverse(self) -> None:
-        if self._tab != PICTURES_TAB:
+        if self._has_rows():
             self._listing.descending = not self._listing.descending
             self._refresh_rows()
 
@@ -290,8 +299,12 @@ class TableScreen(ListScreen):
         panel.scroll_lines(direction * max(1, panel.size.height - 1))
 
     def action_show(self) -> None:
-        if self._tab != PICTURES_TAB and self._panel.selected_event >= 0:
-            self.dismiss(self._panel.selected_event + (0 if self._tab == ARRIVALS_TAB else self._event_offset))
+        if not self._has_rows():
+            return
+        if self._panel.selected_event < 0:
+            self._status.show_message("no instance to show on the lanes")
+            return
+        self.dismiss(self._panel.selected_event + (0 if self._tab == ARRIVALS_TAB else self._event_offset))
 
     def action_help(self) -> None:
         """Show all keys of the status line, which a narrow terminal cuts off."""
@@ -310,15 +323,15 @@ class TableScreen(ListScreen):
     # -- filter and export ---------------------------------------------------------------------------------
 
     def action_ask_filter(self) -> None:
-        self._open_prompt(FILTER_PROMPT, "text, or /regular expression/", self._listing.filter)
+        self._open_prompt(FILTER_PROMPT, "text, or /regular expression/ · ↑ earlier", self._listing.filter)
 
     def action_ask_export(self) -> None:
         self._open_prompt(EXPORT_PROMPT, ".csv, .json or .md", "table.csv")
 
     def _open_prompt(self, purpose: str, hint: str, text: str) -> None:
-        if self._built_sheet is not None and self._tab != PICTURES_TAB:
+        if self._has_rows():
             self.add_class("asking")
-            self._prompt.open(purpose, hint, text)
+            self._prompt.open(purpose, hint, text, replace=purpose == FILTER_PROMPT)
 
     def _close_prompt(self) -> None:
         self.remove_class("asking")
@@ -359,8 +372,13 @@ class TableScreen(ListScreen):
         self._status.show_message(line)
         return ""
 
-    def action_copy(self) -> None:
-        if self._built_sheet is not None and self._tab != PICTURES_TAB:
-            order = self._listing.order
-            self.app.copy_to_clipboard(file_export.format_markdown(self._built_sheet.sheet, order))
-            self._status.show_message(f"copied {len(order):,} rows as Markdown")
+    def action_copy(self, everything: bool) -> None:
+        row = self._cursor_row
+        if not self._has_rows():
+            return
+        if self._built_sheet is None or row < 0:
+            self._status.show_message("nothing to copy: no row is selected")
+            return
+        name = str(self._built_sheet.sheet.columns["name"][row])
+        self.app.copy_to_clipboard(self._panel.text() if everything else name)
+        self._status.show_message(format_copy_message(f"all of the panel of {name}" if everything else name))
