@@ -126,10 +126,11 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
         return Verdict(Regime.UNKNOWN, None, missing_reason)
     diagnosis = diagnose_cpu(view, tree, findings)
     line = view.tables.line_finder.find_common_line(diagnosis.events)
+    prefix = f"{missing_reason};" if view.tables.is_slice else "CPU-only trace:"
     return Verdict(
         Regime.CPU_ONLY,
         None,
-        f"{missing_reason}; {diagnosis.sentence}",
+        f"{prefix} {diagnosis.sentence}",
         diagnosis.why,
         line,
         "",
