@@ -177,7 +177,7 @@ def test_the_causes_of_a_trace_without_a_gpu_sum_as_well(capsys: pytest.CaptureF
 def test_the_text_begins_with_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = call_main(capsys, "check", SLOW)
     lines = out.splitlines()
-    assert lines[1].startswith("overhead-bound · GPU busy 2.4 % · ")
+    assert lines[1].startswith("overhead-bound · GPU busy 2.4 % of the steps · ")
     headings = [line for line in lines if line in ("largest gaps of the GPU", "problems", "notes", "undetermined")]
     assert headings == ["largest gaps of the GPU", "problems", "notes", "undetermined"]
     assert lines.index("") < next(k for k, line in enumerate(lines) if line.startswith("time of the trace: "))
