@@ -184,5 +184,5 @@ def test_a_cpu_only_table_has_no_gpu_columns(tmp_path: Path, capsys: pytest.Capt
     assert main(["table", str(path), "--sort", "self_cuda_time_total"]) == 0
     capsys.readouterr()
     assert "self_gpu_us" in read_json_answer(capsys, "table", str(path), "--json")[0]
-    assert main(["table", SAMPLE]) == 0
+    assert main(["table", str(SAMPLE)]) == 0
     assert "self GPU" in capsys.readouterr().out
