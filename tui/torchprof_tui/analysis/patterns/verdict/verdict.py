@@ -44,11 +44,11 @@ class Regime(str, Enum):
 class Verdict:
     """The answer that is read first.
 
-    `busy`: GPU busy share 0..1 of `busy_base`, None without a GPU. `first`: what costs most and what to do about it, on
-    one line. `why`: the numbers behind it. `line`: where in the user's code. `recording_fault`: why the recording does
-    not represent the program, "" if it does. `what`: the part of `first` that says what costs most. `late_rank`: the index
-    of the rank that is waited for, if only its own verdict can say why. `tree`: the scope's time by cause, None where
-    nothing is known. `cause`: the part of it that `first` is about.
+    `busy`: GPU busy share 0..1 of `busy_base`, None without a GPU. `first`: what costs most and what to do about it,
+    on one line. `why`: the numbers behind it. `line`: where in the user's code. `recording_fault`: why the recording
+    does not represent the program, "" if it does. `what`: the part of `first` that says what costs most. `late_rank`:
+    the index of the rank that is waited for, if only its own verdict can say why. `tree`: the scope's time by cause,
+    None where nothing is known. `cause`: the part of it that `first` is about.
     """
 
     regime: Regime
