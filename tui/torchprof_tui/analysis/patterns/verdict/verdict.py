@@ -127,7 +127,9 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
         return Verdict(Regime.UNKNOWN, None, missing_reason)
     diagnosis = diagnose_cpu(view, tree, findings)
     line = view.tables.line_finder.find_common_line(diagnosis.events)
-    prefix = f"{missing_reason};" if view.tables.is_slice else "CPU-only trace:"
+    # Runtime calls without GPU work: the program uses a GPU, and the recording lacks it.
+    is_cpu_only = not view.tables.is_slice and not len(view.tables.calls)
+    prefix = "CPU-only trace:" if is_cpu_only else f"{missing_reason};"
     return Verdict(
         Regime.CPU_ONLY,
         None,
