@@ -180,9 +180,9 @@ def test_the_causes_of_a_trace_without_a_gpu_sum_as_well(capsys: pytest.CaptureF
 def test_the_text_begins_with_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = call_main(capsys, "check", SLOW)
     lines = out.splitlines()
-    assert lines[1].startswith("overhead-bound · GPU busy 2.4 % · ")
-    headings = [line for line in lines if line in ("largest gaps of the GPU", "problems", "notes", "cannot be told")]
-    assert headings == ["largest gaps of the GPU", "problems", "notes", "cannot be told"]
+    assert lines[1].startswith("overhead-bound · GPU busy 2.4 % of the steps · ")
+    headings = [line for line in lines if line in ("largest gaps of the GPU", "problems", "notes", "undetermined")]
+    assert headings == ["largest gaps of the GPU", "problems", "notes", "undetermined"]
     assert lines.index("") < next(k for k, line in enumerate(lines) if line.startswith("time of the trace: "))
     time = lines[lines.index("") + 2 : lines.index("largest gaps of the GPU") - 1]
     assert 3 <= len(time) <= 12
@@ -190,7 +190,17 @@ def test_the_text_begins_with_what_matters(capsys: pytest.CaptureFixture[str]) -
     assert sum(shares) == pytest.approx(100, abs=1.5)
     states = [one["state"] for one in asked(capsys, SLOW)["patterns"]]
     counts = [states.count(state) for state in ("fired", "absent", "cannot_tell")]
-    assert lines[-1] == "{} fired · {} absent · {} cannot be told".format(*counts)
+    assert lines[-1] == "{} found · {} not present · {} undetermined".format(*counts)
+
+
+def test_patterns_that_need_a_gpu_are_one_line(capsys: pytest.CaptureFixture[str], written: Any) -> None:
+    path = written([step(0, 0, 100), cpu("aten::mm", 10, 30), cpu("aten::add", 50, 20)])
+    _, out, _ = call_main(capsys, "check", path)
+    lines = [line for line in out.splitlines() if line.startswith("? ")]
+    needs_gpu = [line for line in lines if "overhead-bound" in line or "sync-in-step" in line or "hotspot" in line]
+    assert len(needs_gpu) == 1
+    assert needs_gpu[0].startswith("? needs GPU activity: ")
+    assert out.splitlines()[1].startswith("CPU-only trace: ")
 
 
 def test_the_line_of_code_is_in_every_output(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from rich.cells import cell_len
 
 from tests.helpers.command_line import read_error_line, read_json_answer, run_program
 from tests.helpers.paths import FIXTURES
+from tests.helpers.trace_builder import cpu
 from torchprof_samples import find
 from torchprof_tui.cli import main
 
@@ -171,3 +172,17 @@ def test_from_a_pipe_and_without_a_screens_library() -> None:
         "sys.exit(any(name.partition('.')[0] in ('textual', 'rich', 'torch') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code, str(SAMPLE)], capture_output=True, check=False).returncode == 0
+
+
+def test_a_cpu_only_table_has_no_gpu_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cpu.json"
+    path.write_text(json.dumps({"traceEvents": [cpu("aten::add", 0, 20), cpu("aten::mm", 50, 70)]}))
+    assert main(["table", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "GPU" not in out
+    assert out.index("aten::mm") < out.index("aten::add")
+    assert main(["table", str(path), "--sort", "self_cuda_time_total"]) == 0
+    capsys.readouterr()
+    assert "self_gpu_us" in read_json_answer(capsys, "table", str(path), "--json")[0]
+    assert main(["table", str(SAMPLE)]) == 0
+    assert "self GPU" in capsys.readouterr().out

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,6 +102,20 @@ def test_by_itself() -> None:
     )
     assert process.returncode == 0, process.stderr
     assert process.stdout.startswith("matmul_add (8, 8) bfloat16 on cpu")
+
+
+def test_the_printed_time_is_that_of_a_usual_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither the cold first step counts, nor the profiler's start and stop between steps."""
+    pytest.importorskip("torch")
+    matmul_add = importlib.import_module("torchprof_runs.workloads.matmul_add")
+    steps = [(0.0, 0.9), (1.0, 1.000080), (3.0, 3.000073), (3.1, 3.100070), (9.0, 9.000072)]  # s
+    times = iter([time for step in steps for time in step])
+    monkeypatch.setattr(matmul_add, "time", SimpleNamespace(perf_counter=lambda: next(times)))
+    monkeypatch.setattr(sys, "argv", ["matmul_add", "--size", "8", "--device", "cpu"])
+    matmul_add.main()
+    assert ": 73 µs of CPU a step (median), " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, until
 from tests.helpers.paths import SAMPLES
+from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.analysis.table.gpu_time_shares import compute_gpu_time_shares
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -64,6 +65,15 @@ async def test_it_sums_up_and_sorts_by_any_column() -> None:
         values = [float(table._built_sheet.sheet.columns[key][row]) for row in table._listing.order.tolist()]  # type: ignore[union-attr]
         known = [value for value in values if value == value]
         assert known == sorted(known)
+
+
+async def test_a_cpu_only_table_is_sorted_by_self_cpu_without_gpu_columns() -> None:
+    async with explorer(trace(cpu("aten::add", 0, 20), cpu("aten::mm", 50, 70)), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        assert listed(table) == ["aten::mm", "aten::add"]
+        assert table._listing.sort_key == "self_cpu"
+        assert "self GPU" not in text(table)
+        assert "Self GPU time total" not in text(table)
 
 
 async def test_filtering_while_typing() -> None:

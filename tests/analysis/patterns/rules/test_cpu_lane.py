@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
@@ -130,3 +132,8 @@ def test_a_hidden_copy_must_be_worth_avoiding(duration: float, busy: float, stat
     finding = check_pattern(trace(*entries), "hidden-copy")
     assert finding.state is state
     assert "aten::masked_fill copied 1×" in finding.answer.seen
+
+
+def test_kernels_with_a_fixed_launch_size_are_counted_with_an_example() -> None:
+    seen = check_pattern(trace(*healthy()), "fixed-launch").answer.seen
+    assert re.fullmatch(r"\d+ kernels? with a fixed launch size \(e\.g\. aten::\w+\)", seen)

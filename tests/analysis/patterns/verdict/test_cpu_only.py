@@ -30,6 +30,7 @@ def test_a_starved_loop_names_the_loader_and_its_share() -> None:
     verdict = decide(*loop(LOADER.format("SingleProcess"), 570, 420))
     assert verdict.regime is Regime.CPU_ONLY
     assert verdict.busy is None
+    assert verdict.text.startswith("CPU-only trace: the data loader takes 57 % of the CPU's time: ")
     assert "the data loader takes 57 % of the CPU's time: load in worker processes (num_workers)" in verdict.first
     assert verdict.line is not None
 

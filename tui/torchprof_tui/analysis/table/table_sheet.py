@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -41,6 +42,7 @@ _GPU_FIELDS = (
     Field("gpu_avg", "GPU avg", Unit.NS),
 )
 _DEVICE_FIELD = Field("device", "on", Unit.TEXT)
+_GPU_TOTAL = "Self GPU time total"
 _FLOP_FIELDS = (
     Field("flops", "FLOP", Unit.FLOPS),
     Field("tflops", "TFLOP/s", Unit.TFLOPS),
@@ -90,10 +92,23 @@ def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None
         first=table.first,
         totals=(
             f"Self CPU time total: {format_torch_time(table.self_cpu_total)}",
-            f"Self GPU time total: {format_torch_time(table.self_gpu_total)}",
+            f"{_GPU_TOTAL}: {format_torch_time(table.self_gpu_total)}",
             *([NEGATIVE_SELF_TIME] if (table.self_cpu < 0).any() else []),
         ),
         gpu_mask=table.on_gpu & ~table.annotation if table.per_name else None,
+    )
+
+
+def drop_empty_gpu_columns(sheet: Sheet) -> Sheet:
+    """Drop the columns and the total of GPU times from a table of CPU calls without any; return others unchanged."""
+    if "self_cpu" not in sheet.columns or np.any(sheet.columns["self_gpu"]) or np.any(sheet.columns["gpu"]):
+        return sheet
+    keys = {field.key for field in _GPU_FIELDS}
+    return replace(
+        sheet,
+        fields=tuple(field for field in sheet.fields if field.key not in keys),
+        columns={key: column for key, column in sheet.columns.items() if key not in keys},
+        totals=tuple(total for total in sheet.totals if not total.startswith(_GPU_TOTAL)),
     )
 
 

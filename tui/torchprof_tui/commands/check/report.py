@@ -76,7 +76,7 @@ class CheckReport:
     def format_counts(self) -> str:
         fired = sum(finding.has_fired for finding in self.findings)
         absent = sum(finding.state is State.ABSENT for finding in self.findings)
-        return f"{fired} fired · {absent} absent · {len(self.undecidable)} cannot be told"
+        return f"{fired} found · {absent} not present · {len(self.undecidable)} undetermined"
 
 
 def format_scope_times(scope: Scope) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
+from torchprof_tui.analysis.patterns.engine.undecidable_groups import group_undecidable
 from torchprof_tui.commands.check.gaps import (
     describe_device,
     describe_gap_line,
@@ -89,11 +88,9 @@ def _print_undecidable(console: Console, report: CheckReport) -> None:
     """Print one line per reason: a trace without ops has the same reason for a dozen patterns."""
     if report.undecidable:
         console.print()
-        console.print(Text("cannot be told", style="bold"))
-    unknown = sorted(report.undecidable, key=lambda found: found.answer.reason)
-    for reason, same in groupby(unknown, key=lambda found: found.answer.reason):
-        ids = ", ".join(found.id for found in same)
-        console.print(Text(f"? {clean(reason)}: {ids}", style="dim"))
+        console.print(Text("undetermined", style="bold"))
+    for reason, ids in group_undecidable(report.undecidable):
+        console.print(Text(f"? {clean(reason)}: {', '.join(ids)}", style="dim"))
 
 
 def _problem_lines(found: Finding, report: CheckReport) -> list[RenderableType]:

@@ -14,7 +14,7 @@ from torchprof_tui.analysis.table.groups import NotRecordedError
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Sheet
-from torchprof_tui.analysis.table.table_sheet import build_table_sheet
+from torchprof_tui.analysis.table.table_sheet import build_table_sheet, drop_empty_gpu_columns
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
@@ -81,7 +81,7 @@ def _print_sheet(options: argparse.Namespace, sheet: Sheet, order: list[int], ro
     else:
         from torchprof_tui.commands.table.text import print_sheet  # deferred: JSON needs no rich
 
-        print_sheet(sheet, order, rows)
+        print_sheet(drop_empty_gpu_columns(sheet), order, rows)
 
 
 def _build_sheet(profile: Profile, options: argparse.Namespace) -> Sheet:

@@ -44,7 +44,7 @@ class TitleLine(PaintedWidget):
         palette = self.palette
         busy = ""
         if self._gpu_busy:
-            busy = f"GPU busy{self._device_limit_note} {format_share(self._gpu_busy_share(*self._span))}"
+            busy = f"GPU busy{self._device_limit_note} {format_share(self._gpu_busy_share(*self._span))} of trace"
             if self._visible_span != self._span and self._visible_span[0] < self._visible_span[1]:
                 busy += f" · here {format_share(self._gpu_busy_share(*self._visible_span))}"
         elif self._span[1] > self._span[0]:

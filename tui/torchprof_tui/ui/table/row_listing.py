@@ -31,8 +31,9 @@ class RowListing:
     def set_sheet(self, tab: str, sheet: Sheet | None) -> None:
         """Set the sheet of a tab, None for nothing to list. Call `sort_and_filter` afterwards."""
         self._tab, self.sheet, self.order = tab, sheet, NO_ROWS
-        if sheet is not None and self.sort_key not in {field.key for field in sheet.fields}:
-            self._sort_keys[tab] = sheet.fields[-1].key
+        keys = [] if sheet is None else [field.key for field in sheet.fields]
+        if keys and self.sort_key not in keys:
+            self._sort_keys[tab] = "self_cpu" if "self_cpu" in keys else keys[-1]
 
     def sort_and_filter(self) -> str:
         """Compute `order`. Returns an error message if the filter is invalid (all rows are listed then), else ""."""

@@ -16,7 +16,7 @@ from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_m
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.row_detail import RowDetail, build_row_detail
 from torchprof_tui.analysis.table.sheets import Sheet
-from torchprof_tui.analysis.table.table_sheet import build_table_sheet
+from torchprof_tui.analysis.table.table_sheet import build_table_sheet, drop_empty_gpu_columns
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_time
@@ -57,7 +57,9 @@ def build_sheet(profile: Profile, tab: str, group_by: GroupBy, event_mask: Bool 
             # If the file cannot be read there are no shapes, and the table has no FLOPs.
             with suppress(OSError, LookupError):
                 flops = sum_row_flops(table, profile.calls, profile.flops())
-        return BuiltSheet(build_table_sheet(table, profile.calls, flops), table)
+        sheet = build_table_sheet(table, profile.calls, flops)
+        # By the trace, not the scope: a range without GPU work keeps its columns.
+        return BuiltSheet(sheet if profile.calls.on_gpu.any() else drop_empty_gpu_columns(sheet), table)
     if tab == "kernels":
         return BuiltSheet(gpu_sheets.build_kernels_sheet(trace, event_mask), None)
     if tab == "copies":

@@ -16,10 +16,10 @@ SIGNIFICANT_SHARE = _threshold(
     "problem worth a red mark", 0.005, "share", "no change to the program can be measured by half a percent of its time"
 )
 GPU_BUSY_LOW = _threshold(
-    "GPU busy, low", 0.30, "share", "below a third the GPU mostly waits, whatever it runs is not what is slow"
+    "GPU busy below", 0.30, "share", "below a third the GPU mostly waits, whatever it runs is not what is slow"
 )
 GPU_BUSY_HIGH = _threshold(
-    "GPU busy, high", 0.85, "share", "above it, filling all remaining gaps wins less than a fifth"
+    "GPU busy above", 0.85, "share", "above it, filling all remaining gaps wins less than a fifth"
 )
 OVERHEAD_SHARE_OF_IDLE = _threshold(
     "idle due to the CPU", 0.50, "share", "most of what the GPU waited for must be dispatch or host code"
@@ -43,7 +43,7 @@ CALLS_MEAN_MAX = _threshold(
     "mean self time of a call", 20 * _US, "ns", "longer calls are dear each: their number is not the point"
 )
 TOTAL_OVER_SELF_RATIO = _threshold("total over self", 5, "times", "four fifths of the time lie below the row")
-CHILDREN_TOP_ROWS = _threshold("rows looked at", 5, "rows", "who sorts by total looks at the first few")
+CHILDREN_TOP_ROWS = _threshold("rows looked at", 5, "rows", "the five largest totals are looked at")
 FIRST_STEP_RATIO = _threshold(
     "first step over the others' median", 1.5, "times", "steps of one run rarely differ by half; a cold start does"
 )

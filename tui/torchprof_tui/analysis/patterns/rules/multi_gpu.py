@@ -169,7 +169,7 @@ STRAGGLER_ID = "straggler"
     action="look at what the late rank does before the collective: its data, its clocks, its code",
     decided="Collectives joined over the ranks by process group, step and order (in one trace of several devices by "
     "name and order). A rank arrives when its kernel starts, and waits until the last one has. Fires where ranks wait "
-    "for long in the mean; the rank that most of the waiting is for is named, and where one rank alone stands still "
+    "for long on average; the rank that most of the waiting is for is named, and where only one rank pauses "
     "before an operator, step after step. Needs several ranks: open their traces together.",
     thresholds=(thresholds.STRAGGLER_SHARE, thresholds.STRAGGLER_MIN, thresholds.STRAGGLER_SHARE_OF_WAITING),
     severity=Severity.PROBLEM,
@@ -232,7 +232,7 @@ def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) ->
     if share < thresholds.STRAGGLER_SHARE.value:
         longest = format_duration(int(arrivals.spread[in_scope].max())) if in_scope.any() else "nothing"
         return absent_answer(
-            f"ranks wait {format_duration(mean_wait)} for the last one in the mean, {format_percent(share)}; "
+            f"ranks wait {format_duration(mean_wait)} for the last one on average, {format_percent(share)}; "
             f"{longest} at most"
         )
     latest = _find_latest_rank(arrivals, is_late)
@@ -248,14 +248,14 @@ def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) ->
     for stall in arrivals.host_stalls[:1]:  # the cause is printed before its cost
         stalled_label = arrivals.ranks.all[stall.rank_index].label
         summary += (
-            f"; {stalled_label} alone stands still {format_duration(stall.excess)} before "
-            f"{stall.operator}, in {stall.step_count} of "
+            f"; only {stalled_label} pauses ({format_duration(stall.excess)}, before "
+            f"{stall.operator}), in {stall.step_count} of "
         )
         summary += format_count(stall.compared_steps, "step")
         if stall.rank_index == rank_context.rank_index:
             events = np.append(events, view.select_in_scope(view.tables.event_table(np.array([stall.event]))).row)
     return fired_answer(
-        f"{summary}; ranks wait {format_duration(mean_wait)} in the mean", events, min(mean_wait, view.scope.length)
+        f"{summary}; ranks wait {format_duration(mean_wait)} on average", events, min(mean_wait, view.scope.length)
     )
 
 

@@ -44,12 +44,12 @@ class Regime(str, Enum):
 class Verdict:
     """The answer that is read first.
 
-    `busy`: GPU busy share 0..1, None without a GPU. `first`: what costs most and what to do about it, one line.
-    `why`: the numbers behind it. `line`: where in the user's code. `recording_fault`: why the recording does not
-    represent the program, "" if it does. `what`: the part of `first` that says what costs most. `late_rank`: the index
-    of the rank that is waited for, if only its own verdict can say why. `tree`: the scope's time by cause, None where
-    nothing is known. `cause`: the part of it that `first` is about. `remedy`: the part of `first` that says what to do,
-    "" for nothing.
+    `busy`: GPU busy share 0..1 of `busy_base`, None without a GPU. `first`: what costs most and what to do about it,
+    on one line. `why`: the numbers behind it. `line`: where in the user's code. `recording_fault`: why the recording
+    does not represent the program, "" if it does. `what`: the part of `first` that says what costs most. `late_rank`:
+    the index of the rank that is waited for, if only its own verdict can say why. `tree`: the scope's time by cause,
+    None where nothing is known. `cause`: the part of it that `first` is about.
+    `remedy`: the part of `first` that says what to do, "" for nothing.
     """
 
     regime: Regime
@@ -63,13 +63,14 @@ class Verdict:
     tree: TimeTree | None = None
     cause: str = ""
     remedy: str = ""
+    busy_base: str = "the steps"
 
     @property
     def text(self) -> str:
         """The whole verdict on one line."""
         if self.busy is None:
             return self.first
-        return f"{self.regime.value} · GPU busy {format_percent(self.busy)} · {self.first}"
+        return f"{self.regime.value} · GPU busy {format_percent(self.busy)} of {self.busy_base} · {self.first}"
 
 
 def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict:
@@ -79,7 +80,7 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     """
     if missing_reason := view.missing_window_reason():
         return _decide_without_gpu(view, missing_reason, findings)
-    shares = measure_shares(view)
+    shares, base = measure_shares(view), view.window_label
     regime = _decide_regime(shares)
     if regime is Regime.UNKNOWN and measure_turn_taking(view):
         regime = Regime.MIXED
@@ -88,9 +89,9 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     # Missing entries cannot make a GPU less busy, so COMPUTE stays decidable.
     if data_loss and regime is not Regime.COMPUTE and is_loss_significant(data_loss):
         text = f"cannot be told: {data_loss.reason}; this is {PARTIAL_INPUT_NOTE}"
-        return Verdict(Regime.UNKNOWN, shares.busy, text, tree=tree)
+        return Verdict(Regime.UNKNOWN, shares.busy, text, tree=tree, busy_base=base)
     if unknown := _describe_unknown(view):
-        return Verdict(Regime.UNKNOWN, shares.busy, unknown, tree=tree)
+        return Verdict(Regime.UNKNOWN, shares.busy, unknown, tree=tree, busy_base=base)
     evidence = Evidence(view, findings, shares, tree)
     diagnosis = _choose_diagnosis(evidence, regime)
     fault = find_recording_fault(evidence)
@@ -111,6 +112,7 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
         tree=tree,
         cause=diagnosis.cause,
         remedy=diagnosis.remedy,
+        busy_base=base,
     )
 
 
@@ -139,10 +141,13 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
         return Verdict(Regime.UNKNOWN, None, missing_reason)
     diagnosis = diagnose_cpu(view, tree, findings)
     line = view.tables.line_finder.find_common_line(diagnosis.events)
+    # Runtime calls without GPU work: the program uses a GPU, and the recording lacks it.
+    is_cpu_only = not view.tables.is_slice and not len(view.tables.calls)
+    prefix = "CPU-only trace:" if is_cpu_only else f"{missing_reason};"
     return Verdict(
         Regime.CPU_ONLY,
         None,
-        f"{missing_reason}; {diagnosis.sentence}",
+        f"{prefix} {diagnosis.sentence}",
         diagnosis.why,
         line,
         what=diagnosis.what,

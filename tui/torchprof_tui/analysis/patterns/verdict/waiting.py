@@ -108,7 +108,7 @@ def _diagnose_late_rank(evidence: Evidence, late_rank: LateRank) -> Diagnosis:
             return Diagnosis(EXPOSED, 0.0, late_rank.text, remedy, why)
         if stalls:
             stall = stalls[0]
-            remedy = f"it stands still {format_duration(stall.excess)} before {stall.operator} in each step"
+            remedy = f"it pauses {format_duration(stall.excess)} before {stall.operator} in each step"
             return Diagnosis(EXPOSED, 0.0, late_rank.text, remedy, why)
     return Diagnosis(EXPOSED, 0.0, late_rank.text, remedy, why, late_rank=late_rank.rank_index)
 

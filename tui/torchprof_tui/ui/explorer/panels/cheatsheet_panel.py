@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
+from torchprof_tui.analysis.patterns.engine.undecidable_groups import group_undecidable
 from torchprof_tui.analysis.patterns.verdict.own_time import find_divided_tree
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import (
     format_counts,
     format_entry,
-    format_labelled_text,
     format_verdict,
 )
 
@@ -104,10 +104,9 @@ class CheatsheetPanel(TextPanel):
             first = len(lines)
             lines += format_entry(finding, width, finding.id == self._cursor_id, palette, tree)
             self._lines_by_id[finding.id] = (first, len(lines) - 1)
-        for finding in checked.findings:
-            if finding.state is State.CANNOT_TELL:
-                lines += format_labelled_text("?", finding.id, clean(finding.answer.reason), width, palette)
+        for reason, ids in group_undecidable(checked.findings):
+            lines += wrap_text(f"? {clean(reason)}: {', '.join(ids)}", width, palette.muted, "  ")
         absent = ", ".join(finding.id for finding in checked.findings if finding.state is State.ABSENT)
         if absent:
-            lines += wrap_text(f"absent: {absent}", width, palette.muted, "  ")
+            lines += wrap_text(f"not present: {absent}", width, palette.muted, "  ")
         return lines

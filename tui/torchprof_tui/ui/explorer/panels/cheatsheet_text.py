@@ -38,13 +38,13 @@ _SHARE_CELLS, _TIME_CELLS, _BAR_CELLS = 6, 9, 20
 
 
 def format_counts(checked: CheckResult) -> str:
-    """Format how many patterns are problems, fired otherwise, are absent and cannot be told."""
+    """Format how many patterns are problems, fired otherwise, are not present and undetermined."""
     states = [finding.state for finding in checked.findings]
     problems = sum(finding.is_significant for finding in checked.findings)
     notes = states.count(State.FIRED) - problems
     return (
         f"{problems} problem{'s' if problems != 1 else ''} · {notes} note{'s' if notes != 1 else ''} · "
-        f"{states.count(State.ABSENT)} absent · {states.count(State.CANNOT_TELL)} cannot tell"
+        f"{states.count(State.ABSENT)} not present · {states.count(State.CANNOT_TELL)} undetermined"
     )
 
 
@@ -99,18 +99,15 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette, 
     title = truncate(clean(pattern.title), text_width)
     lines: Lines = [head if text_width < MIN_TEXT_CELLS else [*head, (title, palette.text)]]
     rows = [
-        ("seen", seen),
+        ("measured", seen),
         ("time", describe_own_time(finding, tree)),
-        ("means", pattern.meaning),
-        ("do", finding.remedy.action),
+        ("meaning", pattern.meaning),
+        ("fix", finding.remedy.action),
         ("line", _format_line(finding)),
         ("code", finding.remedy.code),
-        ("decided", pattern.decided),
+        ("rule", pattern.decided),
     ]
-    rows += [
-        ("threshold" if not k else "", f"{threshold.name} {threshold.value:g} {threshold.unit}: {threshold.reason}")
-        for k, threshold in enumerate(pattern.thresholds)
-    ]
+    rows += [("threshold" if not k else "", threshold.text) for k, threshold in enumerate(pattern.thresholds)]
     count = len(answer.events)
     if count:
         rows.append(("evidence", f"{count:,} event{'s' if count != 1 else ''}, marked on the lanes: enter, then n N"))
