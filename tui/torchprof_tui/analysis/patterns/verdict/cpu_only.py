@@ -128,7 +128,12 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
         return Diagnosis(OPS, share, what, "", "", events)
     if worst.id == COMMUNICATION:
         return Diagnosis(COMMUNICATION, share, f"communication takes {percent} of the CPU's time")
-    what, events = f"code outside any op takes {percent} of the CPU's time", _find_host_owner(view)
+    return _diagnose_host_code(view, share)
+
+
+def _diagnose_host_code(view: ScopeView, share: float) -> Diagnosis:
+    """Diagnose a main thread that is mostly outside any op: by the frame or annotation it is in."""
+    what, events = f"code outside any op takes {format_percent(share)} of the CPU's time", _find_host_owner(view)
     if len(events):
         owner = view.tables.short_name(int(events[0]), _NAME_CELLS)
         what += f", most of it in {owner}"
