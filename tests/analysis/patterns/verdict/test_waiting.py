@@ -135,3 +135,20 @@ def test_a_short_collection_does_not_explain_a_long_pause() -> None:
     assert "in train.py(7): tok" in decide(*pausing_program(collection, tokenizing)).first
     alone = decide(*pausing_program(python("<built-in function collect>", 950, 5000)))
     assert alone.first.startswith("the garbage collector stops the program (7")
+
+
+def test_what_graphs_still_cost_is_said() -> None:
+    entries = [
+        entry
+        for k in range(6)
+        for entry in (
+            step(k + 1, 300 * k, 300),
+            runtime("cudaGraphLaunch", 300 * k + 50, 100, k + 1),
+            kernel("gemm", 300 * k + 155, 50, k + 1),
+            kernel("gemm", 300 * k + 206, 40, k + 1),
+        )
+    ]
+    checker = Checker(trace(*entries))
+    verdict = checker.decide_verdict(findings=checker.check())
+    assert "graphs are replayed already" in verdict.first
+    assert verdict.why == "0 copies into inputs 0 ns (0 %), 6 replays 600.0 µs (33 %)"

@@ -82,18 +82,24 @@ def graph_input_copies(view: ScopeView) -> Answer:
     if not (tables.work.launch >= 0).any():
         return cannot_tell_answer(NO_LINKS)
     copies = view.select_in_scope(tables.compute_once(find_input_copies))
-    time, launch_time = view.covered_time(copies), view.covered_time(launches)
-    guards = view.match_names(rf"{CACHE_LOOKUP_REGEX}|{AOT_PROLOGUE_REGEX}|{PREGRAPH_REGEX}")
-    parts = [
-        f"{format_count(len(copies), 'copy', 'copies')} into inputs {_format_time(view, time)}",
-        f"{format_count(len(launches), 'replay')} {_format_time(view, launch_time)}",
-    ]
-    if len(guards):
-        parts.append(f"guards {_format_time(view, view.covered_time(guards))}")
-    summary = ", ".join(parts)
+    time, summary = view.covered_time(copies), describe_replay_costs(view)
     if time < thresholds.GRAPH_COPY_SHARE.value * view.scope.length:
         return absent_answer(summary)
     return fired_answer(summary, np.sort(copies.row), time, _choose_copy_remedy(view))
+
+
+def describe_replay_costs(view: ScopeView) -> str:
+    """Describe what graphs still cost: copies into their inputs, the calls that replay them, guards."""
+    copies = view.select_in_scope(view.tables.compute_once(find_input_copies))
+    launches = view.select_in_scope(view.tables.practices.graph_launches)
+    guards = view.match_names(rf"{CACHE_LOOKUP_REGEX}|{AOT_PROLOGUE_REGEX}|{PREGRAPH_REGEX}")
+    parts = [
+        f"{format_count(len(copies), 'copy', 'copies')} into inputs {_format_time(view, view.covered_time(copies))}",
+        f"{format_count(len(launches), 'replay')} {_format_time(view, view.covered_time(launches))}",
+    ]
+    if len(guards):
+        parts.append(f"guards {_format_time(view, view.covered_time(guards))}")
+    return ", ".join(parts)
 
 
 def _format_time(view: ScopeView, time: int) -> str:

@@ -12,6 +12,7 @@ from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.communication_card import build_card_of_view, find_slow_rate
+from torchprof_tui.analysis.patterns.rules.graphs import describe_replay_costs
 from torchprof_tui.analysis.patterns.rules.multi_gpu import (
     STRAGGLER_ID,
     LateRank,
@@ -204,7 +205,8 @@ def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     median = f" (median {median})" if kernels > 1 and median else f" ({median})" if median else ""
     what = f"the GPU waits {format_percent(share)} of the time for the CPU to dispatch {count}{median}"
     launches = sorted_unique(view.work.launch[view.work.launch >= 0]).astype(np.int64)
-    return Diagnosis(IdleCause.DISPATCH.id, share, what, choose_launch_remedy(evidence, per_step), "", launches)
+    why = describe_replay_costs(view) if evidence.practices.uses_cuda_graphs else ""
+    return Diagnosis(IdleCause.DISPATCH.id, share, what, choose_launch_remedy(evidence, per_step), why, launches)
 
 
 def choose_launch_remedy(evidence: Evidence, kernels_per_step: float) -> str:
