@@ -13,7 +13,7 @@ def test_every_rule_module_has_its_tests() -> None:
     """Each of those asserts that every pattern of its module has a trace for each answer."""
     modules = {pattern.check.__module__.rpartition(".")[2] for pattern in PATTERNS.values()}
     tests = {path.stem.removeprefix("test_") for path in Path(__file__).with_name("rules").glob("test_*.py")}
-    assert modules == tests
+    assert modules <= tests  # what the rules share has its tests beside theirs
 
 
 def test_real_traces_reach_the_answers_that_they_can() -> None:

@@ -14,6 +14,7 @@ from torchprof_tui.ui.explorer.title_line import short_label
     ("label", "shown"),
     [
         ("runs/a.pt.trace.json.gz", "a"),
+        ("sample:train_gpt_2ranks", "sample:train_gpt_2ranks"),
         ("gpu-box:runs/a.json.gz", "gpu-box:a"),
         ("ssh://me@gpu-box:2222/runs/a.json", "gpu-box:a"),
         ("https://me:secret@files.example.org:8443/runs/a.json", "files.example.org:8443:a"),

@@ -7,6 +7,7 @@ from textual.strip import Strip
 
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Ranks
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.viewport import Viewport
@@ -85,6 +86,8 @@ def _host_name(label: str) -> str:
     if is_url(label):
         # Not urlsplit, which refuses the brackets of a pattern; the last part of a chain has the host.
         return label.rpartition("://")[2].partition("/")[0].rpartition("@")[2]
+    if label.startswith(SAMPLE_PREFIX):
+        return ""
     try:
         ssh_path = parse_ssh_path(label)
     except ValueError:  # what the names of several ranks have in common need not be a name

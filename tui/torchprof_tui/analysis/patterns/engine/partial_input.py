@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from torchprof_tui.analysis.completeness.data_loss import DataLoss
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, State, cannot_tell_answer
-from torchprof_tui.analysis.patterns.engine.scope_view import (
+from torchprof_tui.analysis.patterns.engine.missing_data import (
     NO_CALLS,
     NO_CPU,
     NO_GPU,
@@ -21,6 +20,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import (
     NO_STEPS,
     NOTHING_HERE,
 )
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, State, cannot_tell_answer
 
 PARTIAL_INPUT_NOTE = "of what could be read"
 

@@ -10,20 +10,13 @@ from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, StepTable
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps, IdleCause
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_CPU, NO_GPU, NO_GPU_HERE
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.class_summary import GpuClassSummary, summarize_classes
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-
-NO_GPU = "no GPU activity was recorded"
-NO_GPU_HERE = "no GPU work in this range"
-NO_CPU = "no ops were recorded on the CPU"
-NO_CALLS = "no runtime calls were recorded"
-NO_STEPS = "no steps were recorded: call prof.step()"
-NOTHING_HERE = "nothing was recorded in this range"
-NO_LINKS = "no launch could be joined to its GPU work"
 
 
 class ScopeView:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_GPU
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
-from torchprof_tui.analysis.patterns.engine.scope_view import NO_CALLS, NO_GPU
 
 NEEDS_GPU = "needs GPU activity"
 

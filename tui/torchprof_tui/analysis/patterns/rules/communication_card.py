@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchprof_tui.analysis.collectives.communication_card import CommunicationCard, build_communication_card
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_GPU
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -13,7 +14,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import NO_GPU, ScopeView
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 
 
 @register_pattern(

@@ -10,6 +10,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import SYNC_CALL_REGEX
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_CPU, NO_GPU, NO_LINKS, NO_STEPS
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -20,16 +21,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import (
-    NO_CALLS,
-    NO_CPU,
-    NO_GPU,
-    NO_LINKS,
-    NO_STEPS,
-    ScopeView,
-    format_count,
-    format_percent,
-)
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.dead_windows import find_dead_windows
 from torchprof_tui.trace.core.arrays import Bool

@@ -6,6 +6,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import list_ancestors
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_LINKS
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -14,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import NO_LINKS, ScopeView, format_count
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind

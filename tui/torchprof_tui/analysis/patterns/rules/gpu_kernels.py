@@ -11,6 +11,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_LINKS
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -22,13 +23,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import (
-    NO_CALLS,
-    NO_LINKS,
-    ScopeView,
-    format_count,
-    format_percent,
-)
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind

@@ -7,6 +7,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_GPU, NO_LINKS, NO_STEPS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -17,15 +18,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.repeated_steps import find_one_off_gaps
-from torchprof_tui.analysis.patterns.engine.scope_view import (
-    NO_GPU,
-    NO_LINKS,
-    NO_STEPS,
-    NOTHING_HERE,
-    ScopeView,
-    format_count,
-    format_percent,
-)
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration

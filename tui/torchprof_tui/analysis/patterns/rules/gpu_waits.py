@@ -11,6 +11,7 @@ from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_owner_ops
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_GPU, NO_LINKS, NO_STEPS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -22,16 +23,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import (
-    NO_CALLS,
-    NO_GPU,
-    NO_LINKS,
-    NO_STEPS,
-    NOTHING_HERE,
-    ScopeView,
-    format_count,
-    format_percent,
-)
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules import remedy_choice
 from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
 from torchprof_tui.analysis.time.intervals import Intervals, union

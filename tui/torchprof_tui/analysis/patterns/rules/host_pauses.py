@@ -9,6 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_CPU
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -19,7 +20,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import NO_CPU, ScopeView, format_count
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.torch_compile import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.time.intervals import union

@@ -10,6 +10,7 @@ from torchprof_tui.analysis.collectives.communication_owner import Owner, find_o
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_GPU
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -20,7 +21,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import NO_GPU, ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
 from torchprof_tui.analysis.patterns.rules.communication_card import build_card_of_view, find_slow_rate
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique

@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_LINKS
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -19,7 +20,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_NAME_REGEX, OptimizerKind
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import NO_LINKS, ScopeView, format_count
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration

@@ -6,6 +6,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import measure_shares
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_CPU, NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -15,14 +16,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import (
-    NO_CPU,
-    NO_LINKS,
-    NOTHING_HERE,
-    ScopeView,
-    format_count,
-    format_percent,
-)
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_overhead_remedy
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_duration

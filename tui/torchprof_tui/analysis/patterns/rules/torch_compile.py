@@ -8,6 +8,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_STEPS
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -18,12 +19,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import (
-    NO_STEPS,
-    ScopeView,
-    format_count,
-    format_percent,
-)
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.time_format import format_duration
 

@@ -1,0 +1,11 @@
+"""What a trace or a scope lacks where a pattern is undecidable, in the words that a reader sees."""
+
+from __future__ import annotations
+
+NO_GPU = "no GPU activity was recorded"
+NO_GPU_HERE = "no GPU work in this range"
+NO_CPU = "no ops were recorded on the CPU"
+NO_CALLS = "no runtime calls were recorded"
+NO_STEPS = "no steps were recorded: call prof.step()"
+NOTHING_HERE = "nothing was recorded in this range"
+NO_LINKS = "no launch could be joined to its GPU work"
