@@ -35,7 +35,7 @@ MAX_THREADS = 8
 """Launching threads that are told apart, those with most launches; the others count as one."""
 
 _FIRST_CALL_RATIO = 5
-"""A cold call takes at least so many times as long as the median call of its name: a slow call is slow each time."""
+"""A cold call takes at least this many times the median of its name: a call that is always slow is not cold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ SIGNIFICANT_SHARE = _threshold(
     "problem worth a red mark", 0.005, "share", "no change to the program can be measured by half a percent of its time"
 )
 GPU_BUSY_LOW = _threshold(
-    "GPU busy below", 0.30, "share", "below a third the GPU mostly waits, whatever it runs is not what is slow"
+    "GPU busy below", 0.30, "share", "below a third the GPU mostly waits: faster kernels win little"
 )
 GPU_BUSY_HIGH = _threshold(
     "GPU busy above", 0.85, "share", "above it, filling all remaining gaps wins less than a fifth"
@@ -231,7 +231,7 @@ GRAPH_COPY_SHARE = _threshold(
 )
 EXPERT_LOOP_MIN = _threshold("experts in a loop", 8, "experts", "a few masked branches are no mixture of experts")
 OPTIMIZER_MIN_LAUNCHES = _threshold(
-    "launches of one optimizer step", 24, "kernels", "foreach and fused steps launch about a dozen, whatever the model"
+    "launches of one optimizer step", 24, "kernels", "foreach and fused steps launch about a dozen for any model"
 )
 PAUSE_MIN = _threshold(
     "shortest pause", 5 * _MS, "ns", "the scheduler of a busy machine takes away a millisecond or two"

@@ -227,9 +227,9 @@ def input_starved(view: ScopeView) -> Answer:
     "The GPU is idle again and again",
     meaning="each gap has a cause on the CPU: dispatch, a sync, input, code between ops, a collective",
     action="take the most frequent cause first; the gaps are labelled on the lanes",
-    decided="Gaps between pieces of GPU work (the union over streams), longer than the limit, the profiler's and the "
-    "hardware's own left out; at least so many, in half of the steps where there are several, and together a "
-    "noticeable share.",
+    decided="Gaps between pieces of GPU work (the union over streams), longer than the limit, without the time of the "
+    "profiler and of queued work. Their number, the share of steps that have them, and their share of the time must "
+    "reach the limits.",
     thresholds=(thresholds.IDLE_MIN, thresholds.IDLE_SHARE, thresholds.IDLE_MIN_GAPS, thresholds.IDLE_STEPS_SHARE),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
@@ -290,8 +290,8 @@ def _find_steps_at(view: ScopeView, starts: I64) -> I64:
     "One op launches dozens of tiny kernels",
     meaning="launching takes longer than running: the GPU keeps up easily, the CPU does not",
     action="use a foreach or fused variant, compile the op, or capture it in a CUDA graph",
-    decided="Kernels launched beneath one operator, or one optimizer step, each launch a kernel: at least so many, "
-    "with a short median.",
+    decided="Kernels launched beneath one operator, or one optimizer step, each launch a kernel. Their number must "
+    "reach the first limit, and their median duration stay below the second.",
     thresholds=(thresholds.TINY_KERNEL_MIN_COUNT, thresholds.TINY_KERNEL_MAX),
     severity=Severity.PROBLEM,
 )

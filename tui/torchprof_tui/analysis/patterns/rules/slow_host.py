@@ -44,7 +44,7 @@ def slow_host(view: ScopeView) -> Answer:
         return cannot_tell_answer("the ranks ran too few ops in common to compare them")
     ranks = rank_context.arrivals.ranks.all
     slow_label, fast_label = ranks[speed.slowest].label, ranks[speed.fastest].label
-    summary = f"ops take {speed.slowest_factor:.2f}× as long on {slow_label} as on {fast_label}"
+    summary = f"aten ops take {speed.slowest_factor:.2f}× as long on {slow_label} as on {fast_label}"
     slower = float(speed.slower_share[speed.slowest])
     if speed.slowest_factor < thresholds.SLOW_HOST_RATIO.value or slower < thresholds.SLOW_HOST_OPS_SHARE.value:
         return absent_answer(f"{summary} (median of {speed.op_count})")

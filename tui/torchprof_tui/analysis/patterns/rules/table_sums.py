@@ -94,7 +94,7 @@ def compute_bound(view: ScopeView) -> Answer:
     "hotspot",
     Section.TABLE,
     "One kernel or op takes most of the GPU's time",
-    meaning="whatever else is improved, this one decides",
+    meaning="it takes the largest share of the GPU's time: making it faster wins most",
     action="start there: its shapes, its precision, a fused or a tuned replacement",
     decided="GPU time summed by kernel name in the scope, then by the innermost operator that launched it; the first "
     "has at least the limit of all.",
@@ -153,8 +153,8 @@ def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]
     "A cheap op, called very often",
     meaning="each call is cheap; their number is what costs",
     action="batch the calls into fewer, larger ones, or compile the region",
-    decided="An op or a runtime call with at least so many calls a step (or in the scope, without steps), a short mean "
-    "self time, and together a noticeable share of the scope.",
+    decided="An op or a runtime call whose calls a step (or in the scope, without steps) reach the first limit, whose "
+    "mean self time stays below the second, and whose self time in all reaches the third.",
     thresholds=(thresholds.CALLS_PER_STEP, thresholds.CALLS_MEAN_MAX, thresholds.CALLS_SHARE),
     severity=Severity.PROBLEM,
 )
@@ -192,8 +192,8 @@ def call_count(view: ScopeView) -> Answer:
     "The cost lies below this row",
     meaning="a large total with a small self time: the work is done by what it calls",
     action="follow its children; the row to improve is further down",
-    decided="Among the ops and annotations with the largest totals (no steps: what they cost always lies below them): "
-    "total time at least so many times the self time.",
+    decided="Among the ops and annotations with the largest totals: total time over self time reaches the limit. Steps "
+    "are left out, because their time always lies in their children.",
     thresholds=(thresholds.TOTAL_OVER_SELF_RATIO, thresholds.CHILDREN_TOP_ROWS),
 )
 def cost_in_children(view: ScopeView) -> Answer:

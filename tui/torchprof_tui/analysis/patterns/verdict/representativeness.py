@@ -8,7 +8,9 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.rules.profiler_cost import estimate_frame_cost
+from torchprof_tui.analysis.patterns.rules.warmup import find_warming_steps
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Evidence
+from torchprof_tui.trace.core.time_format import format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,11 @@ def find_recording_fault(evidence: Evidence) -> str:
     if cold >= thresholds.COLD_SHARE.value:
         return f"not warmed up: cold calls take {format_percent(cold)} of the time, record later"
     if "not-warmed-up" in evidence.fired:
-        return f"not warmed up ({evidence.fired['not-warmed-up'].answer.seen}), record later"
+        warming = evidence.view.tables.compute_once(find_warming_steps)
+        if not warming.count:
+            return "not warmed up, record later"
+        first, last = (format_duration(warming.durations[index]) for index in (0, warming.count - 1))
+        return f"not warmed up ({first}, then {last} a step)"
     if "profiler-inflation" in evidence.fired:
         _, cost = estimate_frame_cost(evidence.view)
         share = min(cost / evidence.view.scope.length, 1.0)

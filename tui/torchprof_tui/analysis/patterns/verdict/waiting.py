@@ -105,7 +105,7 @@ def _diagnose_late_rank(evidence: Evidence, late_rank: LateRank) -> Diagnosis:
         waiting = straggler.answer.at_stake if straggler else 0
         is_slow = slow_host is not None and speed.slowest == late_rank.rank_index
         if is_slow and slow_host is not None and 4 * slow_host.answer.at_stake >= waiting:
-            remedy = f"its host is slow, ops take {speed.slowest_factor:.2f}× as long as on the fastest rank"
+            remedy = f"its host is slow, aten ops take {speed.slowest_factor:.2f}× as long as on the fastest rank"
             return Diagnosis(EXPOSED, 0.0, late_rank.text, remedy, why)
         if stalls:
             stall = stalls[0]
