@@ -1,8 +1,7 @@
-"""The explorer screen: the lanes of one trace, the panels below them, and the actions of all keys.
+"""The explorer screen: the lanes of one trace, the panels below them, and the actions of all keys and of the mouse.
 
-An action changes the `ViewState`; `_refresh_widgets` then passes the new state to the widgets. Both are cheap, because
-the cost of a frame is paid when it is painted, so held-down keys never queue frames. The screens that keys open are
-imported after the first frame (`app.py`).
+An action changes the `ViewState`; the widgets of `explorer_view` then show the new state. The screens that keys open
+are imported after the first frame (`app.py`).
 """
 
 from __future__ import annotations
@@ -11,24 +10,11 @@ from collections.abc import Callable
 from functools import partial
 
 from textual import events
-from textual.app import ComposeResult
-from textual.containers import Horizontal
-from textual.reactive import var
-from textual.screen import Screen
-from textual.widgets import Static
 
-from torchprof_tui.analysis.doctor.read_problems import summarize_losses
-from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
-from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.messages import (
-    ChainRead,
-    DiagnosisReady,
-    EventContextRead,
     EventPicked,
     JumpAsked,
     LanesFolded,
-    LanesResized,
     PanAsked,
     PanelPicked,
     PointerMoved,
@@ -36,141 +22,22 @@ from torchprof_tui.ui.common.messages import (
     PromptClosed,
     PromptSubmitted,
     RangeDragged,
-    RangeRead,
-    ScopeChecked,
     ScrollAsked,
     SliceWritten,
-    TraceChecked,
     ZoomAsked,
 )
-from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
-from torchprof_tui.ui.common.terminal_info import follow_theme, palette_for
-from torchprof_tui.ui.explorer.child_screens import ChildScreens
-from torchprof_tui.ui.explorer.keys import BINDINGS, PROMPT_ACTIONS, group_by_section, key_hints
-from torchprof_tui.ui.explorer.lanes.empty_lanes import no_events_text
-from torchprof_tui.ui.explorer.lanes_area import LanesArea
-from torchprof_tui.ui.explorer.layout import too_small_message
+from torchprof_tui.ui.common.status_line import format_copy_message
+from torchprof_tui.ui.common.terminal_info import palette_for
+from torchprof_tui.ui.explorer.explorer_view import ExplorerView
+from torchprof_tui.ui.explorer.keys import BINDINGS, PROMPT_ACTIONS, group_by_section
 from torchprof_tui.ui.explorer.palette_commands import ExplorerCommands
-from torchprof_tui.ui.explorer.panel_controller import PanelController
-from torchprof_tui.ui.explorer.prompts import PromptController
-from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
-from torchprof_tui.ui.explorer.view_state import ViewState
 
 
-class ExplorerScreen(Screen[None]):
-    """Show one trace and handle its keys and mouse. `view_state`: the state; `moves`: how keys move the selection."""
+class ExplorerScreen(ExplorerView):
+    """Show one trace and handle its keys and mouse."""
 
-    CSS_PATH = "explorer_screen.tcss"
     BINDINGS = BINDINGS
     COMMANDS = {ExplorerCommands}
-    AUTO_FOCUS = ""
-    TITLE = "explorer"
-    details_open: var[bool] = var(True)
-
-    def __init__(self, trace: Trace) -> None:
-        super().__init__()
-        self.trace = trace
-        self.view_state = ViewState(trace)
-        self.moves = SelectionMoves(self.view_state)
-        busy = compute_busy_by_device(trace)
-        self._lanes_area = LanesArea(self.view_state, busy)
-        self._panel_controller = PanelController(
-            self, self.view_state, busy, self._lanes_area.timeline, self._lanes_area.gutter
-        )
-        self._dock = self._panel_controller.dock
-        self._status = StatusLine(id="status")
-        self._prompts = PromptController(self, self.view_state, self.moves, self._refresh_widgets)
-        self._child_screens = ChildScreens(self.view_state)
-        self._first_resize_done = False
-        self._data_loss_line = summarize_losses(trace)
-
-    def compose(self) -> ComposeResult:
-        yield Static("", id="too-small", markup=False)
-        yield self._lanes_area.title
-        yield self._panel_controller.verdict_line
-        yield self._lanes_area.overview
-        yield self._lanes_area.ruler
-        with Horizontal(id="lanes"):
-            yield self._lanes_area.gutter
-            yield self._lanes_area.timeline
-        yield Static(no_events_text(self.trace), id="empty", markup=False)
-        with Horizontal(id="panels"):
-            yield self._dock
-            yield self._panel_controller.cheatsheet_brief
-        yield self._status
-        yield self._prompts.prompt
-
-    def on_mount(self) -> None:
-        self.set_class(not self.trace.lanes, "empty")
-        follow_theme(self)
-        self._status.show_keys(key_hints())
-        self._refresh_widgets()
-        self.call_after_refresh(self._panel_controller.start_checks)
-
-    def on_resize(self, event: events.Resize) -> None:
-        width, height = event.size
-        small = too_small_message(width, height)
-        self.set_class(bool(small), "too-small")
-        if small:
-            self.query_one("#too-small", Static).update(small)
-            return
-        layout = self._lanes_area.apply_layout(width, height)
-        self.set_class(not layout.has_verdict, "low")
-        self.set_class(not layout.has_brief, "narrow")
-        self.query_one("#panels").styles.height = layout.dock
-        self._refresh_widgets()
-
-    def on_lanes_resized(self, message: LanesResized) -> None:
-        self.view_state.resize(message.width, message.height)
-        if not self._first_resize_done and message.width > 1:
-            self._first_resize_done = True
-            self.view_state.pin_unseen_stream()
-        self._refresh_widgets()
-
-    # -- showing the state ---------------------------------------------------------------------------------
-
-    def _run_move(self, move: Callable[[], str | None], is_jump: bool = True) -> None:
-        """Change the state, then refresh the widgets and show the message that the move returned.
-
-        `is_jump`: `backspace` returns to the view before the move, if the move changed it.
-        """
-        self._refresh_widgets(self.view_state.jump(move) if is_jump else move() or "")
-
-    def _refresh_widgets(self, message: str = "") -> None:
-        """Pass the state to the widgets. Cheap: each compares it and repaints what differs in the next frame."""
-        self._lanes_area.update_widgets()
-        self._panel_controller.update_panels()
-        line = message or self._default_status()
-        self._status.show_message(line or self._data_loss_line, is_warning=not line)
-
-    def _default_status(self) -> str:
-        """Return the status line for a state without a message: the search, or the selected event."""
-        state, matches = self.view_state, self.view_state.search.matches
-        if matches is not None:
-            number = state.search.match_number(state.selected)
-            return f"{state.search.query}: {number if number else '–'}/{len(matches):,}"
-        if state.selected >= 0 and not self.details_open:
-            event = self.trace.event(state.selected)
-            return f"{event.name} · {format_duration(event.duration)}"
-        return ""
-
-    def on_event_context_read(self, message: EventContextRead) -> None:
-        self._panel_controller.update_details(message)
-
-    def on_chain_read(self, message: ChainRead) -> None:
-        self._panel_controller.update_chain(message)
-
-    def on_diagnosis_ready(self, message: DiagnosisReady) -> None:
-        self._panel_controller.update_doctor(message)
-
-    def on_range_read(self, message: RangeRead) -> None:
-        self._panel_controller.update_range(message)
-
-    def on_trace_checked(self, message: TraceChecked) -> None:
-        self._panel_controller.update_trace_findings(message)
-
-    def on_scope_checked(self, message: ScopeChecked) -> None:
-        self._panel_controller.update_scope_findings(message)
 
     # -- keys ----------------------------------------------------------------------------------------------
 
@@ -333,12 +200,6 @@ class ExplorerScreen(Screen[None]):
         from torchprof_tui.ui.common.help_screen import HelpScreen
 
         self.app.push_screen(HelpScreen(group_by_section(self.active_bindings.values()), palette_for(self.app)))
-
-    def watch_details_open(self, is_open: bool) -> None:
-        self.set_class(not is_open, "no-dock")
-        if self.is_mounted:
-            self._panel_controller.release_evidence()
-            self._refresh_widgets()
 
     # -- the prompt ----------------------------------------------------------------------------------------
 
