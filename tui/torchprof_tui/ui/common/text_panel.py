@@ -23,6 +23,7 @@ class TextPanel(PaintedWidget):
         super().__init__(id=id)
         self._content: Lines = []
         self._top = 0
+        self._lead = " "  # the first cell of each line
 
     def content(self, width: int) -> Lines:
         """Build all lines, none wider than `width` cells; called at most once per frame."""
@@ -38,6 +39,13 @@ class TextPanel(PaintedWidget):
         if top:
             self._top = 0
         self.repaint()
+
+    def set_divided(self, divided: bool) -> None:
+        """Draw a line on the left, which divides the panel from the one beside it."""
+        lead = "│" if divided else " "
+        if lead != self._lead:
+            self._lead = lead
+            self.repaint()
 
     def scroll_lines(self, count: int) -> None:
         """Scroll down by `count` lines (up if negative), within the content."""
@@ -62,7 +70,8 @@ class TextPanel(PaintedWidget):
         index = self._top + y
         runs = self._content[index] if index < len(self._content) else []
         indicator = f" ▾{self.lines_below}" if y == self.size.height - 1 and self.lines_below else ""
-        strip = build_strip([(" ", self.palette.text), *runs], width - len(indicator), self.palette.text)
+        lead = (self._lead, self.palette.line)
+        strip = build_strip([lead, *runs], width - len(indicator), self.palette.text)
         if not indicator:
             return strip
         return build_strip(

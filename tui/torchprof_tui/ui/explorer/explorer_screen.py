@@ -30,6 +30,7 @@ from torchprof_tui.ui.common.status_line import format_copy_message
 from torchprof_tui.ui.common.terminal_info import palette_for
 from torchprof_tui.ui.explorer.explorer_view import ExplorerView
 from torchprof_tui.ui.explorer.keys import BINDINGS, PROMPT_ACTIONS, group_by_section
+from torchprof_tui.ui.explorer.layout import PanelSize
 from torchprof_tui.ui.explorer.palette_commands import ExplorerCommands
 
 
@@ -47,10 +48,13 @@ class ExplorerScreen(ExplorerView):
     def action_pan(self, tenths: int) -> None:
         self._run_move(partial(self.view_state.pan, tenths), is_jump=False)
 
-    def action_scroll_lanes(self, direction: int) -> None:
-        self._run_move(
-            partial(self.view_state.lane_view.scroll, direction * max(1, self.view_state.lane_view.height - 2))
-        )
+    def action_scroll_page(self, direction: int) -> None:
+        """Scroll the part that has the keys by a page: the active panel, else the lanes."""
+        if self.details_open and (self._panel_controller.has_keys or self.panel_size is PanelSize.WHOLE):
+            self.action_scroll_panel(direction)
+            return
+        page = max(1, self.view_state.lane_view.height - 2)
+        self._run_move(partial(self.view_state.lane_view.scroll, direction * page))
 
     def action_fit(self) -> None:
         self._run_move(self.view_state.fit_selection)
@@ -95,8 +99,7 @@ class ExplorerScreen(ExplorerView):
         if line is None:
             self._refresh_widgets(problem)
             return
-        panels = self.query_one("#panels")
-        self.app.push_screen(self._child_screens.create_source_screen(line, rank, lambda: panels.size.height + 1))
+        self.app.push_screen(self._child_screens.create_source_screen(line, rank, lambda: self._dock.size.height + 1))
 
     def action_follow_next(self) -> None:
         self.details_open = True
@@ -115,7 +118,20 @@ class ExplorerScreen(ExplorerView):
         self._run_move(self.view_state.go_back, is_jump=False)
 
     def action_clear(self) -> None:
+        if self.panel_size is not PanelSize.NORMAL:
+            self.panel_size = PanelSize.NORMAL
+            self._refresh_widgets("the panels have their normal size again")
+            return
         self._run_move(self.view_state.clear_last)
+
+    def action_enlarge(self) -> None:
+        self.panel_size = self.panel_size.next if self.details_open else PanelSize.ENLARGED
+        self.details_open = True
+        self._refresh_widgets(f"panels: {self.panel_size.value} · z: {self.panel_size.next.value} · esc: normal")
+
+    def action_finding(self, number: int) -> None:
+        self.details_open = True
+        self._run_move(partial(self._panel_controller.go_to_finding, number))
 
     def action_fold(self) -> None:
         self._run_move(partial(self.view_state.toggle_fold, (self.view_state.current_lane(),)))

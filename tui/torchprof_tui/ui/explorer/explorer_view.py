@@ -34,7 +34,7 @@ from torchprof_tui.ui.explorer.child_screens import ChildScreens
 from torchprof_tui.ui.explorer.keys import key_hints
 from torchprof_tui.ui.explorer.lanes.empty_lanes import no_events_text
 from torchprof_tui.ui.explorer.lanes_area import LanesArea
-from torchprof_tui.ui.explorer.layout import too_small_message
+from torchprof_tui.ui.explorer.layout import PanelSize, too_small_message
 from torchprof_tui.ui.explorer.panel_controller import PanelController
 from torchprof_tui.ui.explorer.prompts import PromptController
 from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
@@ -48,6 +48,7 @@ class ExplorerView(Screen[None]):
     AUTO_FOCUS = ""
     TITLE = "explorer"
     details_open: var[bool] = var(True)
+    panel_size: var[PanelSize] = var(PanelSize.NORMAL)
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()
@@ -76,9 +77,7 @@ class ExplorerView(Screen[None]):
             yield self._lanes_area.gutter
             yield self._lanes_area.timeline
         yield Static(no_events_text(self.trace), id="empty", markup=False)
-        with Horizontal(id="panels"):
-            yield self._dock
-            yield self._panel_controller.cheatsheet_brief
+        yield self._dock
         yield self._status
         yield self._prompts.prompt
 
@@ -96,17 +95,23 @@ class ExplorerView(Screen[None]):
         if small:
             self.query_one("#too-small", Static).update(small)
             return
-        layout = self._lanes_area.apply_layout(width, height)
+        self._apply_layout()
+
+    def _apply_layout(self) -> None:
+        """Share out the screen for its size and the size that the panels have by `z`."""
+        panel_size = self.panel_size if self.details_open and self.trace.lanes else PanelSize.NORMAL
+        layout = self._lanes_area.apply_layout(*self.size, panel_size)
         self.set_class(not layout.has_verdict, "low")
-        self.set_class(not layout.has_brief, "narrow")
-        self.query_one("#panels").styles.height = layout.dock
+        self.set_class(panel_size is PanelSize.WHOLE, "panels-only")
+        self._dock.styles.height = layout.dock
+        self._dock.show_side_by_side(layout.panels, self.size.width)
         self._refresh_widgets()
 
     def on_lanes_resized(self, message: LanesResized) -> None:
         self.view_state.resize(message.width, message.height)
         if not self._first_resize_done and message.width > 1:
             self._first_resize_done = True
-            self.view_state.pin_unseen_stream()
+            self.view_state.arrange_lanes_at_first()
         self._refresh_widgets()
 
     # -- showing the state ---------------------------------------------------------------------------------
@@ -134,6 +139,8 @@ class ExplorerView(Screen[None]):
         if state.selected >= 0 and not self.details_open:
             event = self.trace.event(state.selected)
             return f"{event.name} · {format_duration(event.duration)}"
+        if state.lane_view.has_folded_rank and state.lane < 0:
+            return "space opens a rank"
         return ""
 
     def on_event_context_read(self, message: EventContextRead) -> None:
@@ -158,4 +165,8 @@ class ExplorerView(Screen[None]):
         self.set_class(not is_open, "no-dock")
         if self.is_mounted:
             self._panel_controller.release_evidence()
-            self._refresh_widgets()
+            self._apply_layout()
+
+    def watch_panel_size(self, _size: PanelSize) -> None:
+        if self.is_mounted:
+            self._apply_layout()

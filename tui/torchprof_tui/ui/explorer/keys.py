@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from textual.binding import ActiveBinding, Binding
 
+from torchprof_tui.ui.explorer.panels.overview_text import MAX_NUMBER_KEYS
+
 BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("w", "zoom(1)", "zoom", id="time.zoom-in", tooltip="zoom in at the cursor"),
     Binding("s", "zoom(-1)", "zoom out", id="time.zoom-out", tooltip="zoom out at the cursor", show=False),
@@ -49,9 +51,21 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("p", "pin", "pin", id="lanes.pin", tooltip="pin the lane on top, or let it go", show=False),
     Binding("h", "hide", "hide", id="lanes.hide", tooltip="hide the lane; H shows it again", show=False),
     Binding("H", "show_hidden", "show", id="lanes.show", tooltip="show hidden lanes again", show=False),
-    Binding("pageup", "scroll_lanes(-1)", "lanes up", id="lanes.page-up", tooltip="scroll the lanes up", show=False),
     Binding(
-        "pagedown", "scroll_lanes(1)", "lanes down", id="lanes.page-down", tooltip="scroll the lanes down", show=False
+        "pageup",
+        "scroll_page(-1)",
+        "page up",
+        id="lanes.page-up",
+        tooltip="scroll up: the lanes, or the panel that has the keys (↑↓ beside its title)",
+        show=False,
+    ),
+    Binding(
+        "pagedown",
+        "scroll_page(1)",
+        "page down",
+        id="lanes.page-down",
+        tooltip="scroll down: the lanes, or the panel",
+        show=False,
     ),
     Binding(
         "/",
@@ -63,6 +77,24 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("n", "to_found(True)", "next found", id="find.next", tooltip="next event found", show=False),
     Binding("N", "to_found(False)", "previous found", id="find.previous", tooltip="previous event found", show=False),
     Binding("m", "mark", "mark", id="find.mark", tooltip="mark a range for its statistics; again: fix its end"),
+    *(
+        Binding(
+            str(number),
+            f"finding({number})",
+            f"finding {number}",
+            id="panels.finding",
+            tooltip="open the cheatsheet at this finding of the list, and show its first evidence on the lanes",
+            show=False,
+        )
+        for number in range(1, MAX_NUMBER_KEYS + 1)
+    ),
+    Binding(
+        "z",
+        "enlarge",
+        "enlarge",
+        id="panels.enlarge",
+        tooltip="enlarge the panels; again: the whole screen; again, or esc: their normal size",
+    ),
     Binding("tab", "next_panel(1)", "panel", id="panels.next", tooltip="next panel"),
     Binding("shift+tab", "next_panel(-1)", "panel", id="panels.previous", tooltip="previous panel", show=False),
     Binding("i", "panel('details')", "details", id="panels.details", tooltip="show or hide the details", show=False),

@@ -18,7 +18,7 @@ from torchprof_tui.ui.explorer.lanes.lane_gutter import NOTE_SEPARATOR, Gutter
 from torchprof_tui.ui.explorer.lanes.overview import Overview
 from torchprof_tui.ui.explorer.lanes.time_ruler import Ruler
 from torchprof_tui.ui.explorer.lanes.timeline import Timeline
-from torchprof_tui.ui.explorer.layout import ExplorerLayout, compute_layout, count_lane_lines
+from torchprof_tui.ui.explorer.layout import ExplorerLayout, PanelSize, compute_layout, count_lane_lines
 from torchprof_tui.ui.explorer.title_line import MAX_DEVICES, TitleLine
 from torchprof_tui.ui.explorer.view_state import ViewState
 
@@ -46,10 +46,12 @@ class LanesArea:
         self.ruler = Ruler(trace.steps, id="ruler")
         self._gutter_width = self.gutter.preferred_width(80)
 
-    def apply_layout(self, width: int, height: int) -> ExplorerLayout:
+    def apply_layout(self, width: int, height: int, panel_size: PanelSize) -> ExplorerLayout:
         """Set the size of each widget for this screen size; return the layout for the parts below."""
         lanes = count_lane_lines(self._view_state.trace, self._view_state.current_trace())
-        layout = compute_layout(width, height, self.overview.preferred_lines, self.ruler.preferred_lines, lanes)
+        layout = compute_layout(
+            width, height, self.overview.preferred_lines, self.ruler.preferred_lines, lanes, panel_size
+        )
         self._gutter_width = self.gutter.preferred_width(width)
         self.gutter.styles.width = self._gutter_width
         self.overview.styles.height = layout.overview

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from torchprof_tui.trace.model.trace import Trace
 
@@ -24,10 +25,26 @@ DOCK_MAX_SHARE = 0.5
 VERDICT_MIN_HEIGHT = 20
 """Screen height from which the verdict has a line."""
 
-BRIEF_MIN_WIDTH = 170
-"""Screen width from which the brief cheatsheet is always shown beside the panels."""
+TWO_PANELS_MIN_WIDTH, THREE_PANELS_MIN_WIDTH = 170, 300
+"""Screen widths from which two and three panels are shown side by side: each has the width of a small terminal."""
+
+ENLARGED_SHARE = 0.6
+"""The panels' share of the screen height when they are enlarged."""
 
 TITLE_AND_STATUS_LINES = 2
+
+
+class PanelSize(Enum):
+    """How much of the screen the panels get; `z` goes through the sizes."""
+
+    NORMAL = "normal"
+    ENLARGED = "enlarged"
+    WHOLE = "whole screen"
+
+    @property
+    def next(self) -> PanelSize:
+        sizes = list(PanelSize)
+        return sizes[(sizes.index(self) + 1) % len(sizes)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +55,7 @@ class ExplorerLayout:
     ruler: int
     dock: int
     has_verdict: bool  # whether the verdict has a line
-    has_brief: bool  # whether the brief cheatsheet is shown beside the panels
+    panels: int  # shown side by side
 
 
 def too_small_message(width: int, height: int) -> str:
@@ -48,7 +65,9 @@ def too_small_message(width: int, height: int) -> str:
     return f"This terminal is {width}×{height}.\nThe lanes need {MIN_WIDTH}×{MIN_HEIGHT} or more."
 
 
-def compute_layout(width: int, height: int, overview: int, ruler: int, lanes: int) -> ExplorerLayout:
+def compute_layout(
+    width: int, height: int, overview: int, ruler: int, lanes: int, panel_size: PanelSize = PanelSize.NORMAL
+) -> ExplorerLayout:
     """Share out the lines of a screen. `overview`, `ruler`, `lanes`: the lines that each would fill."""
     overview = overview if height >= OVERVIEW_MIN_HEIGHT else 1
     ruler = ruler if height >= STEPS_MIN_HEIGHT else 1
@@ -57,7 +76,12 @@ def compute_layout(width: int, height: int, overview: int, ruler: int, lanes: in
     available = height - TITLE_AND_STATUS_LINES - verdict - overview - ruler
     share = min(share, available - LANES_MIN_LINES)
     dock = max(share, min(available - lanes, int(height * DOCK_MAX_SHARE)))
-    return ExplorerLayout(overview, ruler, dock, verdict, width >= BRIEF_MIN_WIDTH)
+    panels = 1 + (width >= TWO_PANELS_MIN_WIDTH) + (width >= THREE_PANELS_MIN_WIDTH)
+    if panel_size is PanelSize.ENLARGED:
+        dock = max(dock, min(round(height * ENLARGED_SHARE), available - LANES_MIN_LINES))
+    elif panel_size is PanelSize.WHOLE:  # without lanes, overview and ruler
+        dock, panels = height - TITLE_AND_STATUS_LINES - verdict, 1
+    return ExplorerLayout(overview, ruler, dock, verdict, panels)
 
 
 def count_lane_lines(trace: Trace, rank_trace: Trace) -> int:

@@ -28,7 +28,6 @@ from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.lanes.lane_gutter import Gutter
 from torchprof_tui.ui.explorer.lanes.timeline import Timeline
 from torchprof_tui.ui.explorer.panels.chain_panel import LINE_ENTRY, ChainPanel
-from torchprof_tui.ui.explorer.panels.cheatsheet_brief import CheatsheetBrief
 from torchprof_tui.ui.explorer.panels.cheatsheet_panel import CheatsheetPanel
 from torchprof_tui.ui.explorer.panels.details_panel import DetailsPanel
 from torchprof_tui.ui.explorer.panels.doctor_panel import DoctorPanel
@@ -96,19 +95,24 @@ class PanelController:
                 ("range", "range", self.range_panel),
                 ("doctor", "doctor", self.doctor_panel),
             ],
+            shown_beside=("cheatsheet", "chain"),
             id="dock",
         )
-        self.cheatsheet_brief = CheatsheetBrief(id="brief")
         self.verdict_line = VerdictLine(id="verdict")
         self.scope_mode = ScopeMode.SCREEN
         self.precomputed = False
         self._background_queries = BackgroundQueries(trace, gpu_busy)
         self._rank_index = 0  # the rank that verdict and cheatsheet are about
+        self.details_panel.set_steps(view_state.current_steps(), self._select_gpu_busy(gpu_busy))
         self._debounced_worker = DebouncedWorker(screen)
         self._highlighted: Chain | Finding | None = None
         self._last_queried: tuple[int, tuple[int, int] | None] = (-1, None)
         self._requested_scope: Scope | None = None
         self._evidence_scope: Scope | None = None  # that of the findings while the user walks through their evidence
+
+    def _select_gpu_busy(self, gpu_busy: dict[int, Intervals]) -> list[Intervals]:
+        """Return the busy intervals of the trace's GPUs; of several ranks none, because each has steps of its own."""
+        return list(gpu_busy.values()) if self._trace.merged_ranks is None else []
 
     # -- after a move --------------------------------------------------------------------------------------
 
@@ -154,6 +158,8 @@ class PanelController:
 
     def highlight(self) -> None:
         """Highlight the selected event's chain and link line, or the evidence of the cheatsheet's current entry."""
+        self.dock.mark_keys(self.has_keys)
+        self.details_panel.show_findings(not self.dock.is_shown("cheatsheet"))
         if self.dock.active_name != "cheatsheet":
             self.release_evidence()
         chain = self.chain_panel.chain
@@ -179,11 +185,20 @@ class PanelController:
 
     # -- keys that depend on the active panel --------------------------------------------------------------
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether the arrow and page keys act on the active panel, while the panels are shown; else on the lanes."""
+        return {
+            "chain": self.chain_panel.chain is not None,
+            "cheatsheet": self.cheatsheet_panel.finding is not None,
+            "doctor": self.doctor_panel.remark is not None,
+        }.get(self.dock.active_name, False)
+
     def move_in_panel(self, distance: int, is_open: bool) -> str | None:
         """Handle ↑ ↓ in the active panel. Returns a message, or None where the lanes should handle the key."""
-        if not is_open:
+        if not is_open or not self.has_keys:
             return None
-        if self.dock.active_name == "chain" and self.chain_panel.chain is not None:
+        if self.dock.active_name == "chain":
             event = self.chain_panel.move_cursor(distance)
             if event == LINE_ENTRY:
                 line = self.chain_panel.line_under_cursor
@@ -193,16 +208,26 @@ class PanelController:
                 return f"the {'end' if distance > 0 else 'beginning'} of the chain; tab leaves it"
             self._view_state.select(event)
             return ""
-        if self.dock.active_name == "cheatsheet" and self.cheatsheet_panel.finding is not None:
+        if self.dock.active_name == "cheatsheet":
             self._view_state.search.is_last_question = False
             return (
                 ""
                 if self.cheatsheet_panel.move_cursor(distance)
                 else "no other pattern fires here; tab leaves the cheatsheet"
             )
-        if self.dock.active_name == "doctor" and self.doctor_panel.remark is not None:
-            return "" if self.doctor_panel.move_cursor(distance) else "the doctor says no more; tab leaves the panel"
-        return None
+        at_end = f"the {'last' if distance > 0 else 'first'} remark of the doctor; tab leaves the panel"
+        return "" if self.doctor_panel.move_cursor(distance) else at_end
+
+    def go_to_finding(self, number: int) -> str:
+        """Handle 1 to 9: open the cheatsheet at this finding, counted from 1, and fit its first evidence."""
+        finding_id = self.cheatsheet_panel.find_id(number)
+        if finding_id is None:
+            found = self.cheatsheet_panel.finding is not None
+            return f"there is no finding {number}" if found else "no pattern was found here"
+        self.cheatsheet_panel.move_to(finding_id)
+        self.dock.show_panel("cheatsheet")
+        self._view_state.selected = -1
+        return self.fit_panel_target(True)
 
     def select_evidence(self, distance: int, is_open: bool) -> str | None:
         """Handle n N: select the next event of a pattern's evidence; None where the search should handle the key."""
@@ -327,7 +352,7 @@ class PanelController:
             label = f"{format_time(scope.t0, step)} to {format_time(scope.t1, step)}"
         label = f"{self._rank_label} {label}".lstrip()
         self.cheatsheet_panel.set_checked(checked, label)
-        self.cheatsheet_brief.set_checked(checked, label)
+        self.details_panel.set_checked(checked)
         self.highlight()
 
     def _check_if_scope_changed(self) -> None:
@@ -337,6 +362,7 @@ class PanelController:
         rank_index = self._current_rank_index()
         if rank_index != self._rank_index:
             self._rank_index, self._requested_scope, self._evidence_scope = rank_index, None, None
+            self.details_panel.set_steps(self._view_state.current_steps(), ())
             self._debounced_worker.submit("precompute", partial(self._background_queries.precompute, rank_index))
         scope = self._current_scope()
         requested = self._requested_scope

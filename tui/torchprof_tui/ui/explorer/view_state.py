@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Step, Trace
 from torchprof_tui.trace.query.navigation import extent
@@ -74,17 +75,16 @@ class ViewState:
             self.lane_view.resize(height)
             self.scroll_into_view()
 
-    def pin_unseen_stream(self) -> None:
-        """Pin the stream with the most events where no stream fits on the first screen.
+    def arrange_lanes_at_first(self) -> None:
+        """Arrange the lanes for the first screen: pin streams where the lanes scroll, unfold ranks where they fit.
 
         Python stacks are dozens of rows deep, and a launch should be seen together with its kernel. Several ranks need
-        none: each has a line that shows its GPU work.
+        no pins while they are folded: each has a line that shows its GPU work.
         """
-        if self.trace.merged_ranks is not None:
-            return
-        stream = self.lane_view.find_unseen_stream()
-        if stream >= 0:
-            self.toggle_pin(stream)
+        if self.trace.merged_ranks is None:
+            self._apply_arrangement(self.lane_view.pin_streams(0, len(self.trace.lanes)))
+        else:
+            self._apply_arrangement(self.lane_view.unfold_ranks())
 
     def cursor_time(self) -> int:
         """Return the time that zooming by key keeps in its column; the ruler shows it as `▼`.
@@ -274,7 +274,16 @@ class ViewState:
         if -1 in lanes:
             return NO_LANES
         self._apply_arrangement(self.lane_view.arrangement.toggle_fold(lanes))
-        return ""
+        ranks = [self.trace.rank_of_lane(lane) for lane in lanes if self.trace.lanes[lane].role is Role.RANK]
+        if len(ranks) != 1:
+            return ""
+        if ranks[0].header_lane in self.lane_view.arrangement.folded:
+            self._apply_arrangement(self.lane_view.unpin_rank(ranks[0]))
+            return ""
+        pinned = self.lane_view.arrangement.pinned
+        self._apply_arrangement(self.lane_view.pin_streams(ranks[0].first_lane, ranks[0].last_lane))
+        added = [self._lane_label(lane) for lane in self.lane_view.arrangement.pinned if lane not in pinned]
+        return f"pinned on top: {', '.join(added)}; p lets it go" if added else ""
 
     def fold_all(self, fold: bool) -> None:
         lanes = frozenset(range(len(self.trace.lanes))) if fold else frozenset()

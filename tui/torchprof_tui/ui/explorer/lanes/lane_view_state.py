@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query import navigation
 from torchprof_tui.ui.explorer.lanes.screen_lines import LaneArrangement, LaneLines, rank_rows
+
+MAX_FIRST_PINS_SHARE = 0.25
+"""Streams are pinned at first on at most this share of the height: the CPU lanes need the rest."""
 
 
 class LaneViewState:
@@ -60,14 +64,47 @@ class LaneViewState:
         header_lane = self._trace.rank_of_lane(lane).header_lane
         self.apply_arrangement(replace(arrangement, hidden=arrangement.hidden - {header_lane}))
 
-    def find_unseen_stream(self) -> int:
-        """Return the stream with the most events if no stream is on screen while scrolled to the top; else -1."""
-        lanes = self._trace.lanes
-        visible = {line.lane for line in self.lane_lines.visible_lines(0, self.height)}
-        streams = [number for number, lane in enumerate(lanes) if lane.role is Role.STREAM]
-        if not streams or visible.intersection(streams):
-            return -1
-        return max(streams, key=lambda number: len(lanes[number]))
+    def pin_streams(self, first: int, last: int) -> LaneArrangement:
+        """Return an arrangement with the busiest streams among lanes first:last pinned, where the lanes scroll.
+
+        Those with the most events come first, up to MAX_FIRST_PINS_SHARE of the height; streams that are hidden, or
+        folded into their rank's line, stay as they are. Else the CPU's rows would push the GPU off the screen.
+        """
+        lanes, arrangement = self._trace.lanes, self.arrangement
+        streams = [k for k in range(first, last) if lanes[k].role is Role.STREAM and len(lanes[k])]
+        if not self.lane_lines.max_top(self.height) or set(streams) & set(arrangement.pinned):
+            return arrangement
+        room = max(int(self.height * MAX_FIRST_PINS_SHARE), 1)
+        chosen: list[int] = []
+        for lane in sorted(streams, key=lambda k: -len(lanes[k])):
+            rows = 1 if lane in arrangement.folded else lanes[lane].rows
+            if lane not in arrangement.hidden and (rows <= room or not chosen):
+                chosen.append(lane)
+                room -= rows
+        return replace(arrangement, pinned=(*arrangement.pinned, *sorted(chosen)))
+
+    def unpin_rank(self, rank: Rank) -> LaneArrangement:
+        """Return an arrangement in which no lane of this rank is pinned, for a rank that was folded."""
+        lanes = range(rank.first_lane, rank.last_lane)
+        return replace(self.arrangement, pinned=tuple(k for k in self.arrangement.pinned if k not in lanes))
+
+    def unfold_ranks(self) -> LaneArrangement:
+        """Return an arrangement with all ranks unfolded if they fit on the screen, else as it was.
+
+        Where their rows do not fit, their lanes may still, each folded into one line.
+        """
+        headers = {rank.header_lane for rank in self._trace.all_ranks if rank.is_merged}
+        unfolded = replace(self.arrangement, folded=self.arrangement.folded - headers)
+        deep = [k for k, lane in enumerate(self._trace.lanes) if lane.rows > 1]
+        for arrangement in (unfolded, replace(unfolded, folded=unfolded.folded | frozenset(deep))):
+            if not LaneLines.build(self._trace, arrangement).max_top(self.height):
+                return arrangement
+        return self.arrangement
+
+    @property
+    def has_folded_rank(self) -> bool:
+        """Whether a rank's lanes are folded into its line."""
+        return any(rank.header_lane in self.arrangement.folded for rank in self._trace.all_ranks if rank.is_merged)
 
     # -- queries -------------------------------------------------------------------------------------------
 

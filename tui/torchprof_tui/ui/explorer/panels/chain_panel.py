@@ -17,6 +17,7 @@ from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
+from torchprof_tui.ui.explorer.panels.event_title import shorten_event_name, shorten_name_of_kind
 from torchprof_tui.ui.explorer.panels.kernel_text import format_kernel, format_kernel_brief
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ class ChainPanel(TextPanel):
         indent = " " * min(depth, MAX_INDENT) + ("⇢ " if kind in GPU_WORK else "")
         name = truncate(clean(hop.name), name_width - len(indent))
         if cell_len(name) < cell_len(clean(hop.name)):
-            name = truncate(shorten(clean(hop.name)), name_width - len(indent))
+            name = truncate(shorten_name_of_kind(hop.name, Kind(kind)), name_width - len(indent))
         padded = indent + name + " " * max(name_width - len(indent) - cell_len(name), 0)
         offset = f"+{format_duration(hop.offset)}" if depth else ""
         self_time = "" if kind in GPU_WORK else format_duration(hop.self_duration)
@@ -237,7 +238,7 @@ class ChainPanel(TextPanel):
         palette = self.palette
         event = self._trace.event(work.event)
         selected = work.event == self._selected and not self._on_line
-        name = truncate(shorten(clean(event.name)), max(width - 22, 8))
+        name = truncate(shorten_event_name(event), max(width - 22, 8))
         return [
             ("▶" if selected else "▌", palette.ink(event.kind)),
             (f" {format_duration(work.duration):>10} {format_share(work.share):>6}  ", palette.text),

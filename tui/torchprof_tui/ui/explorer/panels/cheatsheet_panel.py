@@ -66,6 +66,16 @@ class CheatsheetPanel(TextPanel):
         self.refresh_content(top=False)
         return True
 
+    def find_id(self, number: int) -> str | None:
+        """Return the id of an entry by its number from 1, None where there are fewer."""
+        fired = self._fired_findings()
+        return fired[number - 1].id if 1 <= number <= len(fired) else None
+
+    def move_to(self, finding_id: str) -> None:
+        """Move the cursor to the entry of this id."""
+        self._cursor_id, self._evidence_index = finding_id, -1
+        self.refresh_content(top=False)
+
     def next_evidence(self, distance: int) -> tuple[int, int, int]:
         """Return (next event of the evidence, its number from 1, number of events); (-1, 0, 0) without evidence."""
         finding = self.finding

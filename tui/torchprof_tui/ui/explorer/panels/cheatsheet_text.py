@@ -89,7 +89,7 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette, 
     head: list[TextRun] = [
         ("▶ " if current else f"{sign} ", style),
         (f"{truncate(finding.id, ID_CELLS - 1):<{ID_CELLS}}", palette.active if current else palette.strong),
-        (f"{_format_stake(finding):>{STAKE_CELLS}}  ", palette.text),
+        (f"{format_stake(finding):>{STAKE_CELLS}}  ", palette.text),
     ]
     text_width = width - 2 - ID_CELLS - STAKE_CELLS - 2
     if not current:
@@ -132,7 +132,8 @@ def choose_sign(finding: Finding, palette: Palette) -> tuple[str, Style]:
     return NOTE_SIGN, palette.accent
 
 
-def _format_stake(finding: Finding) -> str:
+def format_stake(finding: Finding) -> str:
+    """Format the time at stake and its share of the scope, "" where a pattern costs no time."""
     if not finding.answer.at_stake:
         return ""
     return f"{format_duration(finding.answer.at_stake)}, {format_share(finding.share)}"

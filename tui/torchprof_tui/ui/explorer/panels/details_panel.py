@@ -10,33 +10,30 @@ from rich.cells import cell_len
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine.lane_labels import describe_overhead
 from torchprof_tui.trace.core.time_format import format_duration, format_time
-from torchprof_tui.trace.model.event_kind import GPU_WORK
-from torchprof_tui.trace.model.trace import Event, Trace
+from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
+from torchprof_tui.trace.model.trace import Event, Step, Trace
 from torchprof_tui.ui.common.kind_descriptions import KIND_DESCRIPTIONS
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_ordinal, format_share, format_value
-from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
+from torchprof_tui.ui.explorer.panels.event_title import describe_share, shorten_event_name
+from torchprof_tui.ui.explorer.panels.overview_text import KEY_LINES_MIN_HEIGHT, format_findings, format_steps
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torchprof_tui.analysis.dispatch.event_context import (
         EventContext,
         SameNameStatistics,
         SiblingPosition,
     )
+    from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
+    from torchprof_tui.analysis.time.intervals import Intervals
 
 TWO_COLUMNS_MIN_WIDTH = 110
 """Width from which the args are shown beside the other details instead of below them."""
 
 BYTE_SIZE_ARGS = frozenset({"bytes", "Bytes", "shared memory", "Total Allocated", "Total Reserved"})
-STARTER_KEYS = (
-    ("c", "what goes wrong in this trace, and what to do about it"),
-    ("l", "how the selected event came about: step, op, launch, kernel"),
-    ("k", "what the selected kernel asks of the GPU, and what limits it"),
-    ("t", "the profiler's table: where the time goes, name by name"),
-)
-"""Keys to try first, and what they open; shown while no event is selected."""
-
 MAX_LIST_ITEMS = 6
 """Maximum number of inner lists that are written out (the shapes of a fused optimizer's inputs)."""
 
@@ -49,6 +46,29 @@ class DetailsPanel(TextPanel):
         self._trace = trace
         self._event = -1
         self._event_context: EventContext | None = None
+        self._checked: CheckResult | None = None
+        self._shows_findings = True
+        self._steps: tuple[Sequence[Step], Sequence[Intervals]] = trace.steps, ()
+
+    def set_checked(self, checked: CheckResult) -> None:
+        """Set the findings that are listed while no event is selected."""
+        self._checked = checked
+        self._refresh_overview()
+
+    def show_findings(self, shown: bool) -> None:
+        """Set whether the findings are listed here; the steps where the cheatsheet is shown beside this panel."""
+        if shown != self._shows_findings:
+            self._shows_findings = shown
+            self._refresh_overview()
+
+    def set_steps(self, steps: Sequence[Step], gpu_busy: Sequence[Intervals]) -> None:
+        """Set the steps of the current rank, and the busy intervals of its GPUs (none: not shown)."""
+        self._steps = steps, gpu_busy
+        self._refresh_overview()
+
+    def _refresh_overview(self) -> None:
+        if self._event < 0:
+            self.refresh_content(top=False)
 
     def show_event(self, event: int) -> None:
         """Set the event, -1 for none. What is not in the trace's columns follows with `set_event_context`."""
@@ -65,7 +85,7 @@ class DetailsPanel(TextPanel):
     def content(self, width: int) -> Lines:
         palette = self.palette
         if self._event < 0:
-            return self._format_starter_hint(width) if len(self._trace) else []
+            return self._format_overview(width) if len(self._trace) else []
         event = self._trace.event(self._event)
         if width < TWO_COLUMNS_MIN_WIDTH:
             return self._format_head(event, width) + self._format_facts(event, width) + self._format_args(width)
@@ -73,48 +93,58 @@ class DetailsPanel(TextPanel):
         columns = join_columns(self._format_facts(event, left - 3), self._format_args(width - left), left, palette.text)
         return self._format_head(event, width) + columns
 
-    def _format_starter_hint(self, width: int) -> Lines:
-        """List the keys to press first, for beginners who know no key yet."""
-        palette = self.palette
-        lines = wrap_text(
-            "No event is selected. ← → ↑ ↓ or a click select one; ? lists all keys.", width, palette.muted
-        )
-        return lines + [
-            [(key, palette.key), (truncate(f"  {leads_to}", width - 1), palette.muted)]
-            for key, leads_to in STARTER_KEYS
-        ]
+    def _format_overview(self, width: int) -> Lines:
+        """Format the top findings, or the steps where the cheatsheet is shown beside this panel."""
+        height = self.size.height
+        if self._shows_findings:
+            return format_findings(self._checked, width, height, self.palette)
+        steps, busy = self._steps
+        return format_steps(steps, busy, width, height, self.palette)
 
     def _format_head(self, event: Event, width: int) -> Lines:
-        """Format the full name, then the kind of the event with a sentence on it."""
+        """Format the name as on the lanes, with the kind of the event and, where it fits, a sentence on it."""
         palette = self.palette
         word, sentence = KIND_DESCRIPTIONS[event.kind]
-        name = wrap_text(clean(event.name) or "(no name)", width - 2, palette.strong)
-        swatch: TextRun = ("▌ ", palette.ink(event.kind))
-        lines: Lines = [[swatch, *runs] for runs in name]
-        rest = truncate(f": {sentence}", width - 2 - len(word))
-        lines.append([swatch, (word, palette.ink(event.kind)), (rest, palette.muted)])
-        return lines
+        name = truncate(shorten_event_name(event) or "(no name)", width - 4 - len(word))
+        used = cell_len(name) + len(word) + 4
+        rest = f": {sentence}" if used + len(sentence) + 2 <= width else ""
+        return [
+            [
+                ("▌ ", palette.ink(event.kind)),
+                (name, palette.strong),
+                (f"  {word}", palette.ink(event.kind)),
+                (rest, palette.muted),
+            ]
+        ]
 
     def _format_facts(self, event: Event, width: int) -> Lines:
-        pairs = [("time", self._describe_time(event)), ("lane", self._describe_lane(event))]
+        """Format time and share, cause, next keys (in a panel of few lines), place, and the full name last."""
+        pairs = [("time", self._describe_time(event))]
+        link = self._describe_link(event)
+        if link:
+            pairs.append(("cause" if event.kind in GPU_WORK else "launches", link))
+        position = [] if self._event_context is None else _describe_position(event, self._event_context.position)
+        pairs += position[:1]
+        if self.size.height < KEY_LINES_MIN_HEIGHT:
+            pairs.append(("keys", _next_keys(event.kind, bool(link))))
+        pairs += [*position[1:], ("lane", self._describe_lane(event))]
         if self._event_context is not None:
-            pairs += _describe_position(event, self._event_context.position)
             pairs += _describe_same_name(self._event_context.same_name)
         meaning = describe_overhead(event.name)
         if not meaning and event.kind in GPU_WORK:
             meaning = decode_kernel_name(event.name).summary
         if meaning:
-            pairs.insert(0, ("is", meaning))
-        link = self._describe_link(event)
-        if link:
-            pairs.append(("link", link))
+            pairs.insert(1 + bool(link), ("is", meaning))
+        if shorten_event_name(event) != clean(event.name):
+            pairs.append(("name", event.name))
         return self._format_pairs(pairs, width)
 
     def _describe_time(self, event: Event) -> str:
         self_time = event.self_duration
         share = f" ({format_share(self_time / event.duration)})" if event.duration else ""
         self_part = f" · self {format_duration(self_time)}{share}" if self_time != event.duration else ""
-        return f"{format_duration(event.duration)}{self_part} · from {format_time(event.start)}"
+        share_part = f" · {describe_share(self._trace, event)}" if event.duration else ""
+        return f"{format_duration(event.duration)}{share_part}{self_part} · from {format_time(event.start)}"
 
     def _describe_lane(self, event: Event) -> str:
         lane = event.lane
@@ -127,12 +157,14 @@ class DetailsPanel(TextPanel):
         launch = int(links.launch_of[event.index])
         if launch >= 0:
             call = self._trace.event(launch)
-            return f"launched by {_shorten_name(call.name)}, {format_duration(event.start - call.start)} before ([)"
+            parent = "" if call.parent is None else f", in {_shorten_name(call.parent.name)}"
+            delay = format_duration(event.start - call.start)
+            return f"launched by {_shorten_name(call.name)} {delay} before{parent} ([)"
         work = links.work_of(event.index)
         if len(work):
             first = self._trace.event(int(work[0]))
             more = f" and {len(work) - 1:,} more" if len(work) > 1 else ""
-            return f"launched {_shorten_name(first.name)}{more}, {format_duration(first.start - event.start)} later (])"
+            return f"{_shorten_name(first.name)}{more}, {format_duration(first.start - event.start)} later (])"
         return ""
 
     def _format_args(self, width: int) -> Lines:
@@ -158,6 +190,13 @@ class DetailsPanel(TextPanel):
         return lines
 
 
+def _next_keys(kind: Kind, has_link: bool) -> str:
+    """List the keys that lead on from an event of this kind."""
+    if kind in GPU_WORK:
+        return "k kernel · l chain" + (" · [ launch" if has_link else "") + " · f fit"
+    return ("] GPU work · " if has_link else "↓ child · ") + "l chain · f fit"
+
+
 def _describe_position(event: Event, position: SiblingPosition) -> list[tuple[str, str]]:
     """Describe where the event is within its parent, or within its lane."""
     parent = event.parent
@@ -178,7 +217,7 @@ def _describe_same_name(same_name: SameNameStatistics) -> list[tuple[str, str]]:
         f"min {format_duration(same_name.shortest)} · median {format_duration(same_name.median)}"
         f" · max {format_duration(same_name.longest)} · sum {format_duration(same_name.total)}"
     )
-    return [("alike", f"{format_ordinal(same_name.nth)} of {same_name.count:,} of this name"), ("", durations)]
+    return [("alike", f"occurrence {same_name.nth:,} of {same_name.count:,}"), ("", durations)]
 
 
 def _shorten_name(name: str) -> str:

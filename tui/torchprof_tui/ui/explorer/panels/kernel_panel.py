@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.name_display import clean
+from rich.cells import cell_len
+
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.trace import Event, Trace
+from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
+from torchprof_tui.ui.explorer.panels.event_title import describe_share, shorten_event_name
 from torchprof_tui.ui.explorer.panels.kernel_text import format_kernel
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
+
+
+LOW_PANEL_HEIGHT = 8
+"""Panel height below which the occupancy comes before the launch."""
 
 
 class KernelPanel(TextPanel):
@@ -47,9 +55,15 @@ class KernelPanel(TextPanel):
         if self._kernel is None:
             name = clean(self._trace.event(self._event).name)
             return wrap_text(f"{name} leads to no GPU work in this trace.", width, palette.muted)
-        head: Lines = []
+        head = self._format_title(self._trace.event(self._kernel.event), width)
         if self._kernel.event != self._event and len(self._chain.work) > 1:
-            head = wrap_text(
+            head += wrap_text(
                 f"the heaviest of {len(self._chain.work):,} pieces of GPU work beneath it:", width, palette.muted
             )
-        return head + format_kernel(self._kernel, palette, width)
+        return head + format_kernel(self._kernel, palette, width, is_low=self.size.height < LOW_PANEL_HEIGHT)
+
+    def _format_title(self, event: Event, width: int) -> Lines:
+        """Format the short name, the duration and its share; the full name comes last."""
+        time = f"  {format_duration(event.duration)} · {describe_share(self._trace, event)}"
+        name = truncate(shorten_event_name(event), max(width - cell_len(time), 12))
+        return [[(name, self.palette.strong), (time, self.palette.text)]]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
-
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.event_styles import Palette
-from torchprof_tui.ui.common.name_display import clean, shorten, truncate
+from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share, format_value
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.strip_chart import build_strip_chart
@@ -29,21 +27,19 @@ MAX_TAIL_WAVES = 99
 _RESOURCE_LABELS = {"shared_memory": "shared memory"}
 
 
-def format_kernel(summary: KernelSummary, palette: Palette, width: int) -> Lines:
-    """Format everything in one column of `width` cells. A name longer than a line is repeated in full at the end."""
+def format_kernel(summary: KernelSummary, palette: Palette, width: int, is_low: bool = False) -> Lines:
+    """Format everything below the title in one column of `width` cells; the full name is last.
+
+    `is_low`: in a panel of a few lines, the occupancy and what limits it come first.
+    """
     footprint = summary.footprint
     lines: Lines = []
     full_name: Lines = []
     if footprint is not None:
-        name = clean(footprint.kernel.name)
-        if cell_len(name) <= width:
-            lines.append([(name, palette.strong)])
-        else:
-            lines.append([(truncate(shorten(name), width), palette.strong)])
-            full_name = _format_row("name", name, palette, width)
-        if footprint.kernel.known:
-            lines += _format_row("is", clean(footprint.kernel.summary), palette, width)
-        lines += _format_launch_rows(footprint, palette, width) + _format_occupancy(footprint, palette, width)
+        full_name = _format_row("name", clean(footprint.kernel.name), palette, width)
+        meaning = _format_row("is", clean(footprint.kernel.summary), palette, width) if footprint.kernel.known else []
+        launch, occupancy = _format_launch_rows(footprint, palette, width), _format_occupancy(footprint, palette, width)
+        lines = occupancy[:2] + launch + meaning + occupancy[2:] if is_low else meaning + launch + occupancy
         for note in footprint.notes:
             lines += _format_row("note", note, palette, width)
     if summary.transfer is not None:

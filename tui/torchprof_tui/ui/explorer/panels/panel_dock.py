@@ -1,4 +1,4 @@
-"""The dock below the lanes: shows one panel at a time, chosen by its tab."""
+"""The panels below the lanes and the line of their titles. Wide screens show several panels side by side."""
 
 from __future__ import annotations
 
@@ -6,88 +6,155 @@ from collections.abc import Sequence
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.strip import Strip
 
-from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.messages import PanelPicked
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.common.text_panel import TextPanel
 
+KEYS_MARK = " ↑↓"
+"""Stands after the title of the panel that the arrow keys act on."""
+
 
 class PanelTabs(PaintedWidget):
-    """Paint the titles of the panels; post `PanelPicked` for a click."""
+    """Paint the titles of the panels; post `PanelPicked` for a click.
+
+    Each shown panel has its title above it; the titles of the others follow the last one.
+    """
 
     def __init__(self, titles: Sequence[tuple[str, str]]) -> None:
         super().__init__()
-        self._titles = titles
+        self._titles = dict(titles)
         self._active = ""
+        self._offsets: dict[str, int] = {}  # the first cell of each shown panel
+        self._has_keys = False
+        self._cells_by_panel: dict[str, range] = {}  # of the titles in the last frame
 
-    def show_active(self, active: str) -> None:
-        if active != self._active:
-            self._active = active
+    def show_active(self, active: str, offsets: dict[str, int], has_keys: bool) -> None:
+        """Set the active panel, the first cell of each shown panel, and whether the arrows act on the active one."""
+        if (active, offsets, has_keys) != (self._active, self._offsets, self._has_keys):
+            self._active, self._offsets, self._has_keys = active, offsets, has_keys
             self.repaint()
 
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
-        runs: list[TextRun] = [("──", palette.line)]
-        for panel, title in self._titles:
+        order = list(self._titles)
+        if len(self._offsets) > 1:  # else all titles stand in one row, the active one among them
+            order = [*self._offsets, *(panel for panel in order if panel not in self._offsets)]
+        runs: list[TextRun] = []
+        used = 0
+        self._cells_by_panel = {}
+        for panel in order:
+            start = self._offsets.get(panel, -1) if len(self._offsets) > 1 else -1
+            if not runs or start > 0:
+                corner = "┬─" if start > 0 else "──"
+                runs.append(("─" * (max(start, 0) - used) + corner, palette.line))
+                used = max(start, 0) + 2
             active = panel == self._active
-            runs += [
-                (f"[{title}]" if active else f" {title} ", palette.active if active else palette.muted),
-                ("─", palette.line),
-            ]
+            mark = KEYS_MARK if active and self._has_keys else ""
+            text = f"[{self._titles[panel]}{mark}]" if active else f" {self._titles[panel]} "
+            style = palette.active if active else palette.strong if panel in self._offsets else palette.muted
+            runs += [(text, style), ("─", palette.line)]
+            self._cells_by_panel[panel] = range(used, used + len(text))
+            used += len(text) + 1
         return build_strip([*runs, ("─" * width, palette.line)], width, palette.line)
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
-        column = 2
-        for panel, title in self._titles:
-            if column <= event.x < column + len(title) + 2:
+        for panel, cells in self._cells_by_panel.items():
+            if event.x in cells:
                 self.post_message(PanelPicked(panel))
-                return
-            column += len(title) + 3
 
 
 class Dock(Vertical):
-    """Hold the panels (name, title, panel) and their tabs; `show_panel` brings one to the front."""
+    """Hold the panels (name, title, panel) and their titles; `show_panel` makes one the active panel.
 
-    DEFAULT_CSS = "Dock { height: 8; }"
+    With room for several, those that were active most recently are shown beside it.
+    """
 
-    def __init__(self, panels: Sequence[tuple[str, str, TextPanel]], *, id: str | None = None) -> None:  # noqa: A002
+    DEFAULT_CSS = "Dock { height: 8; } Dock Horizontal { height: 1fr; width: 100%; }"
+
+    def __init__(
+        self,
+        panels: Sequence[tuple[str, str, TextPanel]],
+        shown_beside: Sequence[str] = (),
+        *,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        """Hold the panels, the first one active. `shown_beside`: shown first where there is room, in this order."""
         super().__init__(id=id)
         self._panels = {name: panel for name, _, panel in panels}
         self._tabs = PanelTabs([(name, title) for name, title, _ in panels])
-        self._active_name = panels[0][0]
+        first = panels[0][0]
+        self._recent = list(dict.fromkeys([first, *shown_beside, *self._panels]))  # the active panel comes first
+        self._count, self._width = 1, 0
+        self._has_keys = False
 
     def compose(self) -> ComposeResult:
         yield self._tabs
-        yield from self._panels.values()
+        with Horizontal():
+            yield from self._panels.values()
 
     def on_mount(self) -> None:
-        self.show_panel(self._active_name)
+        self._show()
 
     @property
     def active_name(self) -> str:
-        return self._active_name
+        return self._recent[0]
 
     @property
     def active_panel(self) -> TextPanel:
-        return self._panels[self._active_name]
+        return self._panels[self._recent[0]]
+
+    def is_shown(self, name: str) -> bool:
+        """Return whether the panel of this name is shown, active or beside the active one."""
+        return name in self._recent[: self._count]
+
+    def show_side_by_side(self, count: int, width: int) -> None:
+        """Show this many panels in a dock of `width` cells."""
+        if (count, width) != (self._count, self._width):
+            self._count, self._width = count, width
+            self._show()
+
+    def mark_keys(self, has_keys: bool) -> None:
+        """Mark whether the arrow keys act on the active panel."""
+        if has_keys != self._has_keys:
+            self._has_keys = has_keys
+            self._show_titles()
 
     def show_panel(self, name: str) -> None:
-        """Show the panel of this name and hide the others."""
-        self._active_name = name
-        for panel_name, panel in self._panels.items():
-            panel.display = panel_name == name
-        self._tabs.show_active(name)
+        """Make the panel of this name the active one, and show it."""
+        self._recent.remove(name)
+        self._recent.insert(0, name)
+        self._show()
 
     def cycle_panel(self, direction: int) -> None:
-        """Show the next panel (1) or the previous one (-1)."""
+        """Make the next panel (1) or the previous one (-1) the active one."""
         names = list(self._panels)
-        self.show_panel(names[(names.index(self._active_name) + direction) % len(names)])
+        self.show_panel(names[(names.index(self.active_name) + direction) % len(names)])
 
-    def set_palette(self, palette: Palette) -> None:
-        self._tabs.palette = palette
-        for panel in self._panels.values():
-            panel.palette = palette
+    def _shown_offsets(self) -> dict[str, int]:
+        """Return the first cell of each shown panel, in the order of the titles."""
+        shown = [name for name in self._panels if self.is_shown(name)]
+        return {name: self._width * index // len(shown) for index, name in enumerate(shown)}
+
+    def _show(self) -> None:
+        offsets = self._shown_offsets()
+        ends = [*list(offsets.values())[1:], self._width]
+        widths = {name: end - start for (name, start), end in zip(offsets.items(), ends, strict=True)}
+        for name, panel in self._panels.items():
+            panel.display = name in offsets
+            panel.set_divided(offsets.get(name, 0) > 0)
+            if name in widths:
+                panel.styles.width = widths[name]
+        self._show_titles()
+
+    def _show_titles(self) -> None:
+        self._tabs.show_active(self.active_name, self._shown_offsets(), self._has_keys)
+
+    def on_click(self, event: events.Click) -> None:
+        """Make the panel that was clicked the active one."""
+        for name, panel in self._panels.items():
+            if panel.display and panel.region.contains(event.screen_x, event.screen_y):
+                self.post_message(PanelPicked(name))

@@ -1,0 +1,129 @@
+"""Format what the details panel says while no event is selected: top findings, steps, and the keys to press first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.cells import cell_len
+
+from torchprof_tui.analysis.time.intervals import Intervals
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.trace import Step
+from torchprof_tui.ui.common.event_styles import Palette
+from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.ui.common.number_format import format_share
+from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.text_panel import Lines, wrap_text
+from torchprof_tui.ui.explorer.panels.cheatsheet_text import ID_CELLS, choose_sign, format_stake
+
+if TYPE_CHECKING:
+    from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
+    from torchprof_tui.analysis.patterns.engine.pattern import Finding
+
+MAX_NUMBER_KEYS = 9
+"""Findings that have a key of their own."""
+
+STARTER_KEYS = (
+    ("c", "what goes wrong in this trace, and what to do about it"),
+    ("l", "how the selected event came about: step, op, launch, kernel"),
+    ("k", "what the selected kernel asks of the GPU, and what limits it"),
+    ("t", "the profiler's table: where the time goes, name by name"),
+)
+"""Keys to try first, and what they open."""
+
+SHORT_KEYS = (("← → ↑ ↓", "events"), ("c", "all findings"), ("t", "table"), ("?", "keys"))
+"""The same on one line, for panels of a few lines."""
+
+KEY_LINES_MIN_HEIGHT = 8
+"""Panel height from which each starter key has a line."""
+
+
+def format_findings(checked: CheckResult | None, width: int, height: int, palette: Palette) -> Lines:
+    """List the top findings, each with the key that goes there, the time at stake and what was measured.
+
+    Where lines are left, each is followed by what fixes it.
+    """
+    keys = _format_starter_keys(width, height, palette)
+    if checked is None:
+        return [[("looking for patterns …", palette.muted)], *keys]
+    found = [finding for finding in checked.findings if finding.has_fired]
+    if not found:
+        return [[("No known pattern was found here.", palette.text)], *keys]
+    problems = [finding for finding in found if finding.is_significant] or found
+    room = max(height - len(keys), 1)
+    shown = problems[: min(room, MAX_NUMBER_KEYS)]
+    with_fix = min((room - len(shown)), len(shown))
+    id_cells = min(max(len(finding.id) for finding in shown) + 2, ID_CELLS)
+    stake_cells = max(len(format_stake(finding)) for finding in shown) + 2
+    lines: Lines = []
+    for index, finding in enumerate(shown):
+        lines.append(_format_finding(index + 1, finding, width, id_cells, stake_cells, palette))
+        if index < with_fix and finding.remedy.action:
+            indent = 4
+            text = truncate(clean(finding.remedy.action), width - indent - 5)
+            lines.append([(" " * indent + "fix: ", palette.muted), (text, palette.text)])
+    return lines + keys
+
+
+def _format_finding(
+    number: int, finding: Finding, width: int, id_cells: int, stake_cells: int, palette: Palette
+) -> list[TextRun]:
+    sign, style = choose_sign(finding, palette)
+    runs: list[TextRun] = [
+        (f"{number} ", palette.key),
+        (f"{sign} ", style),
+        (f"{truncate(finding.id, id_cells - 1):<{id_cells}}", palette.strong),
+        (f"{format_stake(finding):<{stake_cells}}", palette.text),
+    ]
+    room = width - 4 - id_cells - stake_cells
+    return [*runs, (truncate(clean(finding.answer.seen), room), palette.text)] if room > 8 else runs
+
+
+def _format_starter_keys(width: int, height: int, palette: Palette) -> Lines:
+    """List the keys to press first, for beginners who know no key yet."""
+    if height < KEY_LINES_MIN_HEIGHT:
+        runs: list[TextRun] = []
+        used = 0
+        for key, leads_to in SHORT_KEYS:
+            cells = cell_len(f"{key} {leads_to}  ")
+            if used + cells > width + 2:
+                break
+            runs += [(key, palette.key), (f" {leads_to}  ", palette.muted)]
+            used += cells
+        return [runs]
+    lines: Lines = [
+        [],
+        *wrap_text("No event is selected. ← → ↑ ↓ or a click select one; ? lists all keys.", width, palette.muted),
+    ]
+    return lines + [
+        [(key, palette.key), (truncate(f"  {leads_to}", width - 1), palette.muted)] for key, leads_to in STARTER_KEYS
+    ]
+
+
+def format_steps(
+    steps: Sequence[Step], gpu_busy: Sequence[Intervals], width: int, height: int, palette: Palette
+) -> Lines:
+    """List the steps with their time and how busy the GPUs were; the slowest ones where not all have a line."""
+    keys = _format_starter_keys(width, height, palette)
+    if not steps:
+        return keys[1:] if len(keys) > 1 else keys
+    durations = np.array([step.duration for step in steps])
+    median = int(np.median(durations))
+    room = max(height - len(keys) - 1, 1)
+    order = list(range(len(steps)))
+    title = f"{len(steps)} step{'s' if len(steps) > 1 else ''}, median {format_duration(median)}"
+    if len(steps) > room:
+        order = np.argsort(-durations, kind="stable")[:room].tolist()
+        title += "; the slowest:"
+    lines: Lines = [[(title, palette.heading), ("   { } go through them", palette.muted)]]
+    for index in order:
+        step = steps[index]
+        busy = ""
+        if gpu_busy and step.duration > 0:
+            time = sum(intervals.measure_between(step.start, step.start + step.duration) for intervals in gpu_busy)
+            busy = f"   GPU busy {format_share(time / (len(gpu_busy) * step.duration))}"
+        text = f"#{step.number:<6} {format_duration(step.duration):>10}{busy}"
+        lines.append([(truncate(text, width), palette.text)])
+    return lines + keys
