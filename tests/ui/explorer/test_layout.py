@@ -40,7 +40,7 @@ def test_more_room_more_lines() -> None:
     assert [sizes[height].ruler for height in sizes] == [1, 2, 2, 2]
     assert [sizes[height].overview for height in sizes] == [1, 1, 1, 2]
     assert [sizes[height].has_verdict for height in sizes] == [False, True, True, True]
-    assert [compute_layout(width, 40, 1, 1, 9).has_brief for width in (169, 170)] == [False, True]
+    assert [compute_layout(width, 40, 1, 1, 9).panels for width in (169, 170, 299, 300)] == [1, 2, 2, 3]
     assert (
         compute_layout(200, 60, 2, 2, 10).dock == 30
     )  # half of the height, where the lanes leave more than that empty

@@ -7,6 +7,8 @@ import pytest
 from tests.helpers.explorer_app import event_of, two_steps
 from tests.helpers.trace_builder import cpu, kernel, trace
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.ranks.collective_records import read_collectives
+from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 from torchprof_tui.ui.explorer.lanes.screen_lines import LineContent
 from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
 from torchprof_tui.ui.explorer.view_state import NOTHING_TO_CLEAR, ViewState
@@ -185,10 +187,10 @@ class TestLanes:
     def test_a_deep_stack_pins_the_stream_at_first_sight(self) -> None:
         deep = [cpu(f"f{depth}", depth, 100 - 2 * depth) for depth in range(30)]
         state = ViewState(trace(*deep, kernel("k", 5, 5)), width=80, height=12)
-        state.pin_unseen_stream()
+        state.arrange_lanes_at_first()
         assert [line.lane for line in state.lane_view.lane_lines.pinned] == [1]
         roomy = ViewState(trace(*deep, kernel("k", 5, 5)), width=80, height=60)
-        roomy.pin_unseen_stream()
+        roomy.arrange_lanes_at_first()
         assert not roomy.lane_view.lane_lines.pinned
 
     def test_the_selection_is_scrolled_into_sight(self) -> None:
@@ -207,3 +209,43 @@ class TestLanes:
         assert (
             state.lane_view.lane_lines.screen_line_index(1, 0, state.lane_view.top, state.lane_view.height) is not None
         )
+
+
+def two_ranks(depth: int = 3) -> Trace:
+    """Build two ranks with a CPU thread of `depth` rows and a stream each."""
+    frames = [cpu(f"f{row}", row, 100 - 2 * row) for row in range(depth)]
+    traces = [trace(*frames, kernel("k", 5, 5)) for _ in range(2)]
+    return merge_ranks(
+        [OpenedRank(rank, f"rank{rank}.json", shown, read_collectives(shown)) for rank, shown in enumerate(traces)],
+        "ranks",
+    )
+
+
+class TestFirstArrangement:
+    def test_streams_stay_on_screen_where_the_lanes_scroll(self) -> None:
+        deep = [cpu(f"f{depth}", depth, 100 - 2 * depth) for depth in range(30)]
+        kernels = [kernel("k", 5 + k, 1, stream=stream) for stream in (7, 8, 9) for k in range(stream)]
+        state = ViewState(trace(*kernels, *deep), width=80, height=12)
+        state.arrange_lanes_at_first()
+        pinned = [state.trace.lanes[lane].label for lane in state.lane_view.lane_lines.pinned_lanes()]
+        assert pinned == ["stream 7", "stream 8", "stream 9"]
+        state.lane_view.scroll(1000)
+        visible = state.lane_view.lane_lines.visible_lines(state.lane_view.top, 12)
+        assert {state.trace.lanes[line.lane].label for line in visible[:3]} == set(pinned)
+
+    def test_ranks_that_fit_open_by_themselves(self) -> None:
+        ranks = two_ranks()
+        roomy, low = ViewState(ranks, 80, 40), ViewState(ranks, 80, 4)
+        roomy.arrange_lanes_at_first()
+        low.arrange_lanes_at_first()
+        assert not roomy.lane_view.has_folded_rank
+        assert low.lane_view.has_folded_rank
+
+    def test_a_rank_that_is_opened_keeps_its_stream_on_screen(self) -> None:
+        state = ViewState(two_ranks(depth=30), 80, 8)
+        state.arrange_lanes_at_first()
+        header = state.trace.all_ranks[1].header_lane
+        message = state.toggle_fold((header,))
+        assert message == "pinned on top: rank 1 stream 7; p lets it go"
+        state.toggle_fold((header,))
+        assert not state.lane_view.lane_lines.pinned_lanes()

@@ -130,7 +130,7 @@ async def test_it_shows_the_verdict_its_numbers_and_the_largest_causes() -> None
         checked = screen._panel_controller.cheatsheet_panel.checked
         assert checked is not None
         text = text_of(screen)
-        assert checked.verdict.first[:40] in text.split("[cheatsheet]")[1]
+        assert checked.verdict.first[:40] in text.split("[cheatsheet ↑↓]")[1]
         assert checked.verdict.why[:40] in text
         assert checked.verdict.tree is not None
         largest = max(checked.verdict.tree.parts, key=lambda part: part.time)
@@ -206,8 +206,9 @@ async def test_the_key_hides_classes_and_notes_as_well() -> None:
 async def test_a_wide_screen_has_it_beside_the_panels_without_a_key() -> None:
     async with explorer(uneven(), (200, 50)) as (screen, pilot):
         await settled(pilot)
-        assert "cheatsheet whole trace · " in text_of(screen)
-        assert "● overhead-bound" in text_of(screen)
+        assert "whole trace · " in text_of(screen)
+        assert "▶ overhead-bound" in text_of(screen)
+        assert "4 steps, median" in text_of(screen)  # the details say what the cheatsheet does not
 
 
 async def test_without_a_gpu_it_says_what_is_missing() -> None:

@@ -19,7 +19,7 @@ async def test_the_arrows_walk_the_remarks_and_enter_goes_to_the_event() -> None
         await pilot.press("!")
         await settled(pilot)
         text = text_of(screen)
-        assert "[doctor]" in text
+        assert "[doctor ↑↓]" in text
         assert "0 lost · 0 repaired · 1 odd · 5 not recorded" in text
         assert "▶ overlap" in text
         assert "crosses at 40.000 µs" in text
@@ -30,7 +30,7 @@ async def test_the_arrows_walk_the_remarks_and_enter_goes_to_the_event() -> None
         await settled(pilot)
         assert "▶ GPU work" in text_of(screen)
         await pilot.press(*["down"] * 9)
-        assert "says no more" in screen.query_one(StatusLine).message
+        assert "the last remark of the doctor" in screen.query_one(StatusLine).message
         await pilot.press("!")
         assert not screen.details_open
 

@@ -17,7 +17,7 @@ from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
-from torchprof_tui.ui.explorer.panels.event_title import shorten_event_name, shorten_name_of_kind
+from torchprof_tui.ui.explorer.panels.event_title import format_title, shorten_event_name, shorten_name_of_kind
 from torchprof_tui.ui.explorer.panels.kernel_text import format_kernel, format_kernel_brief
 
 if TYPE_CHECKING:
@@ -142,9 +142,9 @@ class ChainPanel(TextPanel):
             lines += format_kernel_brief(self._end_kernel, palette, width)
         lines += self._format_work(chain, left, len(lines)) + self._format_autograd_partners(chain, left)
         if two_columns and self._end_kernel is not None:
-            return join_columns(
-                lines, format_kernel(self._end_kernel, palette, width - left - 2), left + 2, palette.text
-            )
+            right = width - left - 2
+            title = format_title(self._trace, self._trace.event(self._end_kernel.event), palette, right)
+            return join_columns(lines, title + format_kernel(self._end_kernel, palette, right), left + 2, palette.text)
         return lines
 
     def _format_waits(self, width: int) -> Lines:

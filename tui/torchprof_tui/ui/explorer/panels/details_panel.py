@@ -124,17 +124,19 @@ class DetailsPanel(TextPanel):
         if link:
             pairs.append(("cause" if event.kind in GPU_WORK else "launches", link))
         position = [] if self._event_context is None else _describe_position(event, self._event_context.position)
-        pairs += position[:1]
+        first = 0 if link else 1
+        pairs += position[:first]
         if self.size.height < KEY_LINES_MIN_HEIGHT:
             pairs.append(("keys", _next_keys(event.kind, bool(link))))
-        pairs += [*position[1:], ("lane", self._describe_lane(event))]
+        keys_index = len(pairs)
+        pairs += [*position[first:], ("lane", self._describe_lane(event))]
         if self._event_context is not None:
             pairs += _describe_same_name(self._event_context.same_name)
         meaning = describe_overhead(event.name)
         if not meaning and event.kind in GPU_WORK:
             meaning = decode_kernel_name(event.name).summary
         if meaning:
-            pairs.insert(1 + bool(link), ("is", meaning))
+            pairs.insert(keys_index, ("is", meaning))
         if shorten_event_name(event) != clean(event.name):
             pairs.append(("name", event.name))
         return self._format_pairs(pairs, width)
@@ -202,7 +204,7 @@ def _describe_position(event: Event, position: SiblingPosition) -> list[tuple[st
     parent = event.parent
     nth = format_ordinal(position.nth)
     if parent is None:
-        return [("within", f"nothing: {nth} of {position.sibling_count:,} outermost events of the lane")]
+        return [("place", f"{nth} of {position.sibling_count:,} outermost events of the lane")]
     share = f", {format_share(position.share)} of it" if position.share is not None else ""
     within = f"{_shorten_name(parent.name)}: {format_duration(position.offset)} after its start{share}"
     order = f"{nth} of its {position.sibling_count:,} children" if position.sibling_count > 1 else "its only child"

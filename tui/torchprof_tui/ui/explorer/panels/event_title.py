@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Event, Trace
-from torchprof_tui.ui.common.name_display import clean, shorten
+from torchprof_tui.ui.common.event_styles import Palette
+from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
+from torchprof_tui.ui.common.text_panel import Lines
 
 
 def shorten_event_name(event: Event) -> str:
@@ -30,3 +35,10 @@ def describe_share(trace: Trace, event: Event) -> str:
             return f"{format_share(event.duration / step.duration)} of step #{step.number}"
     start, end = trace.span
     return f"{format_share(event.duration / (end - start))} of the trace" if end > start else ""
+
+
+def format_title(trace: Trace, event: Event, palette: Palette, width: int) -> Lines:
+    """Format the short name, the duration and its share on one line; the full name stands elsewhere."""
+    time = f"  {format_duration(event.duration)} · {describe_share(trace, event)}"
+    name = truncate(shorten_event_name(event), max(width - cell_len(time), 12))
+    return [[(name, palette.strong), (time, palette.text)]]

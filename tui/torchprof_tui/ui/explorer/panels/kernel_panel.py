@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
-
-from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.model.trace import Event, Trace
-from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
-from torchprof_tui.ui.explorer.panels.event_title import describe_share, shorten_event_name
+from torchprof_tui.ui.explorer.panels.event_title import format_title
 from torchprof_tui.ui.explorer.panels.kernel_text import format_kernel
 
 if TYPE_CHECKING:
@@ -55,15 +52,9 @@ class KernelPanel(TextPanel):
         if self._kernel is None:
             name = clean(self._trace.event(self._event).name)
             return wrap_text(f"{name} leads to no GPU work in this trace.", width, palette.muted)
-        head = self._format_title(self._trace.event(self._kernel.event), width)
+        head = format_title(self._trace, self._trace.event(self._kernel.event), self.palette, width)
         if self._kernel.event != self._event and len(self._chain.work) > 1:
             head += wrap_text(
                 f"the heaviest of {len(self._chain.work):,} pieces of GPU work beneath it:", width, palette.muted
             )
         return head + format_kernel(self._kernel, palette, width, is_low=self.size.height < LOW_PANEL_HEIGHT)
-
-    def _format_title(self, event: Event, width: int) -> Lines:
-        """Format the short name, the duration and its share; the full name comes last."""
-        time = f"  {format_duration(event.duration)} · {describe_share(self._trace, event)}"
-        name = truncate(shorten_event_name(event), max(width - cell_len(time), 12))
-        return [[(name, self.palette.strong), (time, self.palette.text)]]
