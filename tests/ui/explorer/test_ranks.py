@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.geometry import Offset
+from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import explorer, settled, text_of, until
 from tests.helpers.merged_ranks import load_merged_ranks
@@ -39,13 +42,24 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Trace:
     return trace
 
 
+@asynccontextmanager
+async def folded_explorer(shown: Trace, size: tuple[int, int]) -> AsyncIterator[tuple[ExplorerScreen, Pilot[None]]]:
+    """Run the app around the ranks, each folded to one line; by themselves they open where they fit."""
+    async with explorer(shown, size) as (screen, pilot):
+        headers = frozenset(rank.header_lane for rank in shown.all_ranks)
+        screen.view_state.lane_view.apply_arrangement(LaneArrangement(folded=headers))
+        screen._refresh_widgets()
+        await pilot.pause()
+        yield screen, pilot
+
+
 def contents(screen: ExplorerScreen) -> list[tuple[LineContent, str]]:
     """Return the content of each line of the lanes, with the label of its lane."""
     return [(line.content, screen.trace.lanes[line.lane].label) for line in screen.view_state.lane_view.lane_lines.body]
 
 
 async def test_a_line_each_until_opened(shown: Trace) -> None:
-    async with explorer(shown, (120, 40)) as (screen, pilot):
+    async with folded_explorer(shown, (120, 40)) as (screen, pilot):
         folded = [(LineContent.RANK, "rank 0"), (LineContent.RANK, "rank 1"), (LineContent.RANK, "rank 2")]
         assert contents(screen) == folded
         await pilot.press("space")
@@ -63,7 +77,7 @@ async def test_a_line_each_until_opened(shown: Trace) -> None:
 async def test_walking_from_rank_to_rank(shown: Trace) -> None:
     """↓ selects the kernel nearest to the cursor on the next rank; verdict, cheatsheet and steps follow that rank."""
     assert shown.merged_ranks is not None
-    async with explorer(shown, (120, 40)) as (screen, pilot):
+    async with folded_explorer(shown, (120, 40)) as (screen, pilot):
         await settled(pilot)
         assert "rank 0: " in text_of(screen)
         for number in range(3):
@@ -94,7 +108,7 @@ async def test_walking_from_rank_to_rank(shown: Trace) -> None:
 
 
 async def test_an_event_in_a_folded_rank_is_drawn_in_its_line(shown: Trace) -> None:
-    async with explorer(shown, (120, 40)) as (screen, pilot):
+    async with folded_explorer(shown, (120, 40)) as (screen, pilot):
         await pilot.press("/", *"c10d", "enter")
         event = screen.view_state.selected
         assert screen.trace.event(event).name == "c10d::allreduce_"
@@ -109,7 +123,7 @@ async def test_an_event_in_a_folded_rank_is_drawn_in_its_line(shown: Trace) -> N
 
 
 async def test_a_click_opens_a_rank_and_picks_an_event(shown: Trace) -> None:
-    async with explorer(shown, (120, 40)) as (screen, pilot):
+    async with folded_explorer(shown, (120, 40)) as (screen, pilot):
         await pilot.click(screen._lanes_area.gutter, offset=Offset(3, 1))
         assert (LineContent.RANK, "rank 1") in contents(screen)
         assert any(content is LineContent.ROW for content, _ in contents(screen))
@@ -132,7 +146,7 @@ async def test_a_rank_that_recorded_nothing(tmp_path: Path) -> None:
     shown = load_merged_ranks(paths)
     assert shown.merged_ranks is not None
     assert [len(rank.trace) for rank in shown.merged_ranks.all] == [21, 0, 21]
-    async with explorer(shown, (120, 40)) as (screen, pilot):
+    async with folded_explorer(shown, (120, 40)) as (screen, pilot):
         await settled(pilot)
         lines = text_of(screen).splitlines()
         line = next(line for line in lines if "rank 1" in line)
@@ -144,7 +158,7 @@ async def test_a_rank_that_recorded_nothing(tmp_path: Path) -> None:
 
 
 async def test_hidden_and_shown_again(shown: Trace) -> None:
-    async with explorer(shown, (120, 40)) as (screen, pilot):
+    async with folded_explorer(shown, (120, 40)) as (screen, pilot):
         await pilot.press("down", "down", "h")
         assert [label for _, label in contents(screen)] == ["rank 0", "rank 2"]
         assert shown.merged_ranks is not None
@@ -156,7 +170,7 @@ async def test_hidden_and_shown_again(shown: Trace) -> None:
 
 async def test_the_table_is_of_the_rank_looked_at(shown: Trace) -> None:
     assert shown.merged_ranks is not None
-    async with explorer(shown, (160, 40)) as (screen, pilot):
+    async with folded_explorer(shown, (160, 40)) as (screen, pilot):
         await pilot.press("down", "down", "t")
         table = screen.app.screen
         assert isinstance(table, TableScreen)
@@ -181,7 +195,7 @@ async def test_the_table_is_of_the_rank_looked_at(shown: Trace) -> None:
 
 
 async def test_a_row_of_a_rank_leads_to_its_own_event(shown: Trace) -> None:
-    async with explorer(shown, (160, 40)) as (screen, pilot):
+    async with folded_explorer(shown, (160, 40)) as (screen, pilot):
         await pilot.press("down", "down", "down", "t")
         table = screen.app.screen
         assert isinstance(table, TableScreen)
@@ -280,7 +294,7 @@ async def test_a_rank_that_was_cut_before_its_gpu_work(tmp_path: Path) -> None:
     shown = one_cut(tmp_path)
     assert shown.merged_ranks is not None
     assert [rank.partial for rank in shown.merged_ranks.all] == [False, True, False]
-    async with explorer(shown, (160, 40)) as (screen, pilot):
+    async with folded_explorer(shown, (160, 40)) as (screen, pilot):
         await settled(pilot)
         lines = text_of(screen).splitlines()
         assert "clocks by shared base time ±0 ns (rank 1: not measured)" in lines[0]
@@ -305,7 +319,7 @@ async def test_without_any_gpu_a_rank_shows_its_threads(tmp_path: Path) -> None:
         for rank in (0, 1)
     }
     shown = load_merged_ranks(run.write(tmp_path))
-    async with explorer(shown, (120, 40)) as (screen, pilot):
+    async with folded_explorer(shown, (120, 40)) as (screen, pilot):
         await settled(pilot)
         text = text_of(screen)
         assert "no GPU work recorded" not in text

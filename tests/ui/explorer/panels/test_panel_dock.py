@@ -138,7 +138,14 @@ async def test_a_click_on_a_panel_makes_it_the_active_one() -> None:
 
 
 async def test_the_first_lines_of_a_small_panel_say_name_time_share_cause_and_keys() -> None:
-    shown = two_steps()
+    frames = [cpu(f"f{depth}", 10 + depth, 90 - 2 * depth) for depth in range(20)]
+    shown = trace(
+        step(0, 0, 100),
+        *frames,
+        cpu("aten::mm", 32, 10),
+        runtime("cudaLaunchKernel", 35, 5, corr=1),
+        kernel("gemm", 55, 40, corr=1),
+    )
     async with explorer(shown, (80, 24)) as (screen, pilot):
         screen.view_state.select(event_of(shown, "gemm"))
         screen._refresh_widgets()

@@ -128,7 +128,9 @@ class ExplorerView(Screen[None]):
         self._lanes_area.update_widgets()
         self._panel_controller.update_panels()
         line = message or self._default_status()
-        self._status.show_message(line or self._data_loss_line, is_warning=not line)
+        self._status.show_message(
+            line or self._data_loss_line or self._rank_hint(), is_warning=not line and bool(self._data_loss_line)
+        )
 
     def _default_status(self) -> str:
         """Return the status line for a state without a message: the search, or the selected event."""
@@ -139,9 +141,11 @@ class ExplorerView(Screen[None]):
         if state.selected >= 0 and not self.details_open:
             event = self.trace.event(state.selected)
             return f"{event.name} · {format_duration(event.duration)}"
-        if state.lane_view.has_folded_rank and state.lane < 0:
-            return "space opens a rank"
         return ""
+
+    def _rank_hint(self) -> str:
+        """Return how to open a rank, for the first screen of ranks that do not fit."""
+        return "space opens a rank" if self.view_state.lane < 0 and self.view_state.lane_view.has_folded_rank else ""
 
     def on_event_context_read(self, message: EventContextRead) -> None:
         self._panel_controller.update_details(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from textual import events
 from textual.app import ComposeResult
@@ -17,6 +17,10 @@ KEYS_MARK = " ↑↓"
 """Stands after the title of the panel that the arrow keys act on."""
 
 
+NO_OFFSETS: Mapping[str, int] = {}
+"""All titles in one row."""
+
+
 class PanelTabs(PaintedWidget):
     """Paint the titles of the panels; post `PanelPicked` for a click.
 
@@ -27,11 +31,11 @@ class PanelTabs(PaintedWidget):
         super().__init__()
         self._titles = dict(titles)
         self._active = ""
-        self._offsets: dict[str, int] = {}  # the first cell of each shown panel
+        self._offsets: Mapping[str, int] = {}  # the first cell of each shown panel
         self._has_keys = False
         self._cells_by_panel: dict[str, range] = {}  # of the titles in the last frame
 
-    def show_active(self, active: str, offsets: dict[str, int], has_keys: bool) -> None:
+    def show_active(self, active: str, offsets: Mapping[str, int] = NO_OFFSETS, has_keys: bool = False) -> None:
         """Set the active panel, the first cell of each shown panel, and whether the arrows act on the active one."""
         if (active, offsets, has_keys) != (self._active, self._offsets, self._has_keys):
             self._active, self._offsets, self._has_keys = active, offsets, has_keys
