@@ -23,7 +23,8 @@ def test_a_request_is_stored_beside_its_trace(tmp_path: Path, monkeypatch: pytes
     absolute = RecordingRequest(
         ("python", "train.py", "--lr", "1"), ("--active", "2"), "/v/bin/python", str(tmp_path / "runs")
     )
-    assert stored == (absolute, str(tmp_path))
+    assert stored is not None
+    assert (stored.request, stored.cwd, stored.is_own) == (absolute, str(tmp_path), True)
     assert read_request(str(tmp_path / "other.json")) is None
     save_request(str(tmp_path / "missing"), absolute)  # errors are ignored
 

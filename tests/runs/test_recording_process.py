@@ -91,9 +91,12 @@ def test_a_run_has_a_terminal_and_a_result(record: Record, tmp_path: Path) -> No
     result = run.result()
     assert (result.exit_status, result.end_reason) == (0, "finished")
     (trace,) = result.traces
-    assert read_request(trace) == (
+    stored = read_request(trace)
+    assert stored is not None
+    assert (stored.request, stored.cwd, stored.is_own) == (
         RecordingRequest(("script.py",), (), sys.executable, str(tmp_path / "torchprof_runs")),
         str(tmp_path),
+        True,
     )
     assert run.phase is not None
     assert (run.phase.phase, run.last_log) == ("done", "ended: finished")

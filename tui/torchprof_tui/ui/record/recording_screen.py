@@ -226,6 +226,8 @@ def describe_outcome(result: RunResult, was_stopped: bool, last_log: str) -> str
         return f"{ending}, stopped before anything was recorded."
     if result.folder is None:
         return f"{ending}, before anything could be recorded: the reason is above."
+    if result.problems:
+        return f"{ending}, and what it saved cannot be read: {result.problems[0]}, in {result.folder}"
     last_message = f" The profiler's last word: {last_log}." if last_log else ""
     return f"{ending}, and there is no trace.{last_message} All it said is above, and in {result.folder}"
 
