@@ -44,3 +44,32 @@ def test_the_newest_come_first_and_the_rest_is_left_out(tmp_path: Path) -> None:
     assert (runs[0].result.exit_status, runs[0].result.seconds) == (130, 2.5)
     assert [run.request.command[1] for run in list_past_runs(str(tmp_path), limit=1)] == ["1"]
     assert list_past_runs(str(tmp_path / "none")) == []
+
+
+def test_runs_with_damaged_files_are_listed_with_the_reason(tmp_path: Path) -> None:
+    manifests = ('{"seconds": "long", "kept": []}', '{"started": 1e300}', '{"exit_status": {}}', "[" * 100_000, "null")
+    for number, text in enumerate(manifests):
+        folder = tmp_path / f"run{number}"
+        folder.mkdir()
+        save_request(str(folder), RecordingRequest(("mlp", str(number))))
+        (folder / "manifest.json").write_text(text)
+    (tmp_path / "dangling").symlink_to(tmp_path / "missing")
+    runs = list_past_runs(str(tmp_path))
+    assert sorted((run.request.command[1], run.result.problems) for run in runs) == [
+        ("0", ("manifest.json: seconds is not a number",)),
+        ("1", ("manifest.json: started is not a time",)),
+        ("2", ("manifest.json: exit_status is not a whole number",)),
+        ("3", ("manifest.json: the file is not an object",)),
+        ("4", ("manifest.json: the file is not an object",)),
+    ]
+
+
+def test_a_current_folder_that_vanished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    save_request(str(tmp_path), RecordingRequest(("mlp",)))  # os.getcwd fails; the request is not kept
+    assert read_request(str(tmp_path / "x.json")) is None
+    assert read_request("x.json") is None
+    assert list_past_runs() == []

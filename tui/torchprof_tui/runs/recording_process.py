@@ -24,9 +24,10 @@ from pathlib import Path
 
 from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.recording_request import RecordingRequest
-from torchprof_tui.runs.run_result import RunResult, make_absolute, read_result
+from torchprof_tui.runs.run_result import RunResult, read_result
 from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
 from torchprof_tui.trace.core.process_state import use_switch_interval
+from torchprof_tui.trace.core.user_files import make_absolute
 
 BUFFER_BYTES = 64 * 1024
 """Output kept between two polls: about 20 screens, and no more than one poll can process."""

@@ -25,7 +25,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from torchprof_tui.trace.core.user_state import create_state_folder, find_state_folder, replace_file
+from torchprof_tui.trace.core.user_files import create_state_folder, find_state_folder, replace_file
 
 KEY_FILE = "request.key"
 KEY_BYTES = 32

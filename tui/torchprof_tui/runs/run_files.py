@@ -20,13 +20,15 @@ REQUEST_FILE = "request.json"
 MANIFEST_VERSION = 1
 REQUEST_VERSION = 1
 
-MAX_MANIFEST_BYTES = 16 << 20
+MAX_MANIFEST_BYTES = 8 << 20
 """A run that records ten thousand cycles writes 4 MB."""
 
 MAX_REQUEST_BYTES = 1 << 20
 """Linux takes command lines of at most 2 MB; those of a training program have some kilobytes."""
 
 MAX_TRACES = 100_000
+MAX_SCRIPT_TRACES = 1_000
+"""Each is looked up on the disk."""
 
 
 class KeptTrace(msgspec.Struct, frozen=True):
@@ -46,7 +48,7 @@ class Manifest(msgspec.Struct, frozen=True):
     ended: Text | None = None
     exit_status: ExitStatus | None = None
     kept: Annotated[tuple[KeptTrace, ...], Meta(max_length=MAX_TRACES)] = ()
-    script_traces: Annotated[tuple[Path, ...], Meta(max_length=MAX_TRACES)] = ()
+    script_traces: Annotated[tuple[Path, ...], Meta(max_length=MAX_SCRIPT_TRACES)] = ()
 
 
 class RequestFile(msgspec.Struct, frozen=True):

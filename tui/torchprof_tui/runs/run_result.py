@@ -10,6 +10,7 @@ from typing import Any
 from torchprof_tui.runs.run_files import MANIFEST_FILE, MANIFEST_VERSION, MAX_MANIFEST_BYTES, Manifest
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.typed_json import explain_version, read_typed_file
+from torchprof_tui.trace.core.user_files import make_absolute
 
 MAX_RANKS = 16_384
 """Manifests of ranks that are read; more than any job that was recorded has."""
@@ -75,14 +76,6 @@ def read_result(folder: str | None, status: int, seconds: float, command: tuple[
         tuple(first_traces or traces[:1]),
         tuple(problems),
     )
-
-
-def make_absolute(path: str) -> str:
-    """Return `path` as an absolute one; unchanged if the current folder does not exist any more."""
-    try:
-        return os.path.abspath(path)
-    except OSError:
-        return path
 
 
 def read_manifest(folder: str, name: str = MANIFEST_FILE) -> tuple[Manifest, str | None]:

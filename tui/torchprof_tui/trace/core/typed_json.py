@@ -32,9 +32,11 @@ MAX_WORDS = 4096
 MAX_UNIX_SECONDS = 2.0**33
 """Latest plausible time, seconds since the epoch: the year 2242."""
 
-# A NUL ends a path for the operating system, so Python's functions raise ValueError for one.
-Text = Annotated[str, Meta(max_length=MAX_TEXT, pattern=r"^[^\0]*\Z")]
-Path = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, pattern=r"^[^\0]*\Z")]
+# Python's functions raise ValueError for a path with a NUL, and for one with surrogates other than those that stand
+# for the bytes 0x80 to 0xff (os.fsencode).
+_PATH_PATTERN = r"^[^\0\ud800-\udc7f\udd00-\udfff]*\Z"
+Text = Annotated[str, Meta(max_length=MAX_TEXT, pattern=_PATH_PATTERN)]
+Path = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, pattern=_PATH_PATTERN)]
 Words = Annotated[tuple[Text, ...], Meta(max_length=MAX_WORDS)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 ExitStatus = Annotated[int, Meta(ge=-(2**31), le=2**32)]
@@ -87,11 +89,13 @@ def decode_typed_json(data: bytes, kind: type[T], name: str) -> T:
     try:
         try:
             return msgspec.json.decode(data, type=kind)
-        except msgspec.DecodeError as error:
-            if "surrogate" not in str(error):
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            if b"\\u" not in data:
                 raise
             # json.dumps writes a byte of a path that is not UTF-8 as a lone surrogate, which msgspec refuses.
-            untyped = json.loads(data, parse_float=_parse_finite, parse_constant=_parse_finite)
+            untyped = json.loads(data.decode("utf-8"), parse_float=_parse_finite, parse_constant=_parse_finite)
             return msgspec.convert(untyped, type=kind)
     except RecursionError:
         reason = "nested too deeply"
@@ -114,13 +118,17 @@ def explain_mismatch(message: str) -> str:
         return f"{where}.{missing['name']} is missing" if where else f"{missing['name']} is missing"
     expected = _EXPECTED.match(what)
     if expected is None:
+        if "RFC3339" in what:
+            return f"{subject} is not a time"
         return f"{subject} is out of range" if "out of range" in what else f"{subject} cannot be read"
     if ", got" in expected["rest"]:
         return f"{subject} is not {_KINDS.get(expected['type'], 'of the expected type')}"
     if "regex" in expected["rest"]:
-        return f"{subject} contains a NUL character"
-    if "length" in message:
-        return f"{subject} is too {'long' if '<=' in message else 'short'}"
+        return f"{subject} contains a character that no path can have"
+    if "length" in what:
+        return f"{subject} is too long" if "<=" in what else f"{subject} has the wrong length"
+    if "timezone" in what:
+        return f"{subject} has no time zone"
     return f"{subject} is out of range"
 
 
@@ -133,7 +141,7 @@ def explain_version(name: str, version: int, known: int) -> str | None:
 
 def is_storable(text: str) -> bool:
     """Return whether `text` can be stored as a `Path`: a longer one would make the whole file unreadable."""
-    return 0 < len(text) <= MAX_TEXT and "\0" not in text
+    return 0 < len(text) <= MAX_TEXT and re.match(_PATH_PATTERN, text) is not None
 
 
 def _parse_finite(text: str) -> float:

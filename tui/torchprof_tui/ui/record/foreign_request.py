@@ -11,6 +11,7 @@ import shlex
 import unicodedata
 from collections.abc import Mapping
 
+from rich.cells import cell_len, chop_cells
 from textual.content import Content
 
 from torchprof_tui.runs.recording_request import RecordingRequest, RequestError
@@ -20,8 +21,11 @@ NOTICE = (
     "Not started: this request was not made on this machine, or was changed or moved. Read it, then enter starts it."
 )
 
-MAX_SHOWN = 320
-"""Characters of each fact that are shown: a command of this length and the form fit on 24 lines."""
+MAX_SHOWN = 480
+"""Cells of all facts together that are shown in full; notice and input then fit on 24 lines of 80 cells."""
+
+MAX_COMMAND, MAX_FACT = 230, 60
+"""Cells of command or file, and of any other fact, beyond MAX_SHOWN: no long fact moves another off the screen."""
 
 MAX_FORM_TEXT = 20_000
 """Characters of a command that the form takes."""
@@ -57,11 +61,16 @@ def describe_foreign_request(
         ("environment", "yours as it is here; the request sets no variables"),
         ("file", file),
     )
-    lines = [Content.assemble((f"\n{name:<12}", "$text-muted"), _shorten(clean(value))) for name, value in facts]
+    shows_all = sum(cell_len(value) for _, value in facts) <= MAX_SHOWN
+    lines = []
+    for name, value in facts:
+        limit = MAX_SHOWN if shows_all else MAX_COMMAND if name in ("command", "file") else MAX_FACT
+        lines.append(Content.assemble((f"\n{name:<12}", "$text-muted"), _shorten(clean(value), limit)))
     return Content.assemble((NOTICE, "$warning bold"), *lines)
 
 
-def _shorten(text: str) -> str:
-    if len(text) <= MAX_SHOWN:
+def _shorten(text: str, limit: int) -> str:
+    if cell_len(text) <= limit:
         return text
-    return f"{text[:MAX_SHOWN]} … and {len(text) - MAX_SHOWN:,} characters that are not shown: read the file first"
+    head = chop_cells(text, limit)[0]
+    return f"{head} … {len(text) - len(head):,} characters more: read the file"

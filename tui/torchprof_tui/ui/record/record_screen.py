@@ -32,7 +32,7 @@ from torchprof_tui.runs.recording_request import (
     RequestError,
     summarize_workload,
 )
-from torchprof_tui.runs.run_result import make_absolute
+from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.record.foreign_request import describe_foreign_request, find_form_problem
 from torchprof_tui.ui.record.run_options import RunOptions
@@ -208,6 +208,7 @@ class RecordScreen(Screen[None]):
     def _update_foreign_notice(self, request: RecordingRequest) -> None:
         notice = self.query_one("#run-foreign", Static)
         notice.display = self._foreign_file is not None
+        self.query_one("#run-equivalent").display = self._foreign_file is None  # the notice says more
         if self._foreign_file is not None:
             notice.update(describe_foreign_request(request, self._cwd, self._foreign_file, self._environment))
 

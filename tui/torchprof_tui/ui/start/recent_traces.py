@@ -19,7 +19,7 @@ from msgspec import Meta
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.typed_json import MAX_UNIX_SECONDS, is_storable, read_typed_file
 from torchprof_tui.trace.core.typed_json import Path as PathText
-from torchprof_tui.trace.core.user_state import create_state_folder, find_state_folder, replace_file
+from torchprof_tui.trace.core.user_files import create_state_folder, find_state_folder, replace_file
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_url
 
 MAX_ENTRIES = 20

@@ -1,4 +1,4 @@
-"""Files that the program keeps for this user: the state folder, and files that are replaced as a whole."""
+"""Find and write files of this user: the state folder, absolute paths, files that are replaced as a whole."""
 
 from __future__ import annotations
 
@@ -27,6 +27,14 @@ def create_state_folder() -> Path:
         if folder.stat().st_mode & 0o077:
             folder.chmod(0o700)
     return folder
+
+
+def make_absolute(path: str) -> str:
+    """Return `path` as an absolute one; unchanged if the current folder does not exist any more."""
+    try:
+        return os.path.abspath(path)
+    except OSError:
+        return path
 
 
 def replace_file(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> None:
