@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
+from tests.helpers.hostile_json import documents
 from torchprof_tui.runs.history import list_past_runs, read_request, save_request
 from torchprof_tui.runs.recording_request import RecordingRequest
+from torchprof_tui.runs.run_result import read_result
+from torchprof_tui.trace.core.errors import UnreadableFileError
 
 
 def test_a_request_is_stored_beside_its_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,3 +77,21 @@ def test_a_current_folder_that_vanished(tmp_path: Path, monkeypatch: pytest.Monk
     assert read_request(str(tmp_path / "x.json")) is None
     assert read_request("x.json") is None
     assert list_past_runs() == []
+
+
+@given(documents(), documents())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_files_of_a_run_are_read_or_one_line(tmp_path: Path, manifest: object, request_file: object) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir(exist_ok=True)
+    for name in ("manifest.json", "manifest.rank0.json"):
+        (folder / name).write_text(json.dumps(manifest))
+    (folder / "request.json").write_text(json.dumps(request_file))
+    result = read_result(str(folder), 0, 1.0, ())
+    assert all(line.startswith("manifest.rank0.json: ") and line.isprintable() for line in result.problems)
+    try:
+        stored = read_request(str(folder / "a.json"))
+    except UnreadableFileError:
+        stored = None
+    assert stored is None or not stored.is_own
+    assert [run.stored for run in list_past_runs(str(tmp_path))] == ([stored] if stored is not None else [])

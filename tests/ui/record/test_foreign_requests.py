@@ -247,3 +247,17 @@ async def test_long_facts_do_not_move_the_command_off_the_screen(unpacked: Path)
         names = ("Not started", "command", "interpreter", "options", "folder", "output", "environment", "enter start")
         assert [name for name in names if name not in text] == []
         assert all(len(fact) < MAX_COMMAND + 60 for fact in shown(app, "#run-foreign").splitlines())
+
+
+async def test_a_command_of_a_megabyte_is_listed_in_one_row(unpacked: Path) -> None:
+    write_request(unpacked, command=["theirs.py", *["x" * 4_000] * 200])
+    app = TorchprofApp()
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press("R")
+        await until(pilot, lambda: isinstance(app.screen, RecordScreen) and app.screen._past_runs)
+        assert max(len(str(row.prompt)) for row in app.screen.query_one("#run-list", OptionList).options) < 400
+        await pilot.press("end", "enter")
+        await until(pilot, lambda: len(app._notifications) > 0)
+        assert [note.message for note in app._notifications] == [
+            "this request is not repeated: it is too long to be shown"
+        ]

@@ -17,6 +17,7 @@ from textual.widgets import OptionList
 from torchprof_samples import SAMPLES
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.core.typed_json import MAX_TEXT
+from torchprof_tui.ui.start.path_input import list_completions
 from torchprof_tui.ui.start.recent_traces import MAX_ENTRIES, add_recent_trace, list_recent_traces, state_file
 from torchprof_tui.ui.start.start_screen import StartScreen, format_age
 
@@ -139,6 +140,10 @@ def test_the_list_is_written_for_this_user_only_and_without_drafts() -> None:
     assert path is not None
     assert path.stat().st_mode & 0o777 == 0o600
     assert [entry.name for entry in path.parent.iterdir()] == ["recent.json"]
+
+
+def test_a_pasted_nul_has_no_completions() -> None:
+    assert list_completions("/a\0b/") == []
 
 
 def test_ages_that_cannot_be_are_not_shown() -> None:

@@ -65,10 +65,12 @@ def _read_key() -> bytes | None:
         return None
     try:
         descriptor = os.open(folder / KEY_FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
+        try:
             status = os.fstat(descriptor)
             is_private = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
-            key = file.read(KEY_BYTES + 1) if is_private else b""
+            key = os.read(descriptor, KEY_BYTES + 1) if is_private else b""
+        finally:
+            os.close(descriptor)
     except OSError:
         return None
     return key if len(key) == KEY_BYTES else None

@@ -75,10 +75,13 @@ def read_small_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     """
     name = os.path.basename(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UnreadableFileError(f"{clean(name)}: not a file")
-        data = file.read(max_bytes + 1)
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(max_bytes + 1)
+    finally:
+        os.close(descriptor)  # `open` does not close the descriptor of a folder
     if len(data) > max_bytes:
         raise UnreadableFileError(f"{clean(name)}: larger than {max_bytes >> 10:,} KiB")
     return data

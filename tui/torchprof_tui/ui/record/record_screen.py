@@ -47,6 +47,9 @@ WIDE_MIN_WIDTH = 110
 PAST_RUNS_SHOWN = 20
 NAME_CELLS = 13
 
+MAX_ROW_CELLS = 300
+"""Cells of a past run's command; a stored one may have a megabyte."""
+
 KEY_HINTS = {
     "run-command": "enter start   ↓ workloads, past runs   tab options   esc back",
     "run-list": "enter take it   ctrl+r start   tab options   letters type a command   esc back",
@@ -239,7 +242,8 @@ class RecordScreen(Screen[None]):
             return f"{name}: {summarize_workload(name)}"
         if kind == "past":
             run = self._past_runs[int(name)]
-            return f"{run.request.equivalent_command()}   {_format_outcome(run)}, in {run.result.folder}"
+            command = truncate(run.request.equivalent_command(), MAX_ROW_CELLS)
+            return f"{command}   {_format_outcome(run)}, in {run.result.folder}"
         return ""
 
     # -- events --------------------------------------------------------------------------------------------
@@ -307,7 +311,7 @@ def _format_workload(name: str, summary: str) -> Content:
 
 def _format_past_run(run: PastRun) -> Content:
     return Content.assemble(
-        f"  {clean(shlex.join(run.request.command))}",
+        f"  {truncate(clean(shlex.join(run.request.command)), MAX_ROW_CELLS)}",
         (clean(f"   {format_age(time.time() - run.started_at)}, {_format_outcome(run)}"), "$text-muted"),
     )
 
