@@ -83,6 +83,17 @@ def test_a_phase_in_words(phase: str, facts: dict[str, object], text: str) -> No
     assert message.text == text
 
 
+def test_questions_and_the_progress_of_a_save(channel: StatusChannel) -> None:
+    writer = Reporter(0, channel.environment[STATUS_VARIABLE])
+    writer.report_phase("asking", choices={"y": "record all", "n": "stop"})
+    writer.report_phase("exporting", raw="/r/a.json", expected=None, cycle=2)
+    writer.report_phase("exporting", compressed=5, total=10)
+    asking, writing, compressing = channel.read()
+    assert (asking.choices, writing.choices) == ({"y": "record all", "n": "stop"}, {})
+    assert (writing.raw, writing.expected, writing.text) == ("/r/a.json", None, "exporting")
+    assert (compressing.compressed, compressing.total) == (5, 10)
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -92,6 +103,10 @@ def test_a_phase_in_words(phase: str, facts: dict[str, object], text: str) -> No
         b'{"time": 1, "rank": 0, "phase": "waiting", "after_s": "2"}',
         b'{"time": 1, "rank": 0, "phase": null}',
         b'{"time": 1, "rank": 0, "cycles": {}}',
+        b'{"time": 1, "rank": 0, "choices": {"yes": "more than a letter"}}',
+        b'{"time": 1, "rank": 0, "choices": {"y": 1}}',
+        b'{"time": 1, "rank": 0, "choices": []}',
+        b'{"time": 1, "rank": 0, "total": -1}',
         rb'{"time": 1, "rank": 0, "folder": "/a\u0000b"}',
         b"[" * 4000,
         b'{"time": 1, "rank": 0, "x":' + b"[" * 3000 + b"]" * 3000 + b"}",

@@ -31,10 +31,17 @@ MAX_READ_BYTES = 1 << 20
 """Bytes that one `read` takes, so that a program that never stops writing does not block the screen."""
 
 
+Choices = Annotated[
+    dict[Annotated[str, Meta(pattern=r"^[a-z]\Z")], Annotated[str, Meta(max_length=100)]], Meta(max_length=4)
+]
+
+
 class StatusMessage(msgspec.Struct, frozen=True):
     """One line: a `phase` with its fields, or a `log` line; `time` in Unix seconds, the other times in seconds.
 
     `folder`: the run's folder. `step` of `of`, `cycle` of `cycles` (0: unlimited). `after_s`, `for_s`: a time window.
+    While a trace is saved: `raw`, the file that torch writes, of `expected` bytes; then `compressed` of `total` bytes.
+    `choices`: the answers to a question (one letter each) → what they do.
     """
 
     time: Seconds
@@ -48,6 +55,11 @@ class StatusMessage(msgspec.Struct, frozen=True):
     cycles: Count | None = 1
     after_s: Seconds | None = None
     for_s: Seconds | None = None
+    raw: Path | None = None
+    expected: Count | None = None
+    compressed: Count | None = None
+    total: Count | None = None
+    choices: Choices = {}  # msgspec makes a new one for each message
 
     @property
     def text(self) -> str:
