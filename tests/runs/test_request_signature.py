@@ -26,7 +26,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run_folder(tmp_path: Path, state: Path) -> Path:
     folder = tmp_path / "run"
     folder.mkdir()
-    save_request(str(folder), REQUEST, "/work")
+    save_request(str(folder), REQUEST, "/project")
     return folder
 
 
@@ -42,7 +42,7 @@ def test_a_request_of_this_user_is_own(run_folder: Path, state: Path) -> None:
     link = run_folder.with_name("link")
     link.symlink_to(run_folder)
     assert is_own(link)  # the same folder by another name
-    save_request(str(run_folder), REQUEST, "/work")  # the key is kept
+    save_request(str(run_folder), REQUEST, "/project")  # the key is kept
     assert is_own(run_folder)
 
 
@@ -112,7 +112,7 @@ def test_a_key_that_others_may_know_is_replaced(run_folder: Path, state: Path, d
 def test_without_a_state_folder_requests_are_kept_unsigned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))  # no folder can be created below a file
-    save_request(str(tmp_path), REQUEST, "/work")
+    save_request(str(tmp_path), REQUEST, "/project")
     stored = read_request(str(tmp_path / "x.json"))
     assert stored is not None
     assert (stored.request.command, stored.is_own) == (REQUEST.command, False)
