@@ -20,7 +20,7 @@ def output_of(code: str) -> str:
 def test_nothing_heavy_is_imported_before_the_first_frame() -> None:
     code = (
         "import sys, torchprof_tui.app, torchprof_tui.commands.open.main\n"
-        "heavy = {'numpy', 'orjson', 'isal', 'torchprof_tui.trace.model.trace', 'torchprof_tui.analysis'}\n"
+        "heavy = {'numpy', 'orjson', 'isal', 'msgspec', 'torchprof_tui.trace.model.trace', 'torchprof_tui.analysis'}\n"
         "later = {'start.start_screen', 'explorer.explorer_screen', 'start.recent_traces'}\n"
         "later = {f'torchprof_tui.ui.{name}' for name in later}\n"
         "of_several = {'torchprof_tui.trace.specs.rank_files', 'torchprof_tui.trace.sources.listing'}\n"

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,9 +92,12 @@ def test_a_run_has_a_terminal_and_a_result(record: Record, tmp_path: Path) -> No
     result = run.result()
     assert (result.exit_status, result.end_reason) == (0, "finished")
     (trace,) = result.traces
-    assert read_request(trace) == (
+    stored = read_request(trace)
+    assert stored is not None
+    assert (stored.request, stored.cwd, stored.is_own) == (
         RecordingRequest(("script.py",), (), sys.executable, str(tmp_path / "torchprof_runs")),
         str(tmp_path),
+        True,
     )
     assert run.phase is not None
     assert (run.phase.phase, run.last_log) == ("done", "ended: finished")
@@ -218,3 +222,24 @@ def test_a_command_that_cannot_be_run_says_so(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         run.start(80, 24)
     run.close()
+
+
+def test_a_full_temporary_folder_is_an_os_error_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not one in the constructor, where no screen could show it."""
+
+    def fail(**_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", fail)
+    run = Recording(RecordingRequest(("script.py",), (), sys.executable), str(tmp_path))
+    with pytest.raises(OSError, match="No space left"):
+        run.start(80, 24)
+    assert (run.poll(), run.folder) == ((b"", 0), None)
+    run.close()
+
+
+def test_a_terminal_larger_than_the_kernel_counts(record: Record) -> None:
+    run = record("import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
+    read_output(run, b"ready")
+    run.resize(10**6, 10**6)  # struct.pack would raise
+    assert os.get_terminal_size(run._master) == (65_535, 65_535)

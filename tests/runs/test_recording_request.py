@@ -132,3 +132,9 @@ def test_the_equivalent_command_line() -> None:
     request = RecordingRequest(("python", "my train.py"), python="/v/bin/python", output="else where")
     expected = "torchprof-tui run --python /v/bin/python -o 'else where' -- python 'my train.py'"
     assert request.equivalent_command() == expected
+
+
+def test_a_script_whose_second_line_has_an_open_quote_names_no_interpreter(tmp_path: Path) -> None:
+    executable(tmp_path / "bin" / "tool", "#!/bin/sh\n'''exec' \"/usr/bin/python3\n")
+    with pytest.raises(RequestError, match="no Python program"):
+        RecordingRequest(("tool",)).argv({"PATH": str(tmp_path / "bin")})

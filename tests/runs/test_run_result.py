@@ -70,3 +70,27 @@ def test_a_run_that_left_nothing(tmp_path: Path) -> None:
     for folder in (None, str(tmp_path), str(tmp_path / "gone")):
         result = read_result(folder, 2, 0.1, ())
         assert (result.traces, result.as_json()["table"], result.exit_status, result.end_reason) == ((), None, 2, None)
+
+
+def test_a_manifest_of_the_wrong_types_is_one_line(tmp_path: Path) -> None:
+    manifest(tmp_path, "manifest.rank0.json", rank="first", kept=[{"trace": "a"}])
+    manifest(tmp_path, "manifest.rank1.json", rank=1, kept=[{"trace": 5}])
+    manifest(tmp_path, "manifest.rank2.json", rank=2, kept=[{"trace": "c"}], schema=9)
+    (tmp_path / "manifest.rank3.json").write_text("[" * 100_000)
+    result = read_result(str(tmp_path), 0, 1, ())
+    assert result.traces == (str(tmp_path / "c"),)
+    assert result.problems == (
+        "manifest.rank0.json: rank is not a whole number",
+        "manifest.rank1.json: kept[0].trace is not text",
+        "manifest.rank2.json: written by a newer version (9, known is 1); what is known was read",
+        "manifest.rank3.json: the file is not an object",
+    )
+
+
+def test_a_nul_in_a_path_is_refused(tmp_path: Path) -> None:
+    manifest(tmp_path, kept=[], script_traces=["/a\0b"])  # os.path.exists would raise ValueError
+    result = read_result(str(tmp_path), 0, 1, ())
+    assert (result.traces, result.problems) == (
+        (),
+        ("manifest.json: script_traces[0] contains a character that no path can have",),
+    )

@@ -6,11 +6,19 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from torchprof_runs.recorder import status_messages
 from torchprof_runs.recorder.status_messages import Reporter
-from torchprof_tui.runs.status_channel import PARENT_VARIABLE, STATUS_VARIABLE, StatusChannel, StatusMessage
+from torchprof_tui.runs.status_channel import (
+    MAX_LINE_BYTES,
+    MAX_READ_BYTES,
+    PARENT_VARIABLE,
+    STATUS_VARIABLE,
+    StatusChannel,
+    StatusMessage,
+)
 
 
 @pytest.fixture
@@ -37,7 +45,7 @@ def test_what_is_written_is_read(channel: StatusChannel) -> None:
     assert channel.folder == "/runs/a"
     assert messages[1].text == "recording, step 2 of 3"
     writers[0].report_phase("done", exit_status=3)
-    assert [message.details["exit_status"] for message in channel.read()] == [3]
+    assert [message.phase for message in channel.read()] == ["done"]
 
 
 def test_a_line_that_comes_in_two_parts(channel: StatusChannel) -> None:
@@ -71,4 +79,67 @@ def test_closing_removes_the_pipe() -> None:
     ],
 )
 def test_a_phase_in_words(phase: str, facts: dict[str, object], text: str) -> None:
-    assert StatusMessage(0.0, 0, phase, "", facts).text == text
+    message = msgspec.convert({"time": 0.0, "rank": 0, "phase": phase, **facts}, StatusMessage)
+    assert message.text == text
+
+
+def test_questions_and_the_progress_of_a_save(channel: StatusChannel) -> None:
+    writer = Reporter(0, channel.environment[STATUS_VARIABLE])
+    writer.report_phase("asking", choices={"y": "record all", "n": "stop"})
+    writer.report_phase("exporting", raw="/r/a.json", expected=None, cycle=2)
+    writer.report_phase("exporting", compressed=5, total=10)
+    asking, writing, compressing = channel.read()
+    assert (asking.choices, writing.choices) == ({"y": "record all", "n": "stop"}, {})
+    assert (writing.raw, writing.expected, writing.text) == ("/r/a.json", None, "exporting")
+    assert (compressing.compressed, compressing.total) == (5, 10)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"time": "1", "rank": 0, "phase": "recording"}',
+        b'{"time": 1, "rank": "zero"}',
+        b'{"time": 1e400, "rank": 0}',
+        b'{"time": 1, "rank": 0, "phase": "waiting", "after_s": "2"}',
+        b'{"time": 1, "rank": 0, "phase": null}',
+        b'{"time": 1, "rank": 0, "cycles": {}}',
+        b'{"time": 1, "rank": 0, "choices": {"yes": "more than a letter"}}',
+        b'{"time": 1, "rank": 0, "choices": {"y": 1}}',
+        b'{"time": 1, "rank": 0, "choices": []}',
+        b'{"time": 1, "rank": 0, "total": -1}',
+        rb'{"time": 1, "rank": 0, "folder": "/a\u0000b"}',
+        b"[" * 4000,
+        b'{"time": 1, "rank": 0, "x":' + b"[" * 3000 + b"]" * 3000 + b"}",
+    ],
+)
+def test_a_line_of_the_program_itself_is_ignored(channel: StatusChannel, line: bytes) -> None:
+    writer = os.open(channel.environment[STATUS_VARIABLE], os.O_WRONLY)
+    os.write(writer, line + b'\n{"time": 1, "rank": 0, "phase": "done", "folder": "relative"}\n')
+    assert [message.text for message in channel.read()] == ["done"]
+    assert channel.folder is None
+    os.close(writer)
+
+
+def test_an_unknown_phase_with_missing_fields_has_a_text(channel: StatusChannel) -> None:
+    writer = os.open(channel.environment[STATUS_VARIABLE], os.O_WRONLY)
+    os.write(writer, b'{"time": 1, "rank": 0, "phase": "thinking", "cycles": 3, "of": 4}\n')
+    assert [message.text for message in channel.read()] == ["thinking"]
+    os.close(writer)
+
+
+def test_a_line_without_end_is_not_kept(channel: StatusChannel) -> None:
+    writer = os.open(channel.environment[STATUS_VARIABLE], os.O_WRONLY | os.O_NONBLOCK)
+    for _ in range(40):
+        os.write(writer, b"x" * 50_000)
+        assert channel.read() == []
+        assert len(channel._partial_line) <= MAX_LINE_BYTES + 1
+    os.write(writer, b'\n{"time": 1, "rank": 0, "log": "after it"}\n')
+    assert [message.log for message in channel.read()] == ["after it"]
+    os.close(writer)
+
+
+def test_one_read_is_limited(channel: StatusChannel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that writes faster than it is read does not keep the reader for ever."""
+    line = b'{"time": 1, "rank": 0, "log": "x"}\n' * 1000
+    monkeypatch.setattr(os, "read", lambda *_: line)
+    assert len(channel.read()) == 1000 * -(-MAX_READ_BYTES // len(line))

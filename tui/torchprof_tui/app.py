@@ -25,7 +25,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
-from torchprof_tui.trace.core.errors import format_error
+from torchprof_tui.trace.core.errors import UnreadableFileError, format_error
 from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.storage.disk_cache import prune_cache
@@ -197,27 +197,35 @@ class TorchprofApp(App[None]):
 
     def action_record(self) -> None:
         # deferred, as the other screens below: not needed before the first frame
-        from torchprof_tui.ui.record.record_screen import RecordScreen
         from torchprof_tui.ui.record.recording_screen import RecordingScreen
 
-        if self._check_busy() or isinstance(self.screen, (RecordScreen, LoadingScreen)):
+        if self._check_busy() or self.screen.TITLE == "record" or isinstance(self.screen, LoadingScreen):
             return
         if isinstance(self.screen, RecordingScreen):
-            self.switch_screen(RecordScreen(self.screen.request, self.screen.cwd))
+            self.switch_screen(self._create_record_screen(self.screen.request, self.screen.cwd))
         else:
-            self.push_screen(RecordScreen())
+            self.push_screen(self._create_record_screen())
 
     def action_again(self) -> None:
-        """Repeat the recording of the trace on screen, which stays below until the new one is loaded."""
+        """Repeat the recording of the trace on screen, which stays below until the new one is loaded.
+
+        A request that this user did not make is not started: the form shows it.
+        """
         if self._current_opener is None or self.screen.TITLE != "explorer":
             return
         from torchprof_tui.runs.history import read_request  # deferred: not needed before the first frame
 
-        request = read_request(self._current_opener.path)
-        if request is None:
+        try:
+            stored = read_request(self._current_opener.path)
+        except UnreadableFileError as error:
+            self.notify(f"{error}; R records a run", severity="warning", markup=False)
+            return
+        if stored is None:
             self.notify("nothing says how this trace was recorded; R records a run", markup=False)
+        elif stored.is_own:
+            self.push_screen(self._create_recording_screen(stored.request, stored.cwd))
         else:
-            self.push_screen(self._create_recording_screen(*request))
+            self.push_screen(self._create_record_screen(stored.request, stored.cwd, stored.path))
 
     def on_start_screen_record_asked(self) -> None:
         self.action_record()
@@ -227,6 +235,13 @@ class TorchprofApp(App[None]):
 
     def on_recording_screen_restart_requested(self, message: RecordingScreen.RestartRequested) -> None:
         self.switch_screen(self._create_recording_screen(message.request, message.cwd))
+
+    def _create_record_screen(
+        self, request: RecordingRequest | None = None, cwd: str | None = None, foreign_file: str | None = None
+    ) -> RecordScreen:
+        from torchprof_tui.ui.record.record_screen import RecordScreen
+
+        return RecordScreen(request, cwd, foreign_file, self._original_environment)
 
     def _create_recording_screen(self, request: RecordingRequest, cwd: str) -> RecordingScreen:
         from torchprof_tui.ui.record.recording_screen import RecordingScreen

@@ -6,81 +6,110 @@ import contextlib
 import json
 import os
 from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import Any
 
 from torchprof_tui.runs.recording_request import DEFAULT_OUTPUT, RecordingRequest
-from torchprof_tui.runs.run_result import MANIFEST_FILE, RunResult, read_result
+from torchprof_tui.runs.request_signature import add_signature, is_signed_by_user
+from torchprof_tui.runs.run_files import MAX_REQUEST_BYTES, REQUEST_FILE, REQUEST_VERSION, Manifest, RequestFile
+from torchprof_tui.runs.run_result import RunResult, read_manifest, read_result
+from torchprof_tui.trace.core.errors import UnreadableFileError
+from torchprof_tui.trace.core.typed_json import decode_typed_json, explain_version, read_small_file
+from torchprof_tui.trace.core.user_files import make_absolute, replace_file
 
-REQUEST_FILE = "request.json"
+MAX_FOLDERS = 1_000
+"""Folders that are searched for past runs, the last changed first."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRequest:
+    """A request that was read from the file at `path` and made in folder `cwd`.
+
+    `is_own`: this user made it with this program, so it may be repeated at one key. See `request_signature`.
+    `problem`: one line about a file of a newer version, else None.
+    """
+
+    request: RecordingRequest
+    cwd: str
+    path: str
+    is_own: bool
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One run: its request, made in folder `cwd`; when it started (Unix seconds), and what it saved."""
+    """One run: its request, when it started (Unix seconds), and what it saved."""
 
-    request: RecordingRequest
-    cwd: str
+    stored: StoredRequest
     started_at: float
     result: RunResult
 
+    @property
+    def request(self) -> RecordingRequest:
+        return self.stored.request
+
 
 def save_request(folder: str, request: RecordingRequest, cwd: str | None = None) -> None:
-    """Store `request`, made in `cwd` (None: the current folder), in the run's folder.
+    """Store `request`, made in `cwd` (None: the current folder), signed in the run's folder.
 
     Errors are ignored: without the file, only this run cannot be repeated.
     """
-    cwd = cwd or os.getcwd()
-    with contextlib.suppress(OSError), open(os.path.join(folder, REQUEST_FILE), "w", encoding="utf-8") as file:
-        json.dump({**asdict(request), "output": os.path.join(cwd, request.output), "cwd": cwd}, file, indent=1)
+    with contextlib.suppress(OSError):
+        cwd = cwd or os.getcwd()
+        facts = {**asdict(request), "output": os.path.join(cwd, request.output), "cwd": cwd, "schema": REQUEST_VERSION}
+        document = add_signature(json.dumps(facts, indent=1).encode("ascii"), folder)
+        replace_file(os.path.join(folder, REQUEST_FILE), document)
 
 
-def read_request(trace: str) -> tuple[RecordingRequest, str] | None:
-    """Read the request that recorded the trace at this path, and the folder it was made in; None if there is none."""
-    facts = _read_json(os.path.join(os.path.dirname(os.path.abspath(trace)), REQUEST_FILE))
-    try:
-        request = RecordingRequest(
-            tuple(map(str, facts["command"])), tuple(map(str, facts["options"])), facts["python"], str(facts["output"])
-        )
-        return request, str(facts["cwd"])
-    except (KeyError, TypeError):
+def read_request(trace: str) -> StoredRequest | None:
+    """Read the request that recorded the trace at this path; None if there is none.
+
+    Raises UnreadableFileError if the file beside the trace is no request.
+    """
+    folder = os.path.dirname(make_absolute(trace))
+    path = os.path.join(folder, REQUEST_FILE)
+    if not os.path.lexists(path):
         return None
+    try:
+        document = read_small_file(path, MAX_REQUEST_BYTES)
+    except OSError as error:
+        raise UnreadableFileError(f"{REQUEST_FILE}: {error.strerror}") from error
+    file = decode_typed_json(document, RequestFile, REQUEST_FILE)
+    request = RecordingRequest(file.command, file.options, file.python, file.output or DEFAULT_OUTPUT)
+    problem = explain_version(REQUEST_FILE, file.schema, REQUEST_VERSION)
+    return StoredRequest(request, file.cwd, path, is_signed_by_user(document, folder), problem)
 
 
 def list_past_runs(output: str = DEFAULT_OUTPUT, limit: int = 50) -> list[PastRun]:
     """List the runs in folder `output` that can be repeated, newest first."""
-    runs = []
-    try:
-        folders = [os.path.join(output, name) for name in os.listdir(output)]
-    except OSError:
-        return []
-    for folder in folders:
-        stored = read_request(os.path.join(folder, REQUEST_FILE))
-        facts = _read_json(os.path.join(folder, MANIFEST_FILE))
-        if stored is not None:
-            request, cwd = stored
-            status = facts.get("exit_status")
-            result = read_result(
-                os.path.abspath(folder),
-                status if isinstance(status, int) else 0,
-                facts.get("seconds") or 0.0,
-                request.command,
-            )
-            runs.append(PastRun(request, cwd, _read_start_time(facts, folder), result))
+    runs = [run for folder in _list_folders(output) if (run := _read_past_run(folder)) is not None]
     return sorted(runs, key=lambda run: -run.started_at)[:limit]
 
 
-def _read_start_time(facts: dict[str, Any], folder: str) -> float:
-    try:
-        return datetime.fromisoformat(facts["started"]).timestamp()
-    except (KeyError, TypeError, ValueError):
-        return os.path.getmtime(folder)
+def _list_folders(output: str) -> list[str]:
+    """List the folders in `output`, the last changed first, at most MAX_FOLDERS."""
+    folders: list[tuple[float, str]] = []
+    with contextlib.suppress(OSError), os.scandir(output) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.is_dir():
+                    folders.append((entry.stat().st_mtime, entry.path))
+    return [path for _, path in sorted(folders, reverse=True)[:MAX_FOLDERS]]
 
 
-def _read_json(path: str) -> dict[str, Any]:
+def _read_past_run(folder: str) -> PastRun | None:
+    """Read the run in `folder`; None if it has no request, or one that is unreadable."""
     try:
-        with open(path, encoding="utf-8") as file:
-            facts = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return facts if isinstance(facts, dict) else {}
+        stored = read_request(os.path.join(folder, REQUEST_FILE))
+        changed_at = os.path.getmtime(folder)
+    except (UnreadableFileError, OSError):
+        return None
+    if stored is None:
+        return None
+    try:
+        manifest, _ = read_manifest(folder)
+    except (UnreadableFileError, OSError):
+        manifest = Manifest()  # `read_result` reports why
+    return PastRun(
+        stored,
+        changed_at if manifest.started is None else manifest.started.timestamp(),
+        read_result(make_absolute(folder), manifest.exit_status or 0, manifest.seconds or 0.0, stored.request.command),
+    )

@@ -27,6 +27,7 @@ from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult, read_result
 from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
 from torchprof_tui.trace.core.process_state import use_switch_interval
+from torchprof_tui.trace.core.user_files import make_absolute
 
 BUFFER_BYTES = 64 * 1024
 """Output kept between two polls: about 20 screens, and no more than one poll can process."""
@@ -55,6 +56,9 @@ DRAIN_SECONDS = 0.5
 
 OUTPUT_FILE = "output.txt"
 
+MAX_TERMINAL_CELLS = 65_535
+"""Columns or lines of a terminal; the kernel stores each in 16 bits."""
+
 _READ_BYTES = 65536
 
 # Make the terminal the run's controlling terminal, which only the process itself can do. This runs in the viewer's
@@ -74,12 +78,12 @@ class Recording:
 
     def __init__(self, request: RecordingRequest, cwd: str | None = None) -> None:
         self.request = request
-        self.cwd = os.path.abspath(cwd or os.getcwd())
+        self.cwd = make_absolute(cwd or ".")
         self.phase: StatusMessage | None = None  # the last one of rank 0
         self.last_log = ""
         self.interrupts = 0
         self.save_abandoned = False  # a second ctrl+c was sent while the run was saving
-        self._channel = StatusChannel()
+        self._channel: StatusChannel | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._output: _OutputReader | None = None
         self._master = -1
@@ -95,6 +99,7 @@ class Recording:
         Raises RequestError if the request cannot be recorded, OSError if the process cannot be started.
         """
         argv = self.request.argv(environment)
+        self._channel = StatusChannel()
         run_environment = {**(os.environ if environment is None else environment), **self._channel.environment}
         run_environment["TERM"] = "xterm-256color"
         for name in ("COLUMNS", "LINES"):  # these describe the viewer's own terminal
@@ -118,13 +123,13 @@ class Recording:
 
     def poll(self) -> tuple[bytes, int]:
         """Return the output since the last poll and the number of lines dropped before it (see BUFFER_BYTES)."""
-        for message in self._channel.read():
+        for message in self._channel.read() if self._channel is not None else ():
             if message.phase and message.rank == 0:
                 self.phase = message
             self.last_log = message.log or self.last_log
-        if self._channel.folder is not None and not self._request_saved:
+        if self.folder is not None and not self._request_saved:
             self._request_saved = True
-            save_request(self._channel.folder, self.request, self.cwd)
+            save_request(self.folder, self.request, self.cwd)
         self._detect_end()
         return self._output.drain(last=self.has_ended) if self._output is not None else (b"", 0)
 
@@ -160,26 +165,27 @@ class Recording:
 
     @property
     def folder(self) -> str | None:
-        return self._channel.folder
+        return self._channel.folder if self._channel is not None else None
 
     def result(self) -> RunResult:
         """Read what the run saved, once it has ended."""
         assert self._status is not None
-        return read_result(self._channel.folder, self._status, self.seconds, self.request.command)
+        return read_result(self.folder, self._status, self.seconds, self.request.command)
 
     def save_output(self, text: str) -> None:
         """Write the run's output to its folder, if it has one."""
         if self.folder is not None:
             with contextlib.suppress(OSError):
-                Path(self.folder, OUTPUT_FILE).write_text(text, encoding="utf-8")
+                Path(self.folder, OUTPUT_FILE).write_text(text, encoding="utf-8", errors="replace")
 
     # -- control -------------------------------------------------------------------------------------------
 
     def resize(self, columns: int, lines: int) -> None:
         """Resize the run's terminal; the program gets SIGWINCH."""
         if self._master >= 0 and columns > 0 and lines > 0:
+            size = struct.pack("HHHH", min(lines, MAX_TERMINAL_CELLS), min(columns, MAX_TERMINAL_CELLS), 0, 0)
             with contextlib.suppress(OSError):
-                fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+                fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
 
     def stop(self) -> None:
         """Send Ctrl-C: the first lets the run save, the second abandons the save.
@@ -221,7 +227,9 @@ class Recording:
         if self._master >= 0:
             os.close(self._master)  # hangs up
             self._master = -1
+        if self._channel is not None:
             self._channel.close()
+            self._channel = None
 
     def _send_signal(self, signum: signal.Signals) -> None:
         if self._process is not None:

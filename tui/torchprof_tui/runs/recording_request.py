@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import os
 import re
@@ -223,7 +224,8 @@ def _read_shebang(path: str) -> str | None:
         return None
     words = first_line[2:].split()
     if words[:1] == ["/bin/sh"] and second_line.startswith("'''exec'"):  # written by pip for long paths and spaces
-        words = shlex.split(second_line[len("'''exec'") :])[:1]
+        with contextlib.suppress(ValueError):  # quotes that do not match: no script of pip's
+            words = shlex.split(second_line[len("'''exec'") :])[:1]
     if words and os.path.basename(words[0]) == "env":
         words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     if not words or not _INTERPRETER.fullmatch(os.path.basename(words[0])):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 from dataclasses import dataclass
 from typing import Any
 
-MANIFEST_FILE = "manifest.json"
+from torchprof_tui.runs.run_files import MANIFEST_FILE, MANIFEST_VERSION, MAX_MANIFEST_BYTES, Manifest
+from torchprof_tui.trace.core.errors import UnreadableFileError
+from torchprof_tui.trace.core.typed_json import explain_version, read_typed_file
+from torchprof_tui.trace.core.user_files import make_absolute
+
+MAX_RANKS = 16_384
+"""Manifests of ranks that are read; more than any job that was recorded has."""
+
+_RANK_MANIFEST = re.compile(r"manifest\.rank([0-9]{1,9})\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,8 @@ class RunResult:
     command: tuple[str, ...]
     traces_to_open: tuple[str, ...] = ()
     """The traces to show: the first one, or with several ranks the first of each, which cover the same time."""
+    problems: tuple[str, ...] = ()
+    """One line for each manifest that is unreadable or of a newer version."""
 
     def as_json(self) -> dict[str, Any]:
         """Return what `run --json` prints."""
@@ -44,45 +54,65 @@ class RunResult:
 
 def read_result(folder: str | None, status: int, seconds: float, command: tuple[str, ...]) -> RunResult:
     """Read the result of a run that ended with `status` as `subprocess` counts it, after `seconds`."""
-    manifests = _read_manifests(folder) if folder is not None else []
+    manifests, problems = _read_manifests(folder) if folder is not None else ([], [])
     traces: list[str] = []
     tables: list[str] = []
     first_traces: list[str] = []
-    for facts in manifests:
+    for manifest in manifests:
         trace_count = len(traces)
-        entries = [entry for entry in facts.get("kept", []) if isinstance(entry, dict)]
-        traces += [os.path.join(folder or "", entry["trace"]) for entry in entries]
-        tables += [os.path.join(folder or "", entry["table"]) for entry in entries if entry.get("table")]
+        traces += [os.path.join(folder or "", kept.trace) for kept in manifest.kept]
+        tables += [os.path.join(folder or "", kept.table) for kept in manifest.kept if kept.table]
         # A program that profiles itself wrote its own traces, whose rank is unknown.
-        traces += [path for path in facts.get("script_traces", []) if not entries and os.path.exists(path)]
-        first_traces += traces[trace_count : trace_count + 1] if entries else []
-    end_reason = next((facts["ended"] for facts in manifests if facts.get("ended")), None)
+        traces += [path for path in manifest.script_traces if not manifest.kept and os.path.exists(path)]
+        first_traces += traces[trace_count : trace_count + 1] if manifest.kept else []
     return RunResult(
-        os.path.abspath(folder) if folder is not None else None,
+        make_absolute(folder) if folder is not None else None,
         tuple(traces),
         tuple(tables),
         status if status >= 0 else 128 - status,
         seconds,
-        end_reason,
+        next((manifest.ended for manifest in manifests if manifest.ended), None),
         command,
         tuple(first_traces or traces[:1]),
+        tuple(problems),
     )
 
 
-def _read_manifests(folder: str) -> list[dict[str, Any]]:
-    """Read the manifests of all recorded processes, by rank: one `manifest.json`, or several `manifest.rankN.json`."""
+def read_manifest(folder: str, name: str = MANIFEST_FILE) -> tuple[Manifest, str | None]:
+    """Read one manifest. Returns (the manifest, a line about a newer version).
+
+    Raises UnreadableFileError if it is no manifest, OSError if it cannot be read.
+    """
+    manifest = read_typed_file(os.path.join(folder, name), Manifest, MAX_MANIFEST_BYTES)
+    return manifest, explain_version(name, manifest.schema, MANIFEST_VERSION)
+
+
+def _read_manifests(folder: str) -> tuple[list[Manifest], list[str]]:
+    """Read the manifests of all recorded processes, by rank: one `manifest.json`, or several `manifest.rankN.json`.
+
+    Returns (the manifests, one line for each problem).
+    """
     try:
         names = os.listdir(folder)
     except OSError:
-        return []
-    rank_files = [name for name in names if name.startswith("manifest.rank") and name.endswith(".json")]
-    manifests = []
-    for name in rank_files or [MANIFEST_FILE]:
-        try:
-            with open(os.path.join(folder, name), encoding="utf-8") as file:
-                facts = json.load(file)
-        except (OSError, ValueError):
-            continue
-        if isinstance(facts, dict):
-            manifests.append(facts)
-    return sorted(manifests, key=lambda facts: facts.get("rank") or 0)
+        return [], []
+    ranks = sorted((int(match[1]), name) for name in names if (match := _RANK_MANIFEST.fullmatch(name)))
+    manifests: list[Manifest] = []
+    problems: list[str] = []
+    for name in [name for _, name in ranks[:MAX_RANKS]] or [MANIFEST_FILE]:
+        manifest, problem = _try_to_read(folder, name)
+        manifests += [manifest] if manifest is not None else []
+        problems += [problem] if problem is not None else []
+    return sorted(manifests, key=lambda manifest: manifest.rank or 0), problems
+
+
+def _try_to_read(folder: str, name: str) -> tuple[Manifest | None, str | None]:
+    """Read one manifest. Returns (the manifest or None, one line about a problem or None)."""
+    try:
+        return read_manifest(folder, name)
+    except FileNotFoundError:
+        return None, None
+    except UnreadableFileError as error:
+        return None, str(error)
+    except OSError as error:
+        return None, f"{name}: {error.strerror}"

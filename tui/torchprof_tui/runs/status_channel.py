@@ -2,58 +2,95 @@
 
 Every process of the run, also each rank, writes one whole line at a time; `torchprof_runs.recorder.status_messages`
 documents the fields. A pipe wakes its reader when there is something to read. It has a name because torchrun closes
-inherited descriptors.
+inherited descriptors. The recorded program can write to the pipe, too: a line that is no message is ignored, and what
+one `read` takes is limited.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from torchprof_tui.trace.core.errors import UnreadableFileError
+from torchprof_tui.trace.core.typed_json import Count, Path, Seconds, Text, decode_typed_json
 
 STATUS_VARIABLE = "TORCHPROF_STATUS"
 PARENT_VARIABLE = "TORCHPROF_PARENT"
 
+MAX_LINE_BYTES = 4096
+"""The recorder writes lines of at most 4,000 bytes, because longer writes to a pipe may be mixed with others'."""
 
-@dataclass(frozen=True, slots=True)
-class StatusMessage:
-    """One line: a `phase` with its `details`, or a `log` line; `time` in Unix seconds."""
+MAX_READ_BYTES = 1 << 20
+"""Bytes that one `read` takes, so that a program that never stops writing does not block the screen."""
 
-    time: float
-    rank: int
-    phase: str = ""
-    log: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
+
+Choices = Annotated[
+    dict[Annotated[str, Meta(pattern=r"^[a-z]\Z")], Annotated[str, Meta(max_length=100)]], Meta(max_length=4)
+]
+
+
+class StatusMessage(msgspec.Struct, frozen=True):
+    """One line: a `phase` with its fields, or a `log` line; `time` in Unix seconds, the other times in seconds.
+
+    `folder`: the run's folder. `step` of `of`, `cycle` of `cycles` (0: unlimited). `after_s`, `for_s`: a time window.
+    While a trace is saved: `raw`, the file that torch writes, of `expected` bytes; then `compressed` of `total` bytes.
+    `choices`: the answers to a question (one letter each) → what they do.
+    """
+
+    time: Seconds
+    rank: Count
+    phase: Annotated[str, Meta(max_length=40)] = ""
+    log: Text = ""
+    folder: Path | None = None
+    step: Count | None = None
+    of: Count | None = None
+    cycle: Count | None = None
+    cycles: Count | None = 1
+    after_s: Seconds | None = None
+    for_s: Seconds | None = None
+    raw: Path | None = None
+    expected: Count | None = None
+    compressed: Count | None = None
+    total: Count | None = None
+    choices: Choices = {}  # msgspec makes a new one for each message
 
     @property
     def text(self) -> str:
         """The phase in words: ``recording, step 2 of 3``."""
-        details = self.details
         words = self.phase
-        if self.phase == "waiting" and details.get("after_s"):
-            words += f" for {details['after_s']:g} s"
-        elif self.phase == "recording" and details.get("for_s"):
-            words += f" for {details['for_s']:g} s"
-        if details.get("step"):
-            words += f", step {details['step']}" + (f" of {details['of']}" if details.get("of") else "")
-        if details.get("cycles", 1) != 1:
-            words += f", cycle {details['cycle']}" + (f" of {details['cycles']}" if details["cycles"] else "")
+        if self.phase == "waiting" and self.after_s:
+            words += f" for {self.after_s:g} s"
+        elif self.phase == "recording" and self.for_s:
+            words += f" for {self.for_s:g} s"
+        if self.step:
+            words += f", step {self.step}" + (f" of {self.of}" if self.of else "")
+        if self.cycle and self.cycles != 1:
+            words += f", cycle {self.cycle}" + (f" of {self.cycles}" if self.cycles else "")
         return words
 
 
 class StatusChannel:
-    """The named pipe of one run. Start the run with `environment`; call `read()` when `fileno()` is readable."""
+    """The named pipe of one run. Start the run with `environment`; call `read()` when `fileno()` is readable.
+
+    Raises OSError if the temporary folder takes no pipe.
+    """
 
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="torchprof-tui-run-")
         self._path = os.path.join(self._folder, "status")
-        os.mkfifo(self._path, 0o600)
-        self._read_fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.mkfifo(self._path, 0o600)
+            self._read_fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
         # A writer in this process, so that the pipe is never at its end while no process of the run has it open.
         self._write_fd = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._partial_line = b""
@@ -68,15 +105,22 @@ class StatusChannel:
         return self._read_fd
 
     def read(self) -> list[StatusMessage]:
-        """Read the messages since the last call; never blocks."""
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self._read_fd, 1 << 16):
-                self._partial_line += chunk
-        *lines, self._partial_line = self._partial_line.split(b"\n")
-        messages = [message for line in lines if (message := _parse_message(line)) is not None]
+        """Read the messages since the last call, at most MAX_READ_BYTES; never blocks."""
+        messages = [message for line in self._read_lines() if (message := _parse_message(line)) is not None]
         for message in messages:
-            self.folder = message.details.get("folder", self.folder)
+            if message.folder is not None and os.path.isabs(message.folder):
+                self.folder = message.folder
         return messages
+
+    def _read_lines(self) -> Iterator[bytes]:
+        """Yield whole lines; a line longer than MAX_LINE_BYTES is skipped."""
+        remaining = MAX_READ_BYTES
+        with contextlib.suppress(BlockingIOError):
+            while remaining > 0 and (chunk := os.read(self._read_fd, 1 << 16)):
+                remaining -= len(chunk)
+                *lines, end = (self._partial_line + chunk).split(b"\n")
+                self._partial_line = end[: MAX_LINE_BYTES + 1]  # enough to see that it is too long
+                yield from (line for line in lines if len(line) <= MAX_LINE_BYTES)
 
     def close(self) -> None:
         for descriptor in (self._read_fd, self._write_fd):
@@ -86,13 +130,6 @@ class StatusChannel:
 
 def _parse_message(line: bytes) -> StatusMessage | None:
     try:
-        facts = json.loads(line)
-        return StatusMessage(
-            float(facts.pop("time")),
-            int(facts.pop("rank")),
-            str(facts.pop("phase", "")),
-            str(facts.pop("log", "")),
-            facts,
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return decode_typed_json(line, StatusMessage, "status")
+    except UnreadableFileError:
         return None  # a line that the recorded program itself wrote to the pipe

@@ -45,6 +45,8 @@ def run(options: argparse.Namespace) -> int:
 
     with contextlib.closing(StatusChannel()) as channel:
         result = _record_run(request, argv, channel, quiet=options.json)
+    for problem in result.problems:
+        _report(problem)
     if options.json:
         print(json.dumps(result.as_json()))
     elif result.folder is not None:

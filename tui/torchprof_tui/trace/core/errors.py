@@ -10,6 +10,10 @@ class TraceError(ValueError):
     """The input is not a trace or cannot be read at all. `str()` is one line for the user."""
 
 
+class UnreadableFileError(ValueError):
+    """A small file (manifest, request, recent traces …) is damaged or of another type. `str()` is one line."""
+
+
 class ConnectionLostError(Exception):
     """The connection ended before the data did; `str()` is the reason. The bytes received before are valid."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,7 +32,9 @@ from torchprof_tui.runs.recording_request import (
     RequestError,
     summarize_workload,
 )
+from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.ui.record.foreign_request import describe_foreign_request, find_form_problem
 from torchprof_tui.ui.record.run_options import RunOptions
 from torchprof_tui.ui.start.start_screen import format_age
 
@@ -44,6 +47,9 @@ WIDE_MIN_WIDTH = 110
 PAST_RUNS_SHOWN = 20
 NAME_CELLS = 13
 
+MAX_ROW_CELLS = 300
+"""Cells of a past run's command; a stored one may have a megabyte."""
+
 KEY_HINTS = {
     "run-command": "enter start   ↓ workloads, past runs   tab options   esc back",
     "run-list": "enter take it   ctrl+r start   tab options   letters type a command   esc back",
@@ -52,8 +58,13 @@ KEY_HINTS = {
 
 
 class RecordScreen(Screen[None]):
-    """The form. `request`, made in folder `cwd`, is what it is filled with at first."""
+    """The form. `request`, made in folder `cwd`, is what it is filled with at first.
 
+    `foreign_file`: the file of a request that this user did not make, which the form then describes in full.
+    `environment`: the environment of a run, None for the process's own.
+    """
+
+    TITLE = "record"
     CSS_PATH = "record_screen.tcss"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_MIN_WIDTH, "-wide")]
     AUTO_FOCUS = "#run-list"
@@ -74,10 +85,18 @@ class RecordScreen(Screen[None]):
     class Left(Message):
         """The user left the form with escape."""
 
-    def __init__(self, request: RecordingRequest | None = None, cwd: str | None = None) -> None:
+    def __init__(
+        self,
+        request: RecordingRequest | None = None,
+        cwd: str | None = None,
+        foreign_file: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__()
         self._initial_request = request
-        self._app_cwd = os.getcwd()
+        self._foreign_file = foreign_file
+        self._environment = environment
+        self._app_cwd = make_absolute(".")
         self._cwd = cwd or self._app_cwd
         self._past_runs: list[PastRun] = []
 
@@ -85,6 +104,7 @@ class RecordScreen(Screen[None]):
         yield Static(
             Content.from_markup("[b]Record a run[/b]   under torch.profiler; the trace opens by itself"), id="run-title"
         )
+        yield Static(id="run-foreign")
         yield Input(
             placeholder="a workload with its arguments, or python train.py …, torchrun … train.py",
             id="run-command",
@@ -101,7 +121,7 @@ class RecordScreen(Screen[None]):
     def on_mount(self) -> None:
         self._fill_list()
         if self._initial_request is not None:
-            self._fill_form(self._initial_request, self._cwd)
+            self._fill_form(self._initial_request, self._cwd, self._foreign_file)
         self._load_past_runs()
         self._update_equivalent()
 
@@ -143,14 +163,20 @@ class RecordScreen(Screen[None]):
             options.values.get(OUTPUT_OPTION.flag) or DEFAULT_OUTPUT,
         )
 
-    def _fill_form(self, request: RecordingRequest, cwd: str) -> None:
-        """Fill the form with a request that was made in folder `cwd`."""
-        self._cwd = cwd
+    def _fill_form(self, request: RecordingRequest, cwd: str, foreign_file: str | None) -> None:
+        """Fill the form with a request that was made in folder `cwd`; see the class for `foreign_file`."""
+        if problem := find_form_problem(request, cwd):
+            self._foreign_file, self._cwd = None, self._app_cwd
+            self.notify(f"this request is not repeated: {problem}", severity="warning", markup=False)
+            return
+        self._cwd, self._foreign_file = cwd, foreign_file
         output = "" if request.output == os.path.join(self._cwd, DEFAULT_OUTPUT) else request.output
-        self.query_one(RunOptions).set_values(
+        ignored = self.query_one(RunOptions).set_values(
             request.options,
             {PYTHON_OPTION.flag: request.python or "", OUTPUT_OPTION.flag: "" if output == DEFAULT_OUTPUT else output},
         )
+        if ignored:
+            self.notify(f"left out, not known to this version: {' '.join(ignored)}", severity="warning", markup=False)
         self._set_command(shlex.join(request.command))
 
     def _set_command(self, text: str) -> None:
@@ -162,8 +188,8 @@ class RecordScreen(Screen[None]):
     def action_start(self) -> None:
         try:
             request = self._build_request()
-            request.argv()
-        except RequestError as error:
+            request.argv(self._environment)
+        except (RequestError, OSError) as error:
             self._show_hint(str(error), error=True)
             return
         self.post_message(self.StartRequested(request, self._cwd))
@@ -172,13 +198,22 @@ class RecordScreen(Screen[None]):
 
     def _update_equivalent(self) -> None:
         try:
-            line = self._build_request().equivalent_command()
+            request = self._build_request()
         except RequestError as error:
             self._show_hint(str(error), error=True)
             return
+        self._update_foreign_notice(request)
+        line = request.equivalent_command()
         if self._cwd != self._app_cwd:
             line = f"cd {shlex.quote(self._cwd)} && {line}"
         self.query_one("#run-equivalent", Static).update(Content.assemble(("$ ", "$text-muted"), clean(line)))
+
+    def _update_foreign_notice(self, request: RecordingRequest) -> None:
+        notice = self.query_one("#run-foreign", Static)
+        notice.display = self._foreign_file is not None
+        self.query_one("#run-equivalent").display = self._foreign_file is None  # the notice says more
+        if self._foreign_file is not None:
+            notice.update(describe_foreign_request(request, self._cwd, self._foreign_file, self._environment))
 
     def _show_hint(self, text: str, error: bool = False) -> None:
         hint = self.query_one("#run-hint", Static)
@@ -207,7 +242,8 @@ class RecordScreen(Screen[None]):
             return f"{name}: {summarize_workload(name)}"
         if kind == "past":
             run = self._past_runs[int(name)]
-            return f"{run.request.equivalent_command()}   {_format_outcome(run)}, in {run.result.folder}"
+            command = truncate(run.request.equivalent_command(), MAX_ROW_CELLS)
+            return f"{command}   {_format_outcome(run)}, in {run.result.folder}"
         return ""
 
     # -- events --------------------------------------------------------------------------------------------
@@ -234,9 +270,11 @@ class RecordScreen(Screen[None]):
         kind, _, name = (event.option_id or "").partition(":")
         if kind == "past":
             run = self._past_runs[int(name)]
-            self._fill_form(run.request, run.cwd)
+            self._fill_form(run.request, run.stored.cwd, None if run.stored.is_own else run.stored.path)
         elif kind == "workload":
-            self._cwd = self._app_cwd
+            if self._foreign_file is not None:  # its interpreter and options are not the user's choice
+                self.query_one(RunOptions).set_values((), {})
+            self._cwd, self._foreign_file = self._app_cwd, None
             self._set_command(name)
         self._update_equivalent()
 
@@ -273,15 +311,15 @@ def _format_workload(name: str, summary: str) -> Content:
 
 def _format_past_run(run: PastRun) -> Content:
     return Content.assemble(
-        f"  {clean(shlex.join(run.request.command))}",
-        (f"   {format_age(time.time() - run.started_at)}, {_format_outcome(run)}", "$text-muted"),
+        f"  {truncate(clean(shlex.join(run.request.command)), MAX_ROW_CELLS)}",
+        (clean(f"   {format_age(time.time() - run.started_at)}, {_format_outcome(run)}"), "$text-muted"),
     )
 
 
 def _format_outcome(run: PastRun) -> str:
     result = run.result
     if not result.traces:
-        return "no trace"
+        return result.problems[0] if result.problems else "no trace"
     if result.exit_status and result.end_reason != "interrupted":
         return f"failed with {result.exit_status}, trace kept"
     return f"{result.seconds:.1f} s"

@@ -20,7 +20,7 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from torchprof_tui.runs.recording_process import Recording
-from torchprof_tui.runs.recording_request import RecordingRequest, RequestError
+from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.record.console_view import ConsoleView
@@ -109,7 +109,7 @@ class RecordingScreen(Screen[None]):
     def _start_recording(self, columns: int, lines: int) -> None:
         try:
             self._recording.start(columns, lines, self._environment)
-        except (RequestError, OSError) as error:
+        except (ValueError, OSError) as error:  # RequestError, and characters that no argument can have
             self._start_error = str(error)
             self._show_end(f"This could not be started: {self._start_error}", "R change it   esc back   q quit")
             return
@@ -226,6 +226,8 @@ def describe_outcome(result: RunResult, was_stopped: bool, last_log: str) -> str
         return f"{ending}, stopped before anything was recorded."
     if result.folder is None:
         return f"{ending}, before anything could be recorded: the reason is above."
+    if result.problems:
+        return f"{ending}, and what it saved cannot be read: {result.problems[0]}, in {result.folder}"
     last_message = f" The profiler's last word: {last_log}." if last_log else ""
     return f"{ending}, and there is no trace.{last_message} All it said is above, and in {result.folder}"
 

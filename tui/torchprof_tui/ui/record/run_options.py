@@ -51,18 +51,28 @@ class RunOptions(OptionList):
                 arguments += [flag] if option.kind == "switch" else [flag, value]
         return tuple(arguments)
 
-    def set_values(self, arguments: Sequence[str], extra_values: Mapping[str, str]) -> None:
-        """Replace all values by those in the words of a command line and in `extra_values` (by flag)."""
+    def set_values(self, arguments: Sequence[str], extra_values: Mapping[str, str]) -> list[str]:
+        """Replace all values by those in the words of a command line and in `extra_values` (by flag).
+
+        Returns the words that are left out, because no option takes them.
+        """
+        ignored: list[str] = []
         values = {flag: value for flag, value in extra_values.items() if value}
         words = list(arguments)
         while words:
             flag = words.pop(0)
             option = self._options_by_flag.get(flag)
-            if option is not None:
-                values[flag] = SWITCH_ON if option.kind == "switch" or not words else words.pop(0)
+            is_switch = option is not None and option.kind == "switch"
+            value = SWITCH_ON if is_switch else words[0] if words else ""
+            if option is None or not value or (option.values and value not in option.values):
+                ignored.append(flag)
+                continue
+            values[flag] = value
+            del words[: 0 if is_switch else 1]
         self.values = values
         for flag, option in self._options_by_flag.items():
             self.replace_option_prompt(flag, self._format_option(option))
+        return ignored
 
     def on_key(self, event: events.Key) -> None:
         if event.key in ("up", "down"):

@@ -5,6 +5,7 @@ The search is limited in entries, depth and time, because the folder may be a ho
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -64,7 +65,7 @@ def _scan_folder(folder: Path, deadline: float) -> Iterator[LocalTrace]:
                 entries = os.scandir(path)
             except OSError:
                 continue
-            with entries:
+            with contextlib.suppress(OSError), entries:  # a network disk may fail between two entries
                 for entry in entries:
                     remaining -= 1
                     if remaining < 0 or time.monotonic() > deadline:

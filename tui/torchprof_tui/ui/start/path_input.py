@@ -55,7 +55,7 @@ def list_completions(typed: str) -> list[str]:
     try:
         with os.scandir(os.path.expanduser(parent) or ".") as entries:
             names = list(_match_entries(entries, prefix))
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL in what was pasted
         return []
     names.sort(key=lambda name: (not name.endswith((*TRACE_SUFFIXES, "/")), name))
     return [parent + name for name in names]

@@ -1,20 +1,38 @@
 """The list of recently opened traces: a small JSON file in the user's state folder.
 
-Losing the list is harmless, so errors of reading and writing it are ignored.
+Losing the list is harmless, so errors of reading and writing it are ignored, and a damaged list is an empty one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from msgspec import Meta
+
+from torchprof_tui.trace.core.errors import UnreadableFileError
+from torchprof_tui.trace.core.typed_json import MAX_UNIX_SECONDS, is_storable, read_typed_file
+from torchprof_tui.trace.core.typed_json import Path as PathText
+from torchprof_tui.trace.core.user_files import create_state_folder, find_state_folder, replace_file
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_url
 
 MAX_ENTRIES = 20
 """More than the start screen shows at once; older entries are removed."""
+
+MAX_BYTES = 1 << 20
+"""Size of the file; MAX_ENTRIES paths of the greatest length have a tenth of it."""
+
+MAX_FOLDER_ENTRIES = 10_000
+"""Entries of a folder whose sizes are added up; a folder of ranks has fewer."""
+
+RecentFile = Annotated[tuple[tuple[PathText, float], ...], Meta(max_length=1_000)]
+"""(spec, Unix seconds when it was opened) of each trace, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +48,24 @@ class RecentTrace:
         return self.size is None
 
 
-def state_file() -> Path:
-    """Return `$XDG_STATE_HOME/torchprof-tui/recent.json`; XDG_STATE_HOME is `~/.local/state` by default."""
-    home = os.environ.get("XDG_STATE_HOME")
-    base = Path(home) if home and os.path.isabs(home) else Path.home() / ".local" / "state"
-    return base / "torchprof-tui" / "recent.json"
+def state_file() -> Path | None:
+    """Return the path of the list; None if there is no home folder."""
+    folder = find_state_folder()
+    return folder / "recent.json" if folder is not None else None
 
 
 def add_recent_trace(spec: str) -> None:
     """Add a trace at the front. Skips pipes, which cannot be opened again, and URLs that may contain a secret."""
-    if spec == "-" or _contains_secret(spec):
+    if spec == "-" or _contains_secret(spec) or not is_storable(spec):
         return
-    if os.path.exists(spec):
-        spec = os.path.abspath(spec)
-    others = [entry for entry in _read_entries() if entry[0] != spec]
-    try:
-        path = state_file()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Written atomically: another instance that reads it meanwhile sees the old list or the new one.
-        draft = path.with_name(f"{path.name}.{os.getpid()}")
-        draft.write_text(json.dumps([[spec, time.time()], *others][:MAX_ENTRIES]), encoding="utf-8")
-        draft.replace(path)
-    except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
-        return
+    with contextlib.suppress(OSError):
+        if os.path.exists(spec):
+            spec = os.path.abspath(spec)
+        others = [entry for entry in _read_entries() if entry[0] != spec]
+        entries = [(spec, min(max(time.time(), 0.0), MAX_UNIX_SECONDS)), *others][:MAX_ENTRIES]
+        create_state_folder()
+        if (path := state_file()) is not None and is_storable(spec):
+            replace_file(path, json.dumps(entries).encode("ascii"), mode=0o600)
 
 
 def list_recent_traces() -> list[RecentTrace]:
@@ -70,11 +83,19 @@ def _contains_secret(spec: str) -> bool:
 
 
 def _read_entries() -> list[tuple[str, float]]:
-    try:
-        entries = json.loads(state_file().read_text(encoding="utf-8"))
-        return [(str(spec), float(opened_at)) for spec, opened_at in entries]
-    except (OSError, RuntimeError, ValueError, TypeError):
+    """Read the list, each spec once. A time that cannot be is moved to the nearest one that can."""
+    path = state_file()
+    if path is None:
         return []
+    try:
+        entries = read_typed_file(path, RecentFile, MAX_BYTES)
+    except (UnreadableFileError, OSError):
+        return []
+    now = time.time()
+    opened: dict[str, float] = {}
+    for spec, opened_at in entries:
+        opened.setdefault(spec, min(max(opened_at, 0.0), now))
+    return list(opened.items())[:MAX_ENTRIES]
 
 
 def _file_size(spec: str) -> int | None:
@@ -85,10 +106,10 @@ def _file_size(spec: str) -> int | None:
 
 
 def _sum_trace_sizes(folder: str) -> int:
-    """Sum the sizes of the files with a suffix of traces in a folder, bytes. Raises OSError if it cannot be read."""
+    """Sum the sizes of the traces in a folder by their suffix, bytes. Raises OSError if it cannot be read."""
     with os.scandir(folder) as entries:
         return sum(
             entry.stat().st_size
-            for entry in entries
+            for entry in itertools.islice(entries, MAX_FOLDER_ENTRIES)
             if entry.name.endswith(TRACE_SUFFIXES) and not is_key_averages_file(entry.name) and entry.is_file()
         )

@@ -25,6 +25,7 @@ from textual.widgets.option_list import Option
 from torchprof_samples import ORIGIN, SAMPLES
 from torchprof_tui import __version__
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
 from torchprof_tui.ui.common.cell_text import truncate
@@ -47,6 +48,9 @@ RUNS_SHOWN = 4
 """Runs listed of this folder; with the traces and the samples they fit on a page."""
 
 NAME_CELLS = 34
+
+MAX_AGE_SECONDS = 100 * 365 * 86400
+"""Older files have a damaged time, which is not shown."""
 
 RECORD_HINT = "runs it under torch.profiler, shows what it prints, then opens the trace"
 
@@ -163,7 +167,7 @@ class StartScreen(Screen[None]):
             *self._remote_section(),
             ("New", [TraceRow(RECORD_SPEC, "Record a run", "a workload, or a command of your own: R", RECORD_HINT)]),
             ("Recent", [_format_recent_row(trace) for trace in recent[:RECENT_SHOWN]]),
-            (f"In this folder, {clean(str(self._folder.absolute()))}", self._local_rows(local)),
+            (f"In this folder, {clean(make_absolute(str(self._folder)))}", self._local_rows(local)),
             (f"Samples ({ORIGIN})", [TraceRow(f"sample:{s.name}", s.name, s.ran, s.look) for s in SAMPLES]),
         ]
         self._rows = {}
@@ -302,13 +306,14 @@ def _format_row(row: TraceRow) -> Content:
 
 
 def format_age(seconds: float) -> str:
-    """Format an age in words: "just now", "5 hours ago"."""
+    """Format an age in words, as "5 hours ago": "just now" for a time to come, "" beyond MAX_AGE_SECONDS."""
+    seconds = max(seconds, 0.0)  # also for -inf, which cannot be rounded
     units: tuple[tuple[float, float, Callable[[int], str]], ...] = (
         (90, 1, lambda _: "just now"),
         (90 * 60, 60, lambda n: f"{n} minutes ago"),
         (36 * 3600, 3600, lambda n: f"{n} hours ago"),
         (60 * 86400, 86400, lambda n: f"{n} days ago"),
-        (float("inf"), 30 * 86400, lambda n: f"{n} months ago"),
+        (MAX_AGE_SECONDS, 30 * 86400, lambda n: f"{n} months ago"),
     )
     for limit, unit_seconds, format_count in units:
         if seconds < limit:
