@@ -1,0 +1,1 @@
+"""Compare two recordings: which steps, what differs, by how much, and why."""
