@@ -328,7 +328,7 @@ class TorchprofApp(App[None]):
                 error = error.error
             log = self._write_log("".join(traceback.format_exception(error)))
             name = type(error).__name__
-            print(f"torchprof-tui: stopped by a bug of its own ({name}); the details are in {log}", file=sys.stderr)
+            print(f"torchprof-tui: crashed ({name}); please report it, the details are in {log}", file=sys.stderr)
         self._exit_renderables.clear()
 
     def _write_log(self, text: str) -> str:
