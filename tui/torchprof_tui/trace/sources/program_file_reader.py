@@ -90,7 +90,7 @@ class SshProgramFileReader:
         paths = list_remote_candidates(self._file, self._trace)
         if not paths:
             raise TraceError(f"{clean(self._file)}: no path on {self._trace.host_name}")
-        stream = self._stream = SshStream(_SCRIPT, paths, allow_prompt=False)
+        stream = self._stream = SshStream(_SCRIPT, paths)
         try:
             if self._cancelled:  # before there was a stream to stop
                 raise TraceError(f"{clean(self._file)}: cancelled")

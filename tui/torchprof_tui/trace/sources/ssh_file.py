@@ -66,12 +66,12 @@ fi
 """Sent as one line. Contains no single quotes and no exclamation marks, which some login shells interpret."""
 
 
-def open_ssh_file(path: SshPath, allow_prompt: bool = False) -> Source:
-    """Open a file on an ssh host. `allow_prompt`: ssh may ask for passwords and unknown hosts on the terminal.
+def open_ssh_file(path: SshPath) -> Source:
+    """Open a file on an ssh host.
 
     Raises TraceError (one line) if it cannot be read; FolderError with the traces in it if it is a folder.
     """
-    stream = SshStream(_SCRIPT, [path], allow_prompt)
+    stream = SshStream(_SCRIPT, [path])
     try:
         kind, *fields = stream.read_header().split(" ")
         if kind == "folder":

@@ -10,13 +10,8 @@ import re
 from collections.abc import Sequence
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
-from torchprof_tui.trace.sources.ssh_stream import (
-    FIND_TRACES,
-    LINE_MARK,
-    SHELL_FUNCTIONS,
-    SshStream,
-    read_ssh_config,
-)
+from torchprof_tui.trace.sources.ssh_command import read_ssh_config, shared_socket
+from torchprof_tui.trace.sources.ssh_stream import FIND_TRACES, LINE_MARK, SHELL_FUNCTIONS, SshStream
 from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_key_averages_file, parse_ssh_path
 
 _MAX_PATHS_PER_COMMAND = 200
@@ -87,9 +82,9 @@ class HostListing:
         self.shared_connection = shared_connection
 
 
-def list_host_paths(targets: Sequence[SshPath], allow_prompt: bool) -> HostListing:
+def list_host_paths(targets: Sequence[SshPath]) -> HostListing:
     """List paths on one host. Raises TraceError if the host cannot be queried."""
-    shared = read_ssh_config(targets[0]).shares_connection
+    shared = shared_socket(targets[0]) is None and read_ssh_config(targets[0]).shares_connection
     answers: list[list[ListedTrace] | str] = []
     shared_connection: SshStream | None = None
     for begin in range(0, len(targets), _MAX_PATHS_PER_COMMAND):
@@ -97,7 +92,7 @@ def list_host_paths(targets: Sequence[SshPath], allow_prompt: bool) -> HostListi
         keep_open = shared and shared_connection is None
         # `cat` keeps the connection open until stdin ends, which also happens when this process dies.
         script = _SCRIPT.replace("HOLD", "exec cat >/dev/null" if keep_open else "")
-        stream = SshStream(script, batch, allow_prompt, keep_open=keep_open)
+        stream = SshStream(script, batch, keep_open=keep_open)
         try:
             answers += _read_answers(stream, batch)
         except BaseException:
