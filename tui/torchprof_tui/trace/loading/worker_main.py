@@ -31,7 +31,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from torchprof_tui.trace.core.errors import format_error
+from torchprof_tui.trace.core.errors import TraceError, format_error
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
 from torchprof_tui.trace.loading.load_in_process import split_into_blocks
 from torchprof_tui.trace.loading.progress import REPORT_INTERVAL_SECONDS, Phase, Progress, Report
@@ -132,7 +132,10 @@ def _list_names(names: list[str], out: int) -> None:
     with ExitStack() as connections:
         try:
             listings = list_remote_traces(names, connections)
-            _write_message(out, {"listings": [asdict(listing) for listing in listings]})
+            message: dict[str, object] = {"listings": [asdict(listing) for listing in listings]}
+            if len(json.dumps(message)) >= MAX_MESSAGE_BYTES:
+                raise TraceError(f"{names[0]}: the names of these traces are too long to list; name fewer")
+            _write_message(out, message)
         except Exception as error:
             _write_error(out, error)
         sys.stdin.buffer.read()

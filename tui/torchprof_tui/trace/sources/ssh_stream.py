@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
+from torchprof_tui.trace.sources.listing_limits import MAX_LISTING_BYTES
 from torchprof_tui.trace.sources.ssh_command import build_ssh_command
 from torchprof_tui.trace.sources.ssh_errors import NO_CLIENT, create_connection_error, last_line
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, SshPath
@@ -98,6 +99,20 @@ class SshStream:
                     f"the connection to {self._path.host_name} ended early: {self._describe_exit(status)}"
                 )
         return part
+
+    def read_listing(self, end: bytes = b"") -> bytes:
+        """Read a listing, up to `end` or the end of the output.
+
+        Raises TraceError where it is too long, ConnectionLostError.
+        """
+        text = bytearray()
+        while not (end and text.endswith(end)) and (part := self.read(1 << 16)):
+            text += part
+            if len(text) > MAX_LISTING_BYTES:
+                raise TraceError(
+                    f"{self._path.spec}: the list is longer than {MAX_LISTING_BYTES >> 20} MB; name a folder below it"
+                )
+        return bytes(text)
 
     def stop(self) -> None:
         """Terminate ssh. Unblocks a read in progress on another thread."""
