@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -479,6 +480,18 @@ def test_a_passphrase_is_asked_from_inside_the_app(server: sshd.Sshd, run: Path)
         terminal.send("q")
         assert terminal.wait_for_end() == 0
     assert server.logins - logins == 1
+    assert server.clients("locked") == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
+def test_a_question_ends_with_the_program(server: sshd.Sshd, run: Path, end: signal.Signals) -> None:
+    program = [sys.executable, "-m", "torchprof_tui", "sample:matmul_add_64_cold_eager"]
+    with Terminal(program, folder=ROOT) as terminal:
+        terminal.wait_for("CPU", "steps")
+        open_from_app(terminal, f"locked:{run}/")
+        terminal.wait_for("Enter passphrase for key")
+        os.kill(terminal.pid, end)
+        terminal.wait_for_end()
     assert server.clients("locked") == []
 
 

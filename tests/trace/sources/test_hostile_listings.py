@@ -149,7 +149,7 @@ def test_any_header_is_a_line_or_a_source(answer: Callable[[bytes], None], heade
         lambda: ProgramFileReader("x/a.py", "box:a.json", Path()).read(),
     ):
         with contextlib.suppress(TraceError):
-            read()  # type: ignore[no-untyped-call]
+            read()
 
 
 def test_random_answers_raise_nothing_else(answer: Callable[[bytes], None]) -> None:
