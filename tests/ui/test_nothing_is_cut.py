@@ -7,7 +7,7 @@ separate mark for what is off screen, was shortened on purpose before it came th
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from rich.cells import cell_len
@@ -27,7 +27,7 @@ FILLERS = set(" ─━═│┬┴├┤▁▂▃▄▅▆▇█░▒▓")
 
 
 @pytest.fixture
-def cut_texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def cut_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Collect the texts that were cut while a line was built."""
     cut: list[str] = []
     build = painted_widget.build_strip
@@ -46,7 +46,7 @@ def cut_texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     for name, module in list(sys.modules.items()):
         if name.startswith("torchprof_tui.") and getattr(module, "build_strip", None) is build:
             monkeypatch.setattr(module, "build_strip", build_and_check)
-    yield cut
+    return cut
 
 
 STATES = {
