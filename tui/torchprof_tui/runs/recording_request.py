@@ -21,7 +21,17 @@ _CHECKOUT = Path(__file__).resolve().parents[3] / "profiler_runs" / "torchprof_r
 HARNESS_FOLDER = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
 HARNESS = HARNESS_FOLDER / "harness.py"
 
-WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
+WORKLOADS = (
+    "matmul_add",
+    "linear",
+    "mlp",
+    "attention",
+    "train_gpt",
+    "recompiles",
+    "streams",
+    "graph_replay",
+    "train_images",
+)
 """The built-in workloads, from simple to complex."""
 
 DEFAULT_OUTPUT = "torchprof_runs"

@@ -22,7 +22,7 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from torchprof_samples import ORIGIN, SAMPLES
+from torchprof_samples import CPU_ORIGIN, ORIGIN, SAMPLES
 from torchprof_tui import __version__
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.specs.address import ListedTrace
@@ -164,7 +164,7 @@ class StartScreen(Screen[None]):
             ("New", [TraceRow(RECORD_SPEC, "Record a run", "a workload, or a command of your own: R", RECORD_HINT)]),
             ("Recent", [_format_recent_row(trace) for trace in recent[:RECENT_SHOWN]]),
             (f"In this folder, {clean(str(self._folder.absolute()))}", self._local_rows(local)),
-            (f"Samples ({ORIGIN})", [TraceRow(f"sample:{s.name}", s.name, s.ran, s.look) for s in SAMPLES]),
+            *((f"Samples ({origin})", _list_samples(origin)) for origin in (ORIGIN, CPU_ORIGIN)),
         ]
         self._rows = {}
         options: list[Option | None] = []
@@ -267,6 +267,10 @@ def _format_size_and_age(trace: ListedTrace | RankRun) -> str:
     size = "" if trace.size is None else format_value(trace.size, "bytes")
     age = f"  {format_age(time.time() - trace.modified)}" if trace.modified else ""
     return f"{size:>9}{age}"
+
+
+def _list_samples(origin: str) -> list[TraceRow]:
+    return [TraceRow(f"sample:{s.name}", s.name, s.ran, s.look) for s in SAMPLES if s.origin == origin]
 
 
 def _format_run_row(run: RankRun, folder: str) -> TraceRow:
