@@ -11,7 +11,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_url
+from torchprof_tui.trace.specs.address import is_url
+from torchprof_tui.ui.start.local_traces import sum_trace_sizes
 
 MAX_ENTRIES = 20
 """More than the start screen shows at once; older entries are removed."""
@@ -78,17 +79,8 @@ def _read_entries() -> list[tuple[str, float]]:
 
 
 def _file_size(spec: str) -> int | None:
+    """Return the size in bytes; of a folder the sum of its traces'. None if it does not exist."""
     try:
-        return _sum_trace_sizes(spec) if os.path.isdir(spec) else os.stat(spec).st_size
+        return sum_trace_sizes(Path(spec)) if os.path.isdir(spec) else os.stat(spec).st_size
     except (OSError, ValueError):
         return None
-
-
-def _sum_trace_sizes(folder: str) -> int:
-    """Sum the sizes of the files with a suffix of traces in a folder, bytes. Raises OSError if it cannot be read."""
-    with os.scandir(folder) as entries:
-        return sum(
-            entry.stat().st_size
-            for entry in entries
-            if entry.name.endswith(TRACE_SUFFIXES) and not is_key_averages_file(entry.name) and entry.is_file()
-        )

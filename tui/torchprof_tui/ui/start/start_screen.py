@@ -88,6 +88,17 @@ class StartScreen(Screen[None]):
         Binding("o", "type_path('')", "type a path", id="start.path", tooltip="type the path of a trace", show=False),
         Binding("escape", "back", "back", id="start.back", tooltip="back to the list, or to the trace", show=False),
         Binding(
+            "g",
+            "guide",
+            "guide",
+            id="start.record_guide",
+            tooltip="what this does, how to record, and the keys to begin with",
+            show=False,
+        ),
+        Binding(
+            "backspace", "parent", "up", id="start.parent", tooltip="the parent folder, or the trace below", show=False
+        ),
+        Binding(
             "?", "guide", "guide", id="start.guide", tooltip="what this does, and the keys to begin with", show=False
         ),
         Binding("up", "scroll_guide(-1)", show=False),
@@ -140,7 +151,7 @@ class StartScreen(Screen[None]):
         self._show_rows([], [])
         back_key = "   esc back" if self._can_go_back else ""
         self.query_one("#start-keys", Static).update(
-            f"↑ ↓ choose   enter open   o type a path   R record{back_key}   ? guide   q quit"
+            f"↑ ↓ choose   enter open   o type a path   R record{back_key}   g guide   q quit"
         )
         self._search_traces()
 
@@ -207,7 +218,7 @@ class StartScreen(Screen[None]):
         for trace in traces[:LOCAL_SHOWN]:
             # Long paths are cut at their end, where the file names differ: so the name comes first and the folder last.
             path = Path(trace.spec)
-            folder = "" if path.parent == self._folder else f"  {path.parent}/"
+            folder = "" if path.parent == self._folder else f"  {path.parent.relative_to(self._folder)}/"
             rows.append(TraceRow(trace.spec, path.name, f"{_format_size_and_age(trace)}{folder}", trace.spec))
         return rows
 
@@ -248,6 +259,23 @@ class StartScreen(Screen[None]):
         """Scroll the guide. Arrow keys get here only while the list, which handles them otherwise, is hidden."""
         self.query_one("#start-guide").scroll_relative(y=direction, animate=False)
 
+    def action_parent(self) -> None:
+        """Go back to what the screen was opened from: the trace below, otherwise the parent of the folder."""
+        if self.has_class("guided"):
+            self.action_guide()
+        elif self._remote_folder is not None:
+            if (parent := parent_of_remote_folder(self._remote_folder[0])) is None:
+                self.notify(
+                    f"{clean(self._remote_folder[0])} has no parent folder that can be listed: type a path with o"
+                )
+            else:
+                self.post_message(self.Chosen(parent))
+        elif self._can_go_back:
+            self.post_message(self.Left())
+        else:
+            self._folder = self._folder.absolute().parent
+            self._search_traces()
+
     def action_back(self) -> None:
         if self.has_class("guided"):
             self.action_guide()
@@ -256,6 +284,13 @@ class StartScreen(Screen[None]):
             self.query_one(OptionList).focus()
         elif self._can_go_back:
             self.post_message(self.Left())
+
+
+def parent_of_remote_folder(spec: str) -> str | None:
+    """Return the parent of ``host:runs/ddp/`` or of a URL, with a slash at its end; None at the top."""
+    scheme, separator, rest = spec.rstrip("/").rpartition("://")
+    parent, slash, _ = rest.rpartition("/")
+    return f"{scheme}{separator}{parent}/" if slash and not parent.endswith(":") else None
 
 
 def _relative_name(spec: str, folder: str) -> str:
