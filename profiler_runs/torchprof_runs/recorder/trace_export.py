@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .atomic_files import explain_os_error, remove_on_exit, write_atomic
+from .own_frames import remove_own_frames
 from .profiler_cycles import Cycle
 
 # Level 3 makes a trace 15 to 20 times smaller. Level 9 (gzip's own default) makes it another quarter smaller but takes
@@ -192,7 +193,7 @@ class TraceExporter:
         """Save the complete trace in file `raw`, compressed if there is space for that."""
         counts = TraceCounts()
         try:
-            size = write_atomic(trace, compress_chunks(count_events(_read_chunks(raw), counts)))
+            size = write_atomic(trace, compress_chunks(count_events(remove_own_frames(_read_chunks(raw)), counts)))
         except OSError as error:
             trace = os.path.join(self._make_output_folder(os.path.dirname(raw)), os.path.basename(trace)[: -len(".gz")])
             self._log(f"kept the trace uncompressed, {trace}: {explain_os_error(error)}")
@@ -208,7 +209,7 @@ class TraceExporter:
     def _salvage_trace(self, raw: str, cycle: Cycle, trace: str) -> SavedTrace:
         """Save the incomplete trace in `raw`. Compressed it fits on the disk that was full."""
         counts = TraceCounts()
-        compressed = list(compress_chunks(count_events(_read_chunks(raw), counts)))
+        compressed = list(compress_chunks(count_events(remove_own_frames(_read_chunks(raw)), counts)))
         os.remove(raw)
         size = write_atomic(trace, compressed)
         return SavedTrace(trace, size, counts, cycle, partial=True)
