@@ -89,6 +89,8 @@ OPTIONS = (
     Option("--with-modules", "switch", "the module hierarchy (TorchScript)"),
     Option("--nproc", "count", "start so many ranks on this machine", "N"),
     Option("--max-memory", "count", "end the recording when the program has grown by so much", "MB"),
+    Option("--max-size", "count", "ask, or record fewer steps, above this size of the JSON (1000)", "MB"),
+    Option("--yes", "switch", "record all steps above that size without asking"),
     Option("--no-preflight", "switch", "do not measure a step first to tell how large the trace gets"),
     Option("--no-table", "switch", "write the trace alone, without torch's table"),
 )
