@@ -65,16 +65,16 @@ OPTIONS = (
     Option("--wait", "count", "steps before anything is done (2; workloads 1)", "N"),
     Option("--warmup", "count", "steps with the profiler warming up (1)", "N"),
     Option("--active", "count", "steps to record (3)", "N"),
-    Option("--repeat", "count", "how often all that, 0 for as long as it runs (1)", "N"),
+    Option("--repeat", "count", "cycles to record; 0: until the program ends (1)", "N"),
     Option(
         "--step",
         "text",
-        "what a step is in a program with no prof.step(): an optimizer's step, a function's call, nothing (the whole "
-        "run is recorded); auto takes the optimizer, and the whole run where there is none",
+        "what counts as a step: optimizer.step(), the call of a function, or none (the whole run is recorded); "
+        "auto: the optimizer's, and the whole run without one",
         "auto|optimizer|MODULE:FUNCTION|none",
     ),
     Option("--after", "seconds", "a window of time instead of steps: start recording after so long", "SECONDS"),
-    Option("--for", "seconds", "… and record for so long", "SECONDS"),
+    Option("--for", "seconds", "with --after: record for so long; alone: from the start", "SECONDS"),
     Option(
         "--then",
         "choice",
