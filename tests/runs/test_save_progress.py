@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_compressing_begins_a_rate_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("details", [{}, {"raw": 3}, {"total": "many"}, {"total": True}, {"raw": "\0", "expected": -1}])
-def test_odd_fields_do_no_harm(details: dict[str, object]) -> None:
+def test_odd_fields_do_no_harm(details: dict[str, Any]) -> None:
     progress = SaveProgress()
     progress.update(message(**details))
     assert progress.text(1.0) in ("", "saving: 0 MB written")

@@ -28,7 +28,7 @@ from torchprof_tui.ui.record.console_view import ConsoleView
 POLL_SECONDS = 0.05
 """20 times a second; faster updates cannot be read."""
 
-LIVE_KEY_HINTS = "ctrl+c stop, and keep what was recorded   page up, down scroll   q stop and quit"
+LIVE_KEY_HINTS = "ctrl+c stop, keep what was recorded   q stop and quit   page up, down scroll"
 STOP_MESSAGES_SAVING = (
     "",
     "stopping, and saving what was recorded; ctrl+c again gives that up",
@@ -156,9 +156,9 @@ class RecordingScreen(Screen[None]):
         if self.has_class("asked") == bool(choices):
             return
         self.set_class(bool(choices), "asked")
-        parts: list[str | tuple[str, str]] = ["The trace will be large (see above). "]
+        parts: list[str | tuple[str, str]] = ["The trace will be large, as said above:"]
         for key, text in choices.items():
-            parts += [(clean(key), "bold"), f" {clean(text)}   "]
+            parts += ["\n  ", (clean(key), "bold"), f" {clean(text)}"]
         self.query_one("#running-question", Static).update(Content.assemble(*parts))
 
     def action_answer(self, key: str) -> None:
@@ -250,4 +250,4 @@ def describe_outcome(result: RunResult, was_stopped: bool, last_log: str) -> str
 
 def _format_end_keys(result: RunResult) -> str:
     open_key = "enter open the trace   " if result.traces else ""
-    return f"{open_key}r again   R change it   esc back   page up, down scroll   q quit"
+    return f"{open_key}r again   R change it   esc back   q quit   page up, down scroll"
