@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.helpers.paths import SAMPLES as FOLDER
-from tools.record_samples import RECORDINGS
-from torchprof_samples import SAMPLES, find
+from tools.record_samples import RECORDINGS, remove_machine_names
+from torchprof_samples import CPU_ORIGIN, SAMPLES, find
+from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 
 def test_every_sample_is_listed_and_every_listed_one_is_there() -> None:
@@ -35,3 +41,26 @@ def test_a_beginning_is_enough_where_only_one_has_it() -> None:
     for name, said in (("attention", "several"), ("", "no sample"), ("bert", "no sample")):
         with pytest.raises(LookupError, match=said):
             find(name)
+
+
+def test_the_cpu_sample_names_its_data_loader_and_no_machine() -> None:
+    (sample,) = [sample for sample in SAMPLES if sample.origin == CPU_ORIGIN]
+    assert sample.path.stat().st_size < 300_000
+    checker = Checker(load_trace(str(sample.path), cache=False))
+    verdict = checker.decide_verdict(findings=checker.check())
+    assert verdict.cause == "input"
+    assert "data loader" in verdict.first
+    header = json.loads(gzip.decompress(sample.path.read_bytes()))
+    assert not header["deviceProperties"]
+    assert not header["host_name"]
+    assert "/" not in header["traceName"]
+
+
+def test_machine_names_are_removed_from_a_new_sample(tmp_path: Path) -> None:
+    path = tmp_path / "new.json.gz"
+    events = [{"name": "host_name", "args": {"path": "/kept"}}]
+    with gzip.open(path, "wt") as file:
+        json.dump({"host_name": "my-laptop", "traceEvents": events, "traceName": "/home/me/runs/x.json"}, file)
+    remove_machine_names(str(path))
+    expected = {"host_name": "", "traceEvents": events, "traceName": "x.json"}
+    assert json.loads(gzip.decompress(path.read_bytes())) == expected

@@ -1,15 +1,17 @@
 """Record the sample traces on this machine: ``python -m tools.record_samples [-o FOLDER] [NAME…]``
 
 Each is a built-in workload under the harness, with the options below. Beside every trace go torch's own table and its
-aggregates, which the viewer's table is checked against. Meant for a GPU, two for the last; without one it records the
-CPU's side of those that do without.
+aggregates, which the viewer's table is checked against. Meant for a GPU, two for `train_gpt_2ranks`; without one it
+records the CPU's side of those that do without. `train_images_cpu` is recorded on a CPU everywhere.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,9 +55,13 @@ RECORDINGS = (
     Recording("train_gpt_starved", "", "train_gpt --starve"),
     Recording("train_gpt_stack_memory", "--with-stack --profile-memory --record-shapes", "train_gpt --item --active 2"),
     Recording("train_gpt_2ranks", "--nproc 2", "train_gpt --late-rank 1 --layers 2 --active 2"),
+    Recording("train_images_cpu", "", "train_images --device cpu"),
 )
 """In the order in which a beginner should read them; `torchprof_samples` describes what to look at in each."""
 
+# What torch writes about the recording machine: the folder of the file, and since 2.13 the machine's name.
+_TRACE_FOLDER = re.compile(r'(?<="traceName": ")[^"]*/')
+_HOST_NAME = re.compile(r'(?<="host_name": ")[^"]*')
 _SUFFIXES = {"trace": "pt.trace.json.gz", "table": "table.txt", "key_averages": "key_averages.json"}
 
 
@@ -113,6 +119,16 @@ def _copy_files(manifest: dict[str, Any], run_folder: str, path: str, rank: int 
     for key, suffix in _SUFFIXES.items():
         if trace[key]:
             shutil.copy(os.path.join(run_folder, trace[key]), f"{path}.{suffix}")
+    remove_machine_names(f"{path}.{_SUFFIXES['trace']}")
+
+
+def remove_machine_names(path: str) -> None:
+    """Remove the folder of the file and the name of the machine from the compressed trace at `path`."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        text = file.read()
+    text = _HOST_NAME.sub("", _TRACE_FOLDER.sub("", text))
+    with gzip.GzipFile(path, "wb", mtime=0) as file:
+        file.write(text.encode())
 
 
 def main() -> int:

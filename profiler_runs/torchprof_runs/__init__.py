@@ -14,7 +14,10 @@ This package needs only torch and imports nothing of the viewer, so it runs unde
 `time_window`          record between two points in time; call functions in the main thread
 `profiler_cycles`      start and stop torch.profiler as the plan says, and save each cycle
 `trace_export`         write the trace, the profiler's table and its averages, also on a full disk
+`own_frames`           remove the recorder's own Python frames from the trace
 `size_estimate`        estimate a trace's size from one step, and limit the memory of a recording
+`size_preflight`       measure one step, and settle how many are recorded where the trace would be large
+`size_question`        ask the user about that, in the terminal or through the app
 `profiler_conflict`    detect programs that use torch.profiler themselves, and leave them alone
 `exit_handlers`        save before the process ends by Ctrl-C, SIGTERM, os._exit, …
 `program_outcome`      exit status and traceback of the program, as Python would show them
@@ -28,5 +31,6 @@ This package needs only torch and imports nothing of the viewer, so it runs unde
 =====================  ================================================================================
 
 `workloads/` holds the built-in programs (`matmul_add`, `linear`, `mlp`, `attention`, `train_gpt`, `recompiles`,
-`streams`, `graph_replay`). Each is a script on its own and says in its docstring what to expect in its trace.
+`streams`, `graph_replay`, `train_images`). Each is a script on its own and says in its docstring what to expect in its
+trace.
 """

@@ -1,6 +1,6 @@
 """Small real traces that ship with the program, in the order in which they teach.
 
-Origin of all: NVIDIA H200, torch 2.11.0+cu130, CUDA 13.0, Python 3.12; recorded by `tools.record_samples`.
+Recorded by `tools.record_samples`: all on NVIDIA H200 (ORIGIN), except one on a CPU alone (CPU_ORIGIN).
 `README.md` beside this file says the same to people who look at the folder.
 """
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ORIGIN = "NVIDIA H200, torch 2.11.0+cu130, CUDA 13.0, Python 3.12"
+CPU_ORIGIN = "CPU only, two cores, torch 2.13.0, Python 3.11"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Sample:
     name: str
     ran: str
     look: str
+    origin: str = ORIGIN
 
     @property
     def path(self) -> Path:
@@ -113,6 +115,12 @@ SAMPLES = (
         "train_gpt_2ranks",
         "train_gpt --late-rank 1 on two GPUs: one of them comes late",
         "both ranks as one: rank 0 waits in each step's first collective for rank 1",
+    ),
+    Sample(
+        "train_images_cpu",
+        "train_images --device cpu: a small CNN whose images are decoded in the training process",
+        "no GPU: most of each step is the DataLoader's, under enumerate(DataLoader)…__next__; the verdict says so",
+        CPU_ORIGIN,
     ),
 )
 

@@ -18,9 +18,10 @@ from tests.helpers.paths import ROOT
 from tests.helpers.terminal import Terminal
 from torchprof_tui.cli import main
 from torchprof_tui.commands.open import main as open_command
-from torchprof_tui.commands.run.main import _open_explorer
+from torchprof_tui.commands.run.main import _open_explorer, _ProgressLine
 from torchprof_tui.runs.history import list_past_runs
 from torchprof_tui.runs.run_result import RunResult
+from torchprof_tui.runs.status_channel import StatusMessage
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch: pip install '.[run]'")
@@ -150,6 +151,29 @@ def test_in_a_terminal_it_opens_what_it_recorded(tmp_path: Path) -> None:
         terminal.send("q")
         assert terminal.wait_for_end() == 0
     assert "Traceback" not in terminal.text
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_progress_of_a_save_is_one_line(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "isatty", lambda descriptor: is_terminal)
+    line = _ProgressLine()
+    assert not line.show(0.0)
+    for done in (0, 100, 200, 300):
+        line.update(StatusMessage(0.0, 0, "exporting", "", {"compressed": done * 10**6, "total": 400 * 10**6}))
+        assert line.show(float(done + 1))
+        assert line.show(float(done + 1))  # unchanged text is not written again
+    line.update(StatusMessage(0.0, 0, "tabulating"))
+    assert not line.show(500.0)
+    said = capfd.readouterr().err
+    if is_terminal:
+        assert said.count("\r") == 2 * 4
+        assert "\n" not in said
+        assert "torchprof-tui: compressing: 200 of 400 MB, 2 min left" in said
+        assert said.endswith("\x1b[K")
+    else:
+        assert [words.split(":")[1].strip() for words in said.splitlines()] == ["compressing"] * 3
 
 
 def test_the_ranks_of_a_run_open_as_one(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

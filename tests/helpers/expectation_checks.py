@@ -160,7 +160,7 @@ def scan_patterns(entries: list[JsonEntry]) -> dict[str, bool]:
         "fused-triton": any(
             entry["cat"] == "kernel" and re.match(r"triton_(poi|red|per)_fused_", entry["name"]) for entry in entries
         ),
-        "graph-replay": max(launches.values()) > 1,
+        "graph-replay": max(launches.values(), default=0) > 1,
     }
     if ops and len(ops) < 5000:
         fires["matmul-to-mm"] = _has_child_op(ops, "aten::matmul", "aten::mm")
@@ -206,13 +206,15 @@ def _has_child_op(ops: list[JsonEntry], parent: str, child: str) -> bool:
     return False
 
 
-def scan_busy_share(entries: list[JsonEntry]) -> float:
-    """Measure the busy share over the steps and the work that they launched.
+def scan_busy_share(entries: list[JsonEntry]) -> float | None:
+    """Measure the busy share over the steps and the work that they launched. None: no GPU work was recorded.
 
     Left out: idle time of the profiler (loading a module is the program's), before the first work if that was launched
     outside the window or long before it began.
     """
     work = sorted((entry for entry in entries if entry["cat"] in GPU_WORK), key=lambda entry: entry["ts"])
+    if not work:
+        return None
     overhead = [entry for entry in entries if entry["cat"] == "overhead" and "Loading" not in entry["name"]]
     first, last = _scan_window(entries, work)
     calls = {

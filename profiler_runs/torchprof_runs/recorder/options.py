@@ -41,6 +41,8 @@ class Options:
     preflight: bool = True
     table: bool = True
     max_memory: int | None = None
+    max_size: int | None = None
+    yes: bool = False
 
     @property
     def is_timed(self) -> bool:
@@ -64,6 +66,7 @@ class Options:
             ("--for", self.duration),
             ("--then", self.then),
             ("--max-memory", self.max_memory),
+            ("--max-size", self.max_size),
             ("--output", self.output),
         ):
             if value is not None:
@@ -76,6 +79,7 @@ class Options:
             ("--with-modules", self.with_modules),
             ("--no-preflight", not self.preflight),
             ("--no-table", not self.table),
+            ("--yes", self.yes),
         ):
             if is_set:
                 argv.append(flag)
@@ -144,6 +148,13 @@ def _build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--nproc", type=_positive, metavar="N", help="start N ranks on this machine")
     parser.add_argument("-o", "--output", default=DEFAULT_OUTPUT_FOLDER, metavar="FOLDER", help="where runs are kept")
     parser.add_argument("--max-memory", type=_positive, metavar="MB", help="end the recording at this much growth")
+    parser.add_argument(
+        "--max-size",
+        type=_positive,
+        metavar="MB",
+        help="ask, or record fewer steps, above this size of the JSON (default 1000)",
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="record all steps above --max-size without asking")
     parser.add_argument("--no-preflight", dest="preflight", action="store_false", help="do not measure a step first")
     parser.add_argument("--no-table", dest="table", action="store_false", help="write the trace alone")
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")

@@ -51,12 +51,14 @@ class ProfilerFlags:
 class RecorderCallbacks:
     """Callbacks of a recording.
 
-    `save` saves a cycle, `measure` gets the profile of the step that the preflight measures, `report_phase` gets each
-    new phase, `report_failure` gets an error of torch's, which ends the recording but never the program.
+    `save` saves a cycle, `measure` gets the profile of the step that the preflight measures, `confirm` is called after
+    that and may ask the user, `report_phase` gets each new phase, `report_failure` gets an error of torch's, which ends
+    the recording but never the program.
     """
 
     save: Callable[[Any, Cycle], None]
     measure: Callable[[Any], None]
+    confirm: Callable[[], None]
     report_phase: Callable[[Phase], None]
     report_failure: Callable[[Exception], None]
 
@@ -113,11 +115,13 @@ class Recorder:
         self._thread_id = threading.get_ident()
         self._close_step_range()
         last_action, self.step_number = self._action, self.step_number + 1
-        action = plan.action(self.step_number)
-        if self._measuring or (self._state == RECORD and last_action == SAVE):
+        was_measuring = self._measuring
+        if was_measuring or (self._state == RECORD and last_action == SAVE):
             self._stop_profiler(at_step_end=True)
-        if self._plan is not None:  # None: torch raised an error
-            self._begin_step(plan, action)
+        if was_measuring:
+            self._callbacks.confirm()  # not in `_stop_profiler`, which holds signals: the user may press Ctrl-C
+        if self._plan is not None:  # None: torch raised an error, or the user declined
+            self._begin_step(plan, plan.action(self.step_number))
 
     def close(self) -> None:
         """Stop recording for good, and save the current cycle as far as it was recorded."""

@@ -44,6 +44,9 @@ class WholeRunMode:
     def cancel(self) -> None:
         """Prevent recordings that have not begun from beginning."""
 
+    def record_fewer(self, count: int, ends_early: bool) -> None:
+        """Record only `count` steps, see `StepPlan`; does nothing where no steps are counted."""
+
     def abandon(self) -> None:
         """Stop because the program profiles itself; save what the user asked for so far."""
         self.cancel()
@@ -186,6 +189,9 @@ class StepsMode(WholeRunMode):
         if self._undecided:
             self._undecided = False
             self.session.main_thread.call(self._begin_steps)
+
+    def record_fewer(self, count: int, ends_early: bool) -> None:
+        self.plan.record_fewer(count, ends_early)
 
     def _begin_steps(self) -> None:
         self.session.recorder.discard()

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import os
 import shlex
-import shutil
 import sys
 import threading
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from .exit_handlers import ExitHandlers, SaveAbandoned, StopRun, end_with_parent
 from .manifest import Manifest
 from .options import DEFAULT_ACTIVE, Options, UsageError, parse_options
 from .program_outcome import exit_status, format_exit_status, print_exception
-from .status_messages import PARENT_VARIABLE, STATUS_VARIABLE, Reporter
+from .status_messages import ANSWERS_VARIABLE, PARENT_VARIABLE, STATUS_VARIABLE, Reporter
 from .time_window import MainThreadCaller
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def main(argv: list[str]) -> int:
         if rank_launcher.is_multi_rank(options):
             return rank_launcher.run_ranks(options, reporter)
         # The program must not see the variables that only the app and the recorder use.
-        for variable in (STATUS_VARIABLE, PARENT_VARIABLE, run_folder.FOLDER_VARIABLE):
+        for variable in (STATUS_VARIABLE, PARENT_VARIABLE, ANSWERS_VARIABLE, run_folder.FOLDER_VARIABLE):
             os.environ.pop(variable, None)
         torch = torch_capabilities.load_torch()
         return RecordingSession(options, torch, reporter, rank, environment).run()
@@ -99,16 +98,18 @@ class RecordingSession:
         environment: Mapping[str, str],
     ) -> None:
         # deferred: these modules import torch, which load_torch() has checked by now.
-        from . import profiler_conflict, recording_modes, size_estimate, trace_export
+        from . import profiler_conflict, recording_modes, size_estimate, size_preflight, trace_export
 
         requested_options = options
         self.options = options = resolve_workload_steps(options) if target_program.is_workload(options) else options
-        self.torch, self.reporter, self.rank, self._environment = torch, reporter, rank, environment
+        self.torch, self.reporter, self.rank, self.environment = torch, reporter, rank, environment
+        self.preflight = size_preflight.SizePreflight(self)
         self._pid = os.getpid()
         self._finished = False
         self._recorded = False
         self._data_lost = False  # a cycle was recorded and could not be saved; this has been logged
         self.torch_refused = False  # torch raised an error when asked to record; this has been logged
+        self._declined = False  # the user was asked, and wants no recording; this has been logged
         self._stop_count = 0
         self.yielded_to_program = False  # the program uses torch.profiler itself
         self.logged_notices: set[str] = set()
@@ -132,7 +133,6 @@ class RecordingSession:
         self.exporter = trace_export.TraceExporter(self.folder, options.table, self.log, reporter.report_phase)
         self.conflict_watcher = profiler_conflict.ProfilerConflictWatcher(self.recorder, self._yield_profiler)
         limit = None if options.max_memory is None else options.max_memory * 1_000_000
-        self._size_estimate = size_estimate
         self.memory_guard = size_estimate.MemoryGuard(
             limit, lambda growth: self.main_thread.call(lambda: self._end_at_memory_limit(growth))
         )
@@ -144,7 +144,8 @@ class RecordingSession:
         flags = profiler_cycles.ProfilerFlags(**{name: getattr(self.options, name) for name in flag_names})
         callbacks = profiler_cycles.RecorderCallbacks(
             save=self._save_cycle,
-            measure=self._measure_step,
+            measure=self.preflight.measure,
+            confirm=self.preflight.confirm,
             report_phase=self._report_phase,
             report_failure=self._report_refusal,
         )
@@ -155,7 +156,7 @@ class RecordingSession:
         options, rank = self.options, self.rank
         stem = run_folder.make_stem(options.command[0])
         try:
-            path = self._environment.get(run_folder.FOLDER_VARIABLE) or (
+            path = self.environment.get(run_folder.FOLDER_VARIABLE) or (
                 run_folder.join_folder(options.output, stem, rank.launch_id, rank.rank)
                 if rank
                 else run_folder.create_folder(options.output, stem)
@@ -202,7 +203,7 @@ class RecordingSession:
     def _finish_stopped(self) -> int:
         self.finish("stopped", 0)
         if self.rank is not None:
-            local_ranks = rank_environment.list_local_ranks(self._environment, self.rank)
+            local_ranks = rank_environment.list_local_ranks(self.environment, self.rank)
             rank_environment.wait_for_manifests(
                 self.folder.manifest_path(rank) for rank in local_ranks if rank != self.rank.rank
             )
@@ -267,7 +268,7 @@ class RecordingSession:
     def _save_cycle(self, profile: Any, cycle: Cycle) -> None:
         self.memory_guard.stop()
         try:
-            saved = self.exporter.save_cycle(profile, cycle)
+            saved = self.exporter.save_cycle(profile, cycle, self.preflight.expected_bytes)
         except SaveAbandoned:
             self._data_lost = True
             self.log(f"gave up saving cycle {cycle.number}")
@@ -285,22 +286,12 @@ class RecordingSession:
         if missing_gpu:
             self.log_once(missing_gpu)
 
-    def _measure_step(self, profile: Any) -> None:
-        step = self.exporter.measure_trace(profile)
-        if step is None:
-            return
-        active = self.options.active or DEFAULT_ACTIVE
-        free_disk = shutil.disk_usage(self.folder.path).free
-        text, warning = self._size_estimate.format_size_estimate(
-            step, active, self.options.with_stack, free_disk, self._size_estimate.read_available_memory()
-        )
-        self.manifest.facts["preflight"] = {
-            "events_per_step": step.events,
-            "json_bytes_per_step": step.bytes,
-            "steps": active,
-            "warning": warning,
-        }
-        self.log(text)
+    def decline_recording(self) -> None:
+        """Stop the program with nothing recorded, because the user wants no trace of this size."""
+        self._declined = True
+        self.log("nothing is recorded, as you chose: stopping the program (--active, --max-size)")
+        self.mode.abandon()
+        self._stop_program()
 
     def _report_refusal(self, error: Exception) -> None:
         self.torch_refused = True
@@ -353,7 +344,9 @@ class RecordingSession:
         facts["script_traces"] = self.conflict_watcher.script_traces
         if facts["script_traces"]:
             self.log("the program wrote its own: " + ", ".join(facts["script_traces"]))
-        elif not facts["kept"] and not (self.yielded_to_program or self._data_lost or self.torch_refused):
+        elif not facts["kept"] and not (
+            self.yielded_to_program or self._data_lost or self.torch_refused or self._declined
+        ):
             self.log(f"nothing was recorded: {self.mode.explain_no_trace()}")
         facts["environment"] = torch_capabilities.describe_environment(self.torch)
         self.manifest.set_outcome("ended", end_reason, status)

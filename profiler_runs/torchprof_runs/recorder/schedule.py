@@ -48,16 +48,33 @@ class StepPlan:
 
     def __init__(self, wait: int, warmup: int, active: int, repeat: int, preflight: bool = True) -> None:
         self.wait, self.warmup, self.active, self.repeat = wait, warmup, active, repeat
+        self.recorded = active  # of the active steps of a cycle, the first ones; `record_fewer` lowers it
         self.cycle_length = wait + warmup + active
         # The first step contains the program's start-up and says nothing about the others, so the preflight measures
         # the last step that waits, if there are at least two.
         self._measured_step = wait - 1 if preflight and wait >= 2 else None
-        self._schedule: Callable[[int], Any] = torch.profiler.schedule(
-            wait=wait,
-            warmup=warmup or 1,  # torch warns about 0, which is the user's choice here; `action` skips the extra step
-            active=active,
-            repeat=repeat,
+        self._schedule = self._create_schedule()
+
+    def _create_schedule(self) -> Callable[[int], Any]:
+        schedule: Callable[[int], Any] = torch.profiler.schedule(
+            wait=self.wait,
+            warmup=self.warmup or 1,  # torch warns about 0, the user's choice here; `action` skips the extra step
+            active=self.active,
+            repeat=self.repeat,
         )
+        return schedule
+
+    def record_fewer(self, count: int, ends_early: bool) -> None:
+        """Record only `count` steps in each cycle. Call it before the first of them.
+
+        `ends_early`: cycles become shorter. Otherwise the plan is done in the same step as before, as all ranks of a
+        program must be.
+        """
+        self.recorded = count
+        if ends_early:
+            self.active = count
+            self.cycle_length = self.wait + self.warmup + count
+            self._schedule = self._create_schedule()
 
     @property
     def total(self) -> int | None:
@@ -69,6 +86,10 @@ class StepPlan:
         return self.repeat > 0 and step >= self.cycle_length * self.repeat
 
     def action(self, step: int) -> str:
+        if self.recorded < self.active and not self.is_done(step):
+            active_step = step % self.cycle_length - self.wait - self.warmup
+            if active_step >= self.recorded - 1:
+                return SAVE if active_step == self.recorded - 1 else NONE
         if self.warmup == 0:
             cycle, position = divmod(step, self.cycle_length)
             # Skip the one warm-up step that the schedule was created with.
@@ -86,7 +107,9 @@ class StepPlan:
             return Phase("waiting", position + 1, self.wait, **cycle_fields)
         if position < self.wait + self.warmup:
             return Phase("warming up", position - self.wait + 1, self.warmup, **cycle_fields)
-        return Phase("recording", position - self.wait - self.warmup + 1, self.active, **cycle_fields)
+        if position >= self.wait + self.warmup + self.recorded:
+            return Phase("running on")
+        return Phase("recording", position - self.wait - self.warmup + 1, self.recorded, **cycle_fields)
 
     def is_measured(self, step: int) -> bool:
         return step == self._measured_step

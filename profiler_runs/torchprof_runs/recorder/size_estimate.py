@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 from .trace_export import MAX_TABLE_EVENTS, TraceCounts
 
@@ -19,23 +20,40 @@ _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 _CGROUP_MEMORY_PREFIX = "/sys/fs/cgroup/memory."
 
 
-def format_size_estimate(
-    step: TraceCounts, active: int, with_stack: bool, free_disk: int, free_memory: int | None
-) -> tuple[str, bool]:
+class SizeEstimate(NamedTuple):
+    """Expected size of a recording: `text` in one line, `bytes` of JSON.
+
+    `warning`: more than a limit. `fitting_steps`: the number of steps that stays within the limits, at least 1.
+    """
+
+    text: str
+    warning: bool
+    bytes: int
+    fitting_steps: int
+
+
+def estimate_size(
+    step: TraceCounts,
+    active: int,
+    with_stack: bool,
+    free_disk: int,
+    free_memory: int | None,
+    large: int = LARGE_TRACE_BYTES,
+) -> SizeEstimate:
     """Estimate the size of a recording of `active` steps like `step`.
 
-    Returns one line of text and whether it is a warning. `free_disk` and `free_memory` are bytes.
+    `free_disk`, `free_memory` and `large`, above which a trace is slow to handle, are bytes.
     """
     total = step.bytes * active
     size = (
         f"one step is {step.events:,} events, {format_megabytes(step.bytes)} of trace: {active} steps make "
         f"{format_megabytes(total)} ({format_megabytes(total // COMPRESSION_RATIO)} compressed)"
     )
-    limits = [LARGE_TRACE_BYTES, free_disk]
+    limits = [large, free_disk]
     if free_memory is not None:
         limits.append(int(free_memory * MEMORY_SHARE) // MEMORY_PER_BYTE)
     if total <= min(limits) or step.bytes == 0:
-        return size, False
+        return SizeEstimate(size, False, total, active)
     reason = (
         "more than the disk has room for"
         if total > free_disk
@@ -49,7 +67,8 @@ def format_size_estimate(
         advice = " or ".join(filter(None, [advice, "leave out --with-stack"]))
     if step.events * active > MAX_TABLE_EVENTS:
         reason += ", with no table"
-    return f"{size}, {reason}: better {advice or 'a smaller step'}", True
+    text = f"{size}, {reason}: better {advice or 'a smaller step'}"
+    return SizeEstimate(text, True, total, min(fitting_steps, active))
 
 
 def format_megabytes(count: int) -> str:

@@ -7,6 +7,9 @@ blocks; lines are dropped if the pipe is full or has no reader.
 
 If the app puts its pid into TORCHPROF_PARENT, the run saves and ends when the app ends, for whatever reason, and log
 lines carry the app's name.
+
+If the app names a pipe in TORCHPROF_ANSWERS, it answers the questions that the phase "asking" carries in `choices`
+(answer → what it does) by writing one of these characters there.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ from typing import Any
 
 STATUS_VARIABLE = "TORCHPROF_STATUS"
 PARENT_VARIABLE = "TORCHPROF_PARENT"
+ANSWERS_VARIABLE = "TORCHPROF_ANSWERS"
 PHASES = (
     "starting",
     "waiting",
     "measuring",
+    "asking",
     "warming up",
     "recording",
     "exporting",

@@ -18,7 +18,17 @@ from typing import Any
 
 from .options import Options, UsageError
 
-WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
+WORKLOADS = (
+    "matmul_add",
+    "linear",
+    "mlp",
+    "attention",
+    "train_gpt",
+    "recompiles",
+    "streams",
+    "graph_replay",
+    "train_images",
+)
 _WORKLOADS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "workloads")
 WORKLOAD_STEP = "__main__:step"  # a step of a workload is one call of its function `step`
 WORKLOAD_WAIT, WORKLOAD_WARMUP = 1, 1  # steps that a workload's loop runs before its --active steps

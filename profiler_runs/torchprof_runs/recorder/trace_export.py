@@ -9,18 +9,21 @@ import os
 import resource
 import shutil
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .atomic_files import explain_os_error, remove_on_exit, write_atomic
+from .own_frames import remove_own_frames
 from .profiler_cycles import Cycle
 
 # Level 3 makes a trace 15 to 20 times smaller. Level 9 (gzip's own default) makes it another quarter smaller but takes
 # five times as long, and the program is paused meanwhile.
 COMPRESSION_LEVEL = 3
 CHUNK_BYTES = 1 << 20
+PROGRESS_INTERVAL = 0.2  # seconds between reports while a trace is compressed
 # torch writes the JSON uncompressed, 15 to 20 times the size of the .gz. A JSON beyond this size is too large to open.
 MIN_FREE_MEGABYTES = 2_000  # MB
 MAX_TABLE_ROWS = 100
@@ -119,12 +122,16 @@ class TraceExporter:
         self, paths: CyclePaths, tables: bool, log: Callable[[str], None], report_phase: Callable[..., None]
     ) -> None:
         self._paths, self._tables, self._log, self._report_phase = paths, tables, log, report_phase
+        self._progress_fields: dict[str, Any] = {}
 
-    def save_cycle(self, profile: Any, cycle: Cycle) -> SavedTrace | None:
-        """Write the files of `cycle`. Returns None if not even its trace could be written. Raises no OSError."""
+    def save_cycle(self, profile: Any, cycle: Cycle, expected_bytes: int | None = None) -> SavedTrace | None:
+        """Write the files of `cycle`, whose JSON is expected to have `expected_bytes`.
+
+        Returns None if not even its trace could be written. Raises no OSError.
+        """
         trace = self._paths.trace_path(cycle.number)
-        self._report_phase("exporting", file=trace, cycle=cycle.number)
-        saved = self._save_trace(profile, cycle, trace)
+        self._progress_fields = {"file": trace, "cycle": cycle.number}
+        saved = self._save_trace(profile, cycle, trace, expected_bytes)
         if saved is not None and self._tables:
             self._save_table(profile, saved)
         return saved
@@ -146,12 +153,14 @@ class TraceExporter:
         self._log(f"not even one step's trace can be written here: {reason}")
         return None
 
-    def _save_trace(self, profile: Any, cycle: Cycle, trace: str) -> SavedTrace | None:
+    def _save_trace(self, profile: Any, cycle: Cycle, trace: str, expected_bytes: int | None) -> SavedTrace | None:
         incomplete_raw, write_error = None, OSError(errno.ENOSPC, "")
         with contextlib.ExitStack() as raw_files:
             for folder in self._list_scratch_folders():
                 raw = os.path.join(folder, f".{os.path.basename(trace)}.{os.getpid()}.json")
                 raw_files.enter_context(remove_on_exit(raw))
+                # torch does not report how far it is; the app can see how large this file is.
+                self._report_phase("exporting", **self._progress_fields, raw=raw, expected=expected_bytes)
                 try:
                     _export_json(profile, raw)
                     if _is_complete(raw):
@@ -192,13 +201,24 @@ class TraceExporter:
         """Save the complete trace in file `raw`, compressed if there is space for that."""
         counts = TraceCounts()
         try:
-            size = write_atomic(trace, compress_chunks(count_events(_read_chunks(raw), counts)))
+            chunks = self._report_progress(_read_chunks(raw), os.path.getsize(raw))
+            size = write_atomic(trace, compress_chunks(count_events(remove_own_frames(chunks), counts)))
         except OSError as error:
             trace = os.path.join(self._make_output_folder(os.path.dirname(raw)), os.path.basename(trace)[: -len(".gz")])
             self._log(f"kept the trace uncompressed, {trace}: {explain_os_error(error)}")
             os.replace(raw, trace)
             size = os.path.getsize(trace)
         return SavedTrace(trace, size, counts, cycle, partial=not cycle.is_complete)
+
+    def _report_progress(self, chunks: Iterator[bytes], total: int) -> Iterator[bytes]:
+        """Yield `chunks` and report how many of their `total` bytes have been compressed."""
+        done, reported_at = 0, 0.0
+        for chunk in chunks:
+            if (now := time.monotonic()) - reported_at > PROGRESS_INTERVAL:
+                self._report_phase("exporting", **self._progress_fields, compressed=done, total=total)
+                reported_at = now
+            yield chunk
+            done += len(chunk)
 
     def _make_output_folder(self, folder: str) -> str:
         """Return `folder` if it is the run's, otherwise a new folder in it: files of other runs are not overwritten."""
@@ -208,7 +228,7 @@ class TraceExporter:
     def _salvage_trace(self, raw: str, cycle: Cycle, trace: str) -> SavedTrace:
         """Save the incomplete trace in `raw`. Compressed it fits on the disk that was full."""
         counts = TraceCounts()
-        compressed = list(compress_chunks(count_events(_read_chunks(raw), counts)))
+        compressed = list(compress_chunks(count_events(remove_own_frames(_read_chunks(raw)), counts)))
         os.remove(raw)
         size = write_atomic(trace, compressed)
         return SavedTrace(trace, size, counts, cycle, partial=True)

@@ -10,14 +10,17 @@ import pytest
 pytest.importorskip("torch")
 
 from torchprof_runs.recorder import size_estimate
-from torchprof_runs.recorder.size_estimate import MemoryGuard, format_size_estimate
+from torchprof_runs.recorder.size_estimate import MemoryGuard, estimate_size
 from torchprof_runs.recorder.trace_export import TraceCounts
 
 MEGA, GIGA = 10**6, 10**9
 
 
 def test_a_small_trace_has_no_warning() -> None:
-    text, warning = format_size_estimate(TraceCounts(events=1_200, bytes=400_000), 3, False, 100 * GIGA, 100 * GIGA)
+    text, warning, total, fitting = estimate_size(
+        TraceCounts(events=1_200, bytes=400_000), 3, False, 100 * GIGA, 100 * GIGA
+    )
+    assert (total, fitting) == (1_200_000, 3)
     assert not warning
     assert "1,200 events" in text
     assert "3 steps make 1.2 MB" in text
@@ -38,18 +41,20 @@ def test_a_large_one_gets_a_better_schedule(
     active: int, with_stack: bool, disk: int, memory: int | None, says: str
 ) -> None:
     step = TraceCounts(events=300_000, bytes=100 * MEGA)
-    text, warning = format_size_estimate(step, active, with_stack, disk, memory)
+    text, warning, total, fitting = estimate_size(step, active, with_stack, disk, memory)
+    assert total == active * 100 * MEGA
+    assert fitting < active or active == 1
     assert warning
     assert says in text
 
 
 def test_small_sizes_are_reported_too() -> None:
-    text, _ = format_size_estimate(TraceCounts(events=88, bytes=26_400), 3, False, 100 * GIGA, 100 * GIGA)
+    text = estimate_size(TraceCounts(events=88, bytes=26_400), 3, False, 100 * GIGA, 100 * GIGA).text
     assert "88 events, 26 kB of trace: 3 steps make 79 kB (5 kB compressed)" in text
 
 
 def test_no_advice_from_an_empty_step() -> None:
-    assert not format_size_estimate(TraceCounts(), 10**9, True, 0, 0)[1]
+    assert not estimate_size(TraceCounts(), 10**9, True, 0, 0).warning
 
 
 def test_memory_is_read_if_the_system_reports_it() -> None:

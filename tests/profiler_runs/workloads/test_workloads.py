@@ -17,7 +17,17 @@ from tests.profiler_runs.conftest import HARNESS, Start
 from tools.record_samples import RECORDINGS
 
 FOLDER = HARNESS.parent / "workloads"
-NAMES = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
+NAMES = (
+    "matmul_add",
+    "linear",
+    "mlp",
+    "attention",
+    "train_gpt",
+    "recompiles",
+    "streams",
+    "graph_replay",
+    "train_images",
+)
 WITH_GPU = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")}
 SMALL_GPT = ("--layers", "1", "--width", "16", "--heads", "2", "--length", "8", "--batch", "2", "--dtype", "float32")
 SMALL_MLP = ("--batch", "2", "--length", "4", "--width", "8", "--hidden", "16", "--dtype", "float32")
@@ -46,6 +56,12 @@ SMALL_MLP = ("--batch", "2", "--length", "4", "--width", "8", "--hidden", "16", 
             set(),
         ),
         (("recompiles", "--width", "4", "--backend", "eager"), "layer", {"aten::gelu", "aten::mul"}, set()),
+        (
+            ("train_images", "--edge", "16", "--width", "2", "--batch", "2"),
+            "backward",
+            {"forward", "Optimizer.step#SGD.step", "aten::_upsample_bilinear2d_aa"},
+            set(),
+        ),
         (("graph_replay", "--eager", "--layers", "2", "--width", "8"), "replay", {"aten::gelu"}, set()),
     ],
 )

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.helpers.paths import ROOT
-from torchprof_tui.ui.common.number_format import format_value
+from torchprof_tui.ui.common.number_format import format_file_size, format_value
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,18 @@ def test_binary_sizes_have_binary_units_everywhere() -> None:
             if re.search(r"/ ?1024|<< ?[123]0", line) and re.search(r"[^i][KMG]B\b", line):
                 wrong.append(f"{path.name}:{number}")
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (2_400, "2.4 kB"),
+        (205_300, "205 kB"),
+        (480_000_000, "480 MB"),
+        (1_702_000_000, "1.7 GB"),
+    ],
+)
+def test_sizes_of_files_are_decimal(count: int, text: str) -> None:
+    assert format_file_size(count) == text

@@ -17,10 +17,12 @@ from tests.helpers.paths import ROOT
 from torchprof_samples import find
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.runs import recording_request
+from torchprof_tui.runs.gpu_presence import WORKLOADS_FOR_GPUS
 from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.recording_request import WORKLOADS, RecordingRequest
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+from torchprof_tui.ui.record import record_screen
 from torchprof_tui.ui.record.console_view import ConsoleView
 from torchprof_tui.ui.record.record_screen import RecordScreen
 from torchprof_tui.ui.record.recording_screen import RecordingScreen, format_elapsed
@@ -122,6 +124,41 @@ async def test_the_form_is_a_command_line() -> None:
         await pilot.press("backspace")
         line = "$ torchprof-tui run --active 10 --step a:b --record-shapes linear --size 8"
         assert shown(app, "#run-equivalent") == line
+
+
+async def test_without_a_gpu_workloads_that_need_one_are_grey_and_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    for has_gpu in (False, True):
+        monkeypatch.setattr(record_screen, "is_gpu_present", lambda environment: has_gpu)  # noqa: B023
+        app = TorchprofApp()
+        async with app.run_test(size=(160, 48)) as pilot:
+            await form(pilot)
+            streams, replay = (
+                [line for line in options(app) if line.split()[0] == name] for name in WORKLOADS_FOR_GPUS
+            )
+            assert ("needs a GPU: none here" in streams[0]) != has_gpu
+            assert ("so with --eager" in replay[0]) != has_gpu
+            rows = app.screen.query_one("#run-list", OptionList)
+            rows.highlighted = rows.get_option_index("workload:streams")
+            await pilot.press("enter")
+            assert app.screen.query_one(Input).value == ("streams" if has_gpu else "")
+            assert ("streams needs a GPU" in shown(app, "#run-hint")) != has_gpu
+            app.screen.set_focus(rows)
+            rows.highlighted = rows.get_option_index("workload:graph_replay")
+            await pilot.press("enter")
+            assert app.screen.query_one(Input).value == ("graph_replay" if has_gpu else "graph_replay --eager")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (120, 40), (160, 48), (240, 60)])
+async def test_no_key_hint_is_cut(size: tuple[int, int]) -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=size) as pilot:
+        await form(pilot)
+        for key in ("", "tab", "tab"):
+            await pilot.press(*([key] if key else []))
+            await pilot.pause()
+            line = app.screen._compositor.render_strips()[app.screen.query_one("#run-keys").region.y].text
+            assert shown(app, "#run-keys").strip() in line
+            assert "esc back" in line
 
 
 async def test_an_invalid_request_is_reported_before_anything_starts() -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
 import shutil
-import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.cells import cell_len
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
@@ -25,7 +22,6 @@ from torchprof_tui.trace.loading.progress import Progress
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.storage import disk_cache
 from torchprof_tui.ui.start import local_traces, recent_traces
-from torchprof_tui.ui.start.beginner_guide import GUIDE
 from torchprof_tui.ui.start.loading_screen import LoadingScreen, format_bar, format_counters
 from torchprof_tui.ui.start.path_input import list_completions
 from torchprof_tui.ui.start.start_screen import StartScreen, format_age
@@ -147,7 +143,7 @@ async def test_the_summaries_have_room_at_every_width(alone: Path, width: int) -
         await until(pilot, lambda: any("mine.json.gz" in line for line in options(app)))
         await pilot.pause()
         lines = [strip.text for strip in app.screen._compositor.render_strips()]
-        assert re.search(r"mine.json.gz .* KiB +[0-9]+ months ago +runs/", "\n".join(lines))
+        assert re.search(r"mine.json.gz .* kB +[0-9]+ months ago +runs/", "\n".join(lines))
 
 
 async def test_an_unreachable_file_is_no_reason_to_explain_the_export(alone: Path) -> None:
@@ -169,6 +165,17 @@ def test_a_recent_folder_has_the_size_of_its_traces(alone: Path) -> None:
     recent_traces.add_recent_trace("ddp")
     (entry,) = recent_traces.list_recent_traces()
     assert entry.size == 700
+    (alone / "ddp" / "more").mkdir()
+    (alone / "ddp" / "more" / "rank2.json").write_text("x" * 50)
+    (entry,) = recent_traces.list_recent_traces()
+    assert entry.size == 750
+
+
+def test_the_size_of_a_large_folder_is_limited_work(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        (alone / f"{number}.json").write_text("x")
+    monkeypatch.setattr(local_traces, "MAX_ENTRIES", 5)
+    assert local_traces.sum_trace_sizes(alone) == 5
 
 
 async def test_a_path_is_typed_and_completed(alone: Path) -> None:
@@ -310,33 +317,3 @@ def test_a_damaged_list_is_an_empty_one(stored: str) -> None:
     assert recent_traces.list_recent_traces() == []
     recent_traces.add_recent_trace("host:a.json")
     assert [entry.spec for entry in recent_traces.list_recent_traces()] == ["host:a.json"]
-
-
-def test_the_guides_lines_fit_beside_the_list_and_its_code_is_python() -> None:
-    lines = GUIDE.plain.split("\n")
-    assert max(map(cell_len, lines)) <= 60
-    begin = lines.index("Record a trace of your own: R, or in your own code") + 1
-    code = lines[begin : lines.index("Without this screen") - 1]
-    ast.parse(textwrap.dedent("\n".join(code)))
-
-
-async def test_on_a_narrow_screen_the_guide_is_one_key_away() -> None:
-    app = TorchprofApp()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: len(options(app)) > len(SAMPLES))
-
-        def text() -> str:
-            return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
-
-        assert "? guide" in text()
-        assert "What this does" not in text()
-        await pilot.press("?")
-        await until(pilot, lambda: "What this does" in text())
-        for _ in range(20):
-            await pilot.press("down")
-        await until(pilot, lambda: "Without this screen" in text())
-        await pilot.press("escape")
-        await until(pilot, lambda: "What this does" not in text())
-        before = app.screen.query_one(OptionList).highlighted
-        await pilot.press("down")
-        assert app.screen.query_one(OptionList).highlighted != before  # arrow keys move in the list again

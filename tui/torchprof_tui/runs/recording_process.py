@@ -22,9 +22,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from torchprof_tui.runs.answer_pipe import AnswerPipe
 from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult, read_result
+from torchprof_tui.runs.save_progress import SaveProgress
 from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
 from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.core.user_files import make_absolute
@@ -84,6 +86,9 @@ class Recording:
         self.interrupts = 0
         self.save_abandoned = False  # a second ctrl+c was sent while the run was saving
         self._channel: StatusChannel | None = None
+        self._answers: AnswerPipe | None = None
+        self._progress = SaveProgress()
+        self._is_answered = False  # the current question
         self._process: subprocess.Popen[bytes] | None = None
         self._output: _OutputReader | None = None
         self._master = -1
@@ -99,8 +104,12 @@ class Recording:
         Raises RequestError if the request cannot be recorded, OSError if the process cannot be started.
         """
         argv = self.request.argv(environment)
-        self._channel = StatusChannel()
-        run_environment = {**(os.environ if environment is None else environment), **self._channel.environment}
+        self._channel, self._answers = StatusChannel(), AnswerPipe()
+        run_environment = {
+            **(os.environ if environment is None else environment),
+            **self._channel.environment,
+            **self._answers.environment,
+        }
         run_environment["TERM"] = "xterm-256color"
         for name in ("COLUMNS", "LINES"):  # these describe the viewer's own terminal
             run_environment.pop(name, None)
@@ -126,6 +135,8 @@ class Recording:
         for message in self._channel.read() if self._channel is not None else ():
             if message.phase and message.rank == 0:
                 self.phase = message
+                self._progress.update(message)
+                self._is_answered = False
             self.last_log = message.log or self.last_log
         if self.folder is not None and not self._request_saved:
             self._request_saved = True
@@ -156,6 +167,26 @@ class Recording:
     def is_saving(self) -> bool:
         """Whether the run is writing its recording."""
         return self.phase is not None and self.phase.phase in SAVING_PHASES
+
+    @property
+    def phase_text(self) -> str:
+        """What the run does, in words; while it saves, how far it is."""
+        if self.phase is None:
+            return "starting"
+        return self._progress.text() or self.phase.text
+
+    @property
+    def choices(self) -> Mapping[str, str]:
+        """The answers that the run waits for → what they do; empty if it waits for none."""
+        if self.phase is None or self.phase.phase != "asking" or self._is_answered or self.has_ended:
+            return {}
+        return self.phase.choices
+
+    def answer(self, key: str) -> None:
+        """Answer the question of the run with one of its `choices`; does nothing for another key."""
+        if key in self.choices and self._answers is not None:
+            self._is_answered = True
+            self._answers.send(key)
 
     @property
     def seconds(self) -> float:
@@ -230,6 +261,9 @@ class Recording:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+        if self._answers is not None:
+            self._answers.close()
+            self._answers = None
 
     def _send_signal(self, signum: signal.Signals) -> None:
         if self._process is not None:

@@ -22,7 +22,17 @@ _CHECKOUT = Path(__file__).resolve().parents[3] / "profiler_runs" / "torchprof_r
 HARNESS_FOLDER = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
 HARNESS = HARNESS_FOLDER / "harness.py"
 
-WORKLOADS = ("matmul_add", "linear", "mlp", "attention", "train_gpt", "recompiles", "streams", "graph_replay")
+WORKLOADS = (
+    "matmul_add",
+    "linear",
+    "mlp",
+    "attention",
+    "train_gpt",
+    "recompiles",
+    "streams",
+    "graph_replay",
+    "train_images",
+)
 """The built-in workloads, from simple to complex."""
 
 DEFAULT_OUTPUT = "torchprof_runs"
@@ -60,12 +70,12 @@ OPTIONS = (
     Option(
         "--step",
         "text",
-        "what a step is in a program with no prof.step(): an optimizer's step, a function's call, nothing (the whole "
-        "run is recorded); auto takes the optimizer, and the whole run where there is none",
+        "what counts as a step: optimizer.step(), the call of a function, or none (the whole run is recorded); "
+        "auto: the optimizer's, and the whole run without one",
         "auto|optimizer|MODULE:FUNCTION|none",
     ),
     Option("--after", "seconds", "a window of time instead of steps: start recording after so long", "SECONDS"),
-    Option("--for", "seconds", "… and record for so long", "SECONDS"),
+    Option("--for", "seconds", "with --after: record for so long; alone: from the start", "SECONDS"),
     Option(
         "--then",
         "choice",
@@ -80,6 +90,8 @@ OPTIONS = (
     Option("--with-modules", "switch", "the module hierarchy (TorchScript)"),
     Option("--nproc", "count", "start so many ranks on this machine", "N"),
     Option("--max-memory", "count", "end the recording when the program has grown by so much", "MB"),
+    Option("--max-size", "count", "ask, or record fewer steps, above this size of the JSON (1000)", "MB"),
+    Option("--yes", "switch", "record all steps above that size without asking"),
     Option("--no-preflight", "switch", "do not measure a step first to tell how large the trace gets"),
     Option("--no-table", "switch", "write the trace alone, without torch's table"),
 )

@@ -24,8 +24,12 @@ from torchprof_tui.runs.recording_request import (
     workload_flags,
 )
 from torchprof_tui.runs.run_result import RunResult, read_result
+from torchprof_tui.runs.save_progress import EXPORTING, SaveProgress
 from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
 from torchprof_tui.trace.core.printable import clean
+
+LINE_INTERVAL_SECONDS = 10.0
+"""Between lines about the progress of a save where stderr is no terminal, whose line could be replaced."""
 
 PHASE_DELAY_SECONDS = 1.0
 """Phases shorter than this are not reported; most steps are shorter."""
@@ -105,24 +109,63 @@ def _relay_status(process: subprocess.Popen[bytes], channel: StatusChannel, requ
     remembered = False
     latest: StatusMessage | None = None
     since = 0.0
+    progress = _ProgressLine()
     while process.poll() is None:
         select.select([channel], [], [], POLL_SECONDS)
         now = time.monotonic()
         for said in channel.read():
-            if said.phase and said.rank == 0 and (latest is None or said.phase != latest.phase):
-                since = now
-            if said.phase and said.rank == 0:
+            if said.rank == 0 and said.phase:
+                if latest is None or said.phase != latest.phase:
+                    since = now
                 latest = said
+                progress.update(said)
         if channel.folder is not None and not remembered:
             remembered = True
             save_request(channel.folder, request)
-        if latest is not None and since and now - since > PHASE_DELAY_SECONDS:
+        if progress.show(now):
             since = 0.0
-            if latest.phase not in ("starting", "done", "running on"):
+        elif latest is not None and since and now - since > PHASE_DELAY_SECONDS:
+            since = 0.0
+            if latest.phase not in ("starting", "asking", "done", "running on"):
                 _report(latest.text)
     channel.read()  # a short run may have reported its folder just now
     if channel.folder is not None and not remembered:
         save_request(channel.folder, request)
+
+
+class _ProgressLine:
+    """The progress of a save on stderr: one line that is replaced in a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._progress = SaveProgress()
+        self._is_terminal = os.isatty(2)
+        self._shown, self._shown_at = "", 0.0
+
+    def update(self, message: StatusMessage) -> None:
+        self._progress.update(message)
+        if message.phase != EXPORTING:
+            self._clear()
+
+    def show(self, now: float) -> bool:
+        """Show the progress if a save goes on. Returns whether one does."""
+        text = self._progress.text(now)
+        if not text:
+            return False
+        if self._is_terminal and text != self._shown:
+            # The cursor stays at the start, so that the next line of the run overwrites this one.
+            os.write(2, f"\rtorchprof-tui: {clean(text)}\x1b[K\r".encode())
+            self._shown = text
+        elif not self._is_terminal:
+            self._shown_at = self._shown_at or now
+            if now - self._shown_at > LINE_INTERVAL_SECONDS:
+                self._shown_at = now
+                _report(text)
+        return True
+
+    def _clear(self) -> None:
+        if self._shown:
+            os.write(2, b"\x1b[K")
+        self._shown, self._shown_at = "", 0.0
 
 
 class _SignalForwarder:

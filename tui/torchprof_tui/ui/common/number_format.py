@@ -1,6 +1,7 @@
 """Format byte counts, shares and ordinals.
 
-Bytes of memory are in powers of 1024 (KiB, MiB); rates and the progress of loading are decimal (GB/s, MB).
+Bytes of memory are in powers of 1024 (KiB, MiB); rates, the sizes of files and the progress of loading and saving are
+decimal (GB/s, MB).
 """
 
 from __future__ import annotations
@@ -18,6 +19,14 @@ def format_value(value: float, unit: str) -> str:
         step += 1
     digits = 0 if step == 0 or size >= 100 else 1
     return f"{'-' if value < 0 else ''}{size:.{digits}f} {_BYTES[step]}"
+
+
+def format_file_size(count: int) -> str:
+    """Format the size of a file, bytes: "205 kB", "1.2 MB", "480 MB"; decimal, as the progress of loading it."""
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= limit:
+            return f"{count / limit:,.1f} {unit}" if count < 10 * limit else f"{count / limit:,.0f} {unit}"
+    return f"{count} B"
 
 
 def format_share(share: float) -> str:

@@ -22,6 +22,7 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option as Row
 
+from torchprof_tui.runs.gpu_presence import WORKLOADS_FOR_GPUS, is_gpu_present
 from torchprof_tui.runs.history import PastRun, list_past_runs
 from torchprof_tui.runs.recording_request import (
     DEFAULT_OUTPUT,
@@ -51,10 +52,13 @@ MAX_ROW_CELLS = 300
 """Cells of a past run's command; a stored one may have a megabyte."""
 
 KEY_HINTS = {
-    "run-command": "enter start   ↓ workloads, past runs   tab options   esc back",
-    "run-list": "enter take it   ctrl+r start   tab options   letters type a command   esc back",
-    "run-options": "type a value   space switch   ctrl+r start   tab command   esc back   del leave it",
+    "run-command": ("enter start", "↓ workloads, past runs", "tab options", "esc back"),
+    "run-list": ("enter take it", "ctrl+r start", "tab options", "esc back", "letters type a command"),
+    "run-options": ("type a value", "space switch", "ctrl+r start", "tab command", "esc back", "del default"),
 }
+"""The keys of each part, the most important ones first: those that do not fit are left out."""
+
+NO_GPU = "needs a GPU: none here"
 
 
 class RecordScreen(Screen[None]):
@@ -99,6 +103,7 @@ class RecordScreen(Screen[None]):
         self._app_cwd = make_absolute(".")
         self._cwd = cwd or self._app_cwd
         self._past_runs: list[PastRun] = []
+        self._has_gpu = is_gpu_present(os.environ)
 
     def compose(self) -> ComposeResult:
         yield Static(
@@ -138,7 +143,7 @@ class RecordScreen(Screen[None]):
         option_list = self.query_one("#run-list", OptionList)
         current = option_list.highlighted_option.id if option_list.highlighted_option is not None else None
         rows: list[Row | None] = [Row(Content.styled("Workloads", "bold"), disabled=True)]
-        rows += [Row(_format_workload(name, summarize_workload(name)), id=f"workload:{name}") for name in WORKLOADS]
+        rows += [Row(self._format_workload(name), id=f"workload:{name}") for name in WORKLOADS]
         if self._past_runs:
             rows += [None, Row(Content.styled("Past runs", "bold"), disabled=True)]
             rows += [Row(_format_past_run(run), id=f"past:{index}") for index, run in enumerate(self._past_runs)]
@@ -146,6 +151,19 @@ class RecordScreen(Screen[None]):
             option_list.clear_options()
             option_list.add_options(rows)
             option_list.highlighted = option_list.get_option_index(current) if current is not None else 1
+
+    def _format_workload(self, name: str) -> Content:
+        summary, argument = summarize_workload(name), WORKLOADS_FOR_GPUS.get(name)
+        is_useless = argument is not None and not self._has_gpu
+        if is_useless:
+            summary = f"{NO_GPU}, so with {argument}" if argument else NO_GPU
+        label = truncate(clean(name), NAME_CELLS)
+        return Content.assemble(
+            "  ",
+            (label, "$text-muted" if is_useless else ""),
+            " " * (NAME_CELLS - len(label) + 1),
+            (clean(summary), "$text-muted"),
+        )
 
     # -- the request ---------------------------------------------------------------------------------------
 
@@ -223,7 +241,10 @@ class RecordScreen(Screen[None]):
     def _update_hint(self) -> None:
         """Show the keys of the focused widget and a hint about the current row."""
         focused = self.focused.id if self.focused is not None and self.focused.id in KEY_HINTS else "run-list"
-        self.query_one("#run-keys", Static).update(KEY_HINTS[focused or "run-list"])
+        hints = KEY_HINTS[focused or "run-list"]
+        while len(hints) > 1 and len("   ".join(hints)) > self.size.width - 2:
+            hints = hints[:-1]
+        self.query_one("#run-keys", Static).update("   ".join(hints))
         option = self.query_one(RunOptions).current_option
         if focused == "run-options" and option is not None:
             values = option.metavar or " or ".join(option.values)
@@ -247,6 +268,9 @@ class RecordScreen(Screen[None]):
         return ""
 
     # -- events --------------------------------------------------------------------------------------------
+
+    def on_resize(self) -> None:
+        self._update_hint()
 
     def on_descendant_focus(self) -> None:
         self._update_hint()
@@ -272,10 +296,14 @@ class RecordScreen(Screen[None]):
             run = self._past_runs[int(name)]
             self._fill_form(run.request, run.stored.cwd, None if run.stored.is_own else run.stored.path)
         elif kind == "workload":
+            argument = WORKLOADS_FOR_GPUS.get(name, "") if not self._has_gpu else ""
+            if not (self._has_gpu or argument) and name in WORKLOADS_FOR_GPUS:
+                self._show_hint(f"{name} {NO_GPU}, choose another workload", error=True)
+                return
             if self._foreign_file is not None:  # its interpreter and options are not the user's choice
                 self.query_one(RunOptions).set_values((), {})
             self._cwd, self._foreign_file = self._app_cwd, None
-            self._set_command(name)
+            self._set_command(f"{name} {argument}".rstrip())
         self._update_equivalent()
 
     def on_key(self, event: events.Key) -> None:
@@ -302,11 +330,6 @@ class RecordScreen(Screen[None]):
 
     def action_back(self) -> None:
         self.post_message(self.Left())
-
-
-def _format_workload(name: str, summary: str) -> Content:
-    name = truncate(clean(name), NAME_CELLS)
-    return Content.assemble("  ", name, " " * (NAME_CELLS - len(name) + 1), (clean(summary), "$text-muted"))
 
 
 def _format_past_run(run: PastRun) -> Content:

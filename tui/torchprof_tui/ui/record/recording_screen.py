@@ -28,7 +28,7 @@ from torchprof_tui.ui.record.console_view import ConsoleView
 POLL_SECONDS = 0.05
 """20 times a second; faster updates cannot be read."""
 
-LIVE_KEY_HINTS = "ctrl+c stop, and keep what was recorded   page up, down scroll   q stop and quit"
+LIVE_KEY_HINTS = "ctrl+c stop, keep what was recorded   q stop and quit   page up, down scroll"
 STOP_MESSAGES_SAVING = (
     "",
     "stopping, and saving what was recorded; ctrl+c again gives that up",
@@ -52,6 +52,9 @@ class RecordingScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "stop", "stop", id="run.stop", tooltip="stop, and keep what was recorded", priority=True),
         Binding("enter", "show_trace", "open", id="run.open", tooltip="open the trace", show=False),
+        Binding("y", "answer('y')", "record all", id="run.all", tooltip="record all steps of a large run", show=False),
+        Binding("f", "answer('f')", "fewer", id="run.fewer", tooltip="record fewer steps of it", show=False),
+        Binding("n", "answer('n')", "record none", id="run.none", tooltip="stop it, record nothing", show=False),
         Binding("r", "again", "again", id="run.again", tooltip="run it again", show=False),
         Binding("escape", "back", "back", id="run.back", tooltip="back", show=False),
         Binding("pageup", "scroll_page(-1)", show=False),
@@ -97,6 +100,7 @@ class RecordingScreen(Screen[None]):
         yield Static(Content.from_markup("[b]Recording[/b] $command", command=command), id="running-title")
         yield Static(id="running-phase")
         yield ConsoleView(id="running-output")
+        yield Static(id="running-question")
         yield Static(id="running-end")
         yield Static(LIVE_KEY_HINTS, id="running-keys")
 
@@ -129,6 +133,7 @@ class RecordingScreen(Screen[None]):
         if data or dropped:
             self.query_one(ConsoleView).feed(data, dropped)
         self.query_one("#running-phase", Static).update(self._format_phase())
+        self._show_question(recording.choices)
         if recording.has_ended and self.result is None:
             if self._timer is not None:
                 self._timer.stop()
@@ -137,8 +142,7 @@ class RecordingScreen(Screen[None]):
     def _format_phase(self) -> Content:
         recording = self._recording
         terminal = self.query_one(ConsoleView).terminal
-        phase = recording.phase.text if recording.phase is not None else "starting"
-        parts = [("ended" if recording.has_ended else phase), format_elapsed(recording.seconds)]
+        parts = [("ended" if recording.has_ended else recording.phase_text), format_elapsed(recording.seconds)]
         if terminal.discarded_lines:
             count = terminal.discarded_lines + len(terminal.lines)
             parts.append(f"{count:,} lines, the last {len(terminal.lines):,} are kept")
@@ -146,6 +150,20 @@ class RecordingScreen(Screen[None]):
             is_saving = recording.save_abandoned if recording.interrupts > 1 else recording.is_saving
             parts.append((STOP_MESSAGES_SAVING if is_saving else STOP_MESSAGES_RUNNING)[min(recording.interrupts, 3)])
         return Content.assemble(("○ " if recording.has_ended else "● ", "$accent"), clean(" · ".join(parts)))
+
+    def _show_question(self, choices: Mapping[str, str]) -> None:
+        """Show what the run asks, with the key of each answer; hide the question if there is none."""
+        if self.has_class("asked") == bool(choices):
+            return
+        self.set_class(bool(choices), "asked")
+        parts: list[str | tuple[str, str]] = ["The trace will be large, as said above:"]
+        for key, text in choices.items():
+            parts += ["\n  ", (clean(key), "bold"), f" {clean(text)}"]
+        self.query_one("#running-question", Static).update(Content.assemble(*parts))
+
+    def action_answer(self, key: str) -> None:
+        self._recording.answer(key)
+        self._show_question(self._recording.choices)
 
     def action_stop(self) -> None:
         if self.busy:
@@ -234,4 +252,4 @@ def describe_outcome(result: RunResult, was_stopped: bool, last_log: str) -> str
 
 def _format_end_keys(result: RunResult) -> str:
     open_key = "enter open the trace   " if result.traces else ""
-    return f"{open_key}r again   R change it   esc back   page up, down scroll   q quit"
+    return f"{open_key}r again   R change it   esc back   q quit   page up, down scroll"

@@ -1,4 +1,4 @@
-"""Text for beginners beside the list of traces: what the program does, and the first keys."""
+"""Text for beginners beside the list of traces: what the program does, how to record, and the first keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from textual.content import Content
 GUIDE = Content.from_markup("""\
 [b]What this does[/b]
 Opens traces that torch.profiler recorded, and walks you
-from a training step down to the GPU kernel that it became.
+from a training step down to the ops and kernels it became.
+
+[b]Record your own loop in one line[/b], from a shell
+  torchprof-tui run python train.py
+It records three steps and opens them; [b]R[/b] does it from here.
+For code that you cannot start this way:
+  with torch.profiler.profile() as prof:
+      train_step(batch)
+  prof.export_chrome_trace("trace.json.gz")
 
 [b]New here?[/b] Open the first sample with [b]enter[/b], then
   [b]d a[/b]     pan               [b]w s[/b]    zoom in, out
@@ -18,14 +26,6 @@ from a training step down to the GPU kernel that it became.
   [b]/[/b]       search, then [b]n N[/b]
   [b]c l k t[/b] cheatsheet, chain, kernel, table
   [b]?[/b]       every key      [b]ctrl+p[/b]  every command
-
-[b]Record a trace of your own:[/b] [b]R[/b], or in your own code
-  from torch.profiler import profile, schedule
-  steps = schedule(wait=1, warmup=1, active=3)
-  with profile(schedule=steps, with_stack=True) as prof:
-      for batch in loader:
-          train_step(batch); prof.step()
-  prof.export_chrome_trace("trace.json.gz")
 
 [b]Without this screen[/b]
   torchprof-tui info trace.json.gz --json

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchprof_tui.trace.specs.address import TRACE_SUFFIXES
+from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file
 from torchprof_tui.trace.specs.rank_files import read_trace_head
 
 MAX_ENTRIES = 3_000
@@ -52,6 +52,15 @@ def find_traces(folder: Path, limit: int = 50) -> list[LocalTrace]:
 def looks_like_trace(path: Path) -> bool:
     """Return whether the file begins like a trace. False if it cannot be read."""
     return read_trace_head(os.fspath(path)).looks_like_trace
+
+
+def sum_trace_sizes(folder: Path) -> int:
+    """Sum the sizes of the traces in a folder and below, bytes.
+
+    Counts what has a suffix of traces, without reading it, within the limits of `find_traces`.
+    """
+    traces = _scan_folder(folder, time.monotonic() + MAX_SECONDS)
+    return sum(trace.size for trace in traces if not is_key_averages_file(trace.path.name))
 
 
 def _scan_folder(folder: Path, deadline: float) -> Iterator[LocalTrace]:

@@ -6,7 +6,6 @@ Losing the list is harmless, so errors of reading and writing it are ignored, an
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import time
@@ -20,16 +19,14 @@ from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.typed_json import MAX_UNIX_SECONDS, is_storable, read_typed_file
 from torchprof_tui.trace.core.typed_json import Path as PathText
 from torchprof_tui.trace.core.user_files import create_state_folder, find_state_folder, replace_file
-from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_url
+from torchprof_tui.trace.specs.address import is_url
+from torchprof_tui.ui.start.local_traces import sum_trace_sizes
 
 MAX_ENTRIES = 20
 """More than the start screen shows at once; older entries are removed."""
 
 MAX_BYTES = 1 << 20
 """Size of the file; MAX_ENTRIES paths of the greatest length have a tenth of it."""
-
-MAX_FOLDER_ENTRIES = 10_000
-"""Entries of a folder whose sizes are added up; a folder of ranks has fewer."""
 
 RecentFile = Annotated[tuple[tuple[PathText, float], ...], Meta(max_length=1_000)]
 """(spec, Unix seconds when it was opened) of each trace, newest first."""
@@ -99,17 +96,8 @@ def _read_entries() -> list[tuple[str, float]]:
 
 
 def _file_size(spec: str) -> int | None:
+    """Return the size in bytes; of a folder the sum of its traces'. None if it does not exist."""
     try:
-        return _sum_trace_sizes(spec) if os.path.isdir(spec) else os.stat(spec).st_size
+        return sum_trace_sizes(Path(spec)) if os.path.isdir(spec) else os.stat(spec).st_size
     except (OSError, ValueError):
         return None
-
-
-def _sum_trace_sizes(folder: str) -> int:
-    """Sum the sizes of the traces in a folder by their suffix, bytes. Raises OSError if it cannot be read."""
-    with os.scandir(folder) as entries:
-        return sum(
-            entry.stat().st_size
-            for entry in itertools.islice(entries, MAX_FOLDER_ENTRIES)
-            if entry.name.endswith(TRACE_SUFFIXES) and not is_key_averages_file(entry.name) and entry.is_file()
-        )

@@ -22,14 +22,14 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from torchprof_samples import ORIGIN, SAMPLES
+from torchprof_samples import CPU_ORIGIN, ORIGIN, SAMPLES
 from torchprof_tui import __version__
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
 from torchprof_tui.ui.common.cell_text import truncate
-from torchprof_tui.ui.common.number_format import format_value
+from torchprof_tui.ui.common.number_format import format_file_size
 from torchprof_tui.ui.start.beginner_guide import GUIDE
 from torchprof_tui.ui.start.local_traces import LocalTrace, find_traces
 from torchprof_tui.ui.start.path_input import PathInput
@@ -92,6 +92,17 @@ class StartScreen(Screen[None]):
         Binding("o", "type_path('')", "type a path", id="start.path", tooltip="type the path of a trace", show=False),
         Binding("escape", "back", "back", id="start.back", tooltip="back to the list, or to the trace", show=False),
         Binding(
+            "g",
+            "guide",
+            "guide",
+            id="start.record_guide",
+            tooltip="what this does, how to record, and the keys to begin with",
+            show=False,
+        ),
+        Binding(
+            "backspace", "parent", "up", id="start.parent", tooltip="the parent folder, or the trace below", show=False
+        ),
+        Binding(
             "?", "guide", "guide", id="start.guide", tooltip="what this does, and the keys to begin with", show=False
         ),
         Binding("up", "scroll_guide(-1)", show=False),
@@ -144,7 +155,7 @@ class StartScreen(Screen[None]):
         self._show_rows([], [])
         back_key = "   esc back" if self._can_go_back else ""
         self.query_one("#start-keys", Static).update(
-            f"↑ ↓ choose   enter open   o type a path   R record{back_key}   ? guide   q quit"
+            f"↑ ↓ choose   enter open   o type a path   R record{back_key}   g guide   q quit"
         )
         self._search_traces()
 
@@ -168,7 +179,7 @@ class StartScreen(Screen[None]):
             ("New", [TraceRow(RECORD_SPEC, "Record a run", "a workload, or a command of your own: R", RECORD_HINT)]),
             ("Recent", [_format_recent_row(trace) for trace in recent[:RECENT_SHOWN]]),
             (f"In this folder, {clean(make_absolute(str(self._folder)))}", self._local_rows(local)),
-            (f"Samples ({ORIGIN})", [TraceRow(f"sample:{s.name}", s.name, s.ran, s.look) for s in SAMPLES]),
+            *((f"Samples ({origin})", _list_samples(origin)) for origin in (ORIGIN, CPU_ORIGIN)),
         ]
         self._rows = {}
         options: list[Option | None] = []
@@ -211,7 +222,7 @@ class StartScreen(Screen[None]):
         for trace in traces[:LOCAL_SHOWN]:
             # Long paths are cut at their end, where the file names differ: so the name comes first and the folder last.
             path = Path(trace.spec)
-            folder = "" if path.parent == self._folder else f"  {path.parent}/"
+            folder = "" if path.parent == self._folder else f"  {path.parent.relative_to(self._folder)}/"
             rows.append(TraceRow(trace.spec, path.name, f"{_format_size_and_age(trace)}{folder}", trace.spec))
         return rows
 
@@ -252,6 +263,23 @@ class StartScreen(Screen[None]):
         """Scroll the guide. Arrow keys get here only while the list, which handles them otherwise, is hidden."""
         self.query_one("#start-guide").scroll_relative(y=direction, animate=False)
 
+    def action_parent(self) -> None:
+        """Go back to what the screen was opened from: the trace below, otherwise the parent of the folder."""
+        if self.has_class("guided"):
+            self.action_guide()
+        elif self._remote_folder is not None:
+            if (parent := parent_of_remote_folder(self._remote_folder[0])) is None:
+                self.notify(
+                    f"{clean(self._remote_folder[0])} has no parent folder that can be listed: type a path with o"
+                )
+            else:
+                self.post_message(self.Chosen(parent))
+        elif self._can_go_back:
+            self.post_message(self.Left())
+        else:
+            self._folder = self._folder.absolute().parent
+            self._search_traces()
+
     def action_back(self) -> None:
         if self.has_class("guided"):
             self.action_guide()
@@ -262,15 +290,26 @@ class StartScreen(Screen[None]):
             self.post_message(self.Left())
 
 
+def parent_of_remote_folder(spec: str) -> str | None:
+    """Return the parent of ``host:runs/ddp/`` or of a URL, with a slash at its end; None at the top."""
+    scheme, separator, rest = spec.rstrip("/").rpartition("://")
+    parent, slash, _ = rest.rpartition("/")
+    return f"{scheme}{separator}{parent}/" if slash and not parent.endswith(":") else None
+
+
 def _relative_name(spec: str, folder: str) -> str:
     """Return the part of `spec` below `folder`, which all rows of a section have in common."""
     return spec.removeprefix(folder).lstrip("/")
 
 
 def _format_size_and_age(trace: ListedTrace | RankRun) -> str:
-    size = "" if trace.size is None else format_value(trace.size, "bytes")
+    size = "" if trace.size is None else format_file_size(trace.size)
     age = f"  {format_age(time.time() - trace.modified)}" if trace.modified else ""
     return f"{size:>9}{age}"
+
+
+def _list_samples(origin: str) -> list[TraceRow]:
+    return [TraceRow(f"sample:{s.name}", s.name, s.ran, s.look) for s in SAMPLES if s.origin == origin]
 
 
 def _format_run_row(run: RankRun, folder: str) -> TraceRow:
@@ -286,7 +325,7 @@ def _format_run_row(run: RankRun, folder: str) -> TraceRow:
 
 def _format_recent_row(trace: RecentTrace) -> TraceRow:
     path = Path(trace.spec)
-    size = f"{format_value(trace.size, 'bytes'):>9}  " if trace.size is not None else " " * 11
+    size = f"{format_file_size(trace.size):>9}  " if trace.size is not None else " " * 11
     name = _run_name(path) or path.name if trace.size is not None else trace.spec
     return TraceRow(trace.spec, name, f"{size}opened {format_age(time.time() - trace.opened_at)}", trace.spec)
 
