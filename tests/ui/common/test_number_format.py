@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.helpers.paths import ROOT
-from torchprof_tui.ui.common.number_format import format_value
+from torchprof_tui.ui.common.number_format import format_file_size, format_value
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,21 @@ def test_binary_sizes_have_binary_units_everywhere() -> None:
             if re.search(r"/ ?1024|<< ?[123]0", line) and re.search(r"[^i][KMG]B\b", line):
                 wrong.append(f"{path.name}:{number}")
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (164_308, "164 kB"),
+        (999_600, "1.0 MB"),
+        (20_340_000, "20.3 MB"),
+        (503_100_000, "503 MB"),
+        (7_000_000_000, "7.0 GB"),
+    ],
+)
+def test_sizes_of_files_are_decimal(size: int, text: str) -> None:
+    """ "480 MB" in the list of traces was "503.1 MB" while loading: the first was in powers of 1024."""
+    assert format_file_size(size) == text

@@ -147,7 +147,7 @@ async def test_the_summaries_have_room_at_every_width(alone: Path, width: int) -
         await until(pilot, lambda: any("mine.json.gz" in line for line in options(app)))
         await pilot.pause()
         lines = [strip.text for strip in app.screen._compositor.render_strips()]
-        assert re.search(r"mine.json.gz .* KiB +[0-9]+ months ago +runs/", "\n".join(lines))
+        assert re.search(r"mine.json.gz .* kB +[0-9]+ months ago +runs/", "\n".join(lines))
 
 
 async def test_an_unreachable_file_is_no_reason_to_explain_the_export(alone: Path) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.trace.specs.runs_by_name import group_runs
-from torchprof_tui.ui.common.number_format import format_value
+from torchprof_tui.ui.common.number_format import format_file_size
 
 
 def print_folder(folder: FolderError, as_json: bool) -> None:
@@ -28,7 +28,7 @@ def print_folder(folder: FolderError, as_json: bool) -> None:
     ranked = any(each.rank is not None for each in folder.traces)
     for each in folder.traces:
         rank = f"{_format_rank(each.rank):<10}" if ranked else ""
-        size = "-" if each.size is None else format_value(each.size, "bytes")
+        size = "-" if each.size is None else format_file_size(each.size)
         print(f"{size:>9}  {format_modified_time(each.modified):16}  {rank}{clean(each.spec)}")
     for run in runs:
         names = " ".join(shlex.quote(clean(spec)) for spec in run.specs)

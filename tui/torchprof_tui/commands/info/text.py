@@ -13,7 +13,7 @@ from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.commands.common.time_tree import format_device_count, format_time_tree
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.ui.common.number_format import format_value
+from torchprof_tui.ui.common.number_format import format_file_size, format_value
 
 MAX_LISTED_STEPS = 8
 MAX_LISTED_LANES = 24
@@ -128,7 +128,7 @@ def _overview_table(answer: dict[str, Any]) -> Table:
         linked = f"{links['linked_gpu_events']:,} of {links['gpu_events']:,} GPU events joined to their launch"
         table.add_row("launches", f"{links['launches']:,}; {linked}")
     kept = "from the cache" if answer["cached"] else "decoded now"
-    size = format_value(answer["bytes"], "bytes")
+    size = format_file_size(answer["bytes"])
     table.add_row("size", f"{size} of JSON, opened in {answer['seconds']:.2f} s, {kept}")
     return table
 

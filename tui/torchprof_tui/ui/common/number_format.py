@@ -1,10 +1,12 @@
 """Format byte counts, shares and ordinals.
 
-Bytes of memory are in powers of 1024 (KiB, MiB); rates and the progress of loading are decimal (GB/s, MB).
+Bytes of memory are in powers of 1024 (KiB, MiB), as the profiler counts them; sizes of files, rates and the progress of
+loading are decimal (MB, GB/s), as disks and networks count them.
 """
 
 from __future__ import annotations
 
+_FILE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -18,6 +20,15 @@ def format_value(value: float, unit: str) -> str:
         step += 1
     digits = 0 if step == 0 or size >= 100 else 1
     return f"{'-' if value < 0 else ''}{size:.{digits}f} {_BYTES[step]}"
+
+
+def format_file_size(size: float) -> str:
+    """Format the bytes of a file: "512 B", "20.3 kB", "480 MB", with one decimal below 100."""
+    step = 0
+    while step < len(_FILE_UNITS) - 1 and size >= 999.5:
+        size /= 1000
+        step += 1
+    return f"{size:.{0 if step == 0 or size >= 99.95 else 1}f} {_FILE_UNITS[step]}"
 
 
 def format_share(share: float) -> str:

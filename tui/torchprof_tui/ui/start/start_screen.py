@@ -29,7 +29,7 @@ from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
 from torchprof_tui.ui.common.cell_text import truncate
-from torchprof_tui.ui.common.number_format import format_value
+from torchprof_tui.ui.common.number_format import format_file_size
 from torchprof_tui.ui.start.beginner_guide import GUIDE
 from torchprof_tui.ui.start.local_traces import LocalTrace, find_traces
 from torchprof_tui.ui.start.path_input import PathInput
@@ -268,7 +268,7 @@ def _relative_name(spec: str, folder: str) -> str:
 
 
 def _format_size_and_age(trace: ListedTrace | RankRun) -> str:
-    size = "" if trace.size is None else format_value(trace.size, "bytes")
+    size = "" if trace.size is None else format_file_size(trace.size)
     age = f"  {format_age(time.time() - trace.modified)}" if trace.modified else ""
     return f"{size:>9}{age}"
 
@@ -286,7 +286,7 @@ def _format_run_row(run: RankRun, folder: str) -> TraceRow:
 
 def _format_recent_row(trace: RecentTrace) -> TraceRow:
     path = Path(trace.spec)
-    size = f"{format_value(trace.size, 'bytes'):>9}  " if trace.size is not None else " " * 11
+    size = f"{format_file_size(trace.size):>9}  " if trace.size is not None else " " * 11
     name = _run_name(path) or path.name if trace.size is not None else trace.spec
     return TraceRow(trace.spec, name, f"{size}opened {format_age(time.time() - trace.opened_at)}", trace.spec)
 
