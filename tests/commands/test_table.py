@@ -75,7 +75,8 @@ def test_the_other_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert read_json_answer(capsys, "table", STACKED, "--json", "--of", "collectives") == []
     flops = read_json_answer(capsys, "table", STACKED, "--json", "--flops", "--sort", "tflops", "--limit", "1")
     assert 0 < flops[0]["peak_share"] < 1
-    assert "nothing of that kind" in run_program("table", STACKED, "--of", "collectives").stdout
+    assert "no collectives were recorded" in run_program("table", STACKED, "--of", "collectives").stdout
+    assert "profile_memory=True" in run_program("table", SAMPLE, "--of", "memory").stdout
 
 
 def test_files_for_other_programs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +96,8 @@ def test_a_person_reads_a_table() -> None:
     for words in ("self GPU", "ProfilerStep*", "381.9 µs", *ORACLE["matmul_add_64_cold_eager"]["footer"][:1]):
         assert words in done.stdout
     few = run_program("table", STACKED, "--limit", "2").stdout
-    assert "and 178 more rows" in few
+    assert "and 176 more rows" in few
+    assert len(few.splitlines()) == 10  # the titles, 2 rows, the annotations' line and 2 rows, the rest, totals, note
 
 
 def test_kernels_have_decoded_names(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +127,7 @@ def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
         done = run_program("table", STACKED, "--limit", "5", *more, env=env)
         lines = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).splitlines()
         assert max(map(cell_len, lines)) <= columns
-        assert len(lines) <= 9
+        assert len(lines) <= 18  # 5 rows, 5 of annotations, titles, totals and notes, which wrap
 
 
 def test_names_cannot_drive_the_terminal(tmp_path: Path) -> None:
@@ -174,12 +176,35 @@ def test_from_a_pipe_and_without_a_screens_library() -> None:
     assert subprocess.run([sys.executable, "-c", code, str(SAMPLE)], capture_output=True, check=False).returncode == 0
 
 
+def test_annotations_follow_the_work() -> None:
+    """torch lists `forward` first, at 514 %: a span on the GPU, compared with the time of the work in it."""
+    lines = run_program("table", STACKED, "--limit", "0").stdout.splitlines()
+    section = lines.index(next(line for line in lines if line.startswith("annotations:")))
+    above, below = "\n".join(lines[:section]), "\n".join(lines[section:])
+    assert "ProfilerStep*" in below
+    assert "ProfilerStep*" not in above
+    assert "GPU % = span / GPU total" in below
+    shares = [float(share) for share in re.findall(r"([\d.]+) %", above)]
+    assert max(shares) <= 100
+    markdown = run_program("table", STACKED, "--markdown").stdout
+    assert markdown.index("aten::mm") < markdown.index("ProfilerStep")
+    assert "annotations contain" in markdown
+
+
+def test_json_marks_annotations_and_keeps_torchs_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = read_json_answer(capsys, "table", STACKED, "--json", "--sort", "cpu")
+    assert rows[0]["name"] == "ProfilerStep*"
+    assert {row["annotation"] for row in rows if row["name"] == "ProfilerStep*"} == {True}
+    assert not any(row["annotation"] for row in rows if row["name"].startswith("aten::"))
+
+
 def test_a_cpu_only_table_has_no_gpu_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "cpu.json"
     path.write_text(json.dumps({"traceEvents": [cpu("aten::add", 0, 20), cpu("aten::mm", 50, 70)]}))
     assert main(["table", str(path)]) == 0
     out = capsys.readouterr().out
     assert "GPU" not in out
+    assert "| on |" not in run_program("table", path, "--markdown").stdout
     assert out.index("aten::mm") < out.index("aten::add")
     assert main(["table", str(path), "--sort", "self_cuda_time_total"]) == 0
     capsys.readouterr()

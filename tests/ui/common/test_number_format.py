@@ -38,15 +38,18 @@ def test_binary_sizes_have_binary_units_everywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"),
+    ("size", "text"),
     [
         (0, "0 B"),
         (999, "999 B"),
-        (2_400, "2.4 kB"),
-        (205_300, "205 kB"),
-        (480_000_000, "480 MB"),
-        (1_702_000_000, "1.7 GB"),
+        (1000, "1.0 kB"),
+        (164_308, "164 kB"),
+        (999_600, "1.0 MB"),
+        (20_340_000, "20.3 MB"),
+        (503_100_000, "503 MB"),
+        (7_000_000_000, "7.0 GB"),
     ],
 )
-def test_sizes_of_files_are_decimal(count: int, text: str) -> None:
-    assert format_file_size(count) == text
+def test_sizes_of_files_are_decimal(size: int, text: str) -> None:
+    """ "480 MB" in the list of traces was "503.1 MB" while loading: the first was in powers of 1024."""
+    assert format_file_size(size) == text

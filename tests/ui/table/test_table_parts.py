@@ -16,10 +16,12 @@ from torchprof_tui.analysis.table.groups import NotRecordedError
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
 from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.ui.common.painted_widget import DEFAULT_PALETTE
 from torchprof_tui.ui.explorer.view_state import ViewState
 from torchprof_tui.ui.table import file_export
 from torchprof_tui.ui.table.row_listing import RowListing
 from torchprof_tui.ui.table.scope_choices import TableScope, list_table_scopes
+from torchprof_tui.ui.table.sheet_rows import ColumnLayout, fit_columns, format_row
 from torchprof_tui.ui.table.table_worker import SheetQuery, read_row, read_sheet
 
 NAMES = ["mm", "add", "copy", "addmm"]
@@ -161,3 +163,28 @@ def test_worker_functions_report_failures_in_a_line() -> None:
     unreadable = read_sheet(profile, shown, query, failing_scope(FileNotFoundError("it was moved")))
     assert unreadable.built_sheet is None
     assert unreadable.problem == "the trace file cannot be read any more: it was moved"
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "text"),
+    [
+        ("batch norm bwd fp32 (#128)", 20, "batch norm b… (#128)"),
+        ("mul fp32 (vectorized)", 21, "mul fp32 (vectorized)"),
+        ("mul fp32 (vectorized, 4 per load)", 21, "mul fp32 (vectorized…"),
+        ("autograd::engine::evaluate_function: CatBackward0", 24, "evaluate CatBackward0"),
+        ("aten::_cudnn_attention_backward", 24, "_cudnn_attention_backwa…"),
+    ],
+)
+def test_a_name_that_is_cut_still_differs_from_others(name: str, width: int, text: str) -> None:
+    field = Field("name", "name", Unit.TEXT)
+    shown = Sheet("made", (field,), {"name": [name]}, np.arange(1, dtype=np.int32), np.arange(2))
+    layout = ColumnLayout((field,), (width + 1,))
+    runs = format_row(shown, 0, layout, DEFAULT_PALETTE, selected=False)
+    assert "".join(run for run, _ in runs).strip() == text
+
+
+def test_columns_are_kept_from_left_to_right_with_the_sort_column() -> None:
+    keys = ("name", "calls", "time")
+    assert [field.key for field in fit_columns(sheet(*keys), 80, "calls").fields] == list(keys)
+    narrow = fit_columns(sheet(*keys), 34, "time")
+    assert ([field.key for field in narrow.fields], narrow.hidden) == (["name", "time"], 1)

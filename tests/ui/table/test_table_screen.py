@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, until
 from tests.helpers.paths import SAMPLES
-from tests.helpers.trace_builder import cpu, trace
+from tests.helpers.trace_builder import annotation, cpu, gpu_annotation, kernel, runtime, step, trace
 from torchprof_tui.analysis.table.gpu_time_shares import compute_gpu_time_shares
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.painted_widget import PaintedWidget
+from torchprof_tui.ui.common.row_list import RowList
 from torchprof_tui.ui.common.terminal_info import palette_for
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.table.sheet_rows import fit_columns
 from torchprof_tui.ui.table.table_screen import TableScreen
+from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
 
 def text(screen: TableScreen) -> str:
@@ -53,18 +57,23 @@ async def test_it_sums_up_and_sorts_by_any_column() -> None:
         assert "Self CPU time total" in said
         names = {field.key for field in table._built_sheet.sheet.fields}  # type: ignore[union-attr]
         for _ in names:
-            key = table._listing.sort_key
-            column = [table._built_sheet.sheet.columns[key][row] for row in table._listing.order.tolist()]  # type: ignore[union-attr]
-            if key not in ("name", "device"):
-                known = [value for value in column if value == value]
-                assert known == sorted(known, reverse=True), key
+            assert_sorted(table, descending=True)
             await pilot.press("right")
         await pilot.press("r")
         await settled(pilot)
-        key = table._listing.sort_key
-        values = [float(table._built_sheet.sheet.columns[key][row]) for row in table._listing.order.tolist()]  # type: ignore[union-attr]
-        known = [value for value in values if value == value]
-        assert known == sorted(known)
+        assert_sorted(table, descending=False)
+
+
+def assert_sorted(table: TableScreen, descending: bool) -> None:
+    """Assert that the rows of work, and those of annotations below them, are sorted by their column of numbers."""
+    listing = table._listing
+    assert listing.sheet is not None
+    if listing.sort_key in ("name", "device"):
+        return
+    values = [float(listing.sheet.columns[listing.sort_key][row]) for row in listing.order.tolist()]
+    for section in (values[: listing.work_count], values[listing.work_count :]):
+        known = [value for value in section if value == value]
+        assert known == sorted(known, reverse=descending), listing.sort_key
 
 
 async def test_a_cpu_only_table_is_sorted_by_self_cpu_without_gpu_columns() -> None:
@@ -101,7 +110,7 @@ async def test_from_an_event_to_its_row_and_from_an_instance_to_the_lanes() -> N
         await until(pilot, lambda: listed(table)[table.rows.cursor] == "aten::mm")
         await until(pilot, lambda: "2 instances" in text(table))
         assert "40.0 µs at 20" in text(table)
-        await pilot.press("n", "enter")
+        await pilot.press("full_stop", "enter")
         assert screen.app.screen is screen
         assert screen.view_state.selected == event_of(shown, "aten::mm", 1)
 
@@ -192,7 +201,7 @@ async def test_every_tab_and_group_of_a_real_trace(size: tuple[int, int]) -> Non
             assert any(part in said for said in seen), part
 
 
-async def test_pictures_of_where_gpu_time_goes() -> None:
+async def test_charts_of_where_gpu_time_goes() -> None:
     shown = load_trace(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
     async with explorer(shown, (120, 44)) as (screen, pilot):
         table = await opened(screen, pilot)
@@ -218,11 +227,11 @@ def test_the_shares_add_up() -> None:
     assert sum(share.share for share in shares.classes) == pytest.approx(1)
     assert sum(share.time for share in shares.modules) == total
     assert int(shares.time_by_step.sum()) <= total
-    for index, step in enumerate(shown.steps):
+    for index, shown_step in enumerate(shown.steps):
         durations = [
             int(shown.duration[event])
             for event in np.flatnonzero(is_gpu_work).tolist()
-            if step.start <= int(shown.start[shown.links.launch_of[event]]) < step.start + step.duration
+            if 0 <= int(shown.start[shown.links.launch_of[event]]) - shown_step.start < shown_step.duration
         ]
         assert int(shares.time_by_step[index].sum()) == sum(durations)
 
@@ -268,17 +277,20 @@ async def test_after_an_error_typing_still_reaches_the_prompt(key: str, typed: s
         assert table.is_current
 
 
-async def test_y_copies_the_name_of_the_row_and_shift_y_its_panel() -> None:
+async def test_y_copies_the_name_of_the_row_and_shift_y_the_rows_on_screen() -> None:
     copied: list[str] = []
-    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+    async with explorer(two_steps(), (200, 40)) as (screen, pilot):
         table = await opened(screen, pilot)
         table.app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
         await pilot.press("down")
         await settled(pilot)
         await pilot.press("y", "Y")
         assert copied[0] == listed(table)[1]
-        assert copied[1].startswith(listed(table)[1])
-        assert "instance" in copied[1]
+        lines = copied[1].splitlines()
+        assert max(map(len, lines)) <= 120
+        assert "self GPU ▼" in lines[0]
+        assert [name for name in listed(table) if any(name in line for line in lines[1:])] == listed(table)
+        assert "Self GPU time total" in lines[-1]
         assert "sent to the terminal's clipboard" in text(table)
         await pilot.press("slash", *"GEMM", "enter")
         assert "filter 'GEMM' (case-sensitive)" in text(table)
@@ -299,3 +311,223 @@ async def test_keys_for_rows_say_that_the_charts_have_none() -> None:
             await pilot.press(key)
             assert "these charts have no rows" in text(table), key
             assert not table.has_class("asking")
+
+
+async def test_a_search_without_a_match_and_the_way_through_matches() -> None:
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        everything = listed(table)
+        await pilot.press("n")
+        assert "nothing was searched" in text(table)
+        await pilot.press("slash", *"zzz", "enter")
+        assert "no match for 'zzz'" in text(table)
+        assert "esc: all rows" in text(table)
+        await pilot.press("escape")
+        assert table.is_current
+        assert listed(table) == everything
+        await pilot.press("slash", "up", "up")
+        assert table._prompt._input.value == "zzz"  # the only text that was searched
+        table._prompt._input.value = "/^aten/"
+        await pilot.press("enter")
+        assert sorted(listed(table)) == ["aten::add", "aten::mm"]
+        assert table.rows.cursor == 0
+        await pilot.press("n")
+        assert (table.rows.cursor, "match 2 of 2" in text(table)) == (1, True)
+        await pilot.press("n")
+        assert (table.rows.cursor, "match 1 of 2" in text(table)) == (0, True)
+        await pilot.press("N")
+        assert table.rows.cursor == 1
+
+
+async def test_backspace_returns_to_the_sheet_its_order_and_its_row() -> None:
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        await pilot.press("right", "right", "right", "down", "down")
+        key, row = table._listing.sort_key, table._cursor_row
+        await pilot.press("tab")
+        await settled(pilot)
+        assert "[kernels]" in text(table)
+        await pilot.press("r", "backspace", "backspace")
+        await settled(pilot)
+        assert "[profiler table]" in text(table)
+        assert (table._listing.sort_key, table._cursor_row) == (key, row)
+        for _ in range(3):
+            await pilot.press("backspace")
+            await settled(pilot)
+        assert table._listing.sort_key == "self_gpu"
+        await pilot.press("backspace")
+        assert "no earlier view" in text(table)
+        assert table.is_current
+
+
+async def test_clicking_a_heading_sorts_and_again_reverses() -> None:
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        header = text(table).split("\n")[1]
+        at = header.index("self CPU") + 2
+        await pilot.click("#rows", offset=(at, 0))
+        assert (table._listing.sort_key, table._listing.descending) == ("self_cpu", True)
+        assert "self CPU ▼" in text(table)
+        await pilot.click("#rows", offset=(at, 0))
+        assert (table._listing.sort_key, table._listing.descending) == ("self_cpu", False)
+        assert "self CPU ▲" in text(table)
+
+
+async def test_the_wheel_scrolls_and_keeps_the_cursor_on_screen() -> None:
+    shown = load_trace(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
+    async with explorer(shown, (120, 24)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        first = listed(table)[0]
+        assert first in text(table).split("\n")[2]
+        table.rows.post_message(_wheel(table.rows, down=True))
+        await pilot.pause()
+        assert listed(table)[3] in text(table).split("\n")[2]
+        assert table.rows.cursor == 3
+        await pilot.press("down")
+        table.rows.post_message(_wheel(table.rows, down=False))
+        await pilot.pause()
+        assert first in text(table).split("\n")[2]
+        assert table.rows.cursor == 4
+
+
+def _wheel(rows: RowList, down: bool) -> events.MouseEvent:
+    kind = events.MouseScrollDown if down else events.MouseScrollUp
+    return kind(rows, 5, 5, 0, 1 if down else -1, 0, False, False, False)
+
+
+async def test_annotations_are_listed_after_the_work() -> None:
+    entries = [
+        step(0, 0, 100),
+        annotation("forward", 10, 70),
+        cpu("aten::mm", 20, 40),
+        runtime("cudaLaunchKernel", 30, 10, corr=1),
+        kernel("gemm", 50, 4, corr=1),
+        gpu_annotation("forward", 40, 50),
+    ]
+    async with explorer(trace(*entries), (120, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        names = listed(table)
+        assert set(names[:3]) == {"gemm", "aten::mm", "cudaLaunchKernel"}
+        assert set(names[3:]) == {"forward", "ProfilerStep*"}
+        assert "1250 %" in text(table)  # torch's own number, below a line that says of what
+        assert "GPU % = span / GPU total" in text(table)
+        await pilot.press("down", "down", "down")
+        assert (table._cursor_row, table.rows.cursor) == (int(table._listing.order[3]), 4)
+        await pilot.press("up")
+        assert table.rows.cursor == 2
+
+
+async def test_loading_data_is_work() -> None:
+    loading = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    async with explorer(trace(step(0, 0, 100), annotation(loading, 0, 90), cpu("aten::mm", 91, 5))) as (screen, pilot):
+        table = await opened(screen, pilot)
+        assert listed(table) == [loading, "aten::mm", "ProfilerStep*"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ("tab", "no GPU work was recorded"),
+        ("tab tab", "no GPU work was recorded"),
+        ("tab tab tab", "no GPU work was recorded"),
+        ("shift+tab shift+tab", "profile_memory=True"),
+        ("shift+tab", "no GPU work was recorded"),
+        ("b b b b", "no GPU work was recorded"),
+    ],
+)
+async def test_an_empty_table_says_why_and_names_one_with_rows(keys: str, reason: str) -> None:
+    async with explorer(trace(cpu("aten::add", 0, 20)), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        for key in keys.split():
+            await pilot.press(key)
+            await settled(pilot)
+        assert reason in text(table)
+        assert "profiler table" in " ".join(text(table).split("\n", 1)[1].split())
+        for key in ("left", "r", "slash", "enter", "y", "n", "full_stop"):
+            table._status.show_message("")
+            await pilot.press(key)
+            if keys != "b b b b" or key != "n":
+                assert "no rows" in text(table), key
+            assert table.is_current
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160, 240])
+async def test_headings_are_whole_and_hidden_columns_are_counted(width: int) -> None:
+    shown = load_trace(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
+    async with explorer(shown, (width, 30)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        for key in ("right", "tab", "tab", "shift+tab", "shift+tab"):
+            assert table._built_sheet is not None
+            layout = fit_columns(table._built_sheet.sheet, width, table._listing.sort_key)
+            header = text(table).split("\n")[1]
+            assert [field.title for field in layout.fields if field.title not in header] == []
+            hidden = len(table._built_sheet.sheet.fields) - len(layout.fields)
+            assert (f"+{hidden} column" in header) == (hidden > 0)
+            assert "…" not in header
+            await pilot.press(key)
+            await settled(pilot)
+
+
+async def test_devices_of_memory_are_whole() -> None:
+    """They read "GPU…" in a column of five cells."""
+    shown = load_trace(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
+    async with explorer(shown, (120, 30)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        for _ in range(4):
+            await pilot.press("tab")
+            await settled(pilot)
+        assert "GPU 0" in text(table)
+        assert "GPU…" not in text(table)
+
+
+async def test_kernels_have_their_short_names_told_apart() -> None:
+    functor = "at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> >"
+    names = [
+        f"void at::native::vectorized_elementwise_kernel<{width}, {functor}, std::array<char*, 3ul> >(int)"
+        for width in (2, 4)
+    ]
+    async with explorer(trace(kernel(names[0], 0, 9), kernel(names[1], 20, 5)), (120, 30)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        assert listed(table) == names
+        assert "mul fp32 (2 per load)" in text(table)
+        assert "mul fp32 (4 per load)" in text(table)
+
+
+async def test_the_keys_of_other_screens_work_from_the_table_and_the_tree() -> None:
+    async with explorer(two_steps(), (120, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        await pilot.press("T")
+        await settled(pilot)
+        assert isinstance(screen.app.screen, TreeScreen)
+        await pilot.press("t")
+        await settled(pilot)
+        assert isinstance(screen.app.screen, TableScreen)
+        assert screen.app.screen is not table
+        assert len(screen.app.screen_stack) == 3
+        await pilot.press("q")
+        assert screen.app.screen is screen
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_the_last_line_has_hints(size: tuple[int, int]) -> None:
+    async with explorer(two_steps(), size) as (screen, pilot):
+        table = await opened(screen, pilot)
+        last = text(table).split("\n")[-1]
+        assert all(hint in last for hint in ("? help", "q back", "/ filter", "tab table"))
+
+
+async def test_a_step_of_the_charts_has_whole_names_or_numbers() -> None:
+    shown = load_trace(str(SAMPLES / "train_gpt_starved.pt.trace.json.gz"), cache=False)
+    async with explorer(shown, (80, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        await pilot.press("shift+tab")
+        await until(pilot, lambda: "GPU time by kernel class" in text(table))
+        lines = text(table).split("\n")
+        assert any(" 1 " in line and " 2 " in line for line in lines)
+        assert "GPU idle" in text(table)
+        assert table._charts._shares is not None
+        labels = [*table._charts._shares.class_labels, "others"]
+        for line in lines:
+            if line.startswith(" ProfilerStep#"):
+                words = re.findall(r"[a-z/]+(?: [a-z]+)*", line.split("ms", 1)[1])
+                assert all(word in labels for word in words), line

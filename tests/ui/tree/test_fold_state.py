@@ -1,4 +1,4 @@
-"""Folding in the dispatch tree, with a filter and without; times in µs.
+"""Folding in the dispatch tree, with a search and without; times in µs.
 
 ```
 CPU 100
@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.helpers.explorer_app import explorer, until
 from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.analysis.dispatch.call_tree import DispatchTree, build_dispatch_tree
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.tree.fold_state import FoldState
-from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
 LEADING_TO_COPIES = "CPU train forward aten::mm aten::copy_ backward aten::copy_"
 
@@ -58,7 +56,7 @@ def listed(folds: FoldState, tree: DispatchTree, shown: Trace) -> str:
 
 
 def test_folding_works_within_a_filter(folds: FoldState, tree: DispatchTree, shown: Trace) -> None:
-    folds.set_filter("COPY")
+    assert folds.set_filter("copy") == ""
     assert (listed(folds, tree, shown), folds.match_count) == (LEADING_TO_COPIES, 2)
     forward = int(folds.visible_nodes[2])
     folds.toggle(forward)
@@ -111,30 +109,39 @@ def test_a_node_that_is_not_listed_has_the_index_of_the_one_before_it(folds: Fol
     assert folds.match_count == 0
 
 
-async def test_space_and_arrows_fold_while_filtering(shown: Trace) -> None:
-    async with explorer(shown, (120, 40)) as (screen, pilot):
-        await pilot.press("T")
-        tree = screen.app.screen
-        assert isinstance(tree, TreeScreen)
-        await until(pilot, lambda: tree.call_tree is not None)
+def test_a_capital_makes_the_search_case_sensitive_and_slashes_make_it_an_expression(folds: FoldState) -> None:
+    folds.set_filter("COPY")
+    assert folds.match_count == 0
+    folds.set_filter("/^aten::(add|mm)$/")
+    assert folds.match_count == 2
+    assert "regular expression" in folds.set_filter("/(/")
+    assert (folds.filter, folds.match_count) == ("/^aten::(add|mm)$/", 2)  # as before
 
-        def lines() -> list[str]:
-            return [strip.text.rstrip() for strip in tree._compositor.render_strips()]
 
-        def signs() -> list[str]:
-            return [letter for line in lines() for letter in line if letter in "▾▸"]
+def test_matches_are_found_in_both_directions_and_revealed(folds: FoldState) -> None:
+    folds.set_filter("copy")
+    first, second = folds.matching_nodes.tolist()
+    assert [folds.find_match(node, 1) for node in (0, first, second)] == [0, 1, 0]
+    assert [folds.find_match(node, -1) for node in (0, first, second)] == [1, 1, 0]
+    folds.set_all_folds(False)
+    assert second not in folds.visible_nodes
+    folds.reveal(second)
+    assert second in folds.visible_nodes
+    assert first not in folds.visible_nodes
+    folds.set_filter("nothing has this name")
+    assert folds.find_match(0, 1) == -1
 
-        await pilot.press(*"copy")
-        await until(pilot, lambda: sum("aten::copy_" in line for line in lines()) == 2)
-        assert signs() == ["▾"] * 5
-        await pilot.press("home", "down", "down", "space")
-        await until(pilot, lambda: sum("aten::copy_" in line for line in lines()) == 1)
-        assert signs() == ["▾", "▾", "▸", "▾"]
-        await pilot.press("right")
-        await until(pilot, lambda: sum("aten::copy_" in line for line in lines()) == 2)
-        await pilot.press("left", "left", "left")
-        await until(pilot, lambda: not any("forward" in line for line in lines()))
-        assert any("filter: copy" in line for line in lines())
-        await pilot.press("escape")
-        await until(pilot, lambda: not any("filter: " in line for line in lines()))
-        assert screen.app.screen is tree
+
+def test_a_snapshot_restores_the_folding_and_the_search(folds: FoldState, tree: DispatchTree, shown: Trace) -> None:
+    folds.unfold(2)
+    unfiltered = folds.take_snapshot(2)
+    before = listed(folds, tree, shown)
+    folds.set_filter("copy")
+    folds.fold(1)
+    filtered, within = folds.take_snapshot(1), listed(folds, tree, shown)
+    folds.set_filter("")
+    folds.set_all_folds(False)
+    folds.restore(filtered)
+    assert (listed(folds, tree, shown), folds.filter) == (within, "copy")
+    folds.restore(unfiltered)
+    assert (listed(folds, tree, shown), folds.filter) == (before, "")

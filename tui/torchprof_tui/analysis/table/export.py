@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
+from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit, format_spans_note
 
 CleanText = Callable[[str], str]
 
@@ -27,13 +27,17 @@ def column_key(field: Field) -> str:
 def to_records(sheet: Sheet, order: Iterable[int]) -> list[dict[str, Any]]:
     """Return one object per row, in this order; None for unknown; a stack is a list of frames, innermost first.
 
-    Sheets with GPU work have a `display` as well: the decoded name of such rows, the name of others.
+    Sheets with GPU work have a `display` as well: the decoded name of such rows, the name of others. Sheets with
+    annotations have an `annotation`: whether the row is a span that contains the work of other rows.
     """
     rows = list(order)
     records = [{column_key(field): _cell_value(sheet, field, row) for field in sheet.fields} for row in rows]
     if sheet.gpu_mask is not None:
         for record, row in zip(records, rows, strict=True):
             record["display"] = sheet.displays[row]
+    if sheet.span_mask is not None:
+        for record, row in zip(records, rows, strict=True):
+            record["annotation"] = bool(sheet.span_mask[row])
     return records
 
 
@@ -53,13 +57,16 @@ def to_csv(sheet: Sheet, order: Iterable[int], clean: CleanText) -> str:
 
 
 def to_markdown(sheet: Sheet, order: Iterable[int], clean: CleanText) -> str:
-    """Write a Markdown table, numbers aligned right, followed by the totals."""
+    """Write a Markdown table with the names to read, numbers aligned right, followed by the totals."""
+    rows = list(order)
+    has_spans = sheet.span_mask is not None and bool(sheet.span_mask[rows].any())
     titles = [_markdown_title(field) for field in sheet.fields]
     alignments = [":--" if field.unit is Unit.TEXT else "--:" for field in sheet.fields]
     lines = [titles, alignments]
-    lines += [[_markdown_cell(sheet, field, row, clean) for field in sheet.fields] for row in order]
+    lines += [[_markdown_cell(sheet, field, row, clean) for field in sheet.fields] for row in rows]
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return "\n".join([text, "", *(f"{total}  " for total in sheet.totals)]).rstrip() + "\n"
+    notes = (*sheet.totals, *([format_spans_note(sheet)] if has_spans else []))
+    return "\n".join([text, "", *(f"{note}  " for note in notes)]).rstrip() + "\n"
 
 
 def _cell_value(sheet: Sheet, field: Field, row: int) -> Any:
@@ -84,7 +91,7 @@ def _markdown_title(field: Field) -> str:
 
 
 def _markdown_cell(sheet: Sheet, field: Field, row: int, clean: CleanText) -> str:
-    value = _cell_value(sheet, field, row)
+    value: Any = sheet.displays[row] if field.key == "name" else _cell_value(sheet, field, row)
     if value is None:
         return ""
     if field.unit is Unit.TEXT:

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.text_columns import TextColumn, match_rows
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
@@ -45,7 +45,8 @@ class Sheet:
     """k rows. `columns` by key: text as lists, numbers as int64 or float64 [k]; NaN is unknown.
 
     `members_of(row)` are events (rows of the trace); `totals` are lines of the footer; `gpu_mask` bool[k] marks
-    the rows of GPU work, whose names can be decoded, None for sheets without such rows.
+    the rows of GPU work, whose names can be decoded, None for sheets without such rows. `span_mask` bool[k] marks
+    annotations: spans that contain the work of other rows, listed after it; None for sheets without them.
     """
 
     title: str
@@ -55,6 +56,7 @@ class Sheet:
     first: I64
     totals: tuple[str, ...] = ()
     gpu_mask: Bool | None = None
+    span_mask: Bool | None = None
 
     def __len__(self) -> int:
         return len(self.first) - 1
@@ -65,14 +67,16 @@ class Sheet:
 
     @cached_property
     def displays(self) -> list[str]:
-        """The names of the rows to read: decoded for GPU work ("gemm bf16 128×64"), as recorded for all others."""
+        """The names of the rows to read: decoded for GPU work ("gemm bf16 128×64"), as recorded for all others.
+
+        Different recorded names have different decoded ones; see `distinct_labels`.
+        """
         names: list[str] = [str(name) for name in self.columns["name"]]
         if self.gpu_mask is None:
             return names
-        for row in np.flatnonzero(self.gpu_mask).tolist():
-            decoded = decode_kernel_name(names[row])
-            if decoded.known and decoded.display:
-                names[row] = decoded.display
+        rows = np.flatnonzero(self.gpu_mask).tolist()
+        for row, label in zip(rows, label_kernels([names[row] for row in rows]), strict=True):
+            names[row] = label
         return names
 
     def field(self, key: str) -> Field:
@@ -93,6 +97,14 @@ class Sheet:
             descending = bool(descending)
         return np.argsort(column if descending is False else -column, kind="stable").astype(np.int64)
 
+    def sort_work_first(self, key: str, descending: bool | None = None) -> tuple[I64, int]:
+        """Sort rows as `sort_rows` does, annotations after all others: (order int64[k], number of others)."""
+        order = self.sort_rows(key, descending)
+        if self.span_mask is None:
+            return order, len(order)
+        is_span = self.span_mask[order]
+        return np.concatenate([order[~is_span], order[is_span]]), int(np.count_nonzero(~is_span))
+
     def filter_rows(self, text: str) -> Bool | BadPattern:
         """Return the rows in which a text contains `text`: bool[k]; `/text/` is a regular expression. All for ""."""
         return match_rows(list(self._texts.values()), len(self), text)
@@ -105,6 +117,12 @@ class Sheet:
 
 NAME_FIELD = Field("name", "name", Unit.TEXT)
 CALLS_FIELD = Field("calls", "calls", Unit.COUNT)
+
+
+def format_spans_note(sheet: Sheet) -> str:
+    """Say what the section of annotations is, and of what its percentages are: they may be far above 100 %."""
+    note = "annotations contain gaps and the work above"
+    return f"{note}; GPU % = span / GPU total" if "gpu" in sheet.columns else note
 
 
 def group_events(row: I32 | I64, size: int, events: I32) -> tuple[I32, I64, Callable[[I64 | F64], I64]]:

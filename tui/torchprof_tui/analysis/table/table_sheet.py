@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from torchprof_tui.analysis.table.counted_calls import Calls
+from torchprof_tui.analysis.table.counted_calls import STEP_NAME, Calls
 from torchprof_tui.analysis.table.flops import RowFlops
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, Field, Sheet, Unit, ratio
-from torchprof_tui.trace.core.arrays import F64, I64
+from torchprof_tui.trace.core.arrays import F64, I64, Bool
 
 _DETAIL_FIELDS = {
     GroupBy.SHAPE: Field("input_shapes", "input shapes", Unit.TEXT),
@@ -43,14 +43,17 @@ _GPU_FIELDS = (
 )
 _DEVICE_FIELD = Field("device", "on", Unit.TEXT)
 _GPU_TOTAL = "Self GPU time total"
-_FLOP_FIELDS = (
-    Field("flops", "FLOP", Unit.FLOPS),
-    Field("tflops", "TFLOP/s", Unit.TFLOPS),
-    Field("peak_share", "of peak", Unit.SHARE),
-)
+_RATE_FIELDS = (Field("tflops", "TFLOP/s", Unit.TFLOPS), Field("peak_share", "of peak", Unit.SHARE))
+_FLOP_FIELDS = (Field("flops", "FLOP", Unit.FLOPS), *_RATE_FIELDS)
 
 SORT_KEYS = ("name", "calls", *(field.key for field in (*_CPU_FIELDS, *_GPU_FIELDS)))
 """Columns that every such sheet can be sorted by."""
+
+NESTED_CALLS = "above 100 %: of the self time total, where calls of one name contain each other"
+"""Footer of a table with such a row: torch's totals add up a call and the calls of the same name inside it."""
+
+DATA_LOADING_PREFIX = "enumerate(DataLoader)"
+"""An annotation of torch's that is work of its own: loading the next batch, or waiting for it."""
 
 NEGATIVE_SELF_TIME = "negative self CPU: profiler overhead overlaps other calls; both are subtracted, as torch does"
 """Footer of a table with such a row: torch's `FunctionEvent.self_cpu_time_total` subtracts each child's duration."""
@@ -84,6 +87,7 @@ def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None
         fields += _FLOP_FIELDS
         columns |= {"flops": flops.flops, "tflops": flops.tflops, "peak_share": flops.share}
     keys = {field.key for field in fields}
+    span_mask = _find_spans(table)
     return Sheet(
         title=_TITLES[table.group_by],
         fields=tuple(fields),
@@ -94,16 +98,37 @@ def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None
             f"Self CPU time total: {format_torch_time(table.self_cpu_total)}",
             f"{_GPU_TOTAL}: {format_torch_time(table.self_gpu_total)}",
             *([NEGATIVE_SELF_TIME] if (table.self_cpu < 0).any() else []),
+            *([NESTED_CALLS] if _has_share_above_one(table, span_mask) else []),
         ),
         gpu_mask=table.on_gpu & ~table.annotation if table.per_name else None,
+        span_mask=span_mask if table.per_name else None,
+    )
+
+
+def _find_spans(table: ProfilerTable) -> Bool:
+    """Find the rows of annotations and steps, on the CPU and on the GPU, but for data loading: bool[k]."""
+    is_loading = np.fromiter((name.startswith(DATA_LOADING_PREFIX) for name in table.names), np.bool_, len(table))
+    is_step = np.fromiter((name == STEP_NAME for name in table.names), np.bool_, len(table))  # torch 1.9: operators
+    return np.asarray((table.annotation | is_step) & ~is_loading)
+
+
+def _has_share_above_one(table: ProfilerTable, span_mask: Bool) -> bool:
+    """Return whether a row of work takes more than the total that its percentages are of."""
+    is_work = ~span_mask
+    return any(
+        bool((column[is_work] > max(total, 1) * 1.005).any())
+        for column, total in ((table.cpu, table.self_cpu_total), (table.gpu, table.self_gpu_total))
     )
 
 
 def drop_empty_gpu_columns(sheet: Sheet) -> Sheet:
-    """Drop the columns and the total of GPU times from a table of CPU calls without any; return others unchanged."""
+    """Drop the columns and the total of GPU times from a table of CPU calls without any; return others unchanged.
+
+    So go the rates of GPU work, and the device, which is the CPU in each row.
+    """
     if "self_cpu" not in sheet.columns or np.any(sheet.columns["self_gpu"]) or np.any(sheet.columns["gpu"]):
         return sheet
-    keys = {field.key for field in _GPU_FIELDS}
+    keys = {field.key for field in (*_GPU_FIELDS, *_RATE_FIELDS, _DEVICE_FIELD)}
     return replace(
         sheet,
         fields=tuple(field for field in sheet.fields if field.key not in keys),

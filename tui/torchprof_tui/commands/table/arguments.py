@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit",
         metavar="N",
         type=_parse_row_limit,
-        help=f"so many rows (0: all; for people {DEFAULT_ROWS}, else all)",
+        help=f"so many rows, as text of work and of annotations each (0: all; for people {DEFAULT_ROWS}, else all)",
     )
     parser.add_argument("--by", choices=GROUPINGS, default="name", help="what makes a row (name)")
     parser.add_argument("--step", metavar="N", type=int, help="only what ProfilerStep#N did and launched")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
+import numpy as np
+
 from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
 from torchprof_tui.analysis.table import export, gpu_sheets
 from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet
+from torchprof_tui.analysis.table.empty_sheets import explain_empty_sheet
 from torchprof_tui.analysis.table.event_scope import step_mask
 from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.groups import NotRecordedError
@@ -40,20 +43,22 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--by and --flops belong to the table of calls, not to --of {options.of}")
 
     loaded = load_specs(options.trace, cache=not options.no_cache)
+    trace = loaded.trace
     if options.of == "arrivals":
-        sheet = _build_arrivals_sheet(loaded.trace)
+        sheet = _build_arrivals_sheet(trace)
     else:
-        trace, rank = select_rank(loaded.trace, options.rank)
+        trace, rank = select_rank(trace, options.rank)
         if rank is not None and options.rank is None:
             print(f"{rank.label} of {_format_rank_count(loaded.trace)}; another: --rank N", file=sys.stderr)
 
         sheet = _build_sheet(Profile(trace), options)
-    for_people = not (options.json or options.csv or options.markdown)
-    key = _sort_key(sheet, options.sort, for_people or options.markdown or options.of != "calls")
-    order = sheet.sort_rows(key).tolist() if key else list(range(len(sheet)))
-    limit = DEFAULT_ROWS if options.limit is None and for_people else options.limit or None
-
-    _print_sheet(options, sheet, order[:limit], len(order))
+    for_people = not (options.json or options.csv)
+    key = _sort_key(sheet, options.sort, for_people or options.of != "calls")
+    work_count = len(sheet)
+    order = np.arange(len(sheet))
+    if key:
+        order, work_count = sheet.sort_work_first(key) if for_people else (sheet.sort_rows(key), len(sheet))
+    _print_sheet(options, sheet, order.tolist(), work_count, trace)
     return 0
 
 
@@ -69,19 +74,27 @@ def _format_rank_count(trace: Trace) -> str:
     return f"{len(trace.merged_ranks)} ranks"
 
 
-def _print_sheet(options: argparse.Namespace, sheet: Sheet, order: list[int], rows: int) -> None:
+def _print_sheet(options: argparse.Namespace, sheet: Sheet, order: list[int], work_count: int, trace: Trace) -> None:
+    """Print rows `order` of a sheet; those from `work_count` on are annotations."""
+    limit = options.limit or None
     if options.json:
-        print(export.to_json(sheet, order))
-        return
-
-    if options.csv:
-        print(export.to_csv(sheet, order, clean), end="")
+        print(export.to_json(sheet, order[:limit]))
+    elif options.csv:
+        print(export.to_csv(sheet, order[:limit], clean), end="")
     elif options.markdown:
-        print(export.to_markdown(sheet, order, clean), end="")
+        print(export.to_markdown(drop_empty_gpu_columns(sheet), order[:limit], clean), end="")
+    elif not len(sheet):
+        reason = explain_empty_sheet(trace, options.of, is_restricted=options.step is not None)
+        print(f"{sheet.title}: {reason}.")
     else:
         from torchprof_tui.commands.table.text import print_sheet  # deferred: JSON needs no rich
 
-        print_sheet(drop_empty_gpu_columns(sheet), order, rows)
+        print_sheet(
+            drop_empty_gpu_columns(sheet),
+            order[:work_count],
+            order[work_count:],
+            DEFAULT_ROWS if options.limit is None else limit,
+        )
 
 
 def _build_sheet(profile: Profile, options: argparse.Namespace) -> Sheet:

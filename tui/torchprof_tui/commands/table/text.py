@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
+from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit, format_spans_note
 from torchprof_tui.commands.common.tables import create_console
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean, truncate
@@ -27,24 +27,31 @@ _OPTIONAL_COLUMNS = (
 """Columns dropped on a narrow terminal, in this order; `--json` and a pipe have all."""
 
 
-def print_sheet(sheet: Sheet, order: Sequence[int], row_count: int) -> None:
-    """Print rows of a sheet on stdout, the number of omitted rows and the totals."""
+def print_sheet(sheet: Sheet, work: Sequence[int], spans: Sequence[int], limit: int | None) -> None:
+    """Print rows of a sheet on stdout: those of work, then those of annotations, at most `limit` of each; totals."""
     console = create_console()
-    if not len(sheet):
-        console.print(f"{sheet.title}: nothing of that kind in this trace.")
-        return
-    cells = {field.key: [_format_cell(sheet, field, row) for row in order] for field in sheet.fields}
+    shown_work, shown_spans = list(work[:limit]), list(spans[:limit])
+    rows = [*shown_work, *shown_spans]
+    cells = {field.key: [_format_cell(sheet, field, row) for row in rows] for field in sheet.fields}
     fields, width = _fit_columns(sheet.fields, cells, console.width)
     table = Table(box=None, pad_edge=False, header_style="dim")
     for field in fields:
         table.add_column(field.title, justify="left" if field.unit is Unit.TEXT else "right", no_wrap=True)
-    for place in range(len(order)):
+    for place in range(len(rows)):
+        if place == len(shown_work):
+            table.add_row(Text(_format_rest(len(work) - len(shown_work)), style="dim"))
         table.add_row(*(Text(_fit_cell(field, cells[field.key][place], width)) for field in fields))
     console.print(table)
-    if row_count > len(order):
-        console.print(Text(f"and {row_count - len(order):,} more rows (--limit 0 shows all)", style="dim"))
-    for total in sheet.totals:
+    omitted = len(work) + len(spans) - len(rows)
+    if omitted:
+        console.print(Text(f"and {omitted:,} more rows (--limit 0 shows all)", style="dim"))
+    for total in (*sheet.totals, *([format_spans_note(sheet)] if shown_spans else [])):
         console.print(total)
+
+
+def _format_rest(omitted: int) -> str:
+    """Format the line above the annotations."""
+    return f"… {omitted:,} more, then annotations:" if omitted else "annotations:"
 
 
 def _fit_columns(fields: Sequence[Field], cells: dict[str, list[str]], width: int) -> tuple[list[Field], int]:
@@ -71,6 +78,8 @@ def _format_cell(sheet: Sheet, field: Field, row: int) -> str:
     number = float(value)
     if math.isnan(number):
         return "–"
+    if not number and field.unit in (Unit.NS, Unit.SHARE):
+        return ""
     if field.unit is Unit.NS:
         return format_duration(number)
     if field.unit is Unit.SHARE:

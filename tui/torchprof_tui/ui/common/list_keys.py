@@ -37,3 +37,10 @@ class ListScreen(Screen[Any]):
     def action_edge(self, last: bool) -> None:
         self.rows.move_to(self.rows.count if last else 0)
         self.handle_cursor_move()
+
+
+def switch_child_screen(screen: Screen[Any], action: str) -> None:
+    """Leave a child screen of the lanes, and open another one: `action` is the key's action there."""
+    lanes = screen.app.screen_stack[-2]
+    screen.dismiss(None)
+    lanes.call_later(lanes.run_action, action)

@@ -1,11 +1,12 @@
 """Format byte counts, shares and ordinals.
 
-Bytes of memory are in powers of 1024 (KiB, MiB); rates, the sizes of files and the progress of loading and saving are
-decimal (GB/s, MB).
+Bytes of memory are in powers of 1024 (KiB, MiB), as the profiler counts them; sizes of files, rates and the progress of
+loading are decimal (MB, GB/s), as disks and networks count them.
 """
 
 from __future__ import annotations
 
+_FILE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -21,12 +22,13 @@ def format_value(value: float, unit: str) -> str:
     return f"{'-' if value < 0 else ''}{size:.{digits}f} {_BYTES[step]}"
 
 
-def format_file_size(count: int) -> str:
-    """Format the size of a file, bytes: "205 kB", "1.2 MB", "480 MB"; decimal, as the progress of loading it."""
-    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= limit:
-            return f"{count / limit:,.1f} {unit}" if count < 10 * limit else f"{count / limit:,.0f} {unit}"
-    return f"{count} B"
+def format_file_size(size: float) -> str:
+    """Format the bytes of a file: "512 B", "20.3 kB", "480 MB", with one decimal below 100."""
+    step = 0
+    while step < len(_FILE_UNITS) - 1 and size >= 999.5:
+        size /= 1000
+        step += 1
+    return f"{size:.{0 if step == 0 or size >= 99.95 else 1}f} {_FILE_UNITS[step]}"
 
 
 def format_share(share: float) -> str:

@@ -10,12 +10,13 @@ from textual.message import Message
 from textual.strip import Strip
 
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.common.text_panel import Lines, wrap_text
 
 ROWS_PER_WHEEL_STEP = 3
 
 
 class RowPicked(Message):
-    """A click on a row; `opened` if the row was under the cursor already."""
+    """A click on a row, or the wheel moved the cursor there; `opened`: a click on the row under the cursor."""
 
     def __init__(self, row: int, opened: bool) -> None:
         super().__init__()
@@ -23,11 +24,20 @@ class RowPicked(Message):
         self.opened = opened
 
 
+class HeaderPicked(Message):
+    """A click on the header line, at cell `x`."""
+
+    def __init__(self, x: int) -> None:
+        super().__init__()
+        self.x = x
+
+
 class RowList(PaintedWidget):
     """A scrolling list below a header line.
 
     `build_row(index, width, selected)` returns the runs of one row, `build_header(width)` those of the header. Call
-    `set_row_count` when the rows change; move the cursor with `move_to` and `move_by`.
+    `set_row_count` when the rows change; move the cursor with `move_to` and `move_by`. `empty_text`: what an empty list
+    says instead of rows.
     """
 
     DEFAULT_CSS = "RowList { height: 1fr; }"
@@ -44,7 +54,9 @@ class RowList(PaintedWidget):
         self._build_header = build_header
         self._count = 0
         self._top = 0
+        self._empty_lines: Lines = []
         self.cursor = 0
+        self.empty_text = ""
 
     @property
     def page_size(self) -> int:
@@ -77,8 +89,15 @@ class RowList(PaintedWidget):
             self._top = self.cursor - self.page_size + 1
         self._top = min(self._top, max(0, self._count - self.page_size))
 
+    def visible_text(self, width: int) -> str:
+        """Return the header and the rows on screen as plain text, for copying: at most `width` cells wide."""
+        rows = range(self._top, min(self._top + self.page_size, self._count))
+        lines = [self._build_header(width), *(self._build_row(index, width, False) for index in rows)]
+        return "\n".join("".join(text for text, _ in runs).rstrip() for runs in lines)
+
     def prepare(self, size: Size) -> None:
         self._scroll_to_cursor()
+        self._empty_lines = wrap_text(self.empty_text, size.width - 4, self.palette.text) if self.empty_text else []
 
     def paint(self, y: int, width: int) -> Strip:
         blank = self.palette.text
@@ -86,21 +105,34 @@ class RowList(PaintedWidget):
             return build_strip(self._build_header(width), width, self.palette.muted)
         index = self._top + y - 1
         if index >= self._count:
-            return build_strip([], width, blank)
+            line = y - 2  # a blank line below the header
+            has_text = not self._count and 0 <= line < len(self._empty_lines)
+            return build_strip([("  ", blank), *self._empty_lines[line]] if has_text else [], width, blank)
         return build_strip(self._build_row(index, width, index == self.cursor), width, blank)
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
         index = self._top + event.y - 1
-        if event.y >= 1 and index < self._count:
+        if event.y == 0:
+            self.post_message(HeaderPicked(event.x))
+        elif index < self._count:
             was_selected = index == self.cursor
             self.move_to(index)
             self.post_message(RowPicked(index, was_selected))
 
+    def scroll_rows(self, rows: int) -> None:
+        """Scroll the rows without the cursor, which moves only where it would leave the screen."""
+        self._top = min(max(self._top + rows, 0), max(0, self._count - self.page_size))
+        cursor = min(max(self.cursor, self._top), self._top + self.page_size - 1, max(self._count - 1, 0))
+        if cursor != self.cursor:
+            self.cursor = cursor
+            self.post_message(RowPicked(cursor, False))
+        self.repaint()
+
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
-        self.move_by(ROWS_PER_WHEEL_STEP)
+        self.scroll_rows(ROWS_PER_WHEEL_STEP)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
-        self.move_by(-ROWS_PER_WHEEL_STEP)
+        self.scroll_rows(-ROWS_PER_WHEEL_STEP)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torchprof_tui.analysis.slicing.slice_writer import SliceResult
 from torchprof_tui.trace.core.time_format import format_duration, format_time
-from torchprof_tui.ui.common.number_format import format_value
+from torchprof_tui.ui.common.number_format import format_file_size
 
 
 def format_slice_result(sliced: SliceResult) -> str:
     """Format the result in one line. It holds names from the trace: clean it before it reaches a terminal."""
-    summary = f"{sliced.entries:,} of {sliced.total_entries:,} entries, {format_value(sliced.size, 'bytes')}"
+    summary = f"{sliced.entries:,} of {sliced.total_entries:,} entries, {format_file_size(sliced.size)}"
     skipped = f"; left out: {', '.join(sliced.skipped_keys)}" if sliced.skipped_keys else ""
     return f"wrote {sliced.path}: {summary}; {_format_start(sliced.first_start)}{skipped}"
 

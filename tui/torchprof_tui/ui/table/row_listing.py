@@ -12,7 +12,10 @@ NO_ROWS: I64 = np.zeros(0, np.int64)
 
 
 class RowListing:
-    """The listed rows: `order` int64[k], rows of the sheet from top to bottom. Each tab keeps its sort column."""
+    """The listed rows: `order` int64[k], rows of the sheet from top to bottom. Each tab keeps its sort column.
+
+    The first `work_count` rows are of work; annotations follow below a line of their own.
+    """
 
     def __init__(self, sort_keys: dict[str, str]) -> None:
         """Sort each tab at first by its column in `sort_keys`: tab → the column's key."""
@@ -20,6 +23,7 @@ class RowListing:
         self._tab = ""
         self.sheet: Sheet | None = None
         self.order = NO_ROWS
+        self.work_count = 0  # rows before the annotations
         self.descending = True
         self.filter = ""
 
@@ -30,7 +34,7 @@ class RowListing:
 
     def set_sheet(self, tab: str, sheet: Sheet | None) -> None:
         """Set the sheet of a tab, None for nothing to list. Call `sort_and_filter` afterwards."""
-        self._tab, self.sheet, self.order = tab, sheet, NO_ROWS
+        self._tab, self.sheet, self.order, self.work_count = tab, sheet, NO_ROWS, 0
         keys = [] if sheet is None else [field.key for field in sheet.fields]
         if keys and self.sort_key not in keys:
             self._sort_keys[tab] = "self_cpu" if "self_cpu" in keys else keys[-1]
@@ -40,26 +44,53 @@ class RowListing:
         if self.sheet is None:
             return ""
         is_numeric = isinstance(self.sheet.columns[self.sort_key], np.ndarray)
-        order = self.sheet.sort_rows(self.sort_key, None if self.descending else not is_numeric)
+        order, work_count = self.sheet.sort_work_first(self.sort_key, None if self.descending else not is_numeric)
         matching = self.sheet.filter_rows(self.filter)
         if isinstance(matching, BadPattern):
-            self.order = order
+            self.order, self.work_count = order, work_count
             return matching.message
         self.order = order[matching[order]]
+        self.work_count = int(np.count_nonzero(matching[order[:work_count]]))
         return ""
 
     def cycle_sort_column(self, distance: int) -> None:
         """Sort by the column `distance` to the right, cyclically, in its default direction."""
         if self.sheet is not None:
             keys = [field.key for field in self.sheet.fields]
-            self._sort_keys[self._tab] = keys[(keys.index(self.sort_key) + distance) % len(keys)]
-            self.descending = True
+            self.sort_by(keys[(keys.index(self.sort_key) + distance) % len(keys)])
+
+    def sort_by(self, key: str, descending: bool = True) -> None:
+        """Sort by a column of the sheet; `descending`: in its default direction."""
+        self._sort_keys[self._tab], self.descending = key, descending
+
+    def restore(self, tab: str, sort_key: str, descending: bool, filter: str) -> None:  # noqa: A002
+        """Return to an earlier order and filter of a tab; its sheet is set afterwards."""
+        if sort_key:
+            self._sort_keys[tab] = sort_key
+        self.descending, self.filter = descending, filter
+
+    @property
+    def has_section(self) -> bool:
+        """Whether a line separates the rows of work from those of annotations."""
+        return 0 < self.work_count < len(self.order)
+
+    @property
+    def line_count(self) -> int:
+        """Number of lines: the rows, and the line between work and annotations."""
+        return len(self.order) + self.has_section
 
     def row_at(self, index: int) -> int:
-        """Return the row of the sheet at an index of the list, -1 if the list is empty."""
+        """Return the row of the sheet at a line of the list, -1 for the line between sections or an empty list."""
+        if self.has_section and index >= self.work_count:
+            if index == self.work_count:
+                return -1
+            index -= 1
         return int(self.order[index]) if len(self.order) else -1
 
     def index_of(self, row: int) -> int:
-        """Return the index of a row of the sheet in the list, -1 if it is not listed."""
+        """Return the line of a row of the sheet in the list, -1 if it is not listed."""
         indices = np.flatnonzero(self.order == row)
-        return int(indices[0]) if len(indices) else -1
+        if not len(indices):
+            return -1
+        index = int(indices[0])
+        return index + (self.has_section and index >= self.work_count)

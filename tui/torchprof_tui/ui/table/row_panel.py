@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
+from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.table.row_detail import RelatedName, RowDetail
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
@@ -14,6 +17,9 @@ RELATIVES_SHOWN = 8
 
 THREE_COLUMN_MIN_WIDTH = 120
 
+MIN_FULL_NAME_CELLS = 20
+"""Cells from which the recorded name of a kernel is shown behind its short name."""
+
 
 class RowPanel(TextPanel):
     """Shows the detail of one row; call `set_detail` for another row."""
@@ -21,12 +27,16 @@ class RowPanel(TextPanel):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._row_name = ""
+        self._display = ""
         self._detail: RowDetail | None = None
         self._instance_index = 0
 
-    def set_detail(self, name: str, detail: RowDetail | None) -> None:
-        """Show a row's detail, None while it is computed, and select its longest instance."""
-        self._row_name, self._detail = name, detail
+    def set_detail(self, name: str, detail: RowDetail | None, display: str = "") -> None:
+        """Show a row's detail, None while it is computed, and select its longest instance.
+
+        `display`: the short name of the row, where it differs from its recorded `name`.
+        """
+        self._row_name, self._display, self._detail = name, "" if display == name else display, detail
         self._instance_index = int(detail.duration.argmax()) if detail is not None and len(detail.duration) else 0
         self.refresh_content()
 
@@ -44,7 +54,12 @@ class RowPanel(TextPanel):
 
     def content(self, width: int) -> Lines:
         palette, detail = self.palette, self._detail
-        title: Lines = [[(truncate(clean(self._row_name), width), palette.strong)]]
+        name = clean(self._row_name)
+        title: Lines = [[(truncate(clean(self._display) or name, width), palette.strong)]]
+        if self._display:
+            available = width - cell_len(title[0][0][0]) - 2
+            if available > MIN_FULL_NAME_CELLS:
+                title[0].append((f"  {truncate(name, available)}", palette.muted))
         if detail is None:
             return title if self._row_name else []
         if detail.spread is None:
@@ -60,9 +75,15 @@ class RowPanel(TextPanel):
             for message in detail.message_lines:
                 lines += wrap_text(clean(message), width, palette.text)
             return lines
-        sections = [("called by", detail.callers), ("calls", detail.callees), ("GPU work", detail.kernels)]
+        sections = [
+            ("callers", detail.callers, [shorten(clean(caller.name)) for caller in detail.callers]),
+            ("callees", detail.callees, [shorten(clean(callee.name)) for callee in detail.callees]),
+            ("GPU work", detail.kernels, list(map(clean, label_kernels([kernel.name for kernel in detail.kernels])))),
+        ]
+        if not (detail.callers or detail.callees or detail.kernels):
+            return lines  # a sheet that knows no relatives of its rows
         block_width = width if width < THREE_COLUMN_MIN_WIDTH else width // 3 - 2
-        blocks = [self._format_relatives(name, relatives, block_width) for name, relatives in sections]
+        blocks = [self._format_relatives(*section, block_width) for section in sections]
         if width < THREE_COLUMN_MIN_WIDTH:
             return [*lines, *(line for block in blocks for line in block)]
         third = width // 3
@@ -79,16 +100,16 @@ class RowPanel(TextPanel):
         indent = min(cell, max(width - len(label) - 30, 0))
         return [
             [(chart[:cell], palette.accent), (chart[cell], palette.active), (chart[cell + 1 :], palette.accent)],
-            [(" " * indent + label, palette.text), ("  n N: others, enter: on the lanes", palette.muted)],
+            [(" " * indent + label, palette.text), ("  , . others · enter: on the lanes", palette.muted)],
         ]
 
-    def _format_relatives(self, title: str, relatives: list[RelatedName], width: int) -> Lines:
+    def _format_relatives(self, title: str, relatives: list[RelatedName], labels: list[str], width: int) -> Lines:
         palette = self.palette
         if not relatives:
-            return [[(f"{title}: nothing", palette.muted)]]
+            return [[(f"{title}: none", palette.muted)]]
         lines: Lines = [[(title, palette.heading)]]
-        for relative in relatives[:RELATIVES_SHOWN]:
-            name = truncate(shorten(clean(relative.name)), max(width - 28, 8))
+        for relative, label in zip(relatives[:RELATIVES_SHOWN], labels, strict=False):
+            name = truncate(label, max(width - 28, 8))
             numbers = f"{format_share(relative.share):>7} {format_duration(relative.time):>10} {relative.calls:>7,}×  "
             lines.append([(numbers, palette.text), (name, palette.text)])
         if len(relatives) > RELATIVES_SHOWN:

@@ -11,6 +11,7 @@ from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_a
 from torchprof_tui.analysis.kernel.duration_distribution import compute_duration_statistics
 from torchprof_tui.analysis.table import gpu_sheets
 from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet, format_rank_arrivals
+from torchprof_tui.analysis.table.empty_sheets import explain_empty_sheet, list_tables_with_rows
 from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
@@ -23,11 +24,11 @@ from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_value
 
-PICTURES_TAB = "pictures"
+CHARTS_TAB = "charts"
 ARRIVALS_TAB = "arrivals"
 """Table for several ranks: which rank arrived late at each collective."""
 
-TABS = ("profiler table", "kernels", "copies", "collectives", "memory", PICTURES_TAB)
+TABS = ("profiler table", "kernels", "copies", "collectives", "memory", CHARTS_TAB)
 DEFAULT_SORT_KEYS = {
     "profiler table": "self_gpu",
     "kernels": "total",
@@ -40,40 +41,66 @@ DEFAULT_SORT_KEYS = {
 
 @dataclass(frozen=True)
 class BuiltSheet:
-    """A sheet, and the data that it was built from, to load the detail of a row."""
+    """A sheet, and the data that it was built from, to load the detail of a row.
+
+    `empty_reason`: why it has no rows and which table has some; "" for a sheet with rows.
+    """
 
     sheet: Sheet
     table: ProfilerTable | None
     arrivals: Arrivals | None = None
+    empty_reason: str = ""
 
 
 def build_sheet(profile: Profile, tab: str, group_by: GroupBy, event_mask: Bool | None) -> BuiltSheet:
     """Build the sheet of a tab. Raises NotRecordedError, OSError, LookupError if the trace lacks the data."""
+    sheet, table = _build_sheet(profile, tab, group_by, event_mask)
+    if len(sheet):
+        return BuiltSheet(sheet, table)
+    name = tab if table is None else "kernels" if group_by is GroupBy.CLASS else "calls"
+    return BuiltSheet(sheet, table, None, format_empty_reason(profile.trace, name, event_mask is not None))
+
+
+def format_empty_reason(trace: Trace, table_name: str, is_restricted: bool) -> str:
+    """Format why a table has no rows, and which tables have some."""
+    reason = f"{explain_empty_sheet(trace, table_name, is_restricted)}."
+    with_rows = [TABS[0], *list_tables_with_rows(trace)] if len(trace) else []
+    others = ", ".join(table for table in with_rows if table not in (table_name, "calls"))
+    scope = " v: another scope." if is_restricted else ""
+    return f"{reason}{scope} Tables with rows (tab): {others}." if others else f"{reason}{scope}"
+
+
+def _build_sheet(
+    profile: Profile, tab: str, group_by: GroupBy, event_mask: Bool | None
+) -> tuple[Sheet, ProfilerTable | None]:
     trace = profile.trace
-    if tab == "profiler table":
+    if tab == TABS[0]:
         table = profile.build_table(group_by, event_mask)
         flops = None
         if group_by in (GroupBy.NAME, GroupBy.SHAPE) and _is_small_trace(profile):
             # If the file cannot be read there are no shapes, and the table has no FLOPs.
             with suppress(OSError, LookupError):
                 flops = sum_row_flops(table, profile.calls, profile.flops())
+        if flops is not None and np.isnan(flops.flops).all():
+            flops = None
         sheet = build_table_sheet(table, profile.calls, flops)
         # By the trace, not the scope: a range without GPU work keeps its columns.
-        return BuiltSheet(sheet if profile.calls.on_gpu.any() else drop_empty_gpu_columns(sheet), table)
+        return (sheet if profile.calls.on_gpu.any() else drop_empty_gpu_columns(sheet)), table
     if tab == "kernels":
-        return BuiltSheet(gpu_sheets.build_kernels_sheet(trace, event_mask), None)
+        return gpu_sheets.build_kernels_sheet(trace, event_mask), None
     if tab == "copies":
-        return BuiltSheet(gpu_sheets.build_copies_sheet(trace, event_mask), None)
+        return gpu_sheets.build_copies_sheet(trace, event_mask), None
     if tab == "collectives":
-        return BuiltSheet(gpu_sheets.build_collectives_sheet(trace, event_mask), None)
-    return BuiltSheet(build_memory_sheet(trace, profile.calls, event_mask), None)
+        return gpu_sheets.build_collectives_sheet(trace, event_mask), None
+    return build_memory_sheet(trace, profile.calls, event_mask), None
 
 
 def build_late_arrivals(trace: Trace) -> BuiltSheet:
     """Build the sheet of late arrivals over all ranks; events are indices into the merged trace."""
     assert trace.merged_ranks is not None
     arrivals = compute_arrivals(trace.merged_ranks)
-    return BuiltSheet(build_arrivals_sheet(arrivals), None, arrivals)
+    sheet = build_arrivals_sheet(arrivals)
+    return BuiltSheet(sheet, None, arrivals, "" if len(sheet) else format_empty_reason(trace, ARRIVALS_TAB, False))
 
 
 def load_row_detail(profile: Profile, whole_trace: Trace, built_sheet: BuiltSheet, row: int) -> RowDetail | None:

@@ -16,63 +16,113 @@ from torchprof_tui.ui.common.number_format import format_share, format_value
 from torchprof_tui.ui.common.painted_widget import TextRun
 
 NAME_MIN_CELLS = 24
-TEXT_CELLS = 26
+MIN_TEXT_LIMIT, MAX_TEXT_LIMIT, TEXT_SHARE = 18, 40, 4
+"""Cells of a text column, at most: a quarter of the width, within these limits. Texts that are longer are cut."""
+
+_SAMPLED_TEXTS = 2_000
+"""Distinct texts of a column that its width is computed from."""
+
 _UNIT_CELLS = {
-    Unit.COUNT: 10,
+    Unit.COUNT: 4,
     Unit.NS: 11,
     Unit.SHARE: 8,
     Unit.BYTES: 11,
     Unit.GB_S: 9,
-    Unit.FLOPS: 11,
+    Unit.FLOPS: 9,
     Unit.TFLOPS: 9,
 }
-_NARROW_TEXT_CELLS = {"device": 5, "class": 18, "step": 8, "dtype": 10}
+"""Cells of a column of numbers, with two between it and the one before; counts: at least."""
+
+_GAP_CELLS = 2
+_EVALUATION_PREFIX = "autograd::engine::evaluate_function: "
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnLayout:
-    """The columns that fit into a width, each with its cells; the first is the name, which gets the remaining cells."""
+    """The columns that fit into a width, each with its cells; the first is the name, which gets the remaining cells.
+
+    `hidden`: the number of columns that do not fit.
+    """
 
     fields: tuple[Field, ...]
     cells: tuple[int, ...]
+    hidden: int = 0
 
 
 def fit_columns(sheet: Sheet, width: int, sort_key: str) -> ColumnLayout:
-    """Choose columns from left to right while NAME_MIN_CELLS remain for the name; the sort column is always kept."""
+    """Choose columns from left to right while NAME_MIN_CELLS remain for the name; the sort column is always kept.
+
+    So is its share, or the column that it is the share of, where they fit.
+    """
     name_field, *fields = sheet.fields
-    cells = {field.key: _column_cells(field) for field in fields}
-    available = width - 2 - NAME_MIN_CELLS - cells.get(sort_key, 0)
-    kept: list[Field] = []
-    omitted = set()
-    for field in fields:
-        if field.key.removesuffix("_share") in omitted and field.key != sort_key:
+    text_limit = min(max(width // TEXT_SHARE, MIN_TEXT_LIMIT), MAX_TEXT_LIMIT)
+    cells = {field.key: _column_cells(sheet, field, text_limit) for field in fields}
+    available = width - 2 - NAME_MIN_CELLS
+    partners = (sort_key, sort_key.removesuffix("_share"), f"{sort_key}_share")
+    by_priority = sorted(
+        fields, key=lambda field: partners.index(field.key) if field.key in partners else len(partners)
+    )
+    kept: set[str] = set()
+    for field in by_priority:
+        if field.key.removesuffix("_share") not in (*kept, field.key) and field.key != sort_key:
             continue  # a share is meaningless without the column that it refers to
-        if field.key == sort_key or cells[field.key] <= available:
-            kept.append(field)
-            available -= 0 if field.key == sort_key else cells[field.key]
-        else:
-            omitted.add(field.key)
-    used = sum(cells[field.key] for field in kept)
-    return ColumnLayout((name_field, *kept), (max(width - 2 - used, 8), *(cells[field.key] for field in kept)))
+        if field.key != sort_key and cells[field.key] > available:
+            break  # what remains is for the name: a later column would stand without those before it
+        kept.add(field.key)
+        available -= cells[field.key]
+    shown = [field for field in fields if field.key in kept]
+    used = sum(cells[field.key] for field in shown)
+    name_cells = max(width - 2 - used, 8)
+    return ColumnLayout(
+        (name_field, *shown), (name_cells, *(cells[field.key] for field in shown)), len(fields) - len(shown)
+    )
 
 
-def _column_cells(field: Field) -> int:
+def _column_cells(sheet: Sheet, field: Field, text_limit: int) -> int:
+    """Return the cells of a column: for its longest text or number, and its title with the arrow of the sort column."""
+    title_cells = cell_len(field.title) + 2 + _GAP_CELLS
+    column = sheet.columns[field.key]
     if field.unit is Unit.TEXT:
-        return _NARROW_TEXT_CELLS.get(field.key, TEXT_CELLS)
-    return max(_UNIT_CELLS[field.unit], len(field.title) + 3)
+        distinct = list(dict.fromkeys(map(str, column)))[:_SAMPLED_TEXTS]
+        longest = max((cell_len(clean(text.replace("\n", " < "))) for text in distinct), default=0)
+        return max(min(longest, text_limit) + _GAP_CELLS + 1, title_cells)
+    content_cells = _UNIT_CELLS[field.unit]
+    if field.unit is Unit.COUNT and len(column):
+        content_cells = max(content_cells, len(f"{int(np.nan_to_num(column).max()):,}") + _GAP_CELLS)
+    return max(content_cells, title_cells)
 
 
 def format_header(layout: ColumnLayout, sort_key: str, descending: bool, palette: Palette) -> list[TextRun]:
-    """Format the titles of the columns, with an arrow at the sort column."""
+    """Format the titles of the columns, with an arrow at the sort column; behind the name, how many do not fit."""
     runs: list[TextRun] = [("  ", palette.muted)]
     for column, (field, cells) in enumerate(zip(layout.fields, layout.cells, strict=True)):
         arrow = (" ▼" if descending else " ▲") if field.key == sort_key else ""
         separator = _text_separator(layout, column)
-        title = separator + truncate(field.title + arrow, cells - 1 - len(separator))
+        title = separator + truncate(field.title + arrow, cells - len(separator))
+        if column == 0 and layout.hidden:
+            mark = f"+{layout.hidden} column{'s' * (layout.hidden > 1)}: →"
+            if cell_len(title) + cell_len(mark) + 2 <= cells:
+                title += " " * (cells - cell_len(title) - cell_len(mark) - 1) + mark
         padding = " " * (cells - cell_len(title))
         text = title + padding if field.unit is Unit.TEXT else padding + title
         runs.append((text, palette.strong if arrow else palette.muted))
     return runs
+
+
+def find_column(layout: ColumnLayout, x: int) -> Field | None:
+    """Return the column whose title is drawn at cell `x` of a row, None for none."""
+    left = 2
+    for field, cells in zip(layout.fields, layout.cells, strict=True):
+        if left <= x < left + cells:
+            return field
+        left += cells
+    return None
+
+
+def format_section(title: str, width: int, palette: Palette) -> list[TextRun]:
+    """Format the line between two sections of rows."""
+    text = truncate(f"── {title} ", width)
+    return [(text + "─" * max(width - cell_len(text), 0), palette.line)]
 
 
 def format_row(sheet: Sheet, row: int, layout: ColumnLayout, palette: Palette, selected: bool) -> list[TextRun]:
@@ -81,18 +131,31 @@ def format_row(sheet: Sheet, row: int, layout: ColumnLayout, palette: Palette, s
     name_style = palette.active if selected else palette.text
     for column, (field, cells) in enumerate(zip(layout.fields, layout.cells, strict=True)):
         style = name_style if column == 0 else palette.text
-        value = sheet.columns[field.key][row]
+        value = sheet.displays[row] if field.key == "name" else sheet.columns[field.key][row]
         if field.unit is Unit.TEXT:
             separator = _text_separator(layout, column)
             text = clean(str(value).replace("\n", " < "))
             available = cells - 1 - len(separator)
             if cell_len(text) > available:
-                text = truncate(shorten(text) if column == 0 else text, available)
+                text = _fit_name(text, available) if column == 0 else truncate(text, available)
             text = separator + text
             runs.append((text + " " * (cells - cell_len(text)), style))
         else:
             runs.append((f"{format_cell(value, field.unit):>{cells}}", style))
     return runs
+
+
+def _fit_name(name: str, width: int) -> str:
+    """Shorten and cut a (cleaned) name to `width` cells, so that it still differs from others.
+
+    An autograd node and its evaluation keep different names; a kernel keeps the brackets that tell it apart.
+    """
+    if name.startswith(_EVALUATION_PREFIX):
+        return truncate(f"evaluate {name.removeprefix(_EVALUATION_PREFIX)}", width)
+    head, bracket, addition = name.rpartition(" (")
+    if name.endswith(")") and head and cell_len(addition) + 1 <= width // 2:
+        return f"{truncate(head, width - cell_len(addition) - 2)}{bracket}{addition}"
+    return truncate(shorten(name), width)
 
 
 def _text_separator(layout: ColumnLayout, column: int) -> str:

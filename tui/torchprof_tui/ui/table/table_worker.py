@@ -59,7 +59,9 @@ def read_sheet(profile: Profile, whole_trace: Trace, query: SheetQuery, scope: T
     try:
         if query.tab == ARRIVALS_TAB:
             return SheetMade(query, build_late_arrivals(whole_trace))
-        return SheetMade(query, build_sheet(profile, query.tab, query.group_by, scope.select_events()))
+        built_sheet = build_sheet(profile, query.tab, query.group_by, scope.select_events())
+        _ = built_sheet.sheet.displays  # decoded here, not while a frame is painted
+        return SheetMade(query, built_sheet)
     except NotRecordedError as error:
         return SheetMade(query, None, str(error))
     except (OSError, LookupError) as error:

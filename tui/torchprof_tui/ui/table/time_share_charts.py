@@ -16,6 +16,8 @@ LABEL_CELLS, MODULE_CELLS = 20, 44
 MODULES_SHOWN, CLASSES_SHOWN = 24, 8
 """Modules that are listed; classes that have a colour and a label of their own in a step's bar."""
 
+NO_GPU_WORK = "no GPU work was recorded, so nothing is drawn. tab: the profiler table has CPU times."
+
 _FILL_KINDS = (
     Kind.KERNEL,
     Kind.OP,
@@ -44,7 +46,7 @@ class TimeShareCharts(TextPanel):
         if shares is None:
             return []
         if not shares.classes:
-            return wrap_text("There is no GPU work in this trace to draw.", width, palette.muted)
+            return wrap_text(NO_GPU_WORK, width, palette.text)
         lines: Lines = [[("GPU time by kernel class", palette.heading)]]
         lines += self._format_bars(shares.classes, width, LABEL_CELLS, coloured=True)
         lines += [[], *self._format_steps(shares, width), [], [("GPU time by module", palette.heading)]]
@@ -61,7 +63,7 @@ class TimeShareCharts(TextPanel):
         if not shares.step_names:
             return [*lines, *wrap_text("no steps were recorded: call prof.step()", width, palette.muted)]
         longest = max(int(shares.step_time.max()), int(shares.time_by_step.sum(axis=1).max()), 1)
-        lines.append(self._format_legend(shares))
+        lines += self._format_legend(shares, width)
         return lines + [self._format_step(shares, row, longest, width) for row in range(len(shares.step_names))]
 
     def _select_fill_kind(self, index: int) -> int:
@@ -95,18 +97,25 @@ class TimeShareCharts(TextPanel):
             ("█" * bar_cells, palette.ink(int(Kind.PYTHON) if kind is None else kind)),
         ]
 
-    def _format_legend(self, shares: GpuTimeShares) -> list[TextRun]:
+    def _format_legend(self, shares: GpuTimeShares, width: int) -> Lines:
+        """Format the classes with their colour and their number, which stands in segments too narrow for the name."""
         palette = self.palette
-        runs: list[TextRun] = []
-        for index, label in enumerate(shares.class_labels[:CLASSES_SHOWN]):
-            runs += [(f" {label} ", palette.fill(self._select_fill_kind(index))), (" ", palette.text)]
-        if len(shares.class_labels) > CLASSES_SHOWN:
-            runs.append((" others ", palette.fill(int(Kind.OTHER))))
-        runs.append((" · the GPU had nothing of this step", palette.muted))
-        return runs
+        entries: list[TextRun] = [
+            (f" {number} {label} ", palette.fill(self._select_fill_kind(number - 1)))
+            for number, label in enumerate(_list_segment_labels(shares), start=1)
+        ]
+        lines: Lines = [[]]
+        used = 0
+        for text, style in [*entries, ("··· GPU idle", palette.muted)]:
+            if used and used + cell_len(text) > width:
+                lines.append([])
+                used = 0
+            lines[-1] += [(text, style), (" ", palette.text)]
+            used += cell_len(text) + 1
+        return lines
 
     def _format_step(self, shares: GpuTimeShares, row: int, longest: int, width: int) -> list[TextRun]:
-        """Format one step: a segment for each class with as much of its name as fits, then dots to the step's end."""
+        """Format one step: a segment for each class with its name, or else its number, then dots to the step's end."""
         palette = self.palette
         label = truncate(clean(shares.step_names[row]), LABEL_CELLS - 1)
         step_time = int(shares.step_time[row])
@@ -118,15 +127,23 @@ class TimeShareCharts(TextPanel):
         times = shares.time_by_step[row].tolist()
         if len(times) > CLASSES_SHOWN:
             times = [*times[:CLASSES_SHOWN], sum(times[CLASSES_SHOWN:])]
+        labels = _list_segment_labels(shares)
         used, total = 0, 0
         for index, time in enumerate(times):
             total += time
             end = min(round(total / longest * bar_cells), bar_cells)
             if end > used:
-                name = shares.class_labels[index] if index < CLASSES_SHOWN else "others"
-                runs.append((name[: end - used].ljust(end - used), palette.fill(self._select_fill_kind(index))))
+                texts = (f" {labels[index]} ", str(index + 1), "")
+                text = next(text for text in texts if cell_len(text) <= end - used)
+                runs.append((text.ljust(end - used), palette.fill(self._select_fill_kind(index))))
                 used = end
         idle_cells = round(step_time / longest * bar_cells) - used
         if idle_cells > 0:
             runs.append(("·" * idle_cells, palette.muted))
         return runs
+
+
+def _list_segment_labels(shares: GpuTimeShares) -> list[str]:
+    """List the labels of a step's segments: the heaviest classes, then the others as one."""
+    labels = shares.class_labels[:CLASSES_SHOWN]
+    return [*labels, "others"] if len(shares.class_labels) > CLASSES_SHOWN else labels

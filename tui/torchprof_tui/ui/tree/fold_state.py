@@ -1,49 +1,103 @@
-"""Which nodes of the dispatch tree are listed: folding and filtering combined. Knows nothing of the screen.
+"""Which nodes of the dispatch tree are listed: folding and searching combined. Knows nothing of the screen.
 
-A filter lists the matching nodes and their ancestors, all unfolded. Folding then works within these nodes until the
-text of the filter changes. Without a filter, everything is folded as it was before.
+A search lists the matching nodes and their ancestors, all unfolded. Folding then works within these nodes until the
+text of the search changes. Without a search, everything is folded as it was before.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.call_tree import DispatchTree
+from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 
 
-class FoldState:
-    """Folding and filter of one tree.
+@dataclass(frozen=True, slots=True)
+class FoldSnapshot:
+    """The folding and the search of a tree at one time, and the node under the cursor."""
 
-    `visible_nodes` int32[k]: the nodes to list, in order. `match_count`: nodes that match the filter, -1 without one.
+    folded: Bool
+    folded_unfiltered: Bool
+    filter: str
+    node: int
+
+
+class FoldState:
+    """Folding and search of one tree.
+
+    `visible_nodes` int32[k]: the nodes to list, in order. `matching_nodes` int64[m]: the nodes that match the search,
+    whether they are listed or folded away; `match_count`: their number, -1 without a search.
     """
 
-    def __init__(self, tree: DispatchTree, names: list[str]) -> None:
-        """Fold a tree. `names`: the strings that the tree's `name` indexes."""
-        self._tree = tree
-        self._names = [name.lower() for name in names]
+    def __init__(self, tree: DispatchTree, names: list[str], shown_names: list[str] | None = None) -> None:
+        """Fold a tree. `names`: the strings that the tree's `name` indexes; `shown_names`: as the screen shows them."""
+        self._tree, self._shown_names = tree, names if shown_names is None else shown_names
+        self._names = names
         self._folded_unfiltered = tree.collapse_from_depth()  # the folding without a filter
         self._folded = self._folded_unfiltered
         self._matching: Bool | None = None
         self._visible_descendants: I32 | I64 = tree.size - 1  # descendants of each node that the filter keeps
         self.filter = ""
         self.match_count = -1
+        self.matching_nodes: I64 = np.zeros(0, np.int64)
         self.visible_nodes: I32 = tree.list_visible(self._folded)
 
-    def set_filter(self, text: str) -> None:
-        """List the nodes whose name contains `text` (ignoring case) and their ancestors, unfolded; "" lists all."""
+    def set_filter(self, text: str) -> str:
+        """List the nodes whose name matches and their ancestors, unfolded; "" lists all.
+
+        `text` is contained in the name, recorded or shortened, or is `/a regular expression/`; a capital makes it
+        case-sensitive. Returns what is wrong with it, else "".
+        """
+        matches = compile_matcher(text)
+        if isinstance(matches, BadPattern):
+            return matches.message
         self.filter = text
         if not text:
             self._matching, self._folded = None, self._folded_unfiltered
             self._visible_descendants, self.match_count = self._tree.size - 1, -1
+            self.matching_nodes = np.zeros(0, np.int64)
         else:
-            lowered = text.lower()
-            name_matches = np.array([lowered in name for name in self._names] or [False], np.bool_)
+            hits = (matches(name) or matches(shown) for name, shown in zip(self._names, self._shown_names, strict=True))
+            name_matches = np.array([*hits] or [False], np.bool_)
             self._matching = name_matches[self._tree.name] & (self._tree.name >= 0)
             self._folded = np.zeros(len(self._tree), np.bool_)
             self._visible_descendants = self._tree.count_in_subtrees(self._matching) - self._matching
-            self.match_count = int(np.count_nonzero(self._matching))
+            self.matching_nodes = np.flatnonzero(self._matching)
+            self.match_count = len(self.matching_nodes)
         self._update_visible_nodes()
+        return ""
+
+    def find_match(self, node: int, distance: int) -> int:
+        """Find the next (1) or previous (-1) match from a node, cyclically: its place in `matching_nodes`, or -1."""
+        if not len(self.matching_nodes):
+            return -1
+        side: Literal["left", "right"] = "right" if distance > 0 else "left"
+        place = int(self.matching_nodes.searchsorted(node, side=side)) + (0 if distance > 0 else -1)
+        return place % len(self.matching_nodes)
+
+    def reveal(self, node: int) -> None:
+        """Unfold the ancestors of a node."""
+        parent = int(self._tree.parent[node])
+        while parent >= 0:
+            self._folded[parent] = False
+            parent = int(self._tree.parent[parent])
+        self._update_visible_nodes()
+
+    def take_snapshot(self, node: int) -> FoldSnapshot:
+        """Keep the folding, the search and the node under the cursor for `restore`."""
+        return FoldSnapshot(self._folded.copy(), self._folded_unfiltered.copy(), self.filter, node)
+
+    def restore(self, snapshot: FoldSnapshot) -> None:
+        """Fold and search as at the time of a snapshot."""
+        self._folded_unfiltered = snapshot.folded_unfiltered.copy()
+        self.set_filter(snapshot.filter)
+        if snapshot.filter:
+            self._folded = snapshot.folded.copy()
+            self._update_visible_nodes()
 
     def can_fold(self, node: int) -> bool:
         """Return whether the node has descendants that the filter keeps."""

@@ -1,38 +1,41 @@
-"""Screen of the dispatch tree: all calls, grouped by call path and sorted by time; typed letters filter it."""
+"""Screen of the dispatch tree: all calls, grouped by call path and sorted by time; `/` searches it."""
 
 from __future__ import annotations
 
+from functools import partial
+
+import numpy as np
 from rich.cells import cell_len
 from rich.style import Style
 from textual import events, work
 from textual.app import ComposeResult
-from textual.binding import Binding
 
 from torchprof_tui.analysis.dispatch.call_tree import MAX_LEVELS, DispatchTree, build_dispatch_tree
+from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
+from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.ranks import Rank
-from torchprof_tui.ui.common.event_styles import Palette
-from torchprof_tui.ui.common.list_keys import LIST_BINDINGS, ListScreen
+from torchprof_tui.ui.common.list_keys import ListScreen, switch_child_screen
+from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
-from torchprof_tui.ui.common.status_line import StatusLine
+from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
+from torchprof_tui.ui.common.text_panel import COPY_WIDTH
+from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.title_line import short_label
-from torchprof_tui.ui.tree.fold_state import FoldState
+from torchprof_tui.ui.tree.fold_state import FoldSnapshot, FoldState
+from torchprof_tui.ui.tree.tree_keys import BINDINGS, HINTS
+from torchprof_tui.ui.tree.tree_rows import SELF_MIN_WIDTH, count_name_cells, format_indent, select_row_style
 
-HINTS = (
-    ("esc", "back"),
-    ("→ ←", "open, close"),
-    ("enter", "on the lanes"),
-    ("letters", "filter"),
-    ("+ -", "open, close all"),
-    ("↑↓", "move"),
-)
-NUMBER_CELLS = 54
-MAX_INDENT = 40
+SEARCH_PROMPT = "search"
+SEARCH_HINT = "text, or /regular expression/ · ↑ earlier"
+MAX_SNAPSHOTS = 20
+"""Earlier foldings that are kept; each has a byte or two for each node."""
 
 
 class TreeScreen(ListScreen):
@@ -40,19 +43,8 @@ class TreeScreen(ListScreen):
 
     CSS_PATH = "tree_screen.tcss"
     AUTO_FOCUS = ""
-    BINDINGS = [
-        *LIST_BINDINGS,
-        Binding("right", "open", show=False),
-        Binding("left", "close", show=False),
-        Binding("space", "open_close", show=False),
-        Binding("+", "all(True)", show=False),
-        Binding("-", "all(False)", show=False),
-        Binding("enter", "show", show=False),
-        Binding("escape", "back", show=False),
-        Binding("backspace", "erase", show=False),
-        Binding("ctrl+q", "app.quit", show=False),
-        Binding("T", "leave", show=False, priority=True),
-    ]
+    BINDINGS = BINDINGS
+    help_topic = "tree"
 
     def __init__(self, rank: Rank) -> None:
         """List the calls of `rank`. The resulting event is an index into the merged trace."""
@@ -63,27 +55,37 @@ class TreeScreen(ListScreen):
         self._fold_state: FoldState | None = None
         self._total_gpu_time = 1
         self.rows = RowList(self._format_row, self._format_header, id="tree")
+        self._labels: dict[int, str] = {}  # of GPU work, by name
+        self._snapshots: list[FoldSnapshot] = []
+        self._search_start: FoldSnapshot | None = None  # what was shown when the search began
         self._status = StatusLine(id="tree-status")
+        self._prompt = Prompt(id="prompt")
+        self._worker = DebouncedWorker(self)
 
     def compose(self) -> ComposeResult:
         yield self.rows
         yield self._status
+        yield self._prompt
 
     def on_mount(self) -> None:
         follow_theme(self)
         self._status.show_keys(HINTS)
-        self._status.show_message("putting the tree together …")
+        self._status.show_message("building the tree …")
         self._build_tree()
 
     @work(thread=True)
     def _build_tree(self) -> None:
         tree = build_dispatch_tree(self.trace)
-        self.app.call_from_thread(self._show_tree, tree)
+        gpu_names = np.unique(tree.name[np.isin(tree.kind, [int(kind) for kind in GPU_WORK]) & (tree.name >= 0)])
+        labels = label_kernels([self.trace.names[name] for name in gpu_names.tolist()])
+        self.app.call_from_thread(self._show_tree, tree, dict(zip(gpu_names.tolist(), map(clean, labels), strict=True)))
 
-    def _show_tree(self, tree: DispatchTree) -> None:
-        self.call_tree = tree
-        self._fold_state = FoldState(tree, self.trace.names)
+    def _show_tree(self, tree: DispatchTree, labels: dict[int, str]) -> None:
+        self.call_tree, self._labels = tree, labels
+        shown_names = [labels.get(index) or shorten(clean(name)) for index, name in enumerate(self.trace.names)]
+        self._fold_state = FoldState(tree, self.trace.names, shown_names)
         self._total_gpu_time = max(sum(int(tree.gpu_time[root]) for root in tree.root_labels), 1)
+        self.rows.empty_text = "no calls were recorded in this trace. q: back to the lanes."
         self._refresh_rows(0)
 
     # -- what is listed ------------------------------------------------------------------------------------
@@ -94,14 +96,38 @@ class TreeScreen(ListScreen):
         if tree is None or folds is None:
             return
         self.rows.set_row_count(len(folds.visible_nodes), folds.index_of(node))
-        if folds.filter:
-            self._status.show_message(f"filter: {folds.filter}▏ {folds.match_count:,} of {len(tree):,} nodes")
+        self._update_status()
+
+    def _update_status(self) -> None:
+        """Say how many nodes are listed, or which match the cursor is on."""
+        tree, folds = self.call_tree, self._fold_state
+        if tree is None or folds is None or not len(tree):
+            self._status.show_message("")
+        elif folds.filter:
+            self._show_match()
         else:
             rank = self.rank.label_prefix(": ")
             omitted = (
                 f"; {tree.unlisted_calls:,} calls deeper than {MAX_LEVELS:,} left out" if tree.unlisted_calls else ""
             )
-            self._status.show_message(f"{rank}{len(folds.visible_nodes):,} of {len(tree):,} nodes listed{omitted}")
+            self._status.show_message(f"{rank}{len(folds.visible_nodes):,} of {len(tree):,} nodes{omitted}")
+
+    def _show_match(self) -> None:
+        """Say which match the cursor is on, or that there is none."""
+        folds, node = self._fold_state, self._cursor_node
+        assert folds is not None
+        if not folds.match_count:
+            self.rows.empty_text = f"no match for {folds.filter!r}. esc: all nodes."
+            self._status.show_message(f"no match for {folds.filter!r}", is_warning=True)
+            return
+        place = int(folds.matching_nodes.searchsorted(node))
+        is_match = place < folds.match_count and folds.matching_nodes[place] == node
+        number = f"match {place + 1:,} of {folds.match_count:,}" if is_match else f"{folds.match_count:,} matches"
+        case = " (case-sensitive)" if is_case_sensitive(folds.filter) else ""
+        self._status.show_message(f"{number} for {folds.filter!r}{case}")
+
+    def handle_cursor_move(self) -> None:
+        self._update_status()
 
     @property
     def _cursor_node(self) -> int:
@@ -113,37 +139,50 @@ class TreeScreen(ListScreen):
 
     def _format_header(self, width: int) -> list[TextRun]:
         palette = self.rows.palette
-        name_cells = max(width - NUMBER_CELLS, 12)
+        name_cells = count_name_cells(width)
         title = f" dispatch tree · {short_label(self.trace.label)}"
-        numbers = f"{'calls':>9} {'total':>11} {'self':>11} {'GPU':>11} {'':>9}"
-        return [(truncate(title, name_cells).ljust(name_cells), palette.strong), (numbers, palette.muted)]
+        self_title = f" {'self':>11}" if width >= SELF_MIN_WIDTH else ""
+        numbers = f"{'calls':>9} {'total':>11}{self_title} {'GPU':>11} {'% of it':>8}"
+        return [
+            (truncate(title, name_cells - 1).ljust(name_cells), palette.strong),
+            (numbers, palette.muted),
+        ]
 
     def _format_row(self, index: int, width: int, selected: bool) -> list[TextRun]:
         tree, folds, palette = self.call_tree, self._fold_state, self.rows.palette
         assert tree is not None
         assert folds is not None
         node = int(folds.visible_nodes[index])
-        name_cells = max(width - NUMBER_CELLS, 12)
+        name_cells = count_name_cells(width)
         kind = int(tree.kind[node])
         is_root = node in tree.root_labels
         fold_sign = ("▾" if folds.is_unfolded(node) else "▸") if folds.can_fold(node) else " "
-        indent = " " * min(int(tree.depth[node]), MAX_INDENT)
+        indent = format_indent(int(tree.depth[node]), name_cells)
         arrow = "⇢ " if kind in GPU_WORK else ""
-        label = self._format_label(node, name_cells - len(indent) - len(arrow) - 4)
+        label = self._format_label(node, name_cells - len(indent) - len(arrow) - 5)
         text = f"{fold_sign} {arrow}{label}"
-        gpu_time, total = int(tree.gpu_time[node]), int(tree.total[node])
-        count = f"{int(tree.count[node]):,}" if tree.count[node] else ""
-        self_time = "" if is_root or kind in GPU_WORK else format_duration(int(tree.self_time[node]))
-        gpu = format_duration(gpu_time) if gpu_time else ""
-        numbers = f"{count:>9} {format_duration(total):>11} {self_time:>11} {gpu:>11} "
         return [
             ("▶" if selected else " ", palette.accent),
-            (indent, palette.text),
+            (indent, palette.muted),
             ("▌", palette.ink(kind) if not is_root else palette.heading),
-            (text, _row_style(palette, selected, is_root)),
+            (text, select_row_style(palette, selected, is_root)),
             (" " * max(name_cells - 2 - len(indent) - cell_len(text), 0), palette.text),
-            (numbers, palette.active if selected else palette.text),
-            (f"{format_share(gpu_time / self._total_gpu_time):>7}" if gpu_time else " " * 7, palette.muted),
+            *self._format_numbers(node, width >= SELF_MIN_WIDTH, palette.active if selected else palette.text),
+        ]
+
+    def _format_numbers(self, node: int, has_self: bool, style: Style) -> list[TextRun]:
+        tree = self.call_tree
+        assert tree is not None
+        has_no_self = node in tree.root_labels or int(tree.kind[node]) in GPU_WORK
+        gpu_time, total = int(tree.gpu_time[node]), int(tree.total[node])
+        count = f"{int(tree.count[node]):,}" if tree.count[node] else ""
+        self_time = "" if has_no_self else format_duration(int(tree.self_time[node]))
+        gpu = format_duration(gpu_time) if gpu_time else ""
+        share = f"{format_share(gpu_time / self._total_gpu_time):>8}" if gpu_time else " " * 8
+        self_text = f" {self_time:>11}" if has_self else ""
+        return [
+            (f"{count:>9} {format_duration(total):>11}{self_text} {gpu:>11} ", style),
+            (share, self.rows.palette.muted),
         ]
 
     def _format_label(self, node: int, cells: int) -> str:
@@ -152,7 +191,10 @@ class TreeScreen(ListScreen):
             return truncate(clean(self.call_tree.root_labels[node]), cells)
         if self.call_tree.kind[node] == Kind.STEP and self.call_tree.count[node] > 1:
             return "ProfilerStep*"
-        name = clean(self.trace.names[int(self.call_tree.name[node])])
+        name_index = int(self.call_tree.name[node])
+        if self.call_tree.kind[node] in GPU_WORK:
+            return truncate(self._labels[name_index], cells)
+        name = clean(self.trace.names[name_index])
         return name if cell_len(name) <= cells else truncate(shorten(name), cells)
 
     # -- keys ----------------------------------------------------------------------------------------------
@@ -160,9 +202,11 @@ class TreeScreen(ListScreen):
     def action_open(self) -> None:
         """Unfold the node, or move to its first child if it is unfolded."""
         node, folds = self._cursor_node, self._fold_state
-        if folds is None or node < 0 or not folds.can_fold(node):
+        if folds is None or node < 0:
             return
-        if folds.is_unfolded(node):
+        if not folds.can_fold(node):
+            self._status.show_message("nothing to open: this node calls nothing")
+        elif folds.is_unfolded(node):
             self.rows.move_by(1)
         else:
             folds.unfold(node)
@@ -177,54 +221,165 @@ class TreeScreen(ListScreen):
             folds.fold(node)
             self._refresh_rows(node)
         elif self.call_tree.parent[node] >= 0:
+            self._remember_view()
             self.rows.move_to(folds.index_of(int(self.call_tree.parent[node])))
+            self.handle_cursor_move()
+        else:
+            self._status.show_message("this is a thread, at the top of the tree")
 
     def action_open_close(self) -> None:
         node, folds = self._cursor_node, self._fold_state
-        if folds is not None and node >= 0 and folds.can_fold(node):
+        if folds is None or node < 0:
+            return
+        if folds.can_fold(node):
             folds.toggle(node)
             self._refresh_rows(node)
+        else:
+            self._status.show_message("nothing to open: this node calls nothing")
 
     def action_all(self, opened: bool) -> None:
         if self._fold_state is not None:
+            self._remember_view()
             node = self._cursor_node
             self._fold_state.set_all_folds(opened)
             self._refresh_rows(node)
 
     def action_show(self) -> None:
         node = self._cursor_node
-        if self.call_tree is not None and node >= 0 and self.call_tree.longest_event[node] >= 0:
+        if self.call_tree is None or node < 0:
+            return
+        if self.call_tree.longest_event[node] >= 0:
             self.dismiss(int(self.call_tree.longest_event[node]) + self.rank.first)
+        else:
+            self._status.show_message("a thread is no event: choose a call below it")
 
     def action_back(self) -> None:
         if self._fold_state is not None and self._fold_state.filter:
-            self._apply_filter("")
+            self._end_search()
         else:
             self.dismiss(None)
 
     def action_leave(self) -> None:
         self.dismiss(None)
 
-    def action_erase(self) -> None:
+    def action_table(self) -> None:
+        switch_child_screen(self, "table")
+
+    def action_copy(self, everything: bool) -> None:
+        node = self._cursor_node
+        if self.call_tree is None or node < 0:
+            self._status.show_message("nothing to copy")
+            return
+        if everything:
+            text, label = self.rows.visible_text(min(self.rows.size.width, COPY_WIDTH)) + "\n", "the rows on screen"
+        else:
+            name = int(self.call_tree.name[node])
+            text = label = self.trace.names[name] if name >= 0 else self.call_tree.root_labels[node]
+        self.app.copy_to_clipboard(text)
+        self._status.show_message(format_copy_message(label))
+
+    # -- earlier views -------------------------------------------------------------------------------------
+
+    def _remember_view(self) -> None:
+        """Keep the folding and the cursor for `backspace`; call it before a change."""
         if self._fold_state is not None:
-            self._apply_filter(self._fold_state.filter[:-1])
+            snapshot = self._fold_state.take_snapshot(self._cursor_node)
+            self._snapshots = [*self._snapshots[1 - MAX_SNAPSHOTS :], snapshot]
 
-    def on_key(self, event: events.Key) -> None:
-        """Append typed letters to the filter."""
-        if event.is_printable and event.character and event.character not in "+- " and self._fold_state is not None:
-            event.stop()
-            self._apply_filter(self._fold_state.filter + event.character)
+    def action_go_back(self) -> None:
+        if not self._snapshots or self._fold_state is None:
+            self._status.show_message("no earlier view of the tree; q: back to the lanes")
+            return
+        snapshot = self._snapshots.pop()
+        self._fold_state.restore(snapshot)
+        self._refresh_rows(snapshot.node)
 
-    def _apply_filter(self, text: str) -> None:
+    # -- searching -----------------------------------------------------------------------------------------
+
+    def action_search(self) -> None:
+        folds = self._fold_state
+        if folds is None or self.call_tree is None or not len(self.call_tree):
+            self._status.show_message("there is no call to search")
+            return
+        self._remember_view()
+        self._search_start = self._snapshots[-1]
+        self.add_class("asking")
+        self._prompt.open(SEARCH_PROMPT, SEARCH_HINT, folds.filter, replace=True)
+
+    def action_match(self, distance: int) -> None:
+        folds = self._fold_state
+        if folds is None:
+            return
+        if not folds.filter:
+            self._status.show_message("nothing was searched: / asks for a text")
+            return
+        place = folds.find_match(self._cursor_node, distance)
+        if place >= 0:
+            self._move_to_match(place)
+        else:
+            self._show_match()
+
+    def _move_to_match(self, place: int) -> None:
+        """Move to one of the matching nodes, unfolding what is above it."""
+        assert self._fold_state is not None
+        node = int(self._fold_state.matching_nodes[place])
+        self._fold_state.reveal(node)
+        self._refresh_rows(node)
+
+    def _search(self, text: str) -> str:
+        """List the matches and their ancestors, with the cursor on the first. Returns what is wrong with the text."""
+        folds = self._fold_state
+        assert folds is not None
+        problem = folds.set_filter(text)
+        if not problem:
+            first = int(folds.matching_nodes[0]) if folds.match_count > 0 else max(self._cursor_node, 0)
+            self._refresh_rows(first)
+        return problem
+
+    def _end_search(self) -> None:
+        """List all nodes again, folded as before, with the cursor on the same node if it is listed."""
         assert self._fold_state is not None
         node = self._cursor_node
-        self._fold_state.set_filter(text)
+        self._fold_state.set_filter("")
         self._refresh_rows(max(node, 0))
+
+    def _close_prompt(self) -> None:
+        self.remove_class("asking")
+        self._prompt.close()
+
+    async def on_key(self, event: events.Key) -> None:
+        """Insert characters that were typed right after `/`, before the prompt had the focus."""
+        if self._prompt.is_open and event.is_printable and event.character:
+            event.stop()
+            self._prompt.insert_text(event.character)
+
+    def on_prompt_changed(self, message: PromptChanged) -> None:
+        self._worker.debounce("search", partial(self._preview_search, message.text))
+
+    def _preview_search(self, text: str) -> None:
+        """Search and show the number of matches while the text is being typed."""
+        if self._prompt.is_open and self._fold_state is not None:
+            problem = self._search(text)
+            case = " · case-sensitive: it has a capital" if is_case_sensitive(text) else ""
+            count = f"{self._fold_state.match_count:,} found{case}" if text else SEARCH_HINT
+            self._prompt.show_hint(problem or count)
+
+    def on_prompt_submitted(self, message: PromptSubmitted) -> None:
+        """Search; on an error the prompt stays open, so that no further character becomes a key."""
+        problem = self._search(message.text)
+        if problem:
+            self._prompt.show_hint(problem)
+        else:
+            self._close_prompt()
+
+    def on_prompt_closed(self, message: PromptClosed) -> None:
+        """Show what was on screen before the search."""
+        self._close_prompt()
+        if self._search_start is not None and self._fold_state is not None:
+            self._fold_state.restore(self._search_start)
+            self._fold_state.set_filter("")
+            self._refresh_rows(self._search_start.node)
 
     def on_row_picked(self, message: RowPicked) -> None:
         if message.opened:
             self.action_open_close()
-
-
-def _row_style(palette: Palette, selected: bool, is_root: bool) -> Style:
-    return palette.active if selected else palette.heading if is_root else palette.text

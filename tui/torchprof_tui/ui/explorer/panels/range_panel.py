@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
+from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.time.gpu_time import format_device_label
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
@@ -46,14 +47,16 @@ class RangePanel(TextPanel):
     def content(self, width: int) -> Lines:
         palette = self.palette
         if self._marked_range is None:
-            hint = "No range is marked. m marks from here to where you move, m again fixes it; or drag with the mouse."
+            hint = (
+                "No range is marked. m marks from here to where you move, m again sets the end; or drag with the mouse."
+            )
             return wrap_text(hint, width, palette.muted)
         start, end = self._marked_range
         lines: Lines = [
             [
                 (format_duration(end - start), palette.strong),
                 (f"  from {format_time(start)} to {format_time(end)}", palette.text),
-                ("  m fixes it here" if self._live else "", palette.muted),
+                ("  m: set the end" if self._live else "", palette.muted),
             ]
         ]
         statistics = self._statistics
@@ -113,9 +116,20 @@ class RangePanel(TextPanel):
         name_width = max(width - 31, 10)
         header = f"{truncate(title, name_width).ljust(name_width)} {'time':>10} {'count':>7} {'mean':>10}"
         lines: Lines = [[(header, palette.muted)]]
-        for row in names:
+        labels = (
+            [_fit_name(row.name, name_width) for row in names]
+            if use_self_time
+            else label_kernels([row.name for row in names])
+        )
+        for row, label in zip(names, labels, strict=True):
             time = row.self_time if use_self_time else row.total
             numbers = f" {format_duration(time):>10} {row.count:>7,} {format_duration(time / row.count):>10}"
-            name = truncate(clean(row.name), name_width)
+            name = truncate(clean(label), name_width)
             lines.append([(name + " " * (name_width - cell_len(name)), palette.text), (numbers, palette.text)])
         return lines
+
+
+def _fit_name(name: str, width: int) -> str:
+    """Return a CPU name as recorded if it fits into `width` cells, else its distinctive part."""
+    cleaned = clean(name)
+    return cleaned if cell_len(cleaned) <= width else shorten(cleaned)
