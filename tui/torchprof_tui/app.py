@@ -20,8 +20,10 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
@@ -30,6 +32,8 @@ from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.storage.disk_cache import prune_cache
 from torchprof_tui.ui.common.messages import PromptClosed
+from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
+from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.common.themes import THEMES
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
@@ -54,7 +58,7 @@ FRAME_WRITE_SECONDS = 0.005
 """Seconds within which the writer thread has written a frame to the terminal."""
 
 
-class TorchprofApp(App[None]):
+class TorchprofApp(OrderedKeysApp):
     """The app. `opener`: opens the first trace, already started. `at`: the time or step to show first.
 
     `failure`: why the first trace could not be opened, one line. `lanes_ready` is set when lanes are on screen, or when
@@ -115,9 +119,14 @@ class TorchprofApp(App[None]):
         )
         # Where the ssh session is closed or the app killed, restore the terminal and remove temporary folders.
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGHUP, signal.SIGTERM):
-            if not self.is_headless:
-                loop.add_signal_handler(number, self.exit)
+        if not self.is_headless:
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+                # As shells report it: 128 + the number of the signal.
+                loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
+
+    def get_driver_class(self) -> type[Driver]:
+        driver_class = super().get_driver_class()
+        return TerminalDriver if driver_class is LinuxDriver else driver_class
 
     # -- opening a trace -------------------------------------------------------------------------------------------
 
@@ -126,10 +135,11 @@ class TorchprofApp(App[None]):
             self.push_screen(_create_start_screen(can_go_back=self._current_opener is not None))
 
     def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
-        self._open(message.spec, *message.other_specs)
+        if self._is_shown("StartScreen"):
+            self._open(message.spec, *message.other_specs)
 
     def on_start_screen_left(self) -> None:
-        self.pop_screen()
+        self._leave_screen("StartScreen")
 
     @work(exclusive=True, group="open")
     async def _open(self, *specs: str) -> None:
@@ -180,6 +190,8 @@ class TorchprofApp(App[None]):
         self.lanes_ready.set()
 
     async def on_loading_screen_left(self) -> None:
+        if not self._is_shown("LoadingScreen"):
+            return
         self.failure = None
         if len(self.screen_stack) > 2:
             await self.pop_screen()
@@ -223,10 +235,12 @@ class TorchprofApp(App[None]):
         self.action_record()
 
     def on_record_screen_start_requested(self, message: RecordScreen.StartRequested) -> None:
-        self.switch_screen(self._create_recording_screen(message.request, message.cwd))
+        if self._is_shown("RecordScreen"):
+            self.switch_screen(self._create_recording_screen(message.request, message.cwd))
 
     def on_recording_screen_restart_requested(self, message: RecordingScreen.RestartRequested) -> None:
-        self.switch_screen(self._create_recording_screen(message.request, message.cwd))
+        if self._is_shown("RecordingScreen"):
+            self.switch_screen(self._create_recording_screen(message.request, message.cwd))
 
     def _create_recording_screen(self, request: RecordingRequest, cwd: str) -> RecordingScreen:
         from torchprof_tui.ui.record.recording_screen import RecordingScreen
@@ -239,10 +253,19 @@ class TorchprofApp(App[None]):
         self._open(*message.traces)
 
     def on_record_screen_left(self) -> None:
-        self.pop_screen()
+        self._leave_screen("RecordScreen")
 
     def on_recording_screen_left(self) -> None:
-        self.pop_screen()
+        self._leave_screen("RecordingScreen")
+
+    def _leave_screen(self, name: str) -> None:
+        """Leave the screen that asked for it, unless an earlier message has left it already."""
+        if self._is_shown(name):
+            self.pop_screen()
+
+    def _is_shown(self, name: str) -> bool:
+        """Return whether the current screen is of the class of this name (which may not have been imported)."""
+        return type(self.screen).__name__ == name
 
     # -- garbage -------------------------------------------------------------------------------------------
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from textual import events
-
 from torchprof_tui.ui.common.messages import (
     EventPicked,
     JumpAsked,
@@ -29,7 +27,7 @@ from torchprof_tui.ui.common.messages import (
 from torchprof_tui.ui.common.status_line import format_copy_message
 from torchprof_tui.ui.common.terminal_info import palette_for
 from torchprof_tui.ui.explorer.explorer_view import ExplorerView
-from torchprof_tui.ui.explorer.keys import BINDINGS, PROMPT_ACTIONS, group_by_section
+from torchprof_tui.ui.explorer.keys import BINDINGS, group_by_section
 from torchprof_tui.ui.explorer.layout import PanelSize
 from torchprof_tui.ui.explorer.palette_commands import ExplorerCommands
 
@@ -218,16 +216,6 @@ class ExplorerScreen(ExplorerView):
         self.app.push_screen(HelpScreen(group_by_section(self.active_bindings.values()), palette_for(self.app)))
 
     # -- the prompt ----------------------------------------------------------------------------------------
-
-    async def on_key(self, event: events.Key) -> None:
-        """Insert keys that arrive before the prompt has the focus: characters typed right after `/`."""
-        prompt = self._prompts.prompt
-        if prompt.is_open and event.is_printable and event.character:
-            event.stop()
-            prompt.insert_text(event.character)
-        elif event.key in PROMPT_ACTIONS:
-            event.stop()
-            await self.run_action(PROMPT_ACTIONS[event.key])
 
     def on_prompt_changed(self, message: PromptChanged) -> None:
         self._prompts.handle_change(message)

@@ -198,9 +198,6 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("?", "help", "help", id="program.help", tooltip="all keys, and how to read the lanes"),
 ]
 
-PROMPT_ACTIONS = {"slash": "search", "g": "go_to", "e": "slice"}
-"""Keys that open a prompt, and their actions."""
-
 HINTS = (
     ("?", "help"),
     ("wasd", "zoom, pan"),

@@ -1,0 +1,46 @@
+"""An app that delivers each key to the screen and the widget that earlier keys lead to, however fast they are typed.
+
+textual sends a key to the widget that has the focus when the key arrives, and looks for its binding only after that
+widget has had it. Keys that arrive together, as over ssh or from a paste, all go to the first widget: in `t/gemm` the
+slash would open a prompt below the table, and "gemm" would be four commands.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from textual import events
+from textual.app import App
+from textual.widget import Widget
+
+
+class OrderedKeysApp(App[None]):
+    """Forward a key once more where a binding of an earlier key has moved the focus since it was forwarded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handled_keys = 0
+        self._forwarded: WeakKeyDictionary[events.Key, tuple[Widget, int]] = WeakKeyDictionary()
+        """By key: the widget that it went to, and how many keys had been handled by then; -1: it was not mounted."""
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            self._remember_target(event)
+        await super().on_event(event)
+
+    async def on_key(self, event: events.Key) -> None:
+        """Handle a key that no widget has stopped: by its binding (textual's own handler), or forward it once more."""
+        target, handled_before = self._forwarded.get(event, (None, self._handled_keys))
+        if target is (self.focused or self.screen) or handled_before == self._handled_keys:
+            self._handled_keys += 1
+            return
+        event.prevent_default()
+        again = events.Key(event.key, event.character)
+        target = self._remember_target(again)
+        if not await self._check_bindings(again.key, priority=True):
+            target._forward_event(again)
+
+    def _remember_target(self, event: events.Key) -> Widget:
+        target = self.focused or self.screen
+        self._forwarded[event] = (target, self._handled_keys if target.is_mounted else -1)
+        return target
