@@ -22,6 +22,7 @@ from torchprof_tui.ui.common.messages import (
     RangeDragged,
     ScrollAsked,
     SliceWritten,
+    ViewDragged,
     ZoomAsked,
 )
 from torchprof_tui.ui.common.status_line import format_copy_message
@@ -229,6 +230,9 @@ class ExplorerScreen(ExplorerView):
     # -- the mouse -----------------------------------------------------------------------------------------
 
     def on_event_picked(self, message: EventPicked) -> None:
+        if message.fit:
+            self._run_move(partial(self.view_state.fit_event, message.event))
+            return
         if message.event >= 0:
             self.view_state.select(message.event)
         elif message.lane >= 0:
@@ -242,7 +246,7 @@ class ExplorerScreen(ExplorerView):
         self._run_move(partial(self.view_state.pan_cells, message.cells), is_jump=False)
 
     def on_scroll_asked(self, message: ScrollAsked) -> None:
-        self._run_move(partial(self.view_state.lane_view.scroll, message.lines))
+        self._run_move(partial(self.view_state.scroll_lanes, message.lines), is_jump=False)
 
     def on_pointer_moved(self, message: PointerMoved) -> None:
         self.view_state.pointer_time = None if message.at is None else int(message.at)
@@ -252,7 +256,11 @@ class ExplorerScreen(ExplorerView):
         self._run_move(partial(self.view_state.mark_range, int(message.start), int(message.end)))
 
     def on_jump_asked(self, message: JumpAsked) -> None:
-        self._run_move(partial(self.view_state.pan_to, int(message.at)))
+        self._run_move(partial(self.view_state.pan_to, int(message.at)), is_jump=not message.is_continued)
+
+    def on_view_dragged(self, message: ViewDragged) -> None:
+        move = partial(self.view_state.show_range, int(message.start), int(message.end))
+        self._run_move(move, is_jump=not message.is_continued)
 
     def on_lanes_folded(self, message: LanesFolded) -> None:
         self._run_move(partial(self.view_state.toggle_fold, message.lanes))

@@ -29,6 +29,7 @@ PAN_DIVISOR = 10
 
 NOTHING_TO_CLEAR = "nothing to clear: no mark, no search, no selection"
 NO_LANES = "this trace has no lanes"
+ALL_LANES_SHOWN = "all lanes are on screen: ctrl or alt with the wheel zooms, shift pans"
 
 MAX_PREVIOUS_VIEWS = 100
 """Views that `backspace` can return to."""
@@ -119,6 +120,15 @@ class ViewState:
         """Centre the viewport on a time."""
         self.viewport = self.viewport.centre(time)
         self._extend_mark()
+
+    def show_range(self, start: int, end: int) -> None:
+        """Show just a range, ns."""
+        self.viewport = self.viewport.fit(start, max(end, start + 1), margin=0)
+
+    def scroll_lanes(self, lines: int) -> str:
+        """Scroll the lanes down by `lines` (up where negative). Returns a message where all lanes are on screen."""
+        self.lane_view.scroll(lines)
+        return "" if self.lane_view.lane_lines.max_top(self.lane_view.height) else ALL_LANES_SHOWN
 
     def fit_selection(self) -> str:
         """Fit the selected event to the screen, and when repeated its parent; without a selection the marked range."""
