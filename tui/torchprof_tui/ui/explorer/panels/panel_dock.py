@@ -31,8 +31,9 @@ class PanelTabs(PaintedWidget):
         self._has_keys = False
         self._cells_by_panel: dict[str, range] = {}  # of the titles in the last frame
 
-    def show_active(self, active: str, offsets: dict[str, int], has_keys: bool) -> None:
+    def show_active(self, active: str, offsets: dict[str, int] | None = None, has_keys: bool = False) -> None:
         """Set the active panel, the first cell of each shown panel, and whether the arrows act on the active one."""
+        offsets = {} if offsets is None else offsets
         if (active, offsets, has_keys) != (self._active, self._offsets, self._has_keys):
             self._active, self._offsets, self._has_keys = active, offsets, has_keys
             self.repaint()
