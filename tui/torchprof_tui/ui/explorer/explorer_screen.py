@@ -100,9 +100,9 @@ class ExplorerScreen(ExplorerView):
             return
         self.app.push_screen(self._child_screens.create_source_screen(line, rank, lambda: self._dock.size.height + 1))
 
-    def action_follow_next(self) -> None:
+    def action_scope(self, direction: int) -> None:
         self.details_open = True
-        self._run_move(self._panel_controller.cycle_scope_mode)
+        self._run_move(partial(self._panel_controller.cycle_scope_mode, direction))
 
     def action_labels(self) -> None:
         self._run_move(self._panel_controller.toggle_labels)

@@ -121,12 +121,13 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     ),
     Binding(
         "v",
-        "follow_next",
+        "scope(1)",
         "scope",
         id="panels.scope",
         tooltip="what the cheatsheet is about: the screen, the selection, the whole trace; n N stay in theirs",
         show=False,
     ),
+    Binding("V", "scope(-1)", "scope back", id="panels.scope-back", tooltip="the scope before", show=False),
     Binding(
         "x",
         "labels",

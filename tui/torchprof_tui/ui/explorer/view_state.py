@@ -157,10 +157,14 @@ class ViewState:
         self.viewport = Viewport.whole(self.trace.span, self.viewport.width)
 
     def jump(self, move: Callable[[], str | None]) -> str:
-        """Run a move, and remember the view before it where it changed the viewport. Returns the move's message."""
+        """Run a move, and remember the view before it where it changed the viewport or scrolled by half a screen.
+
+        Returns the move's message.
+        """
         before = View(self.viewport, self.selected, self.lane, self.lane_view.top)
         message = move() or ""
-        if self.viewport != before.viewport:
+        is_far = abs(self.lane_view.top - before.top) >= max(self.lane_view.height // 2, 1)
+        if self.viewport != before.viewport or is_far:
             self._previous_views.append(before)
         return message
 
