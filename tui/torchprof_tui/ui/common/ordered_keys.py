@@ -29,16 +29,21 @@ class OrderedKeysApp(App[None]):
         await super().on_event(event)
 
     async def on_key(self, event: events.Key) -> None:
-        """Handle a key that no widget has stopped: by its binding (textual's own handler), or forward it once more."""
+        """Handle a key that no widget has stopped: by its binding, or forward it once more."""
+        event.prevent_default()  # textual's own handler
         target, handled_before = self._forwarded.get(event, (None, self._handled_keys))
         if target is (self.focused or self.screen) or handled_before == self._handled_keys:
             self._handled_keys += 1
+            if not await self._check_bindings(event.key):
+                self.explain_key(event)
             return
-        event.prevent_default()
         again = events.Key(event.key, event.character)
         target = self._remember_target(again)
         if not await self._check_bindings(again.key, priority=True):
             target._forward_event(again)
+
+    def explain_key(self, event: events.Key) -> None:
+        """Tell the user why a key without a binding does nothing. Override it."""
 
     def _remember_target(self, event: events.Key) -> Widget:
         target = self.focused or self.screen
