@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events, work
+from textual import work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
@@ -35,7 +35,6 @@ from torchprof_tui.ui.common.messages import PromptClosed
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.common.themes import THEMES
-from torchprof_tui.ui.common.unbound_keys import explain_unbound_key
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 if TYPE_CHECKING:
@@ -223,6 +222,7 @@ class TorchprofApp(OrderedKeysApp):
     def action_again(self) -> None:
         """Repeat the recording of the trace on screen, which stays below until the new one is loaded."""
         if self._current_opener is None or self.screen.TITLE != "explorer":
+            self.say("r repeats the run of the trace on the lanes")
             return
         from torchprof_tui.runs.history import read_request  # deferred: not needed before the first frame
 
@@ -311,12 +311,6 @@ class TorchprofApp(OrderedKeysApp):
             gc.collect(1)
 
     # -- the rest ------------------------------------------------------------------------------------------
-
-    def explain_key(self, event: events.Key) -> None:
-        reason = explain_unbound_key(event)
-        if reason:
-            self.clear_notifications()
-            self.notify(reason, timeout=3, markup=False)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         yield SystemCommand("Open another trace", "recent ones, this folder's, samples: o", self.action_open_another)

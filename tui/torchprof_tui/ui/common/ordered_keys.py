@@ -1,4 +1,4 @@
-"""An app that delivers each key to the screen and the widget that earlier keys lead to, however fast they are typed.
+"""An app that delivers each key to the screen and the widget that earlier keys lead to, and says why one does nothing.
 
 textual sends a key to the widget that has the focus when the key arrives, and looks for its binding only after that
 widget has had it. Keys that arrive together, as over ssh or from a paste, all go to the first widget: in `t/gemm` the
@@ -7,11 +7,14 @@ slash would open a prompt below the table, and "gemm" would be four commands.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from textual import events
 from textual.app import App
 from textual.widget import Widget
+
+from torchprof_tui.ui.common.unbound_keys import explain_unbound_key
 
 
 class OrderedKeysApp(App[None]):
@@ -43,7 +46,26 @@ class OrderedKeysApp(App[None]):
             target._forward_event(again)
 
     def explain_key(self, event: events.Key) -> None:
-        """Tell the user why a key without a binding does nothing. Override it."""
+        """Tell the user why a key without a binding does nothing."""
+        self.say(explain_unbound_key(event))
+
+    def say(self, reason: str) -> None:
+        """Show for a moment why a key does nothing, in place of an earlier such message."""
+        if reason:
+            self.clear_notifications()
+            self.notify(reason, timeout=3, markup=False)
+
+    def action_focus_next(self) -> None:
+        self._move_focus(self.screen.focus_next)
+
+    def action_focus_previous(self) -> None:
+        self._move_focus(self.screen.focus_previous)
+
+    def _move_focus(self, move: Callable[[], object]) -> None:
+        before = self.focused
+        move()
+        if self.focused is before:
+            self.say("tab: there is one part only here")
 
     def _remember_target(self, event: events.Key) -> Widget:
         target = self.focused or self.screen

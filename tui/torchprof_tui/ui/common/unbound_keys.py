@@ -7,23 +7,8 @@ from textual.binding import Binding
 
 from torchprof_tui.ui.explorer.keys import BINDINGS
 
-_NAMED_KEYS = frozenset(
-    (
-        "left",
-        "right",
-        "up",
-        "down",
-        "home",
-        "end",
-        "pageup",
-        "pagedown",
-        "tab",
-        "shift+tab",
-        "enter",
-        "escape",
-        "backspace",
-    )
-)
+_NAMED_KEYS = {"left", "right", "up", "down", "home", "end", "pageup", "pagedown", "enter", "escape", "backspace"}
+_NAMED_KEYS |= {"tab", "shift+tab", "ctrl+c", "ctrl+r"}
 """Keys without a character that a user may try; others, such as shift alone, are reported by some terminals."""
 
 _LANE_LABELS = {binding.key: binding.description for binding in Binding.make_bindings(BINDINGS) if binding.description}

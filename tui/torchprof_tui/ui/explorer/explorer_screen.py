@@ -31,6 +31,7 @@ from torchprof_tui.ui.explorer.explorer_view import ExplorerView
 from torchprof_tui.ui.explorer.keys import BINDINGS, group_by_section
 from torchprof_tui.ui.explorer.layout import PanelSize
 from torchprof_tui.ui.explorer.palette_commands import ExplorerCommands
+from torchprof_tui.ui.explorer.view_state import NO_LANES
 
 
 class ExplorerScreen(ExplorerView):
@@ -53,7 +54,7 @@ class ExplorerScreen(ExplorerView):
             self.action_scroll_panel(direction)
             return
         page = max(1, self.view_state.lane_view.height - 2)
-        self._run_move(partial(self.view_state.lane_view.scroll, direction * page))
+        self._run_move(partial(self.view_state.scroll_lanes, direction * page))
 
     def action_fit(self) -> None:
         self._run_move(self.view_state.fit_selection)
@@ -170,12 +171,22 @@ class ExplorerScreen(ExplorerView):
     def on_slice_written(self, message: SliceWritten) -> None:
         self._status.show_message(message.line, is_warning=message.failed)
 
+    def _lacks_lanes(self) -> bool:
+        """Return whether the trace is without lanes, and so without panels; then show it in the status line."""
+        if not self.trace.lanes:
+            self._refresh_widgets(NO_LANES)
+        return not self.trace.lanes
+
     def action_next_panel(self, direction: int) -> None:
+        if self._lacks_lanes():
+            return
         self.details_open = True
         self._dock.cycle_panel(direction)
         self._panel_controller.highlight()
 
     def action_panel(self, name: str) -> None:
+        if self._lacks_lanes():
+            return
         if self.details_open and self._dock.active_name == name:
             self.details_open = False
         else:
@@ -197,7 +208,11 @@ class ExplorerScreen(ExplorerView):
         self._run_move(lambda: None if event is None else self.view_state.fit_event(event))
 
     def action_scroll_panel(self, direction: int) -> None:
-        self._dock.active_panel.scroll_lines(direction * max(1, self._dock.active_panel.size.height - 1))
+        if self._lacks_lanes():
+            return
+        panel = self._dock.active_panel
+        if not panel.scroll_lines(direction * max(1, panel.size.height - 1)):
+            self._refresh_widgets(f"the {'end' if direction > 0 else 'beginning'} of the panel")
 
     def action_copy(self, everything: bool) -> None:
         if self.view_state.selected < 0 and self.view_state.mark is None:

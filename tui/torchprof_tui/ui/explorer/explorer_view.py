@@ -39,7 +39,7 @@ from torchprof_tui.ui.explorer.layout import PanelSize, too_small_message
 from torchprof_tui.ui.explorer.panel_controller import PanelController
 from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController
 from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.explorer.view_state import NO_LANES, ViewState
 
 
 class ExplorerView(Screen[None]):
@@ -122,7 +122,8 @@ class ExplorerView(Screen[None]):
 
         `is_jump`: `backspace` returns to the view before the move, if the move changed it.
         """
-        self._refresh_widgets(self.view_state.jump(move) if is_jump else move() or "")
+        message = self.view_state.jump(move) if is_jump else move() or ""
+        self._refresh_widgets(message or ("" if self.trace.lanes else NO_LANES))
 
     def _refresh_widgets(self, message: str = "") -> None:
         """Pass the state to the widgets. Cheap: each compares it and repaints what differs in the next frame."""

@@ -126,9 +126,12 @@ class ViewState:
         self.viewport = self.viewport.fit(start, max(end, start + 1), margin=0)
 
     def scroll_lanes(self, lines: int) -> str:
-        """Scroll the lanes down by `lines` (up where negative). Returns a message where all lanes are on screen."""
+        """Scroll the lanes down by `lines` (up where negative). Returns why nothing moved, else ""."""
+        before = self.lane_view.top
         self.lane_view.scroll(lines)
-        return "" if self.lane_view.lane_lines.max_top(self.lane_view.height) else ALL_LANES_SHOWN
+        if not self.lane_view.lane_lines.max_top(self.lane_view.height):
+            return ALL_LANES_SHOWN
+        return f"the {'last' if lines > 0 else 'first'} lanes" if self.lane_view.top == before else ""
 
     def fit_selection(self) -> str:
         """Fit the selected event to the screen, and when repeated its parent; without a selection the marked range."""
