@@ -101,7 +101,7 @@ class KeyApp(TorchprofApp):
     def exit(self, *_: object, **__: object) -> None:
         self.exits += 1
 
-    def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:  # type: ignore[override]
+    def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
         message.prevent_default()  # opens a trace in place of this one
         self.exits += 1
 

@@ -62,7 +62,7 @@ async def test_a_copied_panel_has_at_most_120_columns() -> None:
         step(0, 0, 100), cpu("aten::mm", 0, 50), runtime("cudaLaunchKernel", 5, 5, corr=1), kernel(LONG_NAME, 20, 9, 1)
     )
     async with explorer(shown, (200, 40)) as (screen, pilot):
-        screen.app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+        screen.app.copy_to_clipboard = copied.append  # type: ignore[method-assign, assignment]
         await pilot.press("/", *"nested", "enter")
         await settled(pilot)
         for key in "ilk":
