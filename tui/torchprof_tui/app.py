@@ -135,8 +135,7 @@ class TorchprofApp(OrderedKeysApp):
             self.push_screen(_create_start_screen(can_go_back=self._current_opener is not None))
 
     def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
-        if self._is_shown("StartScreen"):
-            self._open(message.spec, *message.other_specs)
+        self._open(message.spec, *message.other_specs)
 
     def on_start_screen_left(self) -> None:
         self._leave_screen("StartScreen")
