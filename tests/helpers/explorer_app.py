@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from textual.app import App
+from textual import events
+from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 
 TRACES = SHARED_TRACES
 
 
-class ExplorerApp(App[None]):
+class ExplorerApp(OrderedKeysApp):
     def __init__(self, shown: Trace) -> None:
         super().__init__()
         self.shown = shown
@@ -36,6 +38,15 @@ async def explorer(
         screen = app.screen
         assert isinstance(screen, ExplorerScreen)
         yield screen, pilot
+
+
+async def press_at_once(pilot: Pilot[None], keys: Sequence[str]) -> None:
+    """Send keys (with a name of one letter, or of textual's) without waiting between them, as a paste or ssh does."""
+    for key in keys:
+        is_character = len(key) == 1
+        name = _character_to_key(key) if is_character else key
+        pilot.app.post_message(events.Key(name, key if is_character else None))
+    await pilot.pause()
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:

@@ -65,6 +65,21 @@ class Terminal:
     def send(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
+    def is_raw(self) -> bool:
+        """Return whether the program has set the terminal to raw mode: no echo, no line mode."""
+        return not termios.tcgetattr(self._master)[3] & (termios.ECHO | termios.ICANON)
+
+    def set_echo(self) -> None:
+        """Set echo and line mode, as a shell does while the program is stopped."""
+        attributes = termios.tcgetattr(self._master)
+        attributes[3] |= termios.ECHO | termios.ICANON
+        termios.tcsetattr(self._master, termios.TCSANOW, attributes)
+
+    def hang_up(self) -> None:
+        """Close the terminal, as a closed window or a lost connection does."""
+        os.close(self._master)
+        self._master = os.open(os.devnull, os.O_RDWR)
+
     def wait_for(self, *words: str, gone: bool = False) -> str:
         """Wait until the screen shows all of the words (`gone`: none of them) and return it."""
         deadline = time.monotonic() + TIMEOUT_SECONDS

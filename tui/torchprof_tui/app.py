@@ -20,8 +20,10 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
@@ -30,6 +32,8 @@ from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.storage.disk_cache import prune_cache
 from torchprof_tui.ui.common.messages import PromptClosed
+from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
+from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.common.themes import THEMES
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
@@ -55,7 +59,7 @@ FRAME_WRITE_SECONDS = 0.005
 """Seconds within which the writer thread has written a frame to the terminal."""
 
 
-class TorchprofApp(App[None]):
+class TorchprofApp(OrderedKeysApp):
     """The app. `opener`: opens the first trace, already started. `at`: the time or step to show first.
 
     `connections`: those of the session to ssh hosts. `failure`: why the first trace could not be opened, one line.
@@ -118,9 +122,14 @@ class TorchprofApp(App[None]):
         )
         # Where the ssh session is closed or the app killed, restore the terminal and remove temporary folders.
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGHUP, signal.SIGTERM):
-            if not self.is_headless:
-                loop.add_signal_handler(number, self.exit)
+        if not self.is_headless:
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+                # As shells report it: 128 + the number of the signal.
+                loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
+
+    def get_driver_class(self) -> type[Driver]:
+        driver_class = super().get_driver_class()
+        return TerminalDriver if driver_class is LinuxDriver else driver_class
 
     # -- opening a trace -------------------------------------------------------------------------------------------
 
@@ -132,7 +141,7 @@ class TorchprofApp(App[None]):
         self._open(message.spec, *message.other_specs)
 
     def on_start_screen_left(self) -> None:
-        self.pop_screen()
+        self._leave_screen("StartScreen")
 
     @work(exclusive=True, group="open")
     async def _open(self, *specs: str) -> None:
@@ -185,6 +194,8 @@ class TorchprofApp(App[None]):
         self.lanes_ready.set()
 
     async def on_loading_screen_left(self) -> None:
+        if not self._is_shown("LoadingScreen"):
+            return
         self.failure = None
         if len(self.screen_stack) > 2:
             await self.pop_screen()
@@ -217,6 +228,7 @@ class TorchprofApp(App[None]):
         A request that this user did not make is not started: the form shows it.
         """
         if self._current_opener is None or self.screen.TITLE != "explorer":
+            self.say("r repeats the run of the trace on the lanes")
             return
         from torchprof_tui.runs.history import read_request  # deferred: not needed before the first frame
 
@@ -236,10 +248,12 @@ class TorchprofApp(App[None]):
         self.action_record()
 
     def on_record_screen_start_requested(self, message: RecordScreen.StartRequested) -> None:
-        self.switch_screen(self._create_recording_screen(message.request, message.cwd))
+        if self._is_shown("RecordScreen"):
+            self.switch_screen(self._create_recording_screen(message.request, message.cwd))
 
     def on_recording_screen_restart_requested(self, message: RecordingScreen.RestartRequested) -> None:
-        self.switch_screen(self._create_recording_screen(message.request, message.cwd))
+        if self._is_shown("RecordingScreen"):
+            self.switch_screen(self._create_recording_screen(message.request, message.cwd))
 
     def _create_record_screen(
         self, request: RecordingRequest | None = None, cwd: str | None = None, foreign_file: str | None = None
@@ -259,10 +273,19 @@ class TorchprofApp(App[None]):
         self._open(*message.traces)
 
     def on_record_screen_left(self) -> None:
-        self.pop_screen()
+        self._leave_screen("RecordScreen")
 
     def on_recording_screen_left(self) -> None:
-        self.pop_screen()
+        self._leave_screen("RecordingScreen")
+
+    def _leave_screen(self, name: str) -> None:
+        """Leave the screen that asked for it, unless an earlier message has left it already."""
+        if self._is_shown(name):
+            self.pop_screen()
+
+    def _is_shown(self, name: str) -> bool:
+        """Return whether the current screen is of the class of this name (which may not have been imported)."""
+        return type(self.screen).__name__ == name
 
     # -- garbage -------------------------------------------------------------------------------------------
 

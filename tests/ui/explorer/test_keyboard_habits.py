@@ -8,6 +8,7 @@ from tests.helpers.explorer_app import explorer, settled, text_of, two_steps, un
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+from torchprof_tui.ui.explorer.panel_controller import ScopeMode
 from torchprof_tui.ui.explorer.view_state import ViewState
 
 LONG_NAME = "void " + "nested<int, " * 400 + "float" + ">" * 400
@@ -61,7 +62,7 @@ async def test_a_copied_panel_has_at_most_120_columns() -> None:
         step(0, 0, 100), cpu("aten::mm", 0, 50), runtime("cudaLaunchKernel", 5, 5, corr=1), kernel(LONG_NAME, 20, 9, 1)
     )
     async with explorer(shown, (200, 40)) as (screen, pilot):
-        screen.app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+        screen.app.copy_to_clipboard = copied.append  # type: ignore[method-assign, assignment]
         await pilot.press("/", *"nested", "enter")
         await settled(pilot)
         for key in "ilk":
@@ -160,6 +161,55 @@ async def test_backspace_returns_to_the_view_before_a_jump() -> None:
         await pilot.resize_terminal(100, 40)
         await pilot.press("backspace")
         assert state.viewport == before.resize(state.viewport.width)
+
+
+async def test_backspace_returns_from_a_match_with_its_lines() -> None:
+    shown = trace(step(0, 0, 1000), *(cpu(f"aten::op{k}", 5 + k, 900 - 2 * k) for k in range(60)), cpu("found", 950, 9))
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        state = screen.view_state
+        await pilot.press("right", "f", "/", *"op59", "enter")
+        assert state.lane_view.top > 0
+        scrolled = state.lane_view.top
+        await pilot.press("w", "w", "w", "w", "/", *"found", "enter", "n", "N")
+        assert state.lane_view.top == 0
+        await pilot.press("backspace")
+        assert (selected_name(screen), state.lane_view.top) == ("aten::op59", scrolled)
+        await pilot.press("backspace")
+        assert (selected_name(screen), state.lane_view.top) == ("ProfilerStep#0", 0)
+
+
+async def test_capital_v_goes_through_the_scopes_backwards() -> None:
+    async with explorer(two_steps()) as (screen, pilot):
+        modes = []
+        for key in "vVV":
+            await pilot.press(key)
+            modes.append(screen._panel_controller.scope_mode)
+        assert modes == [ScopeMode.SELECTION, ScopeMode.SCREEN, ScopeMode.TRACE]
+        assert "whole trace" in text_of(screen)
+
+
+async def test_the_status_line_says_that_a_search_is_case_sensitive() -> None:
+    shown = trace(step(0, 0, 100), cpu("aten::MM", 0, 50), cpu("aten::mm", 60, 20))
+    async with explorer(shown) as (screen, pilot):
+        await pilot.press("/", *"MM", "enter")
+        assert "MM: 1/1 · case-sensitive" in text_of(screen)
+        await pilot.press("/", *"mm", "enter")
+        assert "mm: 2/2" in text_of(screen)
+        assert "case-sensitive" not in text_of(screen)
+
+
+async def test_a_search_finds_what_the_lanes_print() -> None:
+    name = (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, char*>(int, int, char*)"
+    )
+    shown = trace(step(0, 0, 100), runtime("cudaLaunchKernel", 5, 5, corr=1), kernel(name, 20, 60, 1))
+    async with explorer(shown) as (screen, pilot):
+        await settled(pilot)
+        assert "add fp32" in text_of(screen)
+        for text in ("add fp32", "cudafunctor_add"):
+            await pilot.press("/", *text, "enter")
+            assert selected_name(screen) == name
+            await pilot.press("escape", "escape")
 
 
 async def test_backspace_undoes_a_jump_of_the_cheatsheet_with_its_zoom() -> None:

@@ -24,15 +24,16 @@ if TYPE_CHECKING:  # deferred: only the worker threads import these modules
 
 @dataclass
 class EventPicked(Message):
-    """A click on a lane."""
+    """A click on a lane, or on its label."""
 
     event: int  # -1: no event there
     lane: int  # -1: not on a lane
+    fit: bool = False  # a double click
 
 
 @dataclass
 class ZoomAsked(Message):
-    """The wheel was turned over the lanes or the ruler."""
+    """The wheel was turned with ctrl or alt."""
 
     at: float  # the time that keeps its column on the screen
     steps: int  # positive zooms in
@@ -40,14 +41,14 @@ class ZoomAsked(Message):
 
 @dataclass
 class PanAsked(Message):
-    """A horizontal wheel was turned, or the wheel with shift."""
+    """A horizontal wheel was turned, or the wheel with shift, or the lanes were dragged with it."""
 
     cells: int
 
 
 @dataclass
 class ScrollAsked(Message):
-    """The wheel was turned over the gutter, or a scroll key pressed."""
+    """The wheel was turned."""
 
     lines: int
 
@@ -87,12 +88,28 @@ class LanesResized(Message):
 
 @dataclass
 class JumpAsked(Message):
-    """A click on the overview: centre the viewport on this time."""
+    """A click on the overview, or a drag of its visible part: centre the viewport on this time.
+
+    `is_continued`: the drag has posted this message before.
+    """
 
     at: float
+    is_continued: bool = False
 
     def can_replace(self, message: Message) -> bool:
-        return isinstance(message, JumpAsked)
+        return isinstance(message, JumpAsked) and message.is_continued
+
+
+@dataclass
+class ViewDragged(Message):
+    """A range of the overview was dragged over: show it. `is_continued`: the drag has posted this message before."""
+
+    start: float
+    end: float
+    is_continued: bool = False
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, ViewDragged) and message.is_continued
 
 
 @dataclass

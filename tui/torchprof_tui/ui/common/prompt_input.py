@@ -65,10 +65,6 @@ class Prompt(Horizontal):
         """Show a hint at the right end: the syntax, or the number of matches."""
         self._hint.update(f" {text} " if text else "")
 
-    def insert_text(self, text: str) -> None:
-        """Insert text that was typed before the input had the focus."""
-        self._input.replace(text, *sorted(self._input.selection))
-
     def close(self) -> None:
         self.remove_class("open")
         self.screen.set_focus(None)

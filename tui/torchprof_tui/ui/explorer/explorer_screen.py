@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from textual import events
-
 from torchprof_tui.ui.common.messages import (
     EventPicked,
     JumpAsked,
@@ -24,14 +22,16 @@ from torchprof_tui.ui.common.messages import (
     RangeDragged,
     ScrollAsked,
     SliceWritten,
+    ViewDragged,
     ZoomAsked,
 )
 from torchprof_tui.ui.common.status_line import format_copy_message
 from torchprof_tui.ui.common.terminal_info import palette_for
 from torchprof_tui.ui.explorer.explorer_view import ExplorerView
-from torchprof_tui.ui.explorer.keys import BINDINGS, PROMPT_ACTIONS, group_by_section
+from torchprof_tui.ui.explorer.keys import BINDINGS, group_by_section
 from torchprof_tui.ui.explorer.layout import PanelSize
 from torchprof_tui.ui.explorer.palette_commands import ExplorerCommands
+from torchprof_tui.ui.explorer.view_state import NO_LANES
 
 
 class ExplorerScreen(ExplorerView):
@@ -54,7 +54,7 @@ class ExplorerScreen(ExplorerView):
             self.action_scroll_panel(direction)
             return
         page = max(1, self.view_state.lane_view.height - 2)
-        self._run_move(partial(self.view_state.lane_view.scroll, direction * page))
+        self._run_move(partial(self.view_state.scroll_lanes, direction * page))
 
     def action_fit(self) -> None:
         self._run_move(self.view_state.fit_selection)
@@ -101,9 +101,9 @@ class ExplorerScreen(ExplorerView):
             return
         self.app.push_screen(self._child_screens.create_source_screen(line, rank, lambda: self._dock.size.height + 1))
 
-    def action_follow_next(self) -> None:
+    def action_scope(self, direction: int) -> None:
         self.details_open = True
-        self._run_move(self._panel_controller.cycle_scope_mode)
+        self._run_move(partial(self._panel_controller.cycle_scope_mode, direction))
 
     def action_labels(self) -> None:
         self._run_move(self._panel_controller.toggle_labels)
@@ -171,12 +171,22 @@ class ExplorerScreen(ExplorerView):
     def on_slice_written(self, message: SliceWritten) -> None:
         self._status.show_message(message.line, is_warning=message.failed)
 
+    def _lacks_lanes(self) -> bool:
+        """Return whether the trace is without lanes, and so without panels; then show it in the status line."""
+        if not self.trace.lanes:
+            self._refresh_widgets(NO_LANES)
+        return not self.trace.lanes
+
     def action_next_panel(self, direction: int) -> None:
+        if self._lacks_lanes():
+            return
         self.details_open = True
         self._dock.cycle_panel(direction)
         self._panel_controller.highlight()
 
     def action_panel(self, name: str) -> None:
+        if self._lacks_lanes():
+            return
         if self.details_open and self._dock.active_name == name:
             self.details_open = False
         else:
@@ -198,7 +208,11 @@ class ExplorerScreen(ExplorerView):
         self._run_move(lambda: None if event is None else self.view_state.fit_event(event))
 
     def action_scroll_panel(self, direction: int) -> None:
-        self._dock.active_panel.scroll_lines(direction * max(1, self._dock.active_panel.size.height - 1))
+        if self._lacks_lanes():
+            return
+        panel = self._dock.active_panel
+        if not panel.scroll_lines(direction * max(1, panel.size.height - 1)):
+            self._refresh_widgets(f"the {'end' if direction > 0 else 'beginning'} of the panel")
 
     def action_copy(self, everything: bool) -> None:
         if self.view_state.selected < 0 and self.view_state.mark is None:
@@ -219,16 +233,6 @@ class ExplorerScreen(ExplorerView):
 
     # -- the prompt ----------------------------------------------------------------------------------------
 
-    async def on_key(self, event: events.Key) -> None:
-        """Insert keys that arrive before the prompt has the focus: characters typed right after `/`."""
-        prompt = self._prompts.prompt
-        if prompt.is_open and event.is_printable and event.character:
-            event.stop()
-            prompt.insert_text(event.character)
-        elif event.key in PROMPT_ACTIONS:
-            event.stop()
-            await self.run_action(PROMPT_ACTIONS[event.key])
-
     def on_prompt_changed(self, message: PromptChanged) -> None:
         self._prompts.handle_change(message)
 
@@ -241,6 +245,9 @@ class ExplorerScreen(ExplorerView):
     # -- the mouse -----------------------------------------------------------------------------------------
 
     def on_event_picked(self, message: EventPicked) -> None:
+        if message.fit:
+            self._run_move(partial(self.view_state.fit_event, message.event))
+            return
         if message.event >= 0:
             self.view_state.select(message.event)
         elif message.lane >= 0:
@@ -254,7 +261,7 @@ class ExplorerScreen(ExplorerView):
         self._run_move(partial(self.view_state.pan_cells, message.cells), is_jump=False)
 
     def on_scroll_asked(self, message: ScrollAsked) -> None:
-        self._run_move(partial(self.view_state.lane_view.scroll, message.lines))
+        self._run_move(partial(self.view_state.scroll_lanes, message.lines), is_jump=False)
 
     def on_pointer_moved(self, message: PointerMoved) -> None:
         self.view_state.pointer_time = None if message.at is None else int(message.at)
@@ -264,7 +271,11 @@ class ExplorerScreen(ExplorerView):
         self._run_move(partial(self.view_state.mark_range, int(message.start), int(message.end)))
 
     def on_jump_asked(self, message: JumpAsked) -> None:
-        self._run_move(partial(self.view_state.pan_to, int(message.at)))
+        self._run_move(partial(self.view_state.pan_to, int(message.at)), is_jump=not message.is_continued)
+
+    def on_view_dragged(self, message: ViewDragged) -> None:
+        move = partial(self.view_state.show_range, int(message.start), int(message.end))
+        self._run_move(move, is_jump=not message.is_continued)
 
     def on_lanes_folded(self, message: LanesFolded) -> None:
         self._run_move(partial(self.view_state.toggle_fold, message.lanes))

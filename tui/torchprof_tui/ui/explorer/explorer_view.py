@@ -16,6 +16,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from torchprof_tui.analysis.doctor.read_problems import summarize_losses
+from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
@@ -36,9 +37,9 @@ from torchprof_tui.ui.explorer.lanes.empty_lanes import no_events_text
 from torchprof_tui.ui.explorer.lanes_area import LanesArea
 from torchprof_tui.ui.explorer.layout import PanelSize, too_small_message
 from torchprof_tui.ui.explorer.panel_controller import PanelController
-from torchprof_tui.ui.explorer.prompts import PromptController
+from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController
 from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.explorer.view_state import NO_LANES, ViewState
 
 
 class ExplorerView(Screen[None]):
@@ -121,7 +122,8 @@ class ExplorerView(Screen[None]):
 
         `is_jump`: `backspace` returns to the view before the move, if the move changed it.
         """
-        self._refresh_widgets(self.view_state.jump(move) if is_jump else move() or "")
+        message = self.view_state.jump(move) if is_jump else move() or ""
+        self._refresh_widgets(message or ("" if self.trace.lanes else NO_LANES))
 
     def _refresh_widgets(self, message: str = "") -> None:
         """Pass the state to the widgets. Cheap: each compares it and repaints what differs in the next frame."""
@@ -137,7 +139,8 @@ class ExplorerView(Screen[None]):
         state, matches = self.view_state, self.view_state.search.matches
         if matches is not None:
             number = state.search.match_number(state.selected)
-            return f"{state.search.query}: {number if number else '–'}/{len(matches):,}"
+            case = f" · {CASE_NOTE}" if is_case_sensitive(state.search.query) else ""
+            return f"{state.search.query}: {number if number else '–'}/{len(matches):,}{case}"
         if state.selected >= 0 and not self.details_open:
             event = self.trace.event(state.selected)
             return f"{event.name} · {format_duration(event.duration)}"

@@ -121,12 +121,13 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     ),
     Binding(
         "v",
-        "follow_next",
+        "scope(1)",
         "scope",
         id="panels.scope",
         tooltip="what the cheatsheet is about: the screen, the selection, the whole trace; n N stay in theirs",
         show=False,
     ),
+    Binding("V", "scope(-1)", "scope back", id="panels.scope-back", tooltip="the scope before", show=False),
     Binding(
         "x",
         "labels",
@@ -197,9 +198,6 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     ),
     Binding("?", "help", "help", id="program.help", tooltip="all keys, and how to read the lanes"),
 ]
-
-PROMPT_ACTIONS = {"slash": "search", "g": "go_to", "e": "slice"}
-"""Keys that open a prompt, and their actions."""
 
 HINTS = (
     ("?", "help"),

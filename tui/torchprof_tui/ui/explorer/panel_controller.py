@@ -60,10 +60,10 @@ class ScopeMode(Enum):
     SELECTION = "selection"
     TRACE = "whole trace"
 
-    @property
-    def next(self) -> ScopeMode:
+    def neighbour(self, direction: int) -> ScopeMode:
+        """Return the next part (1) or the previous one (-1)."""
         modes = list(ScopeMode)
-        return modes[(modes.index(self) + 1) % len(modes)]
+        return modes[(modes.index(self) + direction) % len(modes)]
 
 
 class PanelController:
@@ -283,9 +283,9 @@ class PanelController:
             return None, rank, f"no file is known of this {line.kind}; record with Python stacks for the line"
         return line, rank, ""
 
-    def cycle_scope_mode(self) -> str:
-        """Handle v: show the cheatsheet of the next part of the trace."""
-        self.scope_mode = self.scope_mode.next
+    def cycle_scope_mode(self, direction: int) -> str:
+        """Handle v and V: show the cheatsheet of the next part of the trace (1), or of the previous one (-1)."""
+        self.scope_mode = self.scope_mode.neighbour(direction)
         self._view_state.search.is_last_question = False
         self._requested_scope = self._evidence_scope = None
         self.dock.show_panel("cheatsheet")

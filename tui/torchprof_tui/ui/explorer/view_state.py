@@ -29,6 +29,7 @@ PAN_DIVISOR = 10
 
 NOTHING_TO_CLEAR = "nothing to clear: no mark, no search, no selection"
 NO_LANES = "this trace has no lanes"
+ALL_LANES_SHOWN = "all lanes are on screen: ctrl or alt with the wheel zooms, shift pans"
 
 MAX_PREVIOUS_VIEWS = 100
 """Views that `backspace` can return to."""
@@ -120,6 +121,18 @@ class ViewState:
         self.viewport = self.viewport.centre(time)
         self._extend_mark()
 
+    def show_range(self, start: int, end: int) -> None:
+        """Show just a range, ns."""
+        self.viewport = self.viewport.fit(start, max(end, start + 1), margin=0)
+
+    def scroll_lanes(self, lines: int) -> str:
+        """Scroll the lanes down by `lines` (up where negative). Returns why nothing moved, else ""."""
+        before = self.lane_view.top
+        self.lane_view.scroll(lines)
+        if not self.lane_view.lane_lines.max_top(self.lane_view.height):
+            return ALL_LANES_SHOWN
+        return f"the {'last' if lines > 0 else 'first'} lanes" if self.lane_view.top == before else ""
+
     def fit_selection(self) -> str:
         """Fit the selected event to the screen, and when repeated its parent; without a selection the marked range."""
         event = self.selected
@@ -147,10 +160,14 @@ class ViewState:
         self.viewport = Viewport.whole(self.trace.span, self.viewport.width)
 
     def jump(self, move: Callable[[], str | None]) -> str:
-        """Run a move, and remember the view before it where it changed the viewport. Returns the move's message."""
+        """Run a move, and remember the view before it where it changed the viewport or scrolled by half a screen.
+
+        Returns the move's message.
+        """
         before = View(self.viewport, self.selected, self.lane, self.lane_view.top)
         message = move() or ""
-        if self.viewport != before.viewport:
+        is_far = abs(self.lane_view.top - before.top) >= max(self.lane_view.height // 2, 1)
+        if self.viewport != before.viewport or is_far:
             self._previous_views.append(before)
         return message
 

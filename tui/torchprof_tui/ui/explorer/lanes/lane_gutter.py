@@ -10,15 +10,18 @@ from textual.geometry import Size
 from textual.strip import Strip
 
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.messages import LanesFolded, ScrollAsked
+from torchprof_tui.ui.common.messages import EventPicked, LanesFolded, ScrollAsked
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.explorer.lanes.mouse_gestures import WHEEL_LINES
 from torchprof_tui.ui.explorer.lanes.screen_lines import MAX_FOLDED_ROWS, LaneLines, LineContent, ScreenLine
 
 FOLDED_GLYPH, UNFOLDED_GLYPH, PINNED_GLYPH, CURRENT_GLYPH, FLAGGED_GLYPH = "▸", "▾", "▴", "▌", "●"
 NOTE_SEPARATOR = " · "
-WHEEL_LINES = 3
+FOLD_MARK_COLUMNS = 2
+"""Columns at the left edge of a label where a click folds: the edge and the mark."""
+
 LABEL_PADDING = 5
 """Cells around a label: the edge of the current lane, the fold mark and a space, and the line before the lanes."""
 
@@ -31,7 +34,7 @@ MIN_GUTTER_WIDTH, MAX_GUTTER_WIDTH = 15, 32
 class Gutter(PaintedWidget):
     """Paint the labels of the lines set by `show_lines`.
 
-    Posts `LanesFolded` for clicks and `ScrollAsked` for the wheel.
+    Posts `EventPicked` and `LanesFolded` for clicks and `ScrollAsked` for the wheel.
     """
 
     DEFAULT_CSS = "Gutter { height: 1fr; width: 20; }"
@@ -137,15 +140,23 @@ class Gutter(PaintedWidget):
         return f"{mark}{pin} {self._lane_labels[line.lane]}{rows}"
 
     def on_click(self, event: events.Click) -> None:
+        """Fold by a click on a fold mark, a heading, or twice on a label; a click on a label selects its lane."""
         event.stop()
         if not 0 <= event.y < len(self._painted_lines):
             return
         line = self._painted_lines[event.y]
+        if line.content is LineContent.RULE:
+            return
         if line.content is LineContent.HEADING:
             group = self._trace.lanes[line.lane].group
             self.post_message(LanesFolded(tuple(n for n, lane in enumerate(self._trace.lanes) if lane.group == group)))
-        elif line.content in (LineContent.ROW, LineContent.FOLDED, LineContent.RANK):
+            return
+        label = self._format_label(event.y, line)
+        can_fold = label.startswith((FOLDED_GLYPH, UNFOLDED_GLYPH))
+        if can_fold and (event.x < FOLD_MARK_COLUMNS or event.chain > 1):
             self.post_message(LanesFolded((line.lane,)))
+        else:
+            self.post_message(EventPicked(-1, line.lane))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()

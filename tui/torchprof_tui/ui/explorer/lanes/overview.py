@@ -12,15 +12,16 @@ from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.ui.common.messages import JumpAsked
+from torchprof_tui.ui.common.messages import JumpAsked, ViewDragged
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.explorer.lanes.bar_painter import draw_level_graph
+from torchprof_tui.ui.explorer.lanes.mouse_gestures import MIN_DRAG_CELLS, build_wheel_message
 
 
 class Overview(PaintedWidget):
-    """Paint the overview of `show_viewport`; post `JumpAsked` for a click or a drag."""
+    """Paint the overview of `show_viewport`; post `JumpAsked` for a click, or where its visible part is dragged."""
 
     def __init__(
         self,
@@ -41,7 +42,9 @@ class Overview(PaintedWidget):
         self._graph = ""
         self._step_labels = ""
         self._graph_viewport: Viewport | None = None
-        self._dragging = False
+        self._press_column: int | None = None  # of a press that goes on
+        self._is_moved = False
+        self._grabbed_at: float | None = None  # ns from the pressed time to the middle of the visible part
 
     def show_steps(self, steps: list[Step]) -> None:
         """Set the steps, which differ from rank to rank."""
@@ -118,23 +121,56 @@ class Overview(PaintedWidget):
             free = column + len(label)
         return "".join(cells)
 
+    # -- mouse ---------------------------------------------------------------------------------------------
+
     def on_mouse_down(self, event: events.MouseDown) -> None:
         event.stop()
-        self._dragging = True
+        whole, view, column = self._whole_viewport, self._viewport, event.x - self._gutter_width
+        if whole is None or view is None or column < 0:
+            return
         self.capture_mouse()
-        self._post_jump(event.x)
+        self._press_column, self._is_moved = column, False
+        within = not view.is_whole and whole.cell(view.t0) <= column <= whole.cell(view.t1 - 1)
+        self._grabbed_at = (view.t0 + view.t1) / 2 - whole.middle(column) if within else None
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        if self._dragging:
-            self._post_jump(event.x)
+        """Drag the visible part where the press was on it; elsewhere show the range between press and pointer."""
+        whole = self._whole_viewport
+        if self._press_column is None or whole is None:
+            return
+        column = min(max(event.x - self._gutter_width, 0), whole.width - 1)
+        was_moved = self._is_moved
+        self._is_moved = was_moved or abs(column - self._press_column) >= MIN_DRAG_CELLS
+        if not self._is_moved:
+            return
+        if self._grabbed_at is not None:
+            self.post_message(JumpAsked(whole.middle(column) + self._grabbed_at, is_continued=was_moved))
+        else:
+            first, last = sorted((self._press_column, column))
+            self.post_message(ViewDragged(whole.time(first), whole.time(last + 1), is_continued=was_moved))
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
         event.stop()
-        self._dragging = False
         self.release_mouse()
+        if self._press_column is not None and not self._is_moved and self._whole_viewport is not None:
+            self.post_message(JumpAsked(self._whole_viewport.middle(self._press_column)))
+        self._press_column = None
 
-    def _post_jump(self, x: int) -> None:
-        if self._whole_viewport is not None and x >= self._gutter_width:
-            self.post_message(
-                JumpAsked(self._whole_viewport.middle(min(x - self._gutter_width, self._whole_viewport.width - 1)))
-            )
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._handle_wheel(event)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._handle_wheel(event)
+
+    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
+        self._handle_wheel(event)
+
+    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
+        self._handle_wheel(event)
+
+    def _handle_wheel(self, event: events.MouseEvent) -> None:
+        """Scroll, pan, or zoom at the middle of the screen: the pointer is at a column of the whole trace."""
+        event.stop()
+        event.prevent_default()
+        if self._viewport is not None:
+            self.post_message(build_wheel_message(event, self._viewport, self._viewport.width // 2))

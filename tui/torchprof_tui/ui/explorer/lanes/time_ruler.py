@@ -12,15 +12,15 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.trace.query.time_axis import compute_ticks
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.ui.common.messages import ZoomAsked
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.explorer.lanes.mouse_gestures import Drag, build_wheel_message
 
 CURSOR = "▼"
 
 
 class Ruler(PaintedWidget):
-    """Paint a line of times below a line of steps, where the trace has any; post `ZoomAsked` for the wheel."""
+    """Paint a line of times below a line of steps, where the trace has any; a drag marks a range."""
 
     def __init__(self, steps: list[Step], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -29,6 +29,7 @@ class Ruler(PaintedWidget):
         self._viewport: Viewport | None = None
         self._marked_range: tuple[int, int] | None = None
         self._cursor_column = 0
+        self._drag: Drag | None = None
 
     def show_steps(self, steps: list[Step]) -> None:
         """Set the steps, which differ from rank to rank."""
@@ -142,13 +143,44 @@ class Ruler(PaintedWidget):
             for column, character in enumerate(f" {duration} ", last + 1):
                 cells[column] = (character, self.palette.marked)
 
+    # -- mouse ---------------------------------------------------------------------------------------------
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        event.stop()
+        if event.x >= self._gutter_width:
+            self._drag = Drag.begin(event, event.x - self._gutter_width)
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        self._continue_drag(event, done=False)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        event.stop()
+        self.release_mouse()
+        self._continue_drag(event, done=True)
+        self._drag = None
+
+    def _continue_drag(self, event: events.MouseEvent, done: bool) -> None:
+        if self._drag is not None and self._viewport is not None:
+            message = self._drag.move_to(event.x - self._gutter_width, self._viewport, done)
+            if message is not None:
+                self.post_message(message)
+
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._handle_wheel(event, -1)
+        self._handle_wheel(event)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._handle_wheel(event, 1)
+        self._handle_wheel(event)
 
-    def _handle_wheel(self, event: events.MouseEvent, steps: int) -> None:
+    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
+        self._handle_wheel(event)
+
+    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
+        self._handle_wheel(event)
+
+    def _handle_wheel(self, event: events.MouseEvent) -> None:
         event.stop()
-        if self._viewport is not None and event.x >= self._gutter_width:
-            self.post_message(ZoomAsked(self._viewport.middle(event.x - self._gutter_width), steps))
+        event.prevent_default()
+        if self._viewport is not None:
+            column = max(event.x - self._gutter_width, 0)
+            self.post_message(build_wheel_message(event, self._viewport, column))

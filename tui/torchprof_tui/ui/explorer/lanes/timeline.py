@@ -21,14 +21,7 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.level_of_detail import Cells, compute_counter_cells
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.event_styles import BLANK, GRID, CellForm, style_index
-from torchprof_tui.ui.common.messages import (
-    EventPicked,
-    LanesResized,
-    PanAsked,
-    PointerMoved,
-    RangeDragged,
-    ZoomAsked,
-)
+from torchprof_tui.ui.common.messages import EventPicked, LanesResized, PointerMoved
 from torchprof_tui.ui.common.name_display import DisplayNames
 from torchprof_tui.ui.common.painted_widget import PaintedWidget
 from torchprof_tui.ui.explorer.lanes.bar_painter import (
@@ -49,16 +42,11 @@ from torchprof_tui.ui.explorer.lanes.lane_frame import (
     is_cpu_only,
 )
 from torchprof_tui.ui.explorer.lanes.launch_line import LinkEnd, route_link
+from torchprof_tui.ui.explorer.lanes.mouse_gestures import Drag, build_wheel_message
 from torchprof_tui.ui.explorer.lanes.screen_lines import LaneLines, LineContent, ScreenLine
-
-MIN_DRAG_CELLS = 2
-"""A press that moves by fewer cells is a click, not a drag."""
 
 MAX_CACHED_LABELS = 20_000
 """Texts of bars that are cached between frames; beyond it the cache is cleared, to bound its memory."""
-
-WHEEL_PAN_DIVISOR = 16
-"""One notch of the wheel pans by the screen width divided by this."""
 
 MAX_FORCED_HIGHLIGHTS = 400
 """Maximum number of highlighted events that are drawn over longer events in the same cell; more are visible anyway."""
@@ -97,8 +85,9 @@ class Timeline(PaintedWidget):
         self._labels_visible = True
         self._gap_cells: dict[int, list[tuple[int, str]]] = {}  # by lane
         self._note_cells: dict[tuple[int, int], list[tuple[int, str]]] = {}  # by lane and row
-        self._press_column: int | None = None
-        self._dragging = False
+        self._drag: Drag | None = None
+        self._was_dragged = False  # the last press: then its end is no click
+        self._clicked_event = -1
 
     # -- state set by the screen ---------------------------------------------------------------------------
 
@@ -294,32 +283,39 @@ class Timeline(PaintedWidget):
         return -1
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        if event.button == 1:
-            self._press_column = event.x
-            self._dragging = False
-            self.capture_mouse()
-            event.stop()
+        event.stop()
+        self._drag = Drag.begin(event, event.x)
+        self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._viewport is None:
             return
-        if self._press_column is None:
+        if self._drag is None:
             self.post_message(PointerMoved(self._viewport.middle(event.x)))
-        elif self._dragging or abs(event.x - self._press_column) >= MIN_DRAG_CELLS:
-            self._dragging = True
-            self._post_drag(event.x, done=False)
+        elif (message := self._drag.move_to(event.x, self._viewport)) is not None:
+            self.post_message(message)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        if self._press_column is None or self._viewport is None:
-            return
-        self.release_mouse()
-        if self._dragging:
-            self._post_drag(event.x, done=True)
-        else:
-            lane = self._painted_lines[event.y].lane if 0 <= event.y < len(self._painted_lines) else -1
-            self.post_message(EventPicked(self.event_at(event.x, event.y), lane))
-        self._press_column, self._dragging = None, False
         event.stop()
+        self.release_mouse()
+        drag, self._drag = self._drag, None
+        self._was_dragged = drag is not None and drag.is_moved
+        if drag is not None and self._was_dragged and self._viewport is not None:
+            message = drag.move_to(event.x, self._viewport, done=True)
+            if message is not None:
+                self.post_message(message)
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the event at the pointer; the second click of a double click fits the event of the first."""
+        event.stop()
+        if self._was_dragged or event.button != 1:
+            return
+        if event.chain > 1 and self._clicked_event >= 0:
+            self.post_message(EventPicked(self._clicked_event, -1, fit=True))
+            return
+        lane = self._painted_lines[event.y].lane if 0 <= event.y < len(self._painted_lines) else -1
+        self._clicked_event = self.event_at(event.x, event.y)
+        self.post_message(EventPicked(self._clicked_event, lane))
 
     def on_resize(self) -> None:
         super().on_resize()
@@ -329,32 +325,22 @@ class Timeline(PaintedWidget):
         self.post_message(PointerMoved(None))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._handle_wheel(event, 1)
+        self._handle_wheel(event)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._handle_wheel(event, -1)
+        self._handle_wheel(event)
 
     def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
-        self._handle_wheel(event, -1, sideways=True)
+        self._handle_wheel(event)
 
     def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
-        self._handle_wheel(event, 1, sideways=True)
+        self._handle_wheel(event)
 
-    def _handle_wheel(self, event: events.MouseEvent, direction: int, sideways: bool = False) -> None:
+    def _handle_wheel(self, event: events.MouseEvent) -> None:
         event.stop()
         event.prevent_default()
-        if self._viewport is None:
-            return
-        if sideways or event.shift or event.ctrl or event.meta:
-            self.post_message(PanAsked(direction * max(1, self._viewport.width // WHEEL_PAN_DIVISOR)))
-        else:
-            self.post_message(ZoomAsked(self._viewport.middle(event.x), -direction))
-
-    def _post_drag(self, x: int, done: bool) -> None:
-        if self._viewport is None or self._press_column is None:
-            return
-        first, last = sorted((self._press_column, min(max(x, 0), self._viewport.width - 1)))
-        self.post_message(RangeDragged(self._viewport.time(first), self._viewport.time(last + 1), done))
+        if self._viewport is not None:
+            self.post_message(build_wheel_message(event, self._viewport, event.x))
 
 
 def _write_glyphs(styled: StyledCells, row: int, cells: Iterable[tuple[int, str]], style: int) -> None:

@@ -1,0 +1,69 @@
+"""Test keys that arrive faster than they are handled: each reaches the screen that the earlier ones lead to."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from tests.helpers.explorer_app import explorer, press_at_once, two_steps, until
+from torchprof_tui.app import TorchprofApp
+from torchprof_tui.trace.loading.resolve import resolve_specs
+from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+from torchprof_tui.ui.guess.guess_screen import GuessScreen
+from torchprof_tui.ui.table.table_screen import TableScreen
+
+
+def screen_names(pilot: Pilot[None]) -> list[str]:
+    return [type(screen).__name__ for screen in pilot.app.screen_stack[1:]]
+
+
+async def test_text_after_the_slash_is_typed_into_the_prompt() -> None:
+    async with explorer(two_steps()) as (screen, pilot):
+        await press_at_once(pilot, "/gemm")
+        await until(pilot, lambda: screen.query_one(Input).value == "gemm")
+        await pilot.press("escape")
+        await press_at_once(pilot, "g90us")
+        await until(pilot, lambda: screen.query_one(Input).value == "90us")
+
+
+async def test_a_key_after_one_that_opens_a_screen_reaches_that_screen() -> None:
+    async with explorer(two_steps()) as (screen, pilot):
+        await press_at_once(pilot, "Gmm")
+        await until(pilot, lambda: isinstance(pilot.app.screen, GuessScreen))
+        await until(pilot, lambda: pilot.app.screen.query_one(Input).value == "mm")
+        assert screen.view_state.mark is None  # which m on the lanes sets
+        await pilot.press("escape")
+        await press_at_once(pilot, "t")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TableScreen))
+        await press_at_once(pilot, ["escape", "/", "x"])
+        await until(pilot, lambda: screen.query_one(Input).value == "x")
+        assert isinstance(pilot.app.screen, ExplorerScreen)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["o", *["escape"] * 4],
+        ["o", "R", *["escape"] * 5],
+        ["R", *["escape"] * 4, "R", "escape", "escape"],
+        ["t", "escape", "t", "escape", "T", "escape", "?", "escape", "/", "escape"],
+        ["G", "escape", "escape", "?", "question_mark", "escape", "T", "T", "t", "t", "o", "escape", "escape"],
+    ],
+    ids=" ".join,
+)
+async def test_screens_that_are_opened_and_left_at_once(keys: list[str]) -> None:
+    opener = resolve_specs(["sample:matmul_add_64_cold_eager"]).create_opener(cache=False, defer_blocks=True)
+    opener.start()
+    app = TorchprofApp(opener, cache=False)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await app.lanes_ready.wait()
+        for _ in range(3):
+            await press_at_once(pilot, keys)
+        await pilot.pause(0.2)
+        for _ in range(8):
+            if screen_names(pilot) != ["ExplorerScreen"]:
+                await pilot.press("escape")
+        assert screen_names(pilot) == ["ExplorerScreen"]
+    assert app.return_value is None
+    assert app._exception is None

@@ -1,0 +1,114 @@
+"""Test job control and signals on a real terminal: threads, terminal modes, exit statuses, child processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.terminal import TIMEOUT_SECONDS, Terminal
+
+COMMAND = (sys.executable, "-m", "torchprof_tui", "sample:matmul_add_64_cold_eager", "--no-cache")
+MAX_SETTLING_SECONDS = 20.0
+"""Time limit for threads that have finished their work to end."""
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="reads /proc")
+
+
+def count_threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+def child_processes(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for path in children for child in path.read_text().split()]
+
+
+def continue_process(terminal: Terminal) -> None:
+    """Stop and continue the program with signals that no key sends, then wait until it handles keys again."""
+    os.kill(terminal.pid, signal.SIGSTOP)
+    terminal.wait_until_stopped()
+    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.send("?")
+    terminal.wait_for("zoom in at the cursor")
+    terminal.send("\x1b")
+    terminal.wait_for("zoom in at the cursor", gone=True)
+
+
+def test_stopping_and_continuing_adds_no_threads_and_restores_the_terminal() -> None:
+    with Terminal(COMMAND) as terminal:
+        terminal.wait_for("ProfilerStep#2", "stream 7")
+        assert terminal.is_raw()
+        continue_process(terminal)
+        before = count_threads(terminal.pid)
+        for _ in range(3):
+            continue_process(terminal)
+        os.kill(terminal.pid, signal.SIGCONT)  # without a stop before
+        terminal.send("?")
+        terminal.wait_for("zoom in at the cursor")
+        deadline = time.monotonic() + MAX_SETTLING_SECONDS
+        while count_threads(terminal.pid) > before and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert count_threads(terminal.pid) <= before
+        assert terminal.is_raw()
+        terminal.send("\x1b")
+        terminal.wait_for("zoom in at the cursor", gone=True)
+        terminal.send("q")
+        assert terminal.wait_for_end() == 0
+        assert not terminal.is_raw()
+
+
+def test_ctrl_z_restores_the_terminal_while_the_program_is_stopped() -> None:
+    with Terminal(COMMAND) as terminal:
+        terminal.wait_for("ProfilerStep#2", "stream 7")
+        for _ in range(3):
+            terminal.send("\x1a")
+            terminal.wait_until_stopped()
+            assert not terminal.is_raw()
+            os.kill(terminal.pid, signal.SIGCONT)
+            terminal.send("?")
+            terminal.wait_for("zoom in at the cursor")
+            assert terminal.is_raw()
+            terminal.send("\x1b")
+            terminal.wait_for("zoom in at the cursor", gone=True)
+        terminal.send("q")
+        assert terminal.wait_for_end() == 0
+        assert not terminal.is_raw()
+
+
+def test_a_stop_repairs_the_modes_that_a_shell_has_changed() -> None:
+    with Terminal(COMMAND) as terminal:
+        terminal.wait_for("ProfilerStep#2", "stream 7")
+        os.kill(terminal.pid, signal.SIGSTOP)
+        terminal.wait_until_stopped()
+        terminal.set_echo()
+        terminal.screen.reset()
+        os.kill(terminal.pid, signal.SIGCONT)
+        terminal.wait_for("ProfilerStep#2", "stream 7")  # painted again
+        assert terminal.is_raw()
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_program_with_its_status_and_without_children(number: signal.Signals) -> None:
+    with Terminal(COMMAND) as terminal:
+        terminal.wait_for("stream 7")
+        children = child_processes(terminal.pid)
+        os.kill(terminal.pid, number)
+        assert terminal.wait_for_end() == 128 + number
+        assert not terminal.is_raw()
+    assert "Traceback" not in terminal.text
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+
+
+def test_a_terminal_that_is_gone_ends_the_program() -> None:
+    with Terminal(COMMAND) as terminal:
+        terminal.wait_for("stream 7")
+        terminal.hang_up()
+        assert terminal.wait_for_end() == 128 + signal.SIGHUP

@@ -1,0 +1,73 @@
+"""An app that delivers each key to the screen and the widget that earlier keys lead to, and says why one does nothing.
+
+textual sends a key to the widget that has the focus when the key arrives, and looks for its binding only after that
+widget has had it. Keys that arrive together, as over ssh or from a paste, all go to the first widget: in `t/gemm` the
+slash would open a prompt below the table, and "gemm" would be four commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+from textual import events
+from textual.app import App
+from textual.widget import Widget
+
+from torchprof_tui.ui.common.unbound_keys import explain_unbound_key
+
+
+class OrderedKeysApp(App[None]):
+    """Forward a key once more where a binding of an earlier key has moved the focus since it was forwarded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handled_keys = 0
+        self._forwarded: WeakKeyDictionary[events.Key, tuple[Widget, int]] = WeakKeyDictionary()
+        """By key: the widget that it went to, and how many keys had been handled by then; -1: it was not mounted."""
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            self._remember_target(event)
+        await super().on_event(event)
+
+    async def on_key(self, event: events.Key) -> None:
+        """Handle a key that no widget has stopped: by its binding, or forward it once more."""
+        event.prevent_default()  # textual's own handler
+        target, handled_before = self._forwarded.get(event, (None, self._handled_keys))
+        if target is (self.focused or self.screen) or handled_before == self._handled_keys:
+            self._handled_keys += 1
+            if not await self._check_bindings(event.key):
+                self.explain_key(event)
+            return
+        again = events.Key(event.key, event.character)
+        target = self._remember_target(again)
+        if not await self._check_bindings(again.key, priority=True):
+            target._forward_event(again)
+
+    def explain_key(self, event: events.Key) -> None:
+        """Tell the user why a key without a binding does nothing."""
+        self.say(explain_unbound_key(event))
+
+    def say(self, reason: str) -> None:
+        """Show for a moment why a key does nothing, in place of an earlier such message."""
+        if reason:
+            self.clear_notifications()
+            self.notify(reason, timeout=3, markup=False)
+
+    def action_focus_next(self) -> None:
+        self._move_focus(self.screen.focus_next)
+
+    def action_focus_previous(self) -> None:
+        self._move_focus(self.screen.focus_previous)
+
+    def _move_focus(self, move: Callable[[], object]) -> None:
+        before = self.focused
+        move()
+        if self.focused is before:
+            self.say("tab: there is one part only here")
+
+    def _remember_target(self, event: events.Key) -> Widget:
+        target = self.focused or self.screen
+        self._forwarded[event] = (target, self._handled_keys if target.is_mounted else -1)
+        return target

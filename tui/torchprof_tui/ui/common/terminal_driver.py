@@ -1,0 +1,92 @@
+"""The driver of a real terminal: it survives SIGSTOP and SIGCONT, and a terminal that is gone.
+
+textual's driver starts its threads again on each SIGCONT, even where it was not suspended. Then the program does not
+end, because the first threads still run, and the terminal stays raw, because raw mode was saved as the mode to restore.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import termios
+import tty
+from collections.abc import Callable
+
+from textual import events
+from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Size
+
+REPAINT_MODES = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?7l\x1b[?2004h"
+"""Alternate screen, no cursor, focus reports, no line wrap, bracketed paste: what a shell may have changed."""
+
+
+class TerminalDriver(LinuxDriver):
+    """Enter application mode once, leave it once, and handle job control on the event loop.
+
+    A signal handler must not write: it may interrupt a write that holds the lock of the writer's queue.
+    """
+
+    _is_active = False
+    _event_loop: asyncio.AbstractEventLoop | None = None
+
+    def start_application_mode(self) -> None:
+        """Enter application mode; where it is entered already, only set the terminal's modes again and repaint."""
+        self._event_loop = asyncio.get_running_loop()
+        if self._is_active:
+            self._set_modes_again()
+            return
+        writer_before = self._writer_thread
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        self._is_active = self._writer_thread is not writer_before  # not where the program is in the background
+
+    def stop_application_mode(self) -> None:
+        """Leave application mode, if it was entered."""
+        if self._is_active:
+            self._is_active = False
+            super().stop_application_mode()
+
+    def write(self, data: str) -> None:
+        """Queue output; drop it where the writer has ended, because the terminal is gone: the queue would fill up."""
+        if self._writer_thread is not None and self._writer_thread.is_alive():
+            super().write(data)
+
+    def close(self) -> None:
+        if self._writer_thread is not None and self._writer_thread.is_alive():
+            super().close()
+
+    def _sigtstp_application(self, *_: object) -> None:
+        self._call_on_loop(self._suspend)
+
+    def _sigcont_application(self, *_: object) -> None:
+        self._call_on_loop(self._resume)
+
+    def _call_on_loop(self, handle: Callable[[], None]) -> None:
+        if self._event_loop is not None and not self._event_loop.is_closed():
+            self._event_loop.call_soon_threadsafe(handle)
+
+    def _suspend(self) -> None:
+        """Leave application mode and stop the process; `_resume` follows SIGCONT."""
+        if self._auto_restart and self._is_active:
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _resume(self) -> None:
+        if self._auto_restart:
+            self.resume_application_mode()
+
+    def _set_modes_again(self) -> None:
+        """Set raw mode and the screen's modes again, which the shell may have changed, and repaint everything."""
+        with contextlib.suppress(termios.error):  # in the background this stops the process until it is continued
+            attributes = termios.tcgetattr(self.fileno)
+            attributes[tty.LFLAG] = self._patch_lflag(attributes[tty.LFLAG])
+            attributes[tty.IFLAG] = self._patch_iflag(attributes[tty.IFLAG])
+            attributes[tty.CC][termios.VMIN] = 1
+            termios.tcsetattr(self.fileno, termios.TCSANOW, attributes)
+        self.write(REPAINT_MODES)
+        self._enable_mouse_support()
+        size = Size(*self._get_terminal_size())
+        self._app.post_message(events.Resize(size, size))
+        self._app.refresh(layout=True)

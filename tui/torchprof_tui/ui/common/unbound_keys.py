@@ -1,0 +1,23 @@
+"""Say why a key does nothing on a screen that has no binding for it."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.binding import Binding
+
+from torchprof_tui.ui.explorer.keys import BINDINGS
+
+_NAMED_KEYS = {"left", "right", "up", "down", "home", "end", "pageup", "pagedown", "enter", "escape", "backspace"}
+_NAMED_KEYS |= {"tab", "shift+tab", "ctrl+c", "ctrl+r"}
+"""Keys without a character that a user may try; others, such as shift alone, are reported by some terminals."""
+
+_LANE_LABELS = {binding.key: binding.description for binding in Binding.make_bindings(BINDINGS) if binding.description}
+
+
+def explain_unbound_key(event: events.Key) -> str:
+    """Return why a key that is not bound on this screen does nothing; "" for keys that nobody means to press."""
+    if not event.is_printable and event.key not in _NAMED_KEYS:
+        return ""
+    name = event.character if event.is_printable and event.character and event.character != " " else event.key
+    label = _LANE_LABELS.get(event.key)
+    return f"{name} ({label}) is a key of the lanes" if label else f"{name} has no use here"

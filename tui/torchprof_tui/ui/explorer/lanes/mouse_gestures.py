@@ -1,0 +1,64 @@
+"""What the mouse does over the lanes and the ruler, as in Perfetto: the wheel, and a drag from where it began.
+
+Some terminals keep ctrl+wheel (text size) or shift+drag (their own selection) for themselves, so alt does the same as
+ctrl and shift.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual import events
+from textual.message import Message
+
+from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.common.messages import PanAsked, RangeDragged, ScrollAsked, ZoomAsked
+
+MIN_DRAG_CELLS = 2
+"""A press that moves by fewer cells is a click, not a drag."""
+
+WHEEL_LINES = 3
+"""Lines by which one notch of the wheel scrolls the lanes."""
+
+WHEEL_PAN_DIVISOR = 16
+"""One notch of the wheel with shift pans by the screen width divided by this."""
+
+MIDDLE_BUTTON = 2
+
+
+@dataclass(slots=True)
+class Drag:
+    """A drag along the time axis. `first`: the column it began in; `last`: the latest column; both in cells."""
+
+    first: int
+    last: int
+    pans: bool = False
+    is_moved: bool = False  # far enough not to be a click
+
+    @classmethod
+    def begin(cls, event: events.MouseDown, column: int, can_pan: bool = True) -> Drag:
+        """Start a drag: it pans with shift, ctrl, alt or the middle button, else it marks a range."""
+        with_key = event.shift or event.ctrl or event.meta or event.button == MIDDLE_BUTTON
+        return cls(column, column, pans=can_pan and with_key)
+
+    def move_to(self, column: int, viewport: Viewport, done: bool = False) -> Message | None:
+        """Move to a column; return what to post: the range so far, or by how much to pan. None for a click."""
+        self.is_moved = self.is_moved or abs(column - self.first) >= MIN_DRAG_CELLS
+        if not self.is_moved:
+            return None
+        before, self.last = self.last, column
+        if self.pans:
+            return PanAsked(before - column) if column != before else None
+        first, last = sorted((self.first, min(max(column, 0), viewport.width - 1)))
+        return RangeDragged(viewport.time(first), viewport.time(last + 1), done)
+
+
+def build_wheel_message(event: events.MouseEvent, viewport: Viewport, column: int) -> Message:
+    """Build the message for one notch of the wheel: scroll the lanes, zoom (ctrl, alt) at a column, pan (shift)."""
+    backwards = isinstance(event, (events.MouseScrollUp, events.MouseScrollLeft))
+    direction = -1 if backwards else 1
+    if event.ctrl or event.meta:
+        return ZoomAsked(viewport.middle(column), -direction)
+    if event.shift or isinstance(event, (events.MouseScrollLeft, events.MouseScrollRight)):
+        return PanAsked(direction * max(1, viewport.width // WHEEL_PAN_DIVISOR))
+    return ScrollAsked(direction * WHEEL_LINES)
