@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from textual.app import App
 from textual.pilot import Pilot
 
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.help_app import HelpApp
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 
 TRACES = SHARED_TRACES
 
 
-class ExplorerApp(App[None]):
+class ExplorerApp(HelpApp):
     def __init__(self, shown: Trace) -> None:
         super().__init__()
         self.shown = shown

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.worker import WorkerFailed
@@ -29,6 +29,7 @@ from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.storage.disk_cache import prune_cache
+from torchprof_tui.ui.common.help_app import HelpApp
 from torchprof_tui.ui.common.messages import PromptClosed
 from torchprof_tui.ui.common.themes import THEMES
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
@@ -54,7 +55,7 @@ FRAME_WRITE_SECONDS = 0.005
 """Seconds within which the writer thread has written a frame to the terminal."""
 
 
-class TorchprofApp(App[None]):
+class TorchprofApp(HelpApp):
     """The app. `opener`: opens the first trace, already started. `at`: the time or step to show first.
 
     `failure`: why the first trace could not be opened, one line. `lanes_ready` is set when lanes are on screen, or when

@@ -27,17 +27,21 @@ from torchprof_tui.ui.common.messages import (
     ZoomAsked,
 )
 from torchprof_tui.ui.common.status_line import format_copy_message
-from torchprof_tui.ui.common.terminal_info import palette_for
 from torchprof_tui.ui.explorer.explorer_view import ExplorerView
-from torchprof_tui.ui.explorer.keys import BINDINGS, PROMPT_ACTIONS, group_by_section
-from torchprof_tui.ui.explorer.palette_commands import ExplorerCommands
+from torchprof_tui.ui.explorer.keys import BINDINGS, KEYLESS_COMMANDS, PROMPT_ACTIONS
 
 
 class ExplorerScreen(ExplorerView):
     """Show one trace and handle its keys and mouse."""
 
     BINDINGS = BINDINGS
-    COMMANDS = {ExplorerCommands}
+    KEYLESS_COMMANDS = KEYLESS_COMMANDS
+
+    @property
+    def help_topic(self) -> str:
+        """The panel that has the keys: the help begins with its guide. "" where it is hidden or only lists keys."""
+        shows_keys = self._dock.active_name == "details" and self.view_state.selected < 0
+        return self._dock.active_name if self.details_open and not shows_keys else ""
 
     # -- keys ----------------------------------------------------------------------------------------------
 
@@ -194,12 +198,6 @@ class ExplorerScreen(ExplorerView):
             text = label = self.trace.event(self.view_state.selected).name
         self.app.copy_to_clipboard(text)
         self._refresh_widgets(format_copy_message(label))
-
-    def action_help(self) -> None:
-        # deferred: imported after the first frame
-        from torchprof_tui.ui.common.help_screen import HelpScreen
-
-        self.app.push_screen(HelpScreen(group_by_section(self.active_bindings.values()), palette_for(self.app)))
 
     # -- the prompt ----------------------------------------------------------------------------------------
 
