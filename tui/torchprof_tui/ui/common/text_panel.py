@@ -39,12 +39,14 @@ class TextPanel(PaintedWidget):
             self._top = 0
         self.repaint()
 
-    def scroll_lines(self, count: int) -> None:
-        """Scroll down by `count` lines (up if negative), within the content."""
+    def scroll_lines(self, count: int) -> bool:
+        """Scroll down by `count` lines (up if negative), within the content. Returns whether it moved."""
         top = min(max(self._top + count, 0), max(0, len(self._content) - self.size.height))
         if top != self._top:
             self._top = top
             self.repaint()
+            return True
+        return False
 
     @property
     def lines_below(self) -> int:

@@ -52,9 +52,7 @@ class ExplorerScreen(ExplorerView):
         self._run_move(partial(self.view_state.pan, tenths), is_jump=False)
 
     def action_scroll_lanes(self, direction: int) -> None:
-        self._run_move(
-            partial(self.view_state.lane_view.scroll, direction * max(1, self.view_state.lane_view.height - 2))
-        )
+        self._run_move(partial(self.view_state.scroll_lanes, direction))
 
     def action_fit(self) -> None:
         self._run_move(self.view_state.fit_selection)
@@ -186,7 +184,12 @@ class ExplorerScreen(ExplorerView):
         self._run_move(lambda: None if event is None else self.view_state.fit_event(event))
 
     def action_scroll_panel(self, direction: int) -> None:
-        self._dock.active_panel.scroll_lines(direction * max(1, self._dock.active_panel.size.height - 1))
+        if not self.details_open:
+            self._refresh_widgets("no panel is open: i c l k open one")
+            return
+        panel = self._dock.active_panel
+        if not panel.scroll_lines(direction * max(1, panel.size.height - 1)):
+            self._refresh_widgets(f"the {'end' if direction > 0 else 'start'} of the panel")
 
     def action_copy(self, everything: bool) -> None:
         if self.view_state.selected < 0 and self.view_state.mark is None:

@@ -28,6 +28,8 @@ PAN_DIVISOR = 10
 
 NOTHING_TO_CLEAR = "nothing to clear: no mark, no search, no selection"
 NO_LANES = "this trace has no lanes"
+WHOLE_TRACE = "the whole trace is on screen: w zooms in"
+LARGEST_ZOOM = "this is the largest zoom: s zooms out"
 
 MAX_PREVIOUS_VIEWS = 100
 """Views that `backspace` can return to."""
@@ -101,24 +103,30 @@ class ViewState:
             return self.pointer_time
         return (view.t0 + view.t1) // 2
 
-    def zoom(self, steps: int, at: int | None = None) -> None:
-        """Zoom in by `steps` key presses (out where negative), around `at` or the cursor."""
-        self.viewport = self.viewport.zoom(self.cursor_time() if at is None else at, ZOOM_FACTOR**steps)
-        self._extend_mark()
+    def zoom(self, steps: int, at: int | None = None) -> str:
+        """Zoom in by `steps` key presses (out where negative), around `at` or the cursor. Returns why not, else ""."""
+        time = self.cursor_time() if at is None else at
+        return self._show(self.viewport.zoom(time, ZOOM_FACTOR**steps), LARGEST_ZOOM if steps > 0 else WHOLE_TRACE)
 
-    def pan(self, tenths: int) -> None:
-        """Pan by tenths of the screen, to later times where positive."""
-        self.pan_cells(tenths * max(1, self.viewport.width // PAN_DIVISOR))
+    def pan(self, tenths: int) -> str:
+        """Pan by tenths of the screen, to later times where positive. Returns why not, else ""."""
+        return self.pan_cells(tenths * max(1, self.viewport.width // PAN_DIVISOR))
 
-    def pan_cells(self, cells: int) -> None:
-        """Pan by cells, to later times where positive."""
-        self.viewport = self.viewport.pan_cells(cells)
-        self._extend_mark()
+    def pan_cells(self, cells: int) -> str:
+        """Pan by cells, to later times where positive. Returns why not, else ""."""
+        return self._show(self.viewport.pan_cells(cells), f"the {'end' if cells > 0 else 'start'} of the trace")
 
-    def pan_to(self, time: int) -> None:
-        """Centre the viewport on a time."""
-        self.viewport = self.viewport.centre(time)
-        self._extend_mark()
+    def pan_to(self, time: int) -> str:
+        """Centre the viewport on a time. Returns why nothing moves, else ""."""
+        return self._show(self.viewport.centre(time), "this time is in the middle, or at the edge, already")
+
+    def _show(self, viewport: Viewport, reason: str) -> str:
+        """Show a viewport. Returns "", or why it cannot differ: the whole trace is on screen, else `reason`."""
+        if viewport != self.viewport:
+            self.viewport = viewport
+            self._extend_mark()
+            return ""
+        return WHOLE_TRACE if viewport.is_whole and reason != LARGEST_ZOOM else reason
 
     def fit_selection(self) -> str:
         """Fit the selected event to the screen, and when repeated its parent; without a selection the marked range."""
@@ -126,25 +134,23 @@ class ViewState:
         if event < 0:
             if self.mark is None:
                 return "nothing is selected: ← → select an event, 0 shows the whole trace"
-            self.viewport = self.viewport.fit(self.mark.start, self.mark.end)
-            return ""
+            return self._show(self.viewport.fit(self.mark.start, self.mark.end), "the range fits the screen already")
         if self._last_fit is not None and self._last_fit[1] == self.viewport:
             event = int(self.trace.parent[self._last_fit[0]])
             if event < 0:
-                self.fit_all()
-                return ""
-        self.viewport = self.viewport.fit(*extent(self.trace, event))
+                return self.fit_all()
+        before, self.viewport = self.viewport, self.viewport.fit(*extent(self.trace, event))
         self._last_fit = (event, self.viewport)
-        return ""
+        return "" if self.viewport != before else "it fits the screen already; again: its parent"
 
     def fit_event(self, event: int) -> str:
         """Select an event and fit it to the screen."""
         self.select(event)
         return self.fit_selection()
 
-    def fit_all(self) -> None:
-        """Show the whole trace."""
-        self.viewport = Viewport.whole(self.trace.span, self.viewport.width)
+    def fit_all(self) -> str:
+        """Show the whole trace. Returns why nothing changes, else ""."""
+        return self._show(Viewport.whole(self.trace.span, self.viewport.width), WHOLE_TRACE)
 
     def jump(self, move: Callable[[], str | None]) -> str:
         """Run a move, and remember the view before it where it changed the viewport. Returns the move's message."""
@@ -276,9 +282,13 @@ class ViewState:
         self._apply_arrangement(self.lane_view.arrangement.toggle_fold(lanes))
         return ""
 
-    def fold_all(self, fold: bool) -> None:
+    def fold_all(self, fold: bool) -> str:
+        """Fold or unfold all lanes. Returns why nothing happens, else ""."""
         lanes = frozenset(range(len(self.trace.lanes))) if fold else frozenset()
+        if lanes == self.lane_view.arrangement.folded:
+            return f"all lanes are {'folded' if fold else 'unfolded'} already"
         self._apply_arrangement(replace(self.lane_view.arrangement, folded=lanes))
+        return ""
 
     def toggle_pin(self, lane: int) -> str:
         """Pin or unpin a lane. Returns why nothing happens, else ""."""
@@ -312,6 +322,12 @@ class ViewState:
     def _apply_arrangement(self, arrangement: LaneArrangement) -> None:
         if self.lane_view.apply_arrangement(arrangement):
             self.scroll_into_view()
+
+    def scroll_lanes(self, pages: int) -> str:
+        """Scroll the lanes by pages, down where positive. Returns why nothing moves, else ""."""
+        before = self.lane_view.top
+        self.lane_view.scroll(pages * max(1, self.lane_view.height - 2))
+        return f"no more lanes {'below' if pages > 0 else 'above'}" if self.lane_view.top == before else ""
 
     def scroll_into_view(self) -> None:
         """Scroll the lanes so that the selected event, else the current lane, is on screen."""

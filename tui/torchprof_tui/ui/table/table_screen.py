@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.message import Message
 
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
@@ -14,13 +13,14 @@ from torchprof_tui.analysis.table.gpu_time_shares import compute_gpu_time_shares
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.row_detail import find_row_of_event
 from torchprof_tui.analysis.table.trace_profile import Profile
-from torchprof_tui.ui.common.list_keys import LIST_BINDINGS, ListScreen
+from torchprof_tui.ui.common.list_keys import ListScreen
 from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
+from torchprof_tui.ui.common.text_panel import TextPanel
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.panels.panel_dock import PanelTabs
 from torchprof_tui.ui.explorer.view_state import ViewState
@@ -36,6 +36,7 @@ from torchprof_tui.ui.table.sheet_catalog import (
     BuiltSheet,
     format_totals,
 )
+from torchprof_tui.ui.table.table_keys import BINDINGS, HINTS
 from torchprof_tui.ui.table.table_worker import (
     RowRead,
     SharesMade,
@@ -50,20 +51,6 @@ FILTER_PROMPT, EXPORT_PROMPT = "filter", "write to"
 PANEL_MIN_HEIGHT, PANEL_HEIGHT_SHARE = 24, 0.35
 """Minimal height for the panel of the current row below the table, and the panel's share of the height."""
 
-HINTS = (
-    ("tab", "table"),
-    ("← →", "sort"),
-    ("r", "reverse"),
-    ("b", "group by"),
-    ("v", "scope"),
-    ("/", "filter"),
-    ("n N", "instance"),
-    ("enter", "on the lanes"),
-    ("e", "export"),
-    ("y Y", "copy"),
-    ("esc", "back"),
-)
-
 
 class TableScreen(ListScreen):
     """Dismissed with the event to show on the lanes, or None.
@@ -73,28 +60,8 @@ class TableScreen(ListScreen):
 
     CSS_PATH = "table_screen.tcss"
     AUTO_FOCUS = ""
-    BINDINGS = [
-        *LIST_BINDINGS,
-        Binding("left", "sort(-1)", show=False),
-        Binding("right", "sort(1)", show=False),
-        Binding("r", "reverse", show=False),
-        Binding("tab", "tab(1)", show=False, priority=True),
-        Binding("shift+tab", "tab(-1)", show=False, priority=True),
-        Binding("b", "group(1)", show=False),
-        Binding("B", "group(-1)", show=False),
-        Binding("v", "scope", show=False),
-        Binding("/", "ask_filter", show=False),
-        Binding("n", "instance(1)", show=False),
-        Binding("N", "instance(-1)", show=False),
-        Binding("enter", "show", show=False),
-        Binding("e", "ask_export", show=False),
-        Binding("y", "copy(False)", show=False),
-        Binding("Y", "copy(True)", show=False),
-        Binding("J", "panel(1)", show=False),
-        Binding("K", "panel(-1)", show=False),
-        Binding("escape,t", "back", show=False),
-        Binding("?", "help", show=False),
-    ]
+    help_topic = "table"
+    BINDINGS = BINDINGS
 
     def __init__(self, profile: Profile, view_state: ViewState) -> None:
         super().__init__()
@@ -201,7 +168,7 @@ class TableScreen(ListScreen):
         case = " (case-sensitive)" if is_case_sensitive(self._listing.filter) else ""
         filter_text = f" · filter {self._listing.filter!r}{case}" if self._listing.filter else ""
         totals = format_totals(self.profile, self._built_sheet, self._tab)
-        self._status.show_message(f"{rows}{filter_text} · {totals}" if totals else rows + filter_text)
+        self._status.show_state(f"{rows}{filter_text} · {totals}" if totals else rows + filter_text)
 
     # -- painting ------------------------------------------------------------------------------------------
 
@@ -249,7 +216,7 @@ class TableScreen(ListScreen):
 
     def action_move(self, distance: int) -> None:
         if self._tab == PICTURES_TAB:
-            self._charts.scroll_lines(distance)
+            self._scroll(self._charts, distance)
             return
         super().action_move(distance)
 
@@ -257,6 +224,8 @@ class TableScreen(ListScreen):
         """Return whether there are rows for a key to act on; say so where there are none."""
         if self._tab == PICTURES_TAB:
             self._status.show_message("these charts have no rows: tab shows the next table")
+        elif self._built_sheet is None:
+            self._status.show_message("this table has no rows: tab shows the next one")
         return self._built_sheet is not None and self._tab != PICTURES_TAB
 
     def action_sort(self, direction: int) -> None:
@@ -288,15 +257,27 @@ class TableScreen(ListScreen):
         self._request_sheet()
 
     def action_scope(self) -> None:
+        if len(self._scopes) == 1:
+            self._status.show_message("no other scope: mark a range or zoom in on the lanes first")
+            return
         self._scope = (self._scope + 1) % len(self._scopes)
         self._request_sheet()
 
     def action_instance(self, distance: int) -> None:
+        if self._panel.selected_event < 0:
+            self._status.show_message("no instance: the row has none in this trace")
+            return
+        before = self._panel.selected_event
         self._panel.cycle_instance(distance)
+        self._status.show_message("the only instance" if self._panel.selected_event == before else "")
 
     def action_panel(self, direction: int) -> None:
         panel = self._charts if self._tab == PICTURES_TAB else self._panel
-        panel.scroll_lines(direction * max(1, panel.size.height - 1))
+        self._scroll(panel, direction * max(1, panel.size.height - 1))
+
+    def _scroll(self, panel: TextPanel, lines: int) -> None:
+        moved = panel.scroll_lines(lines)
+        self._status.show_message("" if moved else f"the {'end' if lines > 0 else 'start'} of the panel")
 
     def action_show(self) -> None:
         if not self._has_rows():
@@ -305,10 +286,6 @@ class TableScreen(ListScreen):
             self._status.show_message("no instance to show on the lanes")
             return
         self.dismiss(self._panel.selected_event + (0 if self._tab == ARRIVALS_TAB else self._event_offset))
-
-    def action_help(self) -> None:
-        """Show all keys of the status line, which a narrow terminal cuts off."""
-        self.notify(" · ".join(f"{key} {description}" for key, description in HINTS), title="keys", markup=False)
 
     def action_back(self) -> None:
         if self._listing.filter:

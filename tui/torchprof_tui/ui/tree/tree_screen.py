@@ -24,13 +24,15 @@ from torchprof_tui.ui.explorer.title_line import short_label
 from torchprof_tui.ui.tree.fold_state import FoldState
 
 HINTS = (
+    ("?", "help"),
     ("esc", "back"),
-    ("→ ←", "open, close"),
-    ("enter", "on the lanes"),
     ("letters", "filter"),
-    ("+ -", "open, close all"),
+    ("→ ←", "unfold, fold"),
+    ("enter", "on the lanes"),
+    ("+ -", "unfold, fold all"),
     ("↑↓", "move"),
 )
+NOTHING_BELOW = "nothing was called below this node"
 NUMBER_CELLS = 54
 MAX_INDENT = 40
 
@@ -40,18 +42,37 @@ class TreeScreen(ListScreen):
 
     CSS_PATH = "tree_screen.tcss"
     AUTO_FOCUS = ""
+    help_topic = "tree"
     BINDINGS = [
         *LIST_BINDINGS,
-        Binding("right", "open", show=False),
-        Binding("left", "close", show=False),
-        Binding("space", "open_close", show=False),
-        Binding("+", "all(True)", show=False),
-        Binding("-", "all(False)", show=False),
-        Binding("enter", "show", show=False),
-        Binding("escape", "back", show=False),
-        Binding("backspace", "erase", show=False),
+        Binding(
+            "right",
+            "open",
+            "unfold",
+            id="tree.unfold",
+            tooltip="unfold the node; from an unfolded one: its first child",
+            show=False,
+        ),
+        Binding(
+            "left", "close", "fold", id="tree.fold", tooltip="fold the node; from a folded one: its parent", show=False
+        ),
+        Binding("space", "open_close", "fold", id="tree.toggle", tooltip="fold or unfold the node", show=False),
+        Binding("+", "all(True)", "unfold all", id="tree.unfold-all", tooltip="unfold all nodes", show=False),
+        Binding("-", "all(False)", "fold all", id="tree.fold-all", tooltip="fold all nodes", show=False),
+        Binding(
+            "enter",
+            "show",
+            "on the lanes",
+            id="tree.show",
+            tooltip="show the longest call of the node on the lanes",
+            show=False,
+        ),
+        Binding(
+            "escape", "back", "back", id="tree.back", tooltip="clear the filter, or go back to the lanes", show=False
+        ),
+        Binding("backspace", "erase", "erase", id="tree.erase", tooltip="erase a character of the filter", show=False),
         Binding("ctrl+q", "app.quit", show=False),
-        Binding("T", "leave", show=False, priority=True),
+        Binding("T", "leave", "back", id="tree.leave", tooltip="back to the lanes", show=False, priority=True),
     ]
 
     def __init__(self, rank: Rank) -> None:
@@ -95,13 +116,13 @@ class TreeScreen(ListScreen):
             return
         self.rows.set_row_count(len(folds.visible_nodes), folds.index_of(node))
         if folds.filter:
-            self._status.show_message(f"filter: {folds.filter}▏ {folds.match_count:,} of {len(tree):,} nodes")
+            self._status.show_state(f"filter: {folds.filter}▏ {folds.match_count:,} of {len(tree):,} nodes")
         else:
             rank = self.rank.label_prefix(": ")
             omitted = (
                 f"; {tree.unlisted_calls:,} calls deeper than {MAX_LEVELS:,} left out" if tree.unlisted_calls else ""
             )
-            self._status.show_message(f"{rank}{len(folds.visible_nodes):,} of {len(tree):,} nodes listed{omitted}")
+            self._status.show_state(f"{rank}{len(folds.visible_nodes):,} of {len(tree):,} nodes listed{omitted}")
 
     @property
     def _cursor_node(self) -> int:
@@ -161,9 +182,10 @@ class TreeScreen(ListScreen):
         """Unfold the node, or move to its first child if it is unfolded."""
         node, folds = self._cursor_node, self._fold_state
         if folds is None or node < 0 or not folds.can_fold(node):
+            self._status.show_message(NOTHING_BELOW)
             return
         if folds.is_unfolded(node):
-            self.rows.move_by(1)
+            self.action_move(1)
         else:
             folds.unfold(node)
             self._refresh_rows(node)
@@ -172,29 +194,39 @@ class TreeScreen(ListScreen):
         """Fold the node, or move to its parent if it is folded."""
         node, folds = self._cursor_node, self._fold_state
         if self.call_tree is None or folds is None or node < 0:
+            self._status.show_message("no rows")
             return
         if folds.is_unfolded(node):
             folds.fold(node)
             self._refresh_rows(node)
         elif self.call_tree.parent[node] >= 0:
             self.rows.move_to(folds.index_of(int(self.call_tree.parent[node])))
+            self._status.show_message("")
+        else:
+            self._status.show_message("the outermost node: + unfolds all")
 
     def action_open_close(self) -> None:
         node, folds = self._cursor_node, self._fold_state
         if folds is not None and node >= 0 and folds.can_fold(node):
             folds.toggle(node)
             self._refresh_rows(node)
+        else:
+            self._status.show_message(NOTHING_BELOW)
 
     def action_all(self, opened: bool) -> None:
         if self._fold_state is not None:
-            node = self._cursor_node
+            node, count = self._cursor_node, len(self._fold_state.visible_nodes)
             self._fold_state.set_all_folds(opened)
             self._refresh_rows(node)
+            if len(self._fold_state.visible_nodes) == count:
+                self._status.show_message(f"all nodes are {'unfolded' if opened else 'folded'} already")
 
     def action_show(self) -> None:
         node = self._cursor_node
         if self.call_tree is not None and node >= 0 and self.call_tree.longest_event[node] >= 0:
             self.dismiss(int(self.call_tree.longest_event[node]) + self.rank.first)
+        else:
+            self._status.show_message("this node is no call: choose one below it")
 
     def action_back(self) -> None:
         if self._fold_state is not None and self._fold_state.filter:
@@ -206,12 +238,14 @@ class TreeScreen(ListScreen):
         self.dismiss(None)
 
     def action_erase(self) -> None:
-        if self._fold_state is not None:
+        if self._fold_state is not None and self._fold_state.filter:
             self._apply_filter(self._fold_state.filter[:-1])
+        else:
+            self._status.show_message("no filter to erase")
 
     def on_key(self, event: events.Key) -> None:
         """Append typed letters to the filter."""
-        if event.is_printable and event.character and event.character not in "+- " and self._fold_state is not None:
+        if event.is_printable and event.character and event.character not in "+- ?" and self._fold_state is not None:
             event.stop()
             self._apply_filter(self._fold_state.filter + event.character)
 
