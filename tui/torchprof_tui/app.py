@@ -67,7 +67,7 @@ class TorchprofApp(HelpApp):
     """The style sheets of the first two screens, parsed with textual's own: for a screen's own CSS_PATH, textual parses
     every style sheet once more when the screen is first shown."""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "quit", "quit", id="program.quit", tooltip="quit"),
+        Binding("q", "leave", "leave", id="program.leave", tooltip="leave this screen; from the lanes: quit"),
         Binding("ctrl+c", "quit", "quit", show=False, system=True),
         Binding(
             "ctrl+z",
@@ -76,6 +76,7 @@ class TorchprofApp(HelpApp):
             id="program.suspend",
             tooltip="suspend the program; fg in the shell continues it",
             show=False,
+            priority=True,  # also on dialogs
         ),
         Binding("o", "open_another", "open", id="program.open", tooltip="open another trace", show=False),
         Binding("R", "record", "record", id="program.record", tooltip="record a run, and open its trace", show=False),
@@ -187,6 +188,15 @@ class TorchprofApp(HelpApp):
         else:
             await self.switch_screen(_create_start_screen())
 
+    def action_leave(self) -> None:
+        """Leave a screen that lies above another one; quit from the lowest, and from a run that goes on."""
+        if len(self.screen_stack) <= 2 or getattr(self.screen, "busy", False):
+            self.exit()
+        elif isinstance(self.screen, LoadingScreen):
+            self.screen.action_give_up()
+        else:
+            self.screen.dismiss()
+
     # -- recording -----------------------------------------------------------------------------------------
 
     def _check_busy(self) -> bool:
@@ -211,6 +221,7 @@ class TorchprofApp(HelpApp):
     def action_again(self) -> None:
         """Repeat the recording of the trace on screen, which stays below until the new one is loaded."""
         if self._current_opener is None or self.screen.TITLE != "explorer":
+            self.notify("r repeats the run of the trace on the lanes; none is on screen", markup=False)
             return
         from torchprof_tui.runs.history import read_request  # deferred: not needed before the first frame
 

@@ -328,9 +328,9 @@ async def test_on_a_narrow_screen_the_guide_is_one_key_away() -> None:
         def text() -> str:
             return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
-        assert "? guide" in text()
+        assert "g guide" in text()
         assert "What this does" not in text()
-        await pilot.press("?")
+        await pilot.press("g")
         await until(pilot, lambda: "What this does" in text())
         for _ in range(20):
             await pilot.press("down")

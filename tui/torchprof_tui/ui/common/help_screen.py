@@ -102,7 +102,10 @@ class HelpText(TextPanel):
 
 
 class HelpScreen(ModalScreen[None]):
-    """Help over the current screen. `keys`: its keys by section. `topic`: the panel or screen whose guide is first."""
+    """Help over the current screen. `keys`: its keys by section.
+
+    `topic`: the panel or screen whose guide is shown, before the keys for a panel. `has_lanes`: show the lanes' legend.
+    """
 
     CSS_PATH = "help_screen.tcss"
     TITLE = "help"
@@ -126,7 +129,9 @@ class HelpScreen(ModalScreen[None]):
     ) -> None:
         super().__init__()
         guide = list_guide_sections(GUIDES[topic]) if topic in GUIDES else []
-        pages = {KEYS: [*guide, *list_key_sections(keys)]}
+        key_sections = list_key_sections(keys)
+        # Who asks on a panel of the lanes asks what it shows; on another screen, which keys it has.
+        pages = {KEYS: [*guide, *key_sections] if has_lanes else [*key_sections, *guide]}
         if has_lanes:
             pages[LANES] = list_lane_sections()
         pages[WORDS] = list_word_sections()

@@ -127,7 +127,7 @@ GUIDES: dict[str, Guide] = {
         "Source",
         (
             ("▶ line", "the line that the chain, or the entry of the cheatsheet, names"),
-            ("file", "read where the trace was recorded, or from a file of the same name here"),
+            ("file", "read on the host of a trace that was opened over ssh, else on this machine"),
         ),
     ),
 }
