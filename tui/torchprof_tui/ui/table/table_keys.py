@@ -6,7 +6,7 @@ from textual.binding import Binding
 
 from torchprof_tui.ui.common.list_keys import LIST_BINDINGS
 
-BINDINGS = [
+BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     *LIST_BINDINGS,
     Binding("left", "sort(-1)", "sort", id="table.sort-left", tooltip="sort by the column before", show=False),
     Binding("right", "sort(1)", "sort", id="table.sort-right", tooltip="sort by the next column", show=False),
