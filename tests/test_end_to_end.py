@@ -61,6 +61,8 @@ def test_from_the_start_screen_with_one_key(tmp_path: Path) -> None:
         terminal.wait_for("stream 7", "NVIDIA H200")
         terminal.send("o")
         terminal.wait_for("opened just now")
+        terminal.send("q")  # back to the lanes
+        terminal.wait_for("opened just now", gone=True)
         terminal.send("q")
         assert terminal.wait_for_end() == 0
 

@@ -12,13 +12,14 @@ from textual.pilot import Pilot
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.help_app import HelpApp
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 
 TRACES = SHARED_TRACES
 
 
-class ExplorerApp(OrderedKeysApp):
+class ExplorerApp(OrderedKeysApp, HelpApp):
     def __init__(self, shown: Trace) -> None:
         super().__init__()
         self.shown = shown

@@ -31,6 +31,7 @@ from torchprof_tui.trace.core.errors import UnreadableFileError, format_error
 from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.storage.disk_cache import prune_cache
+from torchprof_tui.ui.common.help_app import HelpApp
 from torchprof_tui.ui.common.messages import PromptClosed
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
@@ -59,7 +60,7 @@ FRAME_WRITE_SECONDS = 0.005
 """Seconds within which the writer thread has written a frame to the terminal."""
 
 
-class TorchprofApp(OrderedKeysApp):
+class TorchprofApp(OrderedKeysApp, HelpApp):
     """The app. `opener`: opens the first trace, already started. `at`: the time or step to show first.
 
     `connections`: those of the session to ssh hosts. `failure`: why the first trace could not be opened, one line.
@@ -71,7 +72,7 @@ class TorchprofApp(OrderedKeysApp):
     """The style sheets of the first two screens, parsed with textual's own: for a screen's own CSS_PATH, textual parses
     every style sheet once more when the screen is first shown."""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "quit", "quit", id="program.quit", tooltip="quit"),
+        Binding("q", "leave", "leave", id="program.leave", tooltip="leave this screen; from the lanes: quit"),
         Binding("ctrl+c", "quit", "quit", show=False, system=True),
         Binding(
             "ctrl+z",
@@ -80,6 +81,7 @@ class TorchprofApp(OrderedKeysApp):
             id="program.suspend",
             tooltip="suspend the program; fg in the shell continues it",
             show=False,
+            priority=True,  # also on dialogs
         ),
         Binding("o", "open_another", "open", id="program.open", tooltip="open another trace", show=False),
         Binding("R", "record", "record", id="program.record", tooltip="record a run, and open its trace", show=False),
@@ -201,6 +203,15 @@ class TorchprofApp(OrderedKeysApp):
             await self.pop_screen()
         else:
             await self.switch_screen(_create_start_screen())
+
+    def action_leave(self) -> None:
+        """Leave a screen that lies above another one; quit from the lowest, and from a run that goes on."""
+        if len(self.screen_stack) <= 2 or getattr(self.screen, "busy", False):
+            self.exit()
+        elif isinstance(self.screen, LoadingScreen):
+            self.screen.action_give_up()
+        else:
+            self.screen.dismiss()
 
     # -- recording -----------------------------------------------------------------------------------------
 

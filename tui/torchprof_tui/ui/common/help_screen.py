@@ -1,117 +1,197 @@
-"""Help screen: all keys, listed from the bindings themselves, and how to read the lanes."""
+"""The help of every screen: its keys from its bindings, a guide to what it shows, the lanes' legend, and the words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.cells import cell_len
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
-from textual.screen import ModalScreen
+from textual.message import Message
+from textual.screen import ModalScreen, Screen
+from textual.strip import Strip
+from textual.widgets import Input
 
-from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.event_styles import Palette
-from torchprof_tui.ui.common.kind_descriptions import KIND_DESCRIPTIONS
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
-from torchprof_tui.ui.explorer.keys import KeyHelp
-
-TWO_COLUMN_WIDTH = 110
-
-LANE_SYMBOLS = (
-    ("▏aten::mm", "a bar: one event; ▏ is where it begins"),
-    ("█▉ ▍", "events too narrow for a name; the width of ▍ is their share of the cell"),
-    ("░ ▒ ▓", "a cell that stands for many events, by how busy it is: under ⅓, under ⅔, more"),
-    ("▶aten::mm ◆", "▶ the selected event; ◆ what belongs to its chain, or is evidence of a pattern"),
-    ("╰┄┄▏", "the link from a launch to the GPU work that it started; ▶ ▼ at an edge: it goes on there"),
-    ("‹launch-bound›", "why the GPU was idle: what the CPU did meanwhile"),
-    ("● at a lane", "the evidence of the cheatsheet's entry lies on it; red: a problem of 0.5 % of the time or more"),
-    ("[▂▃▁]", "on the overview: the part of the trace on screen"),
-    ("▼", "on the ruler: where w and s zoom"),
-    ("▾ ▸ ▴", "a lane or rank unfolded, folded; a lane pinned"),
+from torchprof_tui.ui.common.help.guides import GUIDES
+from torchprof_tui.ui.common.help.help_sections import (
+    GUIDE_WORDS_TITLE,
+    HelpSection,
+    filter_sections,
+    format_sections,
+    list_guide_sections,
+    list_key_sections,
+    list_lane_sections,
+    list_word_sections,
 )
+from torchprof_tui.ui.common.help.key_listing import KeyHelp, group_by_section
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.common.terminal_info import palette_for
+from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
 
-KINDS_SHOWN = (
-    Kind.STEP,
-    Kind.ANNOTATION,
-    Kind.PYTHON,
-    Kind.OP,
-    Kind.RUNTIME,
-    Kind.KERNEL,
-    Kind.COPY,
-    Kind.MEMSET,
-    Kind.COLLECTIVE,
-    Kind.SYNC,
-    Kind.GPU_ANNOTATION,
-    Kind.OVERHEAD,
-)
+KEYS, LANES, WORDS = "Keys", "Lanes", "Words"
+FILTER_HINT = "type to filter · esc closes"
+
+
+class HelpTabs(PaintedWidget):
+    """Paint the titles of the pages; post `Picked` for a click."""
+
+    class Picked(Message):
+        """A page was clicked."""
+
+        def __init__(self, page: str) -> None:
+            super().__init__()
+            self.page = page
+
+    def __init__(self, pages: Sequence[str]) -> None:
+        super().__init__(id="help-tabs")
+        self._pages = pages
+        self._active = pages[0]
+
+    def show_active(self, page: str) -> None:
+        """Mark the page of this title; "" for none, while a filter goes through all pages."""
+        self._active = page
+        self.repaint()
+
+    def paint(self, y: int, width: int) -> Strip:
+        palette = self.palette
+        runs: list[TextRun] = [(" ", palette.text)]
+        for page in self._pages:
+            is_active = page == self._active
+            runs.append((f"[{page}]" if is_active else f" {page} ", palette.active if is_active else palette.muted))
+        return build_strip(runs, width, palette.text)
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        column = 1
+        for page in self._pages:
+            if column <= event.x < column + len(page) + 2:
+                self.post_message(self.Picked(page))
+                return
+            column += len(page) + 2
 
 
 class HelpText(TextPanel):
-    """The keys by section and the legend of the lanes, side by side if there is space."""
+    """One page of the help, or the entries of all pages that match a filter."""
 
-    def __init__(self, keys: Mapping[str, Sequence[KeyHelp]]) -> None:
-        super().__init__()
-        self._keys = keys
+    def __init__(self, pages: Mapping[str, Sequence[HelpSection]]) -> None:
+        super().__init__(id="help-text")
+        self._pages = pages
+        self._page = next(iter(pages))
+        self._query = ""
+
+    def show_page(self, page: str) -> None:
+        self._page = page
+        self.refresh_content()
+
+    def set_filter(self, query: str) -> None:
+        """List the matching entries of all pages; "" shows the page again."""
+        self._query = query.strip()
+        self.refresh_content()
 
     def content(self, width: int) -> Lines:
-        if width < TWO_COLUMN_WIDTH:
-            return [*self._key_lines(width), [], *self._legend_lines(width)]
-        half = width // 2
-        return join_columns(self._key_lines(half - 3), self._legend_lines(width - half), half, self.palette.text)
-
-    def _key_lines(self, width: int) -> Lines:
-        palette = self.palette
-        indent = max(cell_len(key.keys) for keys in self._keys.values() for key in keys) + 2
-        lines: Lines = []
-        for title, keys in self._keys.items():
-            lines += [[]] if lines else []
-            lines.append([(title, palette.heading)])
-            for key in keys:
-                wrapped = wrap_text(key.description, width - indent, palette.text)
-                lines.append([(key.keys.ljust(indent), palette.key), *wrapped[0]])
-                lines += [[(" " * indent, palette.text), *runs] for runs in wrapped[1:]]
-        return lines
-
-    def _legend_lines(self, width: int) -> Lines:
-        palette = self.palette
-        lines: Lines = [[("How to read the lanes", palette.heading)]]
-        indent = 14
-        for symbol, meaning in LANE_SYMBOLS:
-            wrapped = wrap_text(meaning, width - indent, palette.text)
-            lines.append([(symbol.ljust(indent), palette.strong), *wrapped[0]])
-            lines += [[(" " * indent, palette.text), *runs] for runs in wrapped[1:]]
-        lines += [[], [("Colours", palette.heading)]]
-        indent = 18
-        for kind in KINDS_SHOWN:
-            name, description = KIND_DESCRIPTIONS[kind]
-            wrapped = wrap_text(description, width - indent, palette.text)
-            lines.append([(f" {name} ".ljust(indent - 2), palette.fill(kind)), ("  ", palette.text), *wrapped[0]])
-            lines += [[(" " * indent, palette.text), *runs] for runs in wrapped[1:]]
-        return lines
+        if not self._query:
+            return format_sections(self._pages[self._page], width, self.palette)
+        # The words of a panel's guide stand in the glossary as well: list an entry once.
+        sections = [section for page in self._pages.values() for section in page if section.title != GUIDE_WORDS_TITLE]
+        matching = filter_sections(sections, self._query)
+        if not matching:
+            return wrap_text(f"no match for {self._query!r}: esc shows everything", width, self.palette.warning)
+        return format_sections(matching, width, self.palette)
 
 
 class HelpScreen(ModalScreen[None]):
-    """Keys and legend over the current screen; several keys close it (escape, q, ?, enter)."""
+    """Help over the current screen. `keys`: its keys by section.
+
+    `topic`: the panel or screen whose guide is shown, before the keys for a panel. `has_lanes`: show the lanes' legend.
+    """
 
     CSS_PATH = "help_screen.tcss"
+    TITLE = "help"
     BINDINGS = [
-        Binding("escape,q,question_mark,enter", "dismiss", "close"),
-        Binding("down,j,J,space,pagedown", "scroll(1)", "down", show=False),
-        Binding("up,k,K,pageup", "scroll(-1)", "up", show=False),
+        Binding("escape", "back", "close", id="help.close", tooltip="clear the filter, or close the help"),
+        Binding("q,question_mark,f1,enter", "dismiss", "close", id="help.leave", tooltip="close the help"),
+        Binding("slash", "type_filter('')", "filter", id="help.filter", tooltip="filter keys and sentences"),
+        Binding("tab,right", "cycle_page(1)", "page", id="help.next", tooltip="next page", priority=True),
+        Binding("shift+tab,left", "cycle_page(-1)", "page", id="help.previous", tooltip="previous page"),
+        Binding("down", "scroll(1)", "down", id="help.down", tooltip="scroll down", show=False),
+        Binding("up", "scroll(-1)", "up", id="help.up", tooltip="scroll up", show=False),
+        Binding("pagedown,space", "page(1)", "down", id="help.page-down", tooltip="scroll a page down", show=False),
+        Binding("pageup", "page(-1)", "up", id="help.page-up", tooltip="scroll a page up", show=False),
+        Binding("home", "page(-1000)", "start", id="help.start", tooltip="scroll to the start", show=False),
+        Binding("end", "page(1000)", "end", id="help.end", tooltip="scroll to the end", show=False),
     ]
     AUTO_FOCUS = ""
 
-    def __init__(self, keys: Mapping[str, Sequence[KeyHelp]], palette: Palette) -> None:
+    def __init__(
+        self, keys: Mapping[str, Sequence[KeyHelp]], palette: Palette, topic: str = "", has_lanes: bool = False
+    ) -> None:
         super().__init__()
-        self._text = HelpText(keys)
-        self._text.palette = palette
+        guide = list_guide_sections(GUIDES[topic]) if topic in GUIDES else []
+        key_sections = list_key_sections(keys)
+        # Who asks on a panel of the lanes asks what it shows; on another screen, which keys it has.
+        pages = {KEYS: [*guide, *key_sections] if has_lanes else [*key_sections, *guide]}
+        if has_lanes:
+            pages[LANES] = list_lane_sections()
+        pages[WORDS] = list_word_sections()
+        self._page_titles = list(pages)
+        self._page = KEYS
+        self._tabs, self._text = HelpTabs(self._page_titles), HelpText(pages)
+        self._tabs.palette = self._text.palette = palette
+        self._filter = Input(placeholder=FILTER_HINT, id="help-filter", compact=True, select_on_focus=False)
+
+    @classmethod
+    def for_screen(cls, screen: Screen[object]) -> HelpScreen:
+        """Create the help of a screen, which may name a panel or itself as its `help_topic`."""
+        keys = group_by_section(screen.active_bindings.values())
+        topic = getattr(screen, "help_topic", "")
+        return cls(keys, palette_for(screen.app), topic, has_lanes=screen.TITLE == "explorer")
 
     def compose(self) -> ComposeResult:
         with Vertical(id="help") as box:
-            box.border_title = "torchprof-tui"
-            box.border_subtitle = "↑ ↓ scroll · esc closes"
+            box.border_title = "torchprof-tui help"
+            box.border_subtitle = "tab next page · ↑ ↓ scroll"
+            yield self._filter
+            yield self._tabs
             yield self._text
 
-    def action_scroll(self, direction: int) -> None:
-        self._text.scroll_lines(direction * max(1, self._text.size.height // 2))
+    def on_help_tabs_picked(self, message: HelpTabs.Picked) -> None:
+        self._show_page(message.page)
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        self._text.set_filter(message.value)
+        self._tabs.show_active("" if message.value.strip() else self._page)
+
+    def on_key(self, event: events.Key) -> None:
+        """Start the filter with the first character that is typed; the other keys of this screen are not letters."""
+        if event.is_printable and event.character and event.character not in "q? /" and not self._filter.has_focus:
+            event.stop()
+            self.action_type_filter(event.character)
+
+    def action_type_filter(self, start: str) -> None:
+        self.set_focus(self._filter)  # at once, unlike Widget.focus: the next key must reach the input
+        self._filter.insert_text_at_cursor(start)
+
+    def action_back(self) -> None:
+        if self._filter.value or self._filter.has_focus:
+            self._filter.value = ""
+            self.set_focus(None)
+        else:
+            self.dismiss()
+
+    def action_cycle_page(self, distance: int) -> None:
+        index = self._page_titles.index(self._page) + distance
+        self._show_page(self._page_titles[index % len(self._page_titles)])
+
+    def _show_page(self, page: str) -> None:
+        self._page = page
+        self._filter.value = ""
+        self._tabs.show_active(page)
+        self._text.show_page(page)
+
+    def action_scroll(self, lines: int) -> None:
+        self._text.scroll_lines(lines)
+
+    def action_page(self, pages: int) -> None:
+        self._text.scroll_lines(pages * max(1, self._text.size.height - 1))

@@ -8,14 +8,15 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from torchprof_tui.ui.common.row_list import RowList
+from torchprof_tui.ui.common.status_line import StatusLine
 
 LIST_BINDINGS = [
-    Binding("up", "move(-1)", show=False),
-    Binding("down", "move(1)", show=False),
-    Binding("pageup", "page(-1)", show=False),
-    Binding("pagedown", "page(1)", show=False),
-    Binding("home", "edge(False)", show=False),
-    Binding("end", "edge(True)", show=False),
+    Binding("up", "move(-1)", "up", id="rows.up", tooltip="the row above", show=False),
+    Binding("down", "move(1)", "down", id="rows.down", tooltip="the row below", show=False),
+    Binding("pageup", "page(-1)", "page up", id="rows.page-up", tooltip="a page up", show=False),
+    Binding("pagedown", "page(1)", "page down", id="rows.page-down", tooltip="a page down", show=False),
+    Binding("home", "edge(False)", "first", id="rows.first", tooltip="the first row", show=False),
+    Binding("end", "edge(True)", "last", id="rows.last", tooltip="the last row", show=False),
 ]
 
 
@@ -24,19 +25,30 @@ class ListScreen(Screen[Any]):
 
     rows: RowList
 
+    def show_message(self, message: str) -> None:
+        """Show a message in the status line; "" shows the state of the screen again."""
+        self.query_one(StatusLine).show_message(message)
+
     def handle_cursor_move(self) -> None:
         """Handle a move of the cursor to another row."""
 
     def action_move(self, distance: int) -> None:
-        self.rows.move_by(distance)
-        self.handle_cursor_move()
+        self._move_to(self.rows.cursor + distance)
 
     def action_page(self, pages: int) -> None:
         self.action_move(pages * self.rows.page_size)
 
     def action_edge(self, last: bool) -> None:
-        self.rows.move_to(self.rows.count if last else 0)
-        self.handle_cursor_move()
+        self._move_to(self.rows.count if last else -1)
+
+    def _move_to(self, row: int) -> None:
+        before = self.rows.cursor
+        self.rows.move_to(row)
+        if self.rows.cursor != before:
+            self.show_message("")
+            self.handle_cursor_move()
+        else:
+            self.show_message(f"the {'first' if row < before else 'last'} row" if self.rows.count else "no rows")
 
 
 def switch_child_screen(screen: Screen[Any], action: str) -> None:

@@ -1,4 +1,4 @@
-"""The last line of a screen: a message on the left, the most useful keys on the right."""
+"""The last line of a screen: a message or the state on the left, the most useful keys on the right."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ def format_copy_message(label: str) -> str:
     return f"sent to the terminal's clipboard: {label}"
 
 
+KEPT_HINTS, KEPT_HINTS_MIN_WIDTH = 3, 60
+"""Hints that a state leaves room for, and the width from which it does; a message is shown for a moment, so in full."""
+
+
 class StatusLine(PaintedWidget):
-    """One line with a message (`show_message`) and key hints (`show_keys`)."""
+    """One line with a message (`show_message`), else the state of the screen (`show_state`), and key hints."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._message = ""
+        self._state = ""
         self._is_warning = False
         self._key_hints: tuple[tuple[str, str], ...] = ()
 
@@ -31,9 +36,16 @@ class StatusLine(PaintedWidget):
             self._message, self._is_warning = message, is_warning
             self.repaint()
 
+    def show_state(self, state: str) -> None:
+        """Show the state of the screen, which is escaped here, in place of the last message and after later ones."""
+        self._state = state
+        self.show_message("")
+        self.repaint()
+
     @property
     def message(self) -> str:
-        return self._message
+        """The last message, else the state."""
+        return self._message or self._state
 
     def show_keys(self, keys: Sequence[tuple[str, str]]) -> None:
         """Show as many of these (key, description) hints as fit; the most useful come first."""
@@ -43,19 +55,28 @@ class StatusLine(PaintedWidget):
 
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
-        message = truncate(clean(self._message), width - 2)
+        kept = 0 if self._message or width < KEPT_HINTS_MIN_WIDTH else self._measure_hints(KEPT_HINTS)
+        message = truncate(clean(self.message), max(width - 2 - kept, 0))
+        style = palette.warning if self._is_warning and self._message else palette.text
         available = width - cell_len(message) - 4
-        runs: list[TextRun] = [(" ", palette.text), (message, palette.warning if self._is_warning else palette.text)]
         hints: list[TextRun] = []
         used = 0
         for key, description in self._key_hints:
-            needed = cell_len(key) + cell_len(description) + (3 if hints else 1)
+            needed = _measure_hint(key, description) + (2 if hints else 0)
             if used + needed > available:
-                break
+                continue  # a shorter one may fit
             if hints:
                 hints.append(("  ", palette.text))
             hints += [(key, palette.key), (f" {description}", palette.muted)]
             used += needed
-        return build_strip(
-            [*runs, (" " * (width - used - cell_len(message) - 2), palette.text), *hints], width, palette.text
-        )
+        gap = " " * (width - used - cell_len(message) - 2)
+        runs: list[TextRun] = [(" ", palette.text), (message, style), (gap, palette.text), *hints]
+        return build_strip(runs, width, palette.text)
+
+    def _measure_hints(self, count: int) -> int:
+        """Return the cells of the first hints with the space before each."""
+        return sum(_measure_hint(key, description) + 2 for key, description in self._key_hints[:count])
+
+
+def _measure_hint(key: str, description: str) -> int:
+    return cell_len(key) + 1 + cell_len(description)

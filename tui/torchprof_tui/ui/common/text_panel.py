@@ -48,7 +48,7 @@ class TextPanel(PaintedWidget):
             self.repaint()
 
     def scroll_lines(self, count: int) -> bool:
-        """Scroll down by `count` lines (up if negative), within the content. Return whether there was anything to."""
+        """Scroll down by `count` lines (up if negative), within the content. Returns whether it moved."""
         top = min(max(self._top + count, 0), max(0, len(self._content) - self.size.height))
         if top != self._top:
             self._top = top

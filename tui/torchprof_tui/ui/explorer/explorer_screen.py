@@ -26,11 +26,9 @@ from torchprof_tui.ui.common.messages import (
     ZoomAsked,
 )
 from torchprof_tui.ui.common.status_line import format_copy_message
-from torchprof_tui.ui.common.terminal_info import palette_for
 from torchprof_tui.ui.explorer.explorer_view import ExplorerView
-from torchprof_tui.ui.explorer.keys import BINDINGS, group_by_section
+from torchprof_tui.ui.explorer.keys import BINDINGS, KEYLESS_COMMANDS
 from torchprof_tui.ui.explorer.layout import PanelSize
-from torchprof_tui.ui.explorer.palette_commands import ExplorerCommands
 from torchprof_tui.ui.explorer.view_state import NO_LANES
 
 
@@ -38,7 +36,13 @@ class ExplorerScreen(ExplorerView):
     """Show one trace and handle its keys and mouse."""
 
     BINDINGS = BINDINGS
-    COMMANDS = {ExplorerCommands}
+    KEYLESS_COMMANDS = KEYLESS_COMMANDS
+
+    @property
+    def help_topic(self) -> str:
+        """The panel that has the keys: the help begins with its guide. "" where it is hidden or only lists keys."""
+        shows_keys = self._dock.active_name == "details" and self.view_state.selected < 0
+        return self._dock.active_name if self.details_open and not shows_keys else ""
 
     # -- keys ----------------------------------------------------------------------------------------------
 
@@ -210,9 +214,12 @@ class ExplorerScreen(ExplorerView):
     def action_scroll_panel(self, direction: int) -> None:
         if self._lacks_lanes():
             return
+        if not self.details_open:
+            self._refresh_widgets("no panel is open: i c l k open one")
+            return
         panel = self._dock.active_panel
         if not panel.scroll_lines(direction * max(1, panel.size.height - 1)):
-            self._refresh_widgets(f"the {'end' if direction > 0 else 'beginning'} of the panel")
+            self._refresh_widgets(f"the {'end' if direction > 0 else 'start'} of the panel")
 
     def action_copy(self, everything: bool) -> None:
         if self.view_state.selected < 0 and self.view_state.mark is None:
@@ -224,12 +231,6 @@ class ExplorerScreen(ExplorerView):
             text = label = self.trace.event(self.view_state.selected).name
         self.app.copy_to_clipboard(text)
         self._refresh_widgets(format_copy_message(label))
-
-    def action_help(self) -> None:
-        # deferred: imported after the first frame
-        from torchprof_tui.ui.common.help_screen import HelpScreen
-
-        self.app.push_screen(HelpScreen(group_by_section(self.active_bindings.values()), palette_for(self.app)))
 
     # -- the prompt ----------------------------------------------------------------------------------------
 

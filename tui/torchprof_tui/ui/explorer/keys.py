@@ -6,11 +6,9 @@ command palette. Keys are plain letters, because modifiers do not survive every 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from textual.binding import Binding
 
-from textual.binding import ActiveBinding, Binding
-
+from torchprof_tui.ui.common.help.key_listing import KeyHelp
 from torchprof_tui.ui.explorer.panels.overview_text import MAX_NUMBER_KEYS
 
 BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
@@ -196,89 +194,35 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         tooltip="write the marked range (or the selected event, or what is on screen) as a small trace of its own",
         show=False,
     ),
-    Binding("?", "help", "help", id="program.help", tooltip="all keys, and how to read the lanes"),
 ]
 
 HINTS = (
     ("?", "help"),
-    ("wasd", "zoom, pan"),
-    ("←→↑↓", "events"),
+    ("/", "search"),
+    ("t", "table"),
     ("c", "cheatsheet"),
+    ("q", "quit"),
     ("l", "chain"),
     ("k", "kernel"),
-    ("t", "table"),
-    ("/", "search"),
+    ("wasd", "zoom, pan"),
+    ("←→↑↓", "events"),
     ("f 0", "fit"),
     ("] [", "follow link"),
     ("{ }", "steps"),
     ("m", "mark"),
     ("space", "fold"),
+    ("tab", "panel"),
     ("T", "tree"),
     ("R", "record"),
-    ("tab", "panel"),
-    ("q", "quit"),
 )
 
-SECTION_TITLES = {
-    "time": "Time",
-    "events": "Events",
-    "lanes": "Lanes",
-    "find": "Finding and measuring",
-    "panels": "Panels",
-    "program": "Program",
-}
-
-_SYMBOLS = {
-    "left": "←",
-    "right": "→",
-    "up": "↑",
-    "down": "↓",
-    "comma": ",",
-    "full_stop": ".",
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-    "left_curly_bracket": "{",
-    "right_curly_bracket": "}",
-    "slash": "/",
-    "exclamation_mark": "!",
-    "question_mark": "?",
-    "escape": "esc",
-    "pageup": "page up",
-    "pagedown": "page down",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class KeyHelp:
-    """Describe one action: all its keys, a sentence on what it does, and the action string."""
-
-    keys: str
-    description: str
-    action: str
+KEYLESS_COMMANDS = (
+    KeyHelp("", "Lanes: fold all lanes", "fold_all(True)"),
+    KeyHelp("", "Lanes: unfold all lanes", "fold_all(False)"),
+)
+"""Commands of the palette that are too rare for a key."""
 
 
 def key_hints() -> tuple[tuple[str, str], ...]:
     """Return the (key, label) hints of the last line, most useful first."""
     return HINTS
-
-
-def group_by_section(active: Iterable[ActiveBinding]) -> dict[str, list[KeyHelp]]:
-    """Group the enabled bindings that have a tooltip by section title, in the order of declaration."""
-    sections: dict[str, dict[str, list[Binding]]] = {title: {} for title in SECTION_TITLES.values()}
-    for active_binding in active:
-        binding = active_binding.binding
-        if binding.tooltip and active_binding.enabled:
-            section, _, _ = (binding.id or "").partition(".")
-            title = SECTION_TITLES.get(section, SECTION_TITLES["program"])
-            sections[title].setdefault(binding.id or binding.action, []).append(binding)
-    return {
-        title: [
-            KeyHelp(" ".join(map(_format_key, group)), group[0].tooltip, group[0].action) for group in by_id.values()
-        ]
-        for title, by_id in sections.items()
-        if by_id
-    }
-
-
-def _format_key(binding: Binding) -> str:
-    return binding.key_display or _SYMBOLS.get(binding.key, binding.key)

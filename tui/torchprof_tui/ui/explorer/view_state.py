@@ -30,6 +30,8 @@ PAN_DIVISOR = 10
 NOTHING_TO_CLEAR = "nothing to clear: no mark, no search, no selection"
 NO_LANES = "this trace has no lanes"
 ALL_LANES_SHOWN = "all lanes are on screen: ctrl or alt with the wheel zooms, shift pans"
+WHOLE_TRACE = "the whole trace is on screen: w zooms in"
+LARGEST_ZOOM = "this is the largest zoom: s zooms out"
 
 MAX_PREVIOUS_VIEWS = 100
 """Views that `backspace` can return to."""
@@ -102,24 +104,30 @@ class ViewState:
             return self.pointer_time
         return (view.t0 + view.t1) // 2
 
-    def zoom(self, steps: int, at: int | None = None) -> None:
-        """Zoom in by `steps` key presses (out where negative), around `at` or the cursor."""
-        self.viewport = self.viewport.zoom(self.cursor_time() if at is None else at, ZOOM_FACTOR**steps)
-        self._extend_mark()
+    def zoom(self, steps: int, at: int | None = None) -> str:
+        """Zoom in by `steps` key presses (out where negative), around `at` or the cursor. Returns why not, else ""."""
+        time = self.cursor_time() if at is None else at
+        return self._show(self.viewport.zoom(time, ZOOM_FACTOR**steps), LARGEST_ZOOM if steps > 0 else WHOLE_TRACE)
 
-    def pan(self, tenths: int) -> None:
-        """Pan by tenths of the screen, to later times where positive."""
-        self.pan_cells(tenths * max(1, self.viewport.width // PAN_DIVISOR))
+    def pan(self, tenths: int) -> str:
+        """Pan by tenths of the screen, to later times where positive. Returns why not, else ""."""
+        return self.pan_cells(tenths * max(1, self.viewport.width // PAN_DIVISOR))
 
-    def pan_cells(self, cells: int) -> None:
-        """Pan by cells, to later times where positive."""
-        self.viewport = self.viewport.pan_cells(cells)
-        self._extend_mark()
+    def pan_cells(self, cells: int) -> str:
+        """Pan by cells, to later times where positive. Returns why not, else ""."""
+        return self._show(self.viewport.pan_cells(cells), f"the {'end' if cells > 0 else 'start'} of the trace")
 
-    def pan_to(self, time: int) -> None:
-        """Centre the viewport on a time."""
-        self.viewport = self.viewport.centre(time)
-        self._extend_mark()
+    def pan_to(self, time: int) -> str:
+        """Centre the viewport on a time. Returns why nothing moves, else ""."""
+        return self._show(self.viewport.centre(time), "this time is in the middle, or at the edge, already")
+
+    def _show(self, viewport: Viewport, reason: str) -> str:
+        """Show a viewport. Returns "", or why it cannot differ: the whole trace is on screen, else `reason`."""
+        if viewport != self.viewport:
+            self.viewport = viewport
+            self._extend_mark()
+            return ""
+        return WHOLE_TRACE if viewport.is_whole and reason != LARGEST_ZOOM else reason
 
     def show_range(self, start: int, end: int) -> None:
         """Show just a range, ns."""
@@ -139,25 +147,23 @@ class ViewState:
         if event < 0:
             if self.mark is None:
                 return "nothing is selected: ← → select an event, 0 shows the whole trace"
-            self.viewport = self.viewport.fit(self.mark.start, self.mark.end)
-            return ""
+            return self._show(self.viewport.fit(self.mark.start, self.mark.end), "the range fits the screen already")
         if self._last_fit is not None and self._last_fit[1] == self.viewport:
             event = int(self.trace.parent[self._last_fit[0]])
             if event < 0:
-                self.fit_all()
-                return ""
-        self.viewport = self.viewport.fit(*extent(self.trace, event))
+                return self.fit_all()
+        before, self.viewport = self.viewport, self.viewport.fit(*extent(self.trace, event))
         self._last_fit = (event, self.viewport)
-        return ""
+        return "" if self.viewport != before else "it fits the screen already; again: its parent"
 
     def fit_event(self, event: int) -> str:
         """Select an event and fit it to the screen."""
         self.select(event)
         return self.fit_selection()
 
-    def fit_all(self) -> None:
-        """Show the whole trace."""
-        self.viewport = Viewport.whole(self.trace.span, self.viewport.width)
+    def fit_all(self) -> str:
+        """Show the whole trace. Returns why nothing changes, else ""."""
+        return self._show(Viewport.whole(self.trace.span, self.viewport.width), WHOLE_TRACE)
 
     def jump(self, move: Callable[[], str | None]) -> str:
         """Run a move, and remember the view before it where it changed the viewport or scrolled by half a screen.
@@ -302,9 +308,13 @@ class ViewState:
         added = [self._lane_label(lane) for lane in self.lane_view.arrangement.pinned if lane not in pinned]
         return f"pinned on top: {', '.join(added)}; p lets it go" if added else ""
 
-    def fold_all(self, fold: bool) -> None:
+    def fold_all(self, fold: bool) -> str:
+        """Fold or unfold all lanes. Returns why nothing happens, else ""."""
         lanes = frozenset(range(len(self.trace.lanes))) if fold else frozenset()
+        if lanes == self.lane_view.arrangement.folded:
+            return f"all lanes are {'folded' if fold else 'unfolded'} already"
         self._apply_arrangement(replace(self.lane_view.arrangement, folded=lanes))
+        return ""
 
     def toggle_pin(self, lane: int) -> str:
         """Pin or unpin a lane. Returns why nothing happens, else ""."""

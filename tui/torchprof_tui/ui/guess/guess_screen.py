@@ -15,9 +15,11 @@ from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun
+from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import palette_for
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
 
+HINTS = (("?", "help"), ("esc", "back"), ("enter", "compare"))
 EXAMPLE = "gemm 2, elementwise 3, flash"
 
 
@@ -60,7 +62,7 @@ class GuessText(TextPanel):
         )
         lines.append([(f"   {'what':<18}{'expected':>9}{'launched':>9}{'time':>11}  heaviest of them", palette.muted)])
         lines += [self._format_row(row, width) for row in self._rows]
-        return [*lines, [], *wrap_text("enter: guess again · esc: back to the lanes", width, palette.muted)]
+        return lines
 
     def _format_row(self, row: GuessResult, width: int) -> list[TextRun]:
         palette = self.palette
@@ -77,26 +79,40 @@ class GuessText(TextPanel):
         ]
 
 
+class GuessInput(Input):
+    """An input in which `?` opens the help as long as nothing is typed."""
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return super().check_consume_key(key, character) and not (key == "question_mark" and not self.value)
+
+
 class GuessScreen(Screen[None]):
     """Guess the kernels of one range of a trace. Enter shows the comparison; another guess may follow."""
 
     CSS_PATH = "guess_screen.tcss"
-    BINDINGS = [Binding("escape", "leave", "back", show=False)]
+    help_topic = "guess"
+    BINDINGS = [
+        Binding("escape", "leave", "back", id="guess.back", tooltip="back to the lanes", show=False),
+        Binding("question_mark", "app.help", "help", id="program.help", tooltip="help", show=False, priority=True),
+    ]
 
     def __init__(self, trace: Trace, t0: int, t1: int, range_label: str) -> None:
         super().__init__()
         self._trace, self._range = trace, (t0, t1)
         self._text = GuessText(trace, t0, t1, clean(range_label))
-        self._input = Input(placeholder=EXAMPLE)
+        self._input = GuessInput(placeholder=EXAMPLE)
+        self._status = StatusLine(id="guess-status")
 
     def compose(self) -> ComposeResult:
         yield self._text
         yield self._input
+        yield self._status
 
     def on_mount(self) -> None:
         palette = palette_for(self.app)
         for widget in self.query(PaintedWidget):
             widget.palette = palette
+        self._status.show_keys(HINTS)
         self._input.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

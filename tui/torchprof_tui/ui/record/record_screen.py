@@ -75,8 +75,10 @@ class RecordScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+r", "start", "start", id="run.start", tooltip="start the run", priority=True),
         Binding("escape", "back", "back", id="run.back", tooltip="back", show=False),
-        Binding("tab", "next", show=False, priority=True),
-        Binding("shift+tab", "previous", show=False, priority=True),
+        Binding("tab", "next", "next", id="run.next", tooltip="next field", show=False, priority=True),
+        Binding(
+            "shift+tab", "previous", "previous", id="run.previous", tooltip="previous field", show=False, priority=True
+        ),
     ]
 
     @dataclass
@@ -312,7 +314,7 @@ class RecordScreen(Screen[None]):
         if field.has_focus and event.key == "down":
             event.stop()
             self.set_focus(self.query_one("#run-list"))
-        elif event.is_printable and event.character and not field.has_focus:
+        elif event.is_printable and event.character not in (None, "?") and not field.has_focus:
             event.stop()
             self._set_command(field.value + event.character)
 

@@ -57,12 +57,12 @@ class RecordingScreen(Screen[None]):
         Binding("n", "answer('n')", "record none", id="run.none", tooltip="stop it, record nothing", show=False),
         Binding("r", "again", "again", id="run.again", tooltip="run it again", show=False),
         Binding("escape", "back", "back", id="run.back", tooltip="back", show=False),
-        Binding("pageup", "scroll_page(-1)", show=False),
-        Binding("pagedown", "scroll_page(1)", show=False),
-        Binding("up", "scroll_lines(-1)", show=False),
-        Binding("down", "scroll_lines(1)", show=False),
-        Binding("home", "scroll_to_end(False)", show=False),
-        Binding("end", "scroll_to_end(True)", show=False),
+        Binding("pageup", "scroll_page(-1)", "page up", id="rows.page-up", tooltip="a page up", show=False),
+        Binding("pagedown", "scroll_page(1)", "page down", id="rows.page-down", tooltip="a page down", show=False),
+        Binding("up", "scroll_lines(-1)", "up", id="rows.up", tooltip="a line up", show=False),
+        Binding("down", "scroll_lines(1)", "down", id="rows.down", tooltip="a line down", show=False),
+        Binding("home", "scroll_to_end(False)", "first", id="rows.first", tooltip="the first line", show=False),
+        Binding("end", "scroll_to_end(True)", "last", id="rows.last", tooltip="the last line", show=False),
     ]
 
     @dataclass

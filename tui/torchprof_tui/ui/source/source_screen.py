@@ -33,16 +33,18 @@ class SourceScreen(ModalScreen[None]):
 
     CSS_PATH = "source_screen.tcss"
     BINDINGS = [
-        Binding("escape,q,enter", "dismiss", "close"),
-        Binding("down,j", "scroll(1)", "down", show=False),
-        Binding("up,k", "scroll(-1)", "up", show=False),
-        Binding("pagedown,J,space", "page(1)", "page down", show=False),
-        Binding("pageup,K", "page(-1)", "page up", show=False),
-        Binding("home", "scroll(-10_000_000)", "start", show=False),
-        Binding("end", "scroll(10_000_000)", "end", show=False),
+        Binding("escape,q,enter", "dismiss", "close", id="source.close", tooltip="back to the lanes"),
+        Binding("down,j", "scroll(1)", "down", id="source.down", tooltip="a line down", show=False),
+        Binding("up,k", "scroll(-1)", "up", id="source.up", tooltip="a line up", show=False),
+        Binding("pagedown,J,space", "page(1)", "page down", id="source.page-down", tooltip="a page down", show=False),
+        Binding("pageup,K", "page(-1)", "page up", id="source.page-up", tooltip="a page up", show=False),
+        Binding("home", "scroll(-10_000_000)", "start", id="source.start", tooltip="the start of the file", show=False),
+        Binding("end", "scroll(10_000_000)", "end", id="source.end", tooltip="the end of the file", show=False),
+        Binding("question_mark", "app.help", "help", id="program.help", tooltip="help", show=False),
     ]
     AUTO_FOCUS = ""
     TITLE = "source"
+    help_topic = "source"
 
     def __init__(self, line: SourceLine, trace_file: str, count_lines_below: Callable[[], int]) -> None:
         super().__init__()

@@ -86,7 +86,7 @@ class SourceText(PaintedWidget):
     def _format_footer(self, width: int) -> list[TextRun]:
         palette = self.palette
         last = min(self._top + self.page_size, len(self._lines))
-        hint = f" {last:,} of {len(self._lines):,} lines · esc closes"
+        hint = f" {last:,} of {len(self._lines):,} lines · ? help · esc closes"
         message = truncate(f" · {self._message}" if self._message else " · ↑ ↓ scroll", max(width - len(hint), 0))
         return [(hint, palette.muted), (message, palette.warning if self._is_stale else palette.muted)]
 

@@ -57,7 +57,7 @@ class LoadingScreen(Screen[None]):
 
     CSS_PATH = "loading_screen.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "give_up", "cancel", id="loading.cancel"),
+        Binding("escape", "give_up", "cancel", id="loading.cancel", tooltip="cancel, or go back"),
     ]
 
     @dataclass

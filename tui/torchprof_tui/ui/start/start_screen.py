@@ -89,21 +89,25 @@ class StartScreen(Screen[None]):
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
     AUTO_FOCUS = "#start-list"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("o", "type_path('')", "type a path", id="start.path", tooltip="type the path of a trace", show=False),
+        Binding(
+            "o",
+            "type_path('')",
+            "type a path",
+            id="start.path",
+            tooltip="type the path of a trace; also / ~ .",
+            show=False,
+        ),
         Binding("escape", "back", "back", id="start.back", tooltip="back to the list, or to the trace", show=False),
         Binding(
             "g",
             "guide",
             "guide",
-            id="start.record_guide",
+            id="start.guide",
             tooltip="what this does, how to record, and the keys to begin with",
             show=False,
         ),
         Binding(
             "backspace", "parent", "up", id="start.parent", tooltip="the parent folder, or the trace below", show=False
-        ),
-        Binding(
-            "?", "guide", "guide", id="start.guide", tooltip="what this does, and the keys to begin with", show=False
         ),
         Binding("up", "scroll_guide(-1)", show=False),
         Binding("down", "scroll_guide(1)", show=False),
@@ -153,9 +157,9 @@ class StartScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self._show_rows([], [])
-        back_key = "   esc back" if self._can_go_back else ""
+        back_key, leave = ("   esc back", "back") if self._can_go_back else ("", "quit")
         self.query_one("#start-keys", Static).update(
-            f"↑ ↓ choose   enter open   o type a path   R record{back_key}   g guide   q quit"
+            f"↑ ↓ choose   enter open   o type a path   R record   g guide   ? help{back_key}   q {leave}"
         )
         self._search_traces()
 

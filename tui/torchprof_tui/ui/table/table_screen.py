@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from textual import events
-
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.ui.common.list_keys import switch_child_screen
@@ -211,12 +209,6 @@ class TableScreen(TableScreenView):
         if not text:
             self._move_to_row(row)
         return problem
-
-    async def on_key(self, event: events.Key) -> None:
-        """Insert characters that were typed right after `/`, before the prompt had the focus."""
-        if self._prompt.is_open and event.is_printable and event.character:
-            event.stop()
-            self._prompt.insert_text(event.character)
 
     def on_prompt_changed(self, message: PromptChanged) -> None:
         if message.purpose == FILTER_PROMPT:

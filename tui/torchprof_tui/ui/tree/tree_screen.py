@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from rich.cells import cell_len
 from rich.style import Style
-from textual import events, work
+from textual import work
 from textual.app import ComposeResult
 
 from torchprof_tui.analysis.dispatch.call_tree import MAX_LEVELS, DispatchTree, build_dispatch_tree
@@ -346,12 +346,6 @@ class TreeScreen(ListScreen):
     def _close_prompt(self) -> None:
         self.remove_class("asking")
         self._prompt.close()
-
-    async def on_key(self, event: events.Key) -> None:
-        """Insert characters that were typed right after `/`, before the prompt had the focus."""
-        if self._prompt.is_open and event.is_printable and event.character:
-            event.stop()
-            self._prompt.insert_text(event.character)
 
     def on_prompt_changed(self, message: PromptChanged) -> None:
         self._worker.debounce("search", partial(self._preview_search, message.text))
