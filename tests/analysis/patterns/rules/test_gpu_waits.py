@@ -135,3 +135,20 @@ def test_a_sync_without_idle_time_is_absent() -> None:
     finding = check_pattern(trace(*entries), "sync-in-step")
     assert finding.answer.state is ABSENT
     assert finding.answer.seen == "1 wait, and the GPU was idle after none of them"
+
+
+@pytest.mark.parametrize(("loading", "state"), [(300, State.FIRED), (20, State.ABSENT)])
+def test_without_a_gpu_the_time_in_the_data_loader_counts(loading: int, state: State) -> None:
+    entries: list[Entry] = []
+    for number in range(3):
+        start = number * 500
+        entries += [
+            step(number, start, 490),
+            annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start, loading),
+            cpu("aten::mm", start + 310, 150),
+        ]
+    finding = check_pattern(trace(*entries), "input-starved")
+    assert finding.state is state
+    if state is State.FIRED:
+        assert finding.answer.at_stake == 3 * loading * 1000
+        assert "pin_memory" not in finding.remedy.code  # memory is pinned for copies to a GPU

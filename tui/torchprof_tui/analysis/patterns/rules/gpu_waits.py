@@ -10,6 +10,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
+from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_owner_ops
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_GPU, NO_LINKS, NO_STEPS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
@@ -186,12 +187,12 @@ def _compute_bandwidth(size: I64, copies: EventTable) -> float | None:
 @register_pattern(
     "input-starved",
     Section.BEYOND,
-    "The GPU waits for the next batch",
+    "The step waits for the next batch",
     meaning="loading and preparing data takes longer than the step that consumes it",
     action="load in worker processes, ahead of the step, into pinned memory",
     code="DataLoader(…, num_workers=8, prefetch_factor=4, pin_memory=True, persistent_workers=True)",
     decided="GPU idle time while a launching thread is in the data loader; or, where no loader was recorded, before "
-    "the first op of a step, if that takes longer than the limit.",
+    "the first op of a step, if that takes longer than the limit. Without a GPU: the time in the data loader.",
     thresholds=(thresholds.INPUT_SHARE, thresholds.INPUT_WITHOUT_LOADER_MIN),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
@@ -199,7 +200,7 @@ def _compute_bandwidth(size: I64, copies: EventTable) -> float | None:
 def input_starved(view: ScopeView) -> Answer:
     tables = view.tables
     if missing_reason := view.missing_window_reason():
-        return cannot_tell_answer(missing_reason)
+        return _answer_without_gpu(view) if missing_reason == NO_GPU else cannot_tell_answer(missing_reason)
     gap_finder = view.gap_finder
     if not len(gap_finder.loader_calls) and not len(tables.steps):
         return cannot_tell_answer("no data loader and no steps were recorded")
@@ -218,6 +219,26 @@ def input_starved(view: ScopeView) -> Answer:
         evidence.row,
         idle_time,
         remedy_choice.choose_input_remedy(view),
+    )
+
+
+def _answer_without_gpu(view: ScopeView) -> Answer:
+    """Answer for a program without a GPU: the share of the time in which it was in the data loader."""
+    calls = view.select_in_scope(view.tables.match_names(DATA_LOADER_REGEX))
+    if not len(calls):
+        return cannot_tell_answer(NO_GPU)
+    t0, t1 = view.window
+    if t1 <= t0:
+        return cannot_tell_answer(NO_GPU)
+    time = union(calls.start, calls.end).measure_between(t0, t1)
+    share = time / (t1 - t0)
+    if share < thresholds.INPUT_SHARE.value:
+        return absent_answer(f"the program was {format_duration(time)} in the data loader, {format_percent(share)}")
+    return fired_answer(
+        f"{format_percent(share)} of the time ({format_duration(time)}) the program was in the data loader",
+        calls.row,
+        time,
+        remedy_choice.choose_cpu_input_remedy(view),
     )
 
 

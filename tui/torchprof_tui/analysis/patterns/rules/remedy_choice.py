@@ -188,14 +188,17 @@ def choose_copy_remedy(view: ScopeView, copies: EventTable) -> Remedy | None:
     )
 
 
+WORKERS_TOO_SLOW = Remedy(
+    "workers are in use and too slow: start more, let each prepare more batches ahead, or decode faster",
+    "DataLoader(…, num_workers=16, prefetch_factor=8)",
+)
+
+
 def choose_input_remedy(view: ScopeView) -> Remedy | None:
     """Choose by what the loader does already."""
     practices = view.tables.practices
     if practices.uses_workers:
-        return Remedy(
-            "workers are in use and too slow: start more, let each prepare more batches ahead, or decode faster",
-            "DataLoader(…, num_workers=16, prefetch_factor=8)",
-        )
+        return WORKERS_TOO_SLOW
     if not len(view.gap_finder.loader_calls):
         return Remedy("see what the CPU does before the first op; if it loads data, do it ahead, in worker processes")
     if practices.pins_memory:
@@ -204,6 +207,16 @@ def choose_input_remedy(view: ScopeView) -> Remedy | None:
             "DataLoader(…, num_workers=8, prefetch_factor=4, persistent_workers=True)",
         )
     return None
+
+
+def choose_cpu_input_remedy(view: ScopeView) -> Remedy:
+    """Choose for a program without a GPU, for which pinned memory does nothing."""
+    if view.tables.practices.uses_workers:
+        return WORKERS_TOO_SLOW
+    return Remedy(
+        "load in worker processes, ahead of the step",
+        "DataLoader(…, num_workers=4, prefetch_factor=4, persistent_workers=True)",
+    )
 
 
 def choose_tiny_kernel_remedy(view: ScopeView, owner_name: str) -> Remedy:

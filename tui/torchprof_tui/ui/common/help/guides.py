@@ -97,7 +97,7 @@ GUIDES: dict[str, Guide] = {
             ("row", "all calls of one name in the scope; b groups them by shape, stack, module, class or step"),
             ("self", "time without nested events: these sum up; total includes what is nested"),
             ("GPU", "for a CPU row the time of the GPU work that it launched; for a kernel its own time"),
-            ("tabs", "kernels, copies, collectives and memory each have a table; pictures draws shares"),
+            ("tabs", "kernels, copies, collectives and memory each have a table; charts draws shares"),
             ("below", "the row under the cursor: its instances, callers and callees; n N choose an instance"),
             ("last line", "rows listed, the scope, and the totals that the shares refer to"),
         ),

@@ -57,11 +57,11 @@ def format_verdict(verdict: Verdict, width: int, height: int, palette: Palette) 
                 lines += wrap_text(clean(detail), width, palette.muted, "  ")
     if verdict.tree is not None and height >= TREE_MIN_HEIGHT:
         line_count = 1 + (height - TREE_MIN_HEIGHT) // TREE_HEIGHT_PER_LINE
-        lines += _format_tree(verdict.tree, min(line_count, TREE_MAX_LINES), width, palette)
+        lines += format_tree(verdict.tree, min(line_count, TREE_MAX_LINES), width, palette)
     return lines
 
 
-def _format_tree(tree: TimeTree, max_lines: int, width: int, palette: Palette) -> Lines:
+def format_tree(tree: TimeTree, max_lines: int, width: int, palette: Palette) -> Lines:
     """Format the largest parts of the scope's time, each with a bar of its share."""
     lines: Lines = []
     for line in select_tree_lines(tree, max(max_lines, 2))[:max_lines]:

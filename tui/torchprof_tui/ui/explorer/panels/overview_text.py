@@ -16,7 +16,7 @@ from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.text_panel import Lines, wrap_text
-from torchprof_tui.ui.explorer.panels.cheatsheet_text import ID_CELLS, choose_sign, format_stake
+from torchprof_tui.ui.explorer.panels.cheatsheet_text import ID_CELLS, choose_sign, format_stake, format_tree
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
@@ -43,16 +43,19 @@ KEY_LINES_MIN_HEIGHT = 8
 def format_findings(checked: CheckResult | None, width: int, height: int, palette: Palette) -> Lines:
     """List the top findings, each with the key that goes there, the time at stake and what was measured.
 
-    Where lines are left, each is followed by what fixes it.
+    Where lines are left, each is followed by what fixes it. Without a problem, list where the time went.
     """
     keys = _format_starter_keys(width, height, palette)
     if checked is None:
         return [[("looking for patterns …", palette.muted)], *keys]
     found = [finding for finding in checked.findings if finding.has_fired]
-    if not found:
+    if not found and checked.verdict.tree is None:
         return [[("No known pattern was found here.", palette.text)], *keys]
-    problems = [finding for finding in found if finding.is_significant] or found
+    problems = [finding for finding in found if finding.is_significant]
     room = max(height - len(keys), 1)
+    if not problems and checked.verdict.tree is not None:
+        return [*format_tree(checked.verdict.tree, max(room - 1, 2), width, palette)[:room], *keys]
+    problems = problems or found
     shown = problems[: min(room, MAX_NUMBER_KEYS)]
     with_fix = min((room - len(shown)), len(shown))
     id_cells = min(max(len(finding.id) for finding in shown) + 2, ID_CELLS)
