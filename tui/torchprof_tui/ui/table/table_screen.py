@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -349,7 +348,7 @@ class TableScreen(ListScreen):
             self._listing.filter = message.text
             problem = self._listing.sort_and_filter()
         elif message.text:
-            problem = self._export_file(Path(message.text).expanduser())
+            problem = self._export_file(message.text)
         if problem:
             self._prompt.show_hint(problem)
             return
@@ -363,10 +362,10 @@ class TableScreen(ListScreen):
             self._listing.filter = ""
             self._refresh_rows()
 
-    def _export_file(self, path: Path) -> str:
+    def _export_file(self, name: str) -> str:
         """Write the listed rows and show so. Returns why they could not be written, else ""."""
         assert self._built_sheet is not None
-        line, written = file_export.write_sheet(self._built_sheet.sheet, self._listing.order, path)
+        line, written = file_export.write_sheet(self._built_sheet.sheet, self._listing.order, name)
         if not written:
             return line
         self._status.show_message(line)
