@@ -150,7 +150,8 @@ def _find_owners(trace: Trace, calls: Calls, memory: MemoryEvents) -> I32:
     has_owner = np.flatnonzero(owner >= 0)
     end = trace.start + trace.duration
     owner[has_owner] = find_ancestor_ending_after(trace.parent, end, owner[has_owner], memory.time[has_owner])
-    not_calls = np.flatnonzero((owner >= 0) & ~is_call[owner])
+    not_calls = has_owner[(owner[has_owner] >= 0)]
+    not_calls = not_calls[~is_call[owner[not_calls]]]
     owner[not_calls] = find_nearest_ancestor(trace.parent, owner[not_calls], is_call)
     return owner
 
