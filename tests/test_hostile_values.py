@@ -212,6 +212,26 @@ def test_one_kind_of_value_everywhere(
         _call(capsys, "slice", path, "--range", "0:300", "-o", tmp_path / "slice.json")
 
 
+def test_a_trace_of_one_kind_of_entry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    phases = {(entry["ph"], entry.get("cat")) for entry in training(0)}
+    for number, (phase, category) in enumerate(sorted(phases, key=str)):
+        entries = [
+            entry for k in range(3) for entry in training(k) if (entry["ph"], entry.get("cat")) == (phase, category)
+        ]
+        path = tmp_path / f"{number}.json"
+        path.write_text(json.dumps({**HEADER, "traceEvents": entries}))
+        with np.errstate(over="raise", divide="raise", invalid="raise"):
+            for name, *options in COMMANDS:
+                _call(capsys, name, path, *options)
+
+
+def test_a_phase_that_is_a_list_does_not_end_a_slice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = hostile(tmp_path)
+    path.write_text(path.read_text().replace('"ph": "C"', '"ph": ["C"]'))
+    _call(capsys, "slice", path, "--range", "0:300", "-o", tmp_path / "slice.json")
+    assert len(json.loads((tmp_path / "slice.json").read_text())["traceEvents"]) > 9
+
+
 @pytest.mark.parametrize("replaced", [{"dur": 0}, {"grid": DEEP, "Input Dims": DEEP}, {"device": 2**31}], ids=str)
 def test_the_screen_shows_what_it_can(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], replaced: dict[str, Any]
