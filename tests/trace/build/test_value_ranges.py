@@ -70,6 +70,12 @@ def test_the_doctor_says_how_many_and_shows_the_first() -> None:
     assert remark.example == f"entry 0, k1: {2**62 + 1}, read as unknown"
 
 
+def test_unsigned_numbers_are_not_quoted_as_negative_ones() -> None:
+    made = read(*({"stream": 2**63 + k} for k in range(12)))
+    (problem,) = made.problems
+    assert (problem.count, problem.example.partition(": ")[2]) == (12, "no integer of 64 bits, read as unknown")
+
+
 def test_ordinary_numbers_are_no_problem() -> None:
     made = read(
         {"device": -1, "stream": -1, "bytes": -4096, "grid": [0, 0, 0], "block": [1, 1, 1], "registers per thread": 0},

@@ -105,6 +105,20 @@ def test_a_failed_export_reports_the_reason(tmp_path: Path, name: str, reason: s
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("there.csv", "kept")]
 
 
+def test_an_export_to_no_possible_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    (tmp_path / "folder.csv").mkdir()
+    for name, words in (("folder.csv", "is a folder"), (f"{'é' * 200}.md", "255 bytes"), ("a\0.csv", "no valid file")):
+        line, written = file_export.write_sheet(sheet("name"), np.array([0]), str(tmp_path / name))
+        assert words in line
+        assert not written
+    monkeypatch.setattr(Path, "expanduser", fail)
+    line, written = file_export.write_sheet(sheet("name"), np.array([0]), "~/a.csv")
+    assert ("the home folder is unknown" in line, written) == (True, False)
+
+
 def test_scopes_follow_the_view_state() -> None:
     shown = two_steps()
     state, profile = ViewState(shown, 100, 20), Profile(shown)
