@@ -34,7 +34,7 @@ def open_source(spec: str, allow_prompt: bool = False) -> Source:
         from torchprof_tui.trace.sources.url import open_url  # deferred: only needed for URLs
 
         return open_url(spec)
-    path = Path(os.path.expanduser(spec))  # that of Path raises where there is no home folder
+    path = Path(spec).expanduser()
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
