@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.command_line import read_error_line
 from torchprof_tui.cli import main
 from torchprof_tui.commands.snapshot.main import is_key
 
@@ -87,3 +88,15 @@ def test_of_lanes_and_devices_beyond_counting_it_is_said_how_many(tmp_path: Path
     assert "GPU busy (256 of 300 GPUs)" in screen
     screen = taken(tmp_path / "out.txt", str(path), "--size", "160x40", "--keys", "exclamation_mark", "--no-cache")
     assert "lanes put together" in screen
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("folder.svg", "that is a folder"), ("no/a.svg", "no such folder"), ("é" * 130 + ".svg", "longer than 255 bytes")],
+)
+def test_a_target_that_cannot_be_written_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    (tmp_path / "folder.svg").mkdir()
+    line = read_error_line(capsys, "snapshot", "no/such/trace.json", "-o", tmp_path / name)
+    assert words in line

@@ -20,11 +20,24 @@ TOKENS = [
     b'"ts": 1621401187223197.2', b'"pid": {}', b'"tid": [1]', b'"cat": "kernel"', b'"cat": 7', b'"name": null',
     b'"name": ["a"]', b'"args": 3', b'"args": [1]', b'"id": {"a": 1}', b'"traceEvents": [', b'"traceEvents": 3,',
     b']}', b'},\n  {\n    "ph": "X"', b'"correlation": -1', b'"stream": "x"', b'"grid": [1, 2]',
-    b'"grid": [9223372036854775808, 1, 1]', b'"deviceProperties": 3', b'"distributedInfo": [1]',
+    b'"grid": [9223372036854775808, 1, 1]', b'2147483648', b'4294967296', b'4611686018427387905',
+    b'9223372036854775809',
+    b'-9223372036854775809', b'18446744073709551616', b'1e308', b'"stream": 9223372036854775809', b'"dur": 0',
+    b'"correlation": 18446744073709551616', b'"External id": "x"', b'"bytes": 4611686018427387904', b'"ph": ["X"]',
+    b'"deviceProperties": [{"id": [1], "name": {}, "numSms": "x"}]', b'"distributedInfo": {"rank": "99999999999"}',
+    b'"record_shapes": [1]', b'"device": 2147483648', b'"dur": 4600000000000000', b'"deviceProperties": 3',
+    b'"distributedInfo": [1]',
 ]
 # fmt: on
 
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
+_VALUE = re.compile(rb'"(\w+(?: \w+)*)"\s*:\s*(-?[\d.]+|"[^"\\]*")')
+# fmt: off
+ODD_VALUES = [
+    b"0", b"-1", b"2147483648", b"4611686018427387905", b"9223372036854775807", b"9223372036854775809", b"1e308",
+    b"1.5", b'"text"', b'"7"', b'"\\ud800"', b"null", b"true", b"[]", b"[[1]]", b'{"a": {}}', b"[" * 300 + b"]" * 300,
+]
+# fmt: on
 _ENTRY = re.compile(rb"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 _COMPRESS: list[Callable[[bytes], bytes]] = [
     lambda text: gzip.compress(text, 1, mtime=0),
@@ -111,6 +124,18 @@ def _insert_nesting(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> 
     text[offset:offset] = rng.choice((b"[" * depth, b'{"a":' * depth, b"[" * depth + b"]" * depth))
 
 
+def _replace_value(rng: random.Random, text: bytearray, _: Sequence[bytes]) -> None:
+    """Replace the value of a key by one of another type or range: of one entry, or of all."""
+    values = list(_VALUE.finditer(text))
+    if not values:
+        return
+    chosen, odd = rng.choice(values), rng.choice(ODD_VALUES)
+    every = rng.random() < 0.3
+    for value in reversed(values):
+        if value is chosen or (every and value[1] == chosen[1]):
+            text[value.start(2) : value.end(2)] = odd
+
+
 _MUTATIONS = [
     _flip_bit,
     _flip_bit,
@@ -126,4 +151,6 @@ _MUTATIONS = [
     _change_number,
     _swap_entries,
     _insert_nesting,
+    _replace_value,
+    _replace_value,
 ]

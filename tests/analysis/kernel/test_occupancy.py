@@ -21,10 +21,18 @@ from torchprof_tui.analysis.kernel.occupancy import (
     find_occupancy_changes,
     parse_device,
 )
+from torchprof_tui.trace.model.trace_metadata import read_trace_metadata
 
 FIXTURES = FIXTURES
 
-A100 = parse_device(
+
+def describe_device(properties: dict[str, Any]) -> Device:
+    """The device that an entry of `deviceProperties` describes."""
+    metadata, _ = read_trace_metadata({"deviceProperties": [properties]})
+    return parse_device(metadata.devices[0])
+
+
+A100 = describe_device(
     {
         "name": "NVIDIA A100-SXM4-80GB",
         "computeMajor": 8,
@@ -40,7 +48,7 @@ A100 = parse_device(
         "numSms": 108,
     }
 )
-MI300X = parse_device(
+MI300X = describe_device(
     {
         "name": "AMD Instinct MI300X",
         "computeMajor": 9,
@@ -71,7 +79,7 @@ needs_h200 = pytest.mark.skipif(
 def of_capability(major: int, minor: int, optin: int | None = None) -> Device:
     """Build a device with only a compute capability: all other values come from the table."""
     properties = {"computeMajor": major, "computeMinor": minor, "warpSize": 32, "numSms": 100}
-    return parse_device(properties | ({"sharedMemPerBlockOptin": optin} if optin else {}))
+    return describe_device(properties | ({"sharedMemPerBlockOptin": optin} if optin else {}))
 
 
 # Literal cases
@@ -117,7 +125,7 @@ def test_a_volta_reserves_nothing() -> None:
 @needs_h200
 def test_every_answer_of_the_cuda_runtime_on_an_h200() -> None:
     recorded = fixture("occupancy_h200.json")
-    h200 = parse_device(recorded["device"])
+    h200 = describe_device(recorded["device"])
     assert recorded["device"]["maxBlocksPerMultiProcessor"] == CAPABILITY_LIMITS[9, 0].max_blocks
     assert recorded["device"]["reservedSharedMemPerBlock"] == CAPABILITY_LIMITS[9, 0].reserved_shared_memory
     assert recorded["device"]["sharedMemPerMultiprocessor"] == CAPABILITY_LIMITS[9, 0].shared_memory
@@ -153,7 +161,7 @@ def test_every_answer_of_the_toolkits_calculator() -> None:
 def test_real_kernels_as_nsight_compute_sees_them() -> None:
     """Theoretical occupancy and waves of PyTorch's kernels, from the args that torch.profiler wrote."""
     recorded = fixture("occupancy_h200.json")
-    h200 = parse_device(recorded["device"])
+    h200 = describe_device(recorded["device"])
     columns = recorded["kernel_columns"]
     wrong = []
     for values in recorded["kernels"]:
@@ -308,7 +316,7 @@ def test_amd_has_no_registers_in_its_traces() -> None:
 def test_the_capability_of_an_mi300_is_not_hoppers() -> None:
     assert MI300X.capability == (9, 4)
     assert MI300X.capability_limits is None
-    mi210 = parse_device({"computeMajor": 9, "computeMinor": 0, "warpSize": 64, "maxThreadsPerMultiprocessor": 2048})
+    mi210 = describe_device({"computeMajor": 9, "computeMinor": 0, "warpSize": 64, "maxThreadsPerMultiprocessor": 2048})
     assert mi210.capability_limits is None
 
 
@@ -336,7 +344,7 @@ def test_a_launch_that_cannot_run() -> None:
 
 @pytest.mark.parametrize("properties", [{}, {"name": None, "numSms": "inf", "warpSize": True, "computeMajor": 8.0}])
 def test_odd_device_properties_are_no_error(properties: dict[str, Any]) -> None:
-    device = parse_device(properties)
+    device = describe_device(properties)
     found = compute_occupancy(device, LaunchConfig(128, 32, 0, 10))
     assert found.active_blocks is None
     assert device.warp_size == 32

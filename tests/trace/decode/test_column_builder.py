@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.helpers.decoder_input import count_problems, decode_text, entry_text, trace_text
 from tests.helpers.decoder_reference import decoded_args, decoded_rows
 from torchprof_tui.trace.core import problems
+from torchprof_tui.trace.model.raw_events import UNREADABLE_NUMBER
 
 
 def test_metadata_and_counters() -> None:
@@ -48,10 +49,10 @@ def test_args_of_odd_types() -> None:
     decoded = decode_text(trace_text(*(entry_text(k, cat="kernel", args=arg) for k, arg in enumerate(arg_values))))
     assert decoded_args(decoded) == {
         "stream": {0: 7, 1: 7, 6: -1},
-        "bytes": {0: 4096, 6: -12},
+        "bytes": {0: 4096, 1: UNREADABLE_NUMBER, 2: UNREADABLE_NUMBER, 6: -12},
         "address": {0: -1, 1: 16},
-        "grid": {0: [1, 2, 3]},
-        "block": {6: [4, 5, 6]},
+        "grid": {0: [1, 2, 3], 1: [UNREADABLE_NUMBER] * 3, 2: [UNREADABLE_NUMBER] * 3},
+        "block": {2: [UNREADABLE_NUMBER] * 3, 6: [4, 5, 6]},
     }
     assert decoded.problems == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from tests.helpers.explorer_app import explorer, until
 from tests.helpers.paths import SAMPLES
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.ui.common.status_line import StatusLine
-from torchprof_tui.ui.explorer.slice_export import suggest_file_name
+from torchprof_tui.ui.explorer.slice_export import export_slice, suggest_file_name
+
+SAMPLE = "matmul_add_64_cold_eager.pt.trace.json.gz"
 
 
 async def test_a_marked_range_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,3 +63,30 @@ def test_the_name_says_which_part_of_which_trace(label: str, name: str) -> None:
             self.label = label
 
     assert suggest_file_name(Labelled(), 1000, 20_000) == name  # type: ignore[arg-type]
+
+
+def test_a_suggested_name_fits_the_file_system() -> None:
+    trace = replace(load_trace(str(SAMPLES / SAMPLE), cache=False), label=f"{'跟' * 200}.json")
+    name = suggest_file_name(trace, 0, 10**18)
+    assert len(name.encode()) <= 255
+    assert name.endswith("us.json.gz")
+
+
+def test_each_failure_is_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    trace = load_trace(str(SAMPLES / SAMPLE), cache=False)
+    (tmp_path / "folder.json").mkdir()
+    for name, words in (
+        (str(tmp_path / "folder.json"), "that is a folder"),
+        (str(tmp_path / "none" / "a.json"), "no such folder"),
+        (str(tmp_path / ("é" * 200 + ".json")), "longer than 255 bytes"),
+        ("a\0b.json", "no valid file name"),
+    ):
+        outcome = export_slice(trace, 0, 10**9, name)
+        assert outcome.failed
+        assert words in outcome.line
+    monkeypatch.setattr(Path, "expanduser", fail)
+    assert "the home folder is unknown" in export_slice(trace, 0, 10**9, "~/a.json").line
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.json"]

@@ -87,21 +87,38 @@ class TestListing:
 
 def test_a_table_is_written_in_the_format_of_its_suffix(tmp_path: Path) -> None:
     rows, order = sheet("name", "calls"), np.array([2, 0])
-    assert file_export.write_sheet(rows, order, tmp_path / "a.CSV") == (f"wrote 2 rows to {tmp_path / 'a.CSV'}", True)
+    assert file_export.write_sheet(rows, order, str(tmp_path / "a.CSV")) == (
+        f"wrote 2 rows to {tmp_path / 'a.CSV'}",
+        True,
+    )
     assert list(csv.reader((tmp_path / "a.CSV").open())) == [["name", "calls"], ["copy", "2"], ["mm", "3"]]
-    file_export.write_sheet(rows, order, tmp_path / "a.json")
+    file_export.write_sheet(rows, order, str(tmp_path / "a.json"))
     assert json.loads((tmp_path / "a.json").read_text()) == [{"name": "copy", "calls": 2}, {"name": "mm", "calls": 3}]
-    file_export.write_sheet(rows, order, tmp_path / "a.md")
+    file_export.write_sheet(rows, order, str(tmp_path / "a.md"))
     assert (tmp_path / "a.md").read_text() == file_export.format_markdown(rows, order)
     assert "| copy | 2 |" in file_export.format_markdown(rows, order)
 
 
-@pytest.mark.parametrize(("name", "reason"), [("a", ".md"), ("there.csv", "overwritten"), ("no/folder.md", "No such")])
+@pytest.mark.parametrize(("name", "reason"), [("a", ".md"), ("there.csv", "overwritten"), ("no/folder.md", "no such")])
 def test_a_failed_export_reports_the_reason(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "there.csv").write_text("kept")
-    line, written = file_export.write_sheet(sheet("name"), np.array([0]), tmp_path / name)
+    line, written = file_export.write_sheet(sheet("name"), np.array([0]), str(tmp_path / name))
     assert (reason in line, written) == (True, False)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("there.csv", "kept")]
+
+
+def test_an_export_to_no_possible_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    (tmp_path / "folder.csv").mkdir()
+    for name, words in (("folder.csv", "is a folder"), (f"{'é' * 200}.md", "255 bytes"), ("a\0.csv", "no valid file")):
+        line, written = file_export.write_sheet(sheet("name"), np.array([0]), str(tmp_path / name))
+        assert words in line
+        assert not written
+    monkeypatch.setattr(Path, "expanduser", fail)
+    line, written = file_export.write_sheet(sheet("name"), np.array([0]), "~/a.csv")
+    assert ("the home folder is unknown" in line, written) == (True, False)
 
 
 def test_scopes_follow_the_view_state() -> None:

@@ -28,6 +28,7 @@ from torchprof_tui.analysis.collectives.link_bandwidth import find_link_bandwidt
 from torchprof_tui.trace.core.arrays import F64, I64, U8, Bool, sorted_unique
 from torchprof_tui.trace.model.communication_kernels import WAITING_OPERATIONS, Operation
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.model.trace_metadata import read_device_names
 
 MIN_RUNS = 3
 """Runs of an operation on a group below which none can be called the usual one."""
@@ -125,14 +126,14 @@ def measure_bus_bandwidth(records: CommunicationRecords, duration: I64 | F64) ->
 
 def find_link_bandwidths(trace: Trace, records: CommunicationRecords) -> F64:
     """Find the bandwidth of the link that each kernel used, one direction: GB/s float64[k], NaN where unknown."""
-    names = {str(device.get("id")): str(device.get("name") or "") for device in trace.devices}
+    names = read_device_names(trace.devices)
     key = records.device.astype(np.int64) << _GROUP_SIZE_BITS | records.group_size
     keys, back = np.unique(key, return_inverse=True)
     found = np.full(len(keys), np.nan)
     for number, (device, size) in enumerate(
         zip((keys >> _GROUP_SIZE_BITS).tolist(), (keys & (1 << _GROUP_SIZE_BITS) - 1).tolist(), strict=True)
     ):
-        bandwidth = find_link_bandwidth(names.get(str(device), ""), size, len(trace.devices)) if size else None
+        bandwidth = find_link_bandwidth(names.get(device, ""), size, len(trace.devices)) if size else None
         found[number] = np.nan if bandwidth is None else bandwidth
     out: F64 = found[back.reshape(-1)]
     return out

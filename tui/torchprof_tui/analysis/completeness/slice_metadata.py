@@ -38,7 +38,7 @@ def build_slice_metadata(source: Trace, t0: int, t1: int, losses: Sequence[Probl
     metadata: dict[str, Any] = {
         "range_ns": [t0, t1],
         "entries_of": source.counts.events,
-        "of": re.split(r"[/\\]", source.label)[-1],
+        "of": re.split(r"[/\\]", source.label)[-1].encode(errors="replace").decode(),
         "origin_ns": source.origin,
     }
     if losses:

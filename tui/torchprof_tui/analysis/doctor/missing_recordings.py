@@ -54,16 +54,17 @@ def _find_missing(trace: Trace) -> Iterator[Remark]:
             "no ProfilerStep: everything is one stretch of time",
             "profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)), and prof.step() after each step",
         )
+    recorded = trace.metadata.recorded
     if len(ops):
         args = _sample_args(trace, ops)
-        if not _is_flag_set(trace, "record_shapes") and not _has_any_key(args, _SHAPE_KEYS):
+        if "record_shapes" not in recorded and not _has_any_key(args, _SHAPE_KEYS):
             yield _build_remark("shapes", "ops do not say how large their inputs are", "profile(record_shapes=True)")
         has_frames = bool((trace.kind == Kind.PYTHON).any())
-        if not has_frames and not _is_flag_set(trace, "with_stack") and not _has_any_key(args, _STACK_KEYS):
+        if not has_frames and "with_stack" not in recorded and not _has_any_key(args, _STACK_KEYS):
             yield _build_remark(
                 "stack", "no Python frames: no op says which line called it", "profile(with_stack=True)"
             )
-        if trace.memory is None and not _is_flag_set(trace, "profile_memory"):
+        if trace.memory is None and "profile_memory" not in recorded:
             yield _build_remark("memory", "no allocations: memory has no lane", "profile(profile_memory=True)")
     if bool(np.isin(trace.kind, [Kind.KERNEL, Kind.COLLECTIVE]).any()) and not trace.devices:
         yield _build_remark(
@@ -103,10 +104,6 @@ def _find_missing_gpu(trace: Trace, ops: I64) -> Iterator[Remark]:
 
 def _build_remark(kind: str, meaning: str, action: str) -> Remark:
     return Remark(Section.MISSING, kind, 1, meaning, "", action)
-
-
-def _is_flag_set(trace: Trace, name: str) -> bool:
-    return trace.header.get(name) in (1, True)
 
 
 def _sample_args(trace: Trace, ops: I64) -> list[dict[str, Any]]:

@@ -52,10 +52,15 @@ _REPAIR_MEANINGS = {
     "renamed end": "ends that close a begin of another name",
     "clamped timestamp": "a ts of 0, long before all others: the writer had clamped it, so it is placed at the start",
     "time out of range": "times more than 73 years away, cut off there",
+    "duration out of range": "durations so long that their sum is more than 146 years, drawn as none",
+    **{kind: f"events with a {kind}: shown as unknown" for kind in problems.NUMBER_KINDS},
 }
 
 _ODDITY_MEANINGS = {
     problems.NOT_AN_OBJECT: ("entries that are null, numbers or lists instead of events", ""),
+    problems.NESTED_TOO_DEEPLY: ("values nested deeper than 100 levels: what is deeper is not shown", ""),
+    problems.UNREADABLE_METADATA: ("values of the file's own keys that cannot be right: read as unknown", ""),
+    problems.UNREADABLE_NAME: ("names of processes or threads that are lists or objects: left out", ""),
     problems.TOO_MANY_LANES: (
         "more lanes than a screen can show: these share lines, their events on rows that are free",
         "",

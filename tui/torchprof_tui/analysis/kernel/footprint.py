@@ -212,11 +212,11 @@ def find_device(trace: Trace, event: int) -> Device | None:
     if number is None:
         number = trace.event(event).lane.device
     devices = trace.devices_of_event(event)
-    for index, properties in enumerate(devices):
-        if properties.get("id", index) == number:
+    for properties in devices:
+        if properties.id == number:
             return parse_device(properties)
     # Nodes usually have one kind of GPU: if the event has no device number, any description applies.
-    names = {str(properties.get("name")) for properties in devices}
+    names = {properties.name for properties in devices}
     return parse_device(devices[0]) if len(names) == 1 and number is None else None
 
 

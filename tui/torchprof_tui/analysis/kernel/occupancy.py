@@ -17,10 +17,11 @@ AMD traces have neither registers nor static shared memory, so those limits are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+
+from torchprof_tui.trace.model.trace_metadata import DeviceProperties
 
 KIB = 1024
 
@@ -92,7 +93,7 @@ class Device:
         return None if self.max_threads is None else self.max_threads // self.warp_size
 
 
-def parse_device(properties: Mapping[str, Any]) -> Device:
+def parse_device(properties: DeviceProperties) -> Device:
     """Parse one entry of `deviceProperties`. Missing fields (old torch, other vendors) come from the table, else None.
 
     AMD is recognized by its own key or a wavefront of 64: its compute capability (9.4 for an MI300X) is no CUDA one.
@@ -100,18 +101,18 @@ def parse_device(properties: Mapping[str, Any]) -> Device:
 
     def number(*keys: str) -> int | None:
         for key in keys:
-            value = properties.get(key)
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
-                return int(value)
+            value = properties.numbers.get(key)
+            if value:
+                return value
         return None
 
     warp_size = number("warpSize") or 32
-    amd = "maxSharedMemoryPerMultiProcessor" in properties or warp_size == 64
-    major, minor = number("computeMajor"), properties.get("computeMinor")
-    capability = (major, int(minor)) if major is not None and isinstance(minor, int) else None
+    amd = "maxSharedMemoryPerMultiProcessor" in properties.numbers or warp_size == 64
+    major, minor = number("computeMajor"), properties.numbers.get("computeMinor")
+    capability = (major, minor) if major is not None and minor is not None else None
     table = None if amd or capability is None else CAPABILITY_LIMITS.get(capability)
     return Device(
-        name=str(properties.get("name") or ""),
+        name=properties.name,
         vendor="AMD" if amd else "NVIDIA",
         capability=capability,
         capability_limits=table,

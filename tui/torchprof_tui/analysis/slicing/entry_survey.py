@@ -73,7 +73,7 @@ def survey_entries(trace: Trace, report: ProgressCallback | None = None) -> Entr
         times: list[int] | None = None
         for index in np.flatnonzero(~known[first : first + len(entries)]).tolist():
             entry = entries[index]
-            phase = entry.get("ph")
+            phase = text_of(entry.get("ph"))  # it may be a list
             if phase == "M":
                 metadata.append(first + index)
                 continue

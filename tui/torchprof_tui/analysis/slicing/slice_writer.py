@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,8 @@ from torchprof_tui.analysis.completeness.slice_metadata import SLICE_KEY, build_
 from torchprof_tui.analysis.slicing.entry_survey import ProgressCallback, get_text_index, read_chunks, survey_entries
 from torchprof_tui.analysis.slicing.event_selection import select_events
 from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.atomic_file import OutputError, check_target, open_atomically
+from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
 from torchprof_tui.trace.json_text.repair import parse_values, repair_piece
 from torchprof_tui.trace.json_text.salvage import parse_chunk
@@ -30,10 +31,6 @@ _GZIP_LEVEL = 6
 
 class SliceError(ValueError):
     """The slice was not written; `str()` is one line for the user."""
-
-
-class OutputPathError(SliceError):
-    """The output path cannot be used; `str()` names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +54,8 @@ def write_slice(trace: Trace, t0: int, t1: int, out: Path, report: ProgressCallb
     """Write the range from t0 to t1 (ns) of a trace to `out`; `event_selection.py` defines the events to keep.
 
     Works chunk by chunk on a temporary file, which is renamed when it is complete. Metadata entries and the whole
-    header are kept, and the counters and `[memory]` instants in the range. Raises SliceError, and OSError or
-    LookupError if the trace's text cannot be read any more.
+    header are kept, and the counters and `[memory]` instants in the range. Raises SliceError, OutputError, and OSError
+    or LookupError if the trace's text cannot be read any more.
     """
     check_request(trace, t0, t1, out)
     with pause_garbage_collection():
@@ -73,7 +70,7 @@ def write_slice(trace: Trace, t0: int, t1: int, out: Path, report: ProgressCallb
         raise SliceError(f"nothing lies in that range: the trace goes from {low / 1000:g} to {high / 1000:g} µs")
     kept[survey.metadata_ordinals] = True
     kept[survey.flows.select_ordinals(events, t0, t1)] = True
-    with _open_atomically(out) as file:
+    with _open_trace_file(out) as file:
         skipped = _write_document(trace, kept, build_slice_metadata(trace, t0, t1, list_losses(trace)), file)
     starts = trace.start[events]
     return SliceResult(
@@ -88,13 +85,14 @@ def write_slice(trace: Trace, t0: int, t1: int, out: Path, report: ProgressCallb
 
 
 def check_request(trace: Trace, t0: int, t1: int, out: Path) -> None:
-    """Raise SliceError for requests that are invalid without reading the trace."""
+    """Raise SliceError or OutputError for requests that are invalid without reading the trace."""
     if t1 <= t0:
         raise SliceError("the range ends before it begins")
     if not out.name.endswith(OUTPUT_SUFFIXES):
-        raise OutputPathError(f"{out}: write to a name that ends in .json or .json.gz")
+        raise OutputError(f"{out}: write to a name that ends in .json or .json.gz")
     if any(_is_same_file(out, source) for source in (Path(trace.label), get_text_index(trace).path)):
-        raise OutputPathError(f"{out}: that is the trace itself; nothing was overwritten")
+        raise OutputError(f"{out}: that is the trace itself; nothing was overwritten")
+    check_target(out)
 
 
 def _is_same_file(path: Path, other: Path) -> bool:
@@ -105,28 +103,14 @@ def _is_same_file(path: Path, other: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _open_atomically(out: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file that is renamed to `out` on success and deleted on failure; gzipped for `.gz`."""
-    draft = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        file = draft.open("xb")
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise OutputPathError(f"{out.parent}: no such folder") from error
-    except OSError as error:  # names the temporary file, which the user does not know
-        raise OutputPathError(f"{out}: {error.strerror or error}") from error
-    try:
-        with file:
-            if out.name.endswith(".gz"):
-                with gzip.GzipFile(
-                    filename="", mode="wb", fileobj=file, compresslevel=_GZIP_LEVEL, mtime=0
-                ) as compressed:
-                    yield compressed  # type: ignore[misc]  # a GzipFile accepts bytes as any binary file does
-            else:
-                yield file
-        draft.replace(out)
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink()
+def _open_trace_file(out: Path) -> Iterator[IO[bytes]]:
+    """Open the trace file to write, gzipped for `.gz`. Raises OutputError."""
+    with open_atomically(out) as file:
+        if not out.name.endswith(".gz"):
+            yield file
+            return
+        with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=_GZIP_LEVEL, mtime=0) as compressed:
+            yield compressed  # type: ignore[misc]  # a GzipFile accepts bytes as any binary file does
 
 
 def _write_document(trace: Trace, kept: Bool, metadata: dict[str, Any], file: IO[bytes]) -> tuple[str, ...]:
@@ -134,7 +118,7 @@ def _write_document(trace: Trace, kept: Bool, metadata: dict[str, Any], file: IO
     file.write(b"{\n")
     for key, value in {**trace.header, SLICE_KEY: metadata}.items():
         if key != "traceEvents":  # a second key of that name, whose value is no list
-            file.write(b"  %b: %b,\n" % (orjson.dumps(key), orjson.dumps(value)))
+            file.write(b"  %b: %b,\n" % (orjson.dumps(key), dump_bounded(value)))
     skipped: list[str] = []
     if trace.large_keys is not None:
         skipped += trace.large_keys.oversized
@@ -159,7 +143,7 @@ def _normalize_value(text: bytes) -> bytes | None:
     if values is not None:
         return text.strip() if len(values) == 1 else None
     repaired = repair_piece(text)
-    return orjson.dumps(repaired[0][0]) if repaired is not None and len(repaired[0]) == 1 else None
+    return dump_bounded(repaired[0][0]) if repaired is not None and len(repaired[0]) == 1 else None
 
 
 def _read_kept_entries(trace: Trace, kept: Bool) -> Iterator[bytes]:

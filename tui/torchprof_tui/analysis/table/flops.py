@@ -157,7 +157,7 @@ def _propagate_dtype_up(calls: Calls, leaves: I32, dtype: I64) -> None:
 def _peak_tflops_by_dtype(trace: Trace, calls: Calls, kernels: I32) -> F64:
     """Return the TFLOP/s of the device that these kernels ran on, NaN where unknown: float64[dtypes]."""
     peaks = np.full(len(DTYPES), np.nan)
-    names = {str(device.get("name") or "") for device in trace.devices}
+    names = {device.name for device in trace.devices}
     if len(names) > 1 and len(kernels):  # different GPUs on one node: use the device of the first kernel
         device = find_device(trace, int(calls.event[kernels[0]]))
         names = {device.name} if device else set()

@@ -64,13 +64,14 @@ def build_memory_sheet(trace: Trace, calls: Calls, event_mask: Bool | None = Non
         )
     owner = _find_owners(trace, calls, memory)
     lifetimes = match_frees(trace, memory)
-    kept = (
-        np.arange(len(owner)) if event_mask is None else np.flatnonzero((owner >= 0) & event_mask[np.maximum(owner, 0)])
-    )
+    kept = np.arange(len(owner))
+    if event_mask is not None:
+        owned = np.flatnonzero(owner >= 0)
+        kept = owned[event_mask[owner[owned]]]
     owner = owner[kept]
-    name_of_event = np.full(len(trace), -1, np.int32)
+    name_of_event = np.full(len(trace) + 1, -1, np.int32)  # the last is for owner -1: a trace may have no event at all
     name_of_event[calls.event] = calls.name
-    name_id = np.where(owner >= 0, name_of_event[np.maximum(owner, 0)], -1).astype(np.int64)
+    name_id = name_of_event[owner].astype(np.int64)
     device = (memory.device_type[kept] << 16) + memory.device_id[kept]
     keys, row = np.unique(np.stack([name_id, device]), axis=1, return_inverse=True)
     row = row.ravel()
@@ -150,7 +151,8 @@ def _find_owners(trace: Trace, calls: Calls, memory: MemoryEvents) -> I32:
     has_owner = np.flatnonzero(owner >= 0)
     end = trace.start + trace.duration
     owner[has_owner] = find_ancestor_ending_after(trace.parent, end, owner[has_owner], memory.time[has_owner])
-    not_calls = np.flatnonzero((owner >= 0) & ~is_call[owner])
+    owned = np.flatnonzero(owner >= 0)
+    not_calls = owned[~is_call[owner[owned]]]
     owner[not_calls] = find_nearest_ancestor(trace.parent, owner[not_calls], is_call)
     return owner
 

@@ -33,9 +33,6 @@ _LINK = re.compile(r":(?=//)|(?<=www)\.")
 _REFERENCE = re.compile(r"([@#])(?=\w)")
 _WORD_JOINER = "\u2060"  # invisible; keeps `@name` and `#12` from notifying a person or linking an issue
 
-_TORCH_VERSION_KEYS = ("pytorch_version", "torch_version")
-_CUDA_VERSION_KEY = "cuda_runtime_version"
-
 
 def format_report(report: CheckReport, specs: Sequence[str], time_range: str | None) -> str:
     """Format a report. `specs`, `time_range`: what the user gave on the command line, to repeat it."""
@@ -159,14 +156,13 @@ def _list_numbers(report: CheckReport) -> list[tuple[str, str]]:
     """List what a reader asks first: (name, value). What the trace does not record is stated as such."""
     trace = report.trace
     ranks = trace.all_ranks
-    header = ranks[0].trace.header
-    devices = sorted({str(device.get("name") or "") for rank in ranks for device in rank.trace.devices} - {""})
-    torch_version = next((str(header[key]) for key in _TORCH_VERSION_KEYS if key in header), "not recorded")
+    metadata = ranks[0].trace.metadata
+    devices = sorted({device.name for rank in ranks for device in rank.trace.devices} - {""})
     steps = [step.duration for rank in ranks for step in rank.trace.steps]
     numbers = [
         ("trace", trace.label),
         ("GPU", ", ".join(devices) or "not recorded"),
-        ("torch", torch_version + _format_cuda_version(header.get(_CUDA_VERSION_KEY))),
+        ("torch", (metadata.torch_version or "not recorded") + _format_cuda_version(metadata.cuda_version)),
         ("steps", f"{len(steps)}, {format_duration(median(steps))} in the median" if steps else "none recorded"),
         ("duration checked", format_duration(report.scope.length)),
         ("GPU busy", _format_busy(report)),
@@ -177,13 +173,9 @@ def _list_numbers(report: CheckReport) -> list[tuple[str, str]]:
     return numbers
 
 
-def _format_cuda_version(version: object) -> str:
+def _format_cuda_version(version: int | None) -> str:
     """Format CUDA's version number, 1000 · major + 10 · minor (cudaRuntimeGetVersion)."""
-    try:
-        number = int(str(version))
-    except ValueError:
-        return ""
-    return f", CUDA {number // 1000}.{number % 1000 // 10}"
+    return "" if version is None else f", CUDA {version // 1000}.{version % 1000 // 10}"
 
 
 def _format_busy(report: CheckReport) -> str:

@@ -82,7 +82,7 @@ def summary(loaded: OpenedTrace) -> dict[str, Any]:
         "duration_ns": last - first,
         "steps": _steps_as_json(trace),
         "lanes": _lanes_as_json(trace),
-        "devices": [{"id": device.get("id"), "name": device.get("name", "")} for device in trace.devices],
+        "devices": [{"id": device.id, "name": device.name} for device in trace.devices],
         "gpu_busy_ns": _gpu_busy_ns(trace),
         "communication": _communication_as_json(trace),
         "rank": trace.rank,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from torchprof_tui.analysis.slicing.slice_writer import (
     OUTPUT_SUFFIXES,
-    OutputPathError,
     SliceError,
     write_slice,
 )
@@ -17,6 +16,7 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.partial_input import partial_as_json
 from torchprof_tui.commands.common.time_range import parse_time_range
+from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.explorer.slice_messages import format_slice_result
 
@@ -24,13 +24,16 @@ from torchprof_tui.ui.explorer.slice_messages import format_slice_result
 def run(options: argparse.Namespace) -> int:
     times = parse_time_range(options.range)
     out = Path(options.output)
-
     if not out.name.endswith(OUTPUT_SUFFIXES):
         raise UsageError(f"-o: {options.output!r} ends in neither .json nor .json.gz")
+    try:
+        check_target(out)  # before a large trace is read
+    except OutputError as error:
+        raise UsageError(f"-o: {error}") from error
     trace, rank = select_rank(load_specs(options.trace, cache=not options.no_cache).trace, options.rank)
     try:
         sliced = write_slice(trace, *times, out)
-    except OutputPathError as error:
+    except OutputError as error:
         raise UsageError(f"-o: {error}") from error
     except (SliceError, LookupError) as error:
         raise UsageError(f"{trace.label}: {error.args[0]}") from error

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rich.terminal_theme import SVG_EXPORT_THEME
 
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
@@ -35,6 +36,10 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"-o: {options.output!r} ends in neither .svg nor .txt")
     if "-" in options.trace:
         raise UsageError("-: a snapshot needs a file")
+    try:
+        check_target(output)  # before a large trace is read
+    except OutputError as error:
+        raise UsageError(f"-o: {error}") from error
     os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"  # independent of the calling terminal
     keys = [key for key in options.keys.split(",") if key]
     for key in keys:
@@ -50,9 +55,9 @@ def run(options: argparse.Namespace) -> int:
         cells = (int(size[1]), int(size[2]))
         picture = asyncio.run(_take_snapshot(options, opening, cells, keys, output.suffix == ".svg"))
     try:
-        output.write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"-o: {options.output}: {error.strerror}") from error
+        write_atomically(output, picture)
+    except OutputError as error:
+        raise UsageError(f"-o: {error}") from error
     return 0
 
 

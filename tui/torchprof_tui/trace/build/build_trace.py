@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,15 +19,22 @@ from torchprof_tui.trace.build.lane_merging import LaneOrder
 from torchprof_tui.trace.build.lane_naming import LaneNamer
 from torchprof_tui.trace.build.sparse_columns import collect_sparse_columns
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
+from torchprof_tui.trace.build.value_ranges import restrict_values
 from torchprof_tui.trace.core.arrays import I32, I64, take_chunked
 from torchprof_tui.trace.core.background import submit
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
-from torchprof_tui.trace.core.problems import TOO_MANY_LANES, Problem
+from torchprof_tui.trace.core.problems import TOO_MANY_LANES, UNREADABLE_METADATA, Problem
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.trace import EntryCounts, Links, MemoryEvents, SparseColumn, Trace
+from torchprof_tui.trace.model.trace_metadata import (
+    DeviceProperties,
+    TraceMetadata,
+    read_device_names,
+    read_trace_metadata,
+)
 
 _FLAT_ROLES = (Role.STREAM, Role.SYNC, Role.ASYNC)
 """Lanes on which events overlap without belonging to each other."""
@@ -70,7 +77,9 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     """
     raw = decoded.events
     accounting = EntryAccounting(decoded.problems)
-    track_metadata = TrackMetadata.from_entries(raw.metadata)
+    restrict_values(raw, accounting)
+    trace_metadata = _read_trace_metadata(decoded, accounting)
+    track_metadata = TrackMetadata.from_entries(raw.metadata, accounting)
     # Classify.
     entries = classify_entries(raw, accounting)
     drawn = select_drawn_events(raw, entries, track_metadata)
@@ -102,12 +111,14 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     del lanes
     # Lay out.
     series += counters.build_memory_series(memory)
-    layout = _lay_out(decoded, lane_order, track_metadata, first, columns, series, allocate)
+    is_kineto, devices = decoded.format == "kineto", trace_metadata.devices
+    layout = _lay_out(is_kineto, devices, lane_order, track_metadata, first, columns, series, allocate)
     return _create_trace(
         decoded,
         label,
         columns,
         layout,
+        trace_metadata,
         self_duration=wait_for_self_durations(),
         links=links,
         args=args,
@@ -121,6 +132,13 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
 def add_row_index(trace: Trace, allocate: ColumnAllocator) -> Trace:
     """Index the rows of a trace for drawing; `allocate` allocates the index."""
     return replace(trace, stored_index=RowIndex.build(trace, allocate))
+
+
+def _read_trace_metadata(decoded: DecodedTrace, accounting: EntryAccounting) -> TraceMetadata:
+    trace_metadata, unusable = read_trace_metadata(decoded.header)
+    if unusable:
+        accounting.add_problem(UNREADABLE_METADATA, unusable[0], len(unusable))
+    return trace_metadata
 
 
 def _assign_lanes(
@@ -263,7 +281,8 @@ def _link_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) ->
 
 
 def _lay_out(
-    decoded: DecodedTrace,
+    is_kineto: bool,
+    devices: Sequence[DeviceProperties],
     lane_order: LaneOrder,
     track_metadata: TrackMetadata,
     first: I64,
@@ -274,9 +293,9 @@ def _lay_out(
     """Lay out the lanes under the names that the file declares."""
     namer = LaneNamer(
         track_metadata,
-        is_kineto=decoded.format == "kineto",
+        is_kineto=is_kineto,
         several_processes=has_several_processes(lane_order.pending_lanes, track_metadata),
-        device_names=metadata.read_device_names(metadata.read_devices(decoded.header)),
+        device_names=read_device_names(devices),
     )
     return lay_out_lanes(lane_order.pending_lanes, first, columns, series, namer, allocate)
 
@@ -286,6 +305,7 @@ def _create_trace(
     label: str,
     columns: EventColumns,
     layout: LaneLayout,
+    trace_metadata: TraceMetadata,
     *,
     self_duration: I64,
     links: Links,
@@ -295,7 +315,6 @@ def _create_trace(
     problems: list[Problem],
     origin: int,
 ) -> Trace:
-    rank, world_size = metadata.read_rank_and_world_size(decoded.header)
     large_keys = decoded.large_keys
     return Trace(
         label=label,
@@ -327,9 +346,7 @@ def _create_trace(
         text=decoded.text,
         memory=memory,
         problems=problems,
-        devices=metadata.read_devices(decoded.header),
-        rank=rank,
-        world_size=world_size,
+        metadata=trace_metadata,
         origin=origin,
         large_keys=large_keys if large_keys is not None and (large_keys.spans or large_keys.oversized) else None,
     )

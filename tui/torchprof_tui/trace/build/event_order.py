@@ -6,6 +6,7 @@ import numpy as np
 
 from torchprof_tui.trace.build.event_kinds import DrawnEvents
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting
+from torchprof_tui.trace.build.value_ranges import find_beyond_sum
 from torchprof_tui.trace.core.arrays import I32, I64, block_slices
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, RawEvents
@@ -14,7 +15,7 @@ _DAY = 86_400 * 10**9
 """A `ts` of 0 more than this before all others was clamped by the writer, and is no time at all."""
 
 _MAX_TIME = 2**61
-"""Times and durations beyond this (73 years either way) are cut off: sums must fit 64 bits."""
+"""Times and durations beyond this (73 years either way) are cut off: sums of two must fit 64 bits."""
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -30,6 +31,10 @@ def normalize_timestamps(
     negative = np.flatnonzero(classified.drawn & (duration < 0) & (duration != NO_DURATION))
     accounting.add_entry_problem("negative duration", events, negative, "drawn without")
     np.clip(duration, 0, _MAX_TIME, out=duration)
+    beyond = find_beyond_sum(duration)
+    if beyond is not None:
+        accounting.add_entry_problem("duration out of range", events, np.flatnonzero(beyond), "drawn without")
+        duration[beyond] = 0
 
     is_timed = time != NO_TIME
     shown = (events.phase == ord("C")) & is_timed

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from torchprof_tui.trace.build.event_phases import EntryAccounting
+from torchprof_tui.trace.core.bounded_json import dump_bounded
+from torchprof_tui.trace.core.problems import UNREADABLE_NAME, excerpt
+
+_KNOWN_NAMES = frozenset(("process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index"))
+
+_MAX_NAME_LENGTH = 4096
+"""Most characters of a name of a process or a thread: more than any lane, and any panel, shows."""
 
 _KINETO_THREAD = re.compile(r"thread \S+ \((.*)\)", re.DOTALL)
 
@@ -24,24 +34,31 @@ class TrackMetadata:
     thread_sort_index: dict[tuple[str, str], float] = field(default_factory=dict)
 
     @classmethod
-    def from_entries(cls, metadata: Iterable[tuple[str, str, str, Any]]) -> TrackMetadata:
-        """Collect `M` entries given as (name, pid, tid, value)."""
+    def from_entries(
+        cls, metadata: Iterable[tuple[str, str, str, Any]], accounting: EntryAccounting | None = None
+    ) -> TrackMetadata:
+        """Collect `M` entries given as (name, pid, tid, value). Values of the wrong type are reported and left out."""
         tracks = cls()
+        unusable: list[str] = []
         for name, pid, tid, value in metadata:
-            if value is None:
+            if value is None or name not in _KNOWN_NAMES:
                 continue
-            if name == "process_name":
-                tracks.process_names[pid] = str(value).strip()
+            text = _format_text(value)
+            if text is None:
+                unusable.append(f"{name}: {excerpt(dump_bounded(value))}")
+            elif name == "process_name":
+                tracks.process_names[pid] = text
             elif name == "process_labels":
-                tracks.process_labels[pid] = str(value).strip()
+                tracks.process_labels[pid] = text
             elif name == "process_sort_index":
                 tracks.process_sort_index[pid] = _parse_number(value)
             elif name == "thread_name":
-                text = str(value).strip()
                 match = _KINETO_THREAD.fullmatch(text)
                 tracks.thread_names[pid, tid] = match[1] if match else text
             elif name == "thread_sort_index":
                 tracks.thread_sort_index[pid, tid] = _parse_number(value)
+        if unusable and accounting is not None:
+            accounting.add_problem(UNREADABLE_NAME, unusable[0], len(unusable))
         return tracks
 
     def is_accelerator(self, pid: str) -> bool:
@@ -59,6 +76,14 @@ class TrackMetadata:
 
 def _parse_number(value: Any) -> float:
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError):
         return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def _format_text(value: Any) -> str | None:
+    """Convert a name to text, shortened; None for a list or an object."""
+    if isinstance(value, str):
+        return value[:_MAX_NAME_LENGTH].strip()
+    return str(value) if isinstance(value, (int, float)) else None

@@ -18,7 +18,35 @@ BAD_TIME = "bad time"  # ts is not a number, or more than 146 years: the entry h
 BAD_DURATION = "bad duration"  # the same for dur: the entry has no duration
 ROUNDED_TIME = "rounded time"  # a ts whose digits could not be matched to its entry: a double's precision is left
 TOO_MANY_CATEGORIES = "too many categories"  # beyond 65,535 distinct ones an entry's category is ""
+NESTED_TOO_DEEPLY = "nested too deeply"  # of a top-level value only the first levels are kept: `core/bounded_json.py`
+UNREADABLE_METADATA = "metadata out of range"  # a top-level key of the wrong type or out of its range: not used
+UNREADABLE_NAME = "name of a lane not text"  # a process_name, thread_name, … that is a list or an object: not used
 TOO_MANY_LANES = "lanes put together"  # above 10,000 lanes, the least important are merged: `build/lane_merging.py`
+
+NUMBER_KINDS = tuple(
+    f"{label} out of range"
+    for label in (
+        "correlation",
+        "device number",
+        "stream number",
+        "grid",
+        "block",
+        "register count",
+        "shared memory size",
+        "size in bytes",
+        "External id",
+        "sequence number",
+        "forward thread id",
+        "allocated size",
+        "reserved size",
+        "device type",
+        "device id",
+        "address",
+        "Python id",
+        "Python parent id",
+    )
+)
+"""A number of an entry that is no integer or out of its range, which `build/value_ranges.py` has: read as unknown."""
 
 UNRELATED_RANKS = "ranks of different runs?"  # opened together without a sign of one run: `ranks/run_consistency.py`
 LOST_RANK = "rank not opened"  # a rank is missing or not a trace; the others are shown

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64, Array, Bool
-from torchprof_tui.trace.model.raw_events import ARGS
+from torchprof_tui.trace.model.raw_events import ARGS, UNREADABLE_NUMBER
 
 CORRELATION = "correlation"
 
@@ -84,6 +84,7 @@ class ChunkArgColumns:
 def _integer_column(args: list[Args], keys: tuple[str, ...]) -> tuple[I64, I64 | None]:
     """Return the value of the first key that an entry has, int64[k], and the indices of those with one (None: all)."""
     key, *other_keys = keys
+    wraps = keys == ARGS["address"]
     try:
         return np.fromiter(map(itemgetter(key), args), np.int64, len(args)), None
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -91,27 +92,36 @@ def _integer_column(args: list[Args], keys: tuple[str, ...]) -> tuple[I64, I64 |
     try:
         column = np.fromiter([arg.get(key, _ABSENT) for arg in args], np.int64, len(args))
     except (TypeError, ValueError, OverflowError):
-        column = np.array([_to_int64(arg.get(key)) for arg in args], np.int64)
+        column = np.array([_to_int64(arg.get(key), wraps) for arg in args], np.int64)
     for other_key in other_keys:
         for index in np.flatnonzero(column == _ABSENT).tolist():
-            column[index] = _to_int64(args[index].get(other_key))
+            column[index] = _to_int64(args[index].get(other_key), wraps)
     present = np.flatnonzero(column != _ABSENT)
     return column[present], present
 
 
-def _to_int64(value: Any) -> int:
-    """Convert to int64: addresses above 2^63 wrap, strings may be hexadecimal; _ABSENT for everything else."""
+def _to_int64(value: Any, wraps: bool) -> int:
+    """Convert to int64: strings may be hexadecimal; unsigned numbers from 2^63 on wrap if `wraps`, as addresses do.
+
+    2^64 - 1 is -1, which means "unknown", for all. _ABSENT for nothing (null, an empty string), UNREADABLE_NUMBER for
+    everything else.
+    """
+    if value is None or value == "":
+        return _ABSENT
     try:
         number = int(value, 16) if isinstance(value, str) and value[:2].lower() == "0x" else int(value)
     except (TypeError, ValueError, OverflowError):
-        return _ABSENT
-    if not -(2**63) <= number < 2**64:
-        return _ABSENT
-    return number - 2**64 if number >= 2**63 else number
+        return UNREADABLE_NUMBER
+    if number == 2**64 - 1 or (wraps and 2**63 <= number < 2**64):
+        return number - 2**64
+    return number if -(2**63) <= number < 2**63 else UNREADABLE_NUMBER
 
 
 def _triple_column(args: list[Args], key: str) -> tuple[I64, I64 | None]:
-    """Return the triples, int64[k, 3], and the indices of the entries that have three integers there (None: all)."""
+    """Return the triples, int64[k, 3], and the indices of the entries that have a value there (None: all).
+
+    UNREADABLE_NUMBER, three times, for what is not three integers.
+    """
     values: list[Any] = [arg.get(key) for arg in args]
     try:
         if set(map(len, values)) == {3}:
@@ -119,8 +129,11 @@ def _triple_column(args: list[Args], key: str) -> tuple[I64, I64 | None]:
             return flat.reshape(-1, 3), None
     except (TypeError, ValueError, OverflowError):
         pass
-    present = [index for index, value in enumerate(values) if _is_triple(value)]
-    triples = np.array([values[index] for index in present], np.int64).reshape(-1, 3)
+    present = [index for index, value in enumerate(values) if value is not None]
+    unreadable = [UNREADABLE_NUMBER] * 3
+    triples = np.array(
+        [values[index] if _is_triple(values[index]) else unreadable for index in present], np.int64
+    ).reshape(-1, 3)
     return triples, np.array(present, np.int64)
 
 

@@ -7,7 +7,6 @@ signature, because one look-up of all four costs as much as one of each.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import compress
@@ -15,9 +14,9 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import orjson
 
 from torchprof_tui.trace.core.arrays import I32, I64, Array, take_chunked
+from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.growable_array import ArrayFiller, GrowableArray
 from torchprof_tui.trace.core.problems import NOT_AN_OBJECT, TOO_MANY_CATEGORIES, ProblemTally, excerpt
 from torchprof_tui.trace.decode.arg_columns import (
@@ -49,6 +48,9 @@ Entry = dict[str, Any]
 
 _MAX_GROUPS = 24
 """Most arg groups of a chunk that are handled one by one, since their entries have the same args; more are merged."""
+
+_MAX_COUNTER_VALUE = 1e30
+"""Points of counters beyond are dropped: differences of values must be finite, also as float32."""
 
 _SIGNATURE_OF = itemgetter("ph", "cat", "pid", "tid")
 
@@ -149,7 +151,7 @@ class ColumnBuilder:
         if missing:
             self.not_objects += missing
             example = next(entry for entry in entries if type(entry) is not dict)
-            self._tally.add(NOT_AN_OBJECT, excerpt(orjson.dumps(example)), missing)
+            self._tally.add(NOT_AN_OBJECT, excerpt(dump_bounded(example)), missing)
         return objects
 
     def _intern_names(self, entries: list[Entry]) -> I32:
@@ -224,7 +226,7 @@ class ColumnBuilder:
     def _add_counters(self, args: list[Args], indices: I64) -> None:
         for index, series in zip(indices.tolist(), args, strict=True):
             for name, value in series.items():
-                if type(value) is int or (type(value) is float and math.isfinite(value)):
+                if type(value) in (int, float) and abs(value) <= _MAX_COUNTER_VALUE:
                     self._counters.append((self._count + index, name, float(value)))
 
     def finish_part(self) -> ColumnsPart:

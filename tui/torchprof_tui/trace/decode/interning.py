@@ -8,9 +8,9 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 
 from torchprof_tui.trace.core.arrays import I32, U8, U16, Bool, take_chunked
+from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.growable_array import GrowableArray
 from torchprof_tui.trace.model.event_kind import Kind, kind_of_category
 
@@ -38,7 +38,7 @@ def text_of(value: Any) -> str:
         return ""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return orjson.dumps(value).decode()
+    return dump_bounded(value).decode()
 
 
 def track_of(pid: Any, tid: Any) -> tuple[str, str]:

@@ -6,8 +6,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from torchprof_tui.trace.core.bounded_json import is_nested_too_deeply, limit_nesting
 from torchprof_tui.trace.core.errors import NOT_A_TRACE, TraceError
-from torchprof_tui.trace.core.problems import CUT_SHORT, TEXT_AFTER_END, UNREADABLE_HEADER, ProblemTally, excerpt
+from torchprof_tui.trace.core.problems import (
+    CUT_SHORT,
+    NESTED_TOO_DEEPLY,
+    TEXT_AFTER_END,
+    UNREADABLE_HEADER,
+    ProblemTally,
+    excerpt,
+)
 from torchprof_tui.trace.decode.chunker import TextWindow
 from torchprof_tui.trace.json_text.repair import parse_values, repair_piece
 from torchprof_tui.trace.json_text.scan import scan_structure
@@ -226,7 +234,11 @@ class JsonDocument:
                 self._tally.add(kind, f"in the value of {excerpt(key)}: {excerpt(text)}")
         if len(values) == 1:
             self._large_keys.remove_key(key)
-            self.header[key] = values[0]
+            value = values[0]
+            if is_nested_too_deeply(value):
+                self._tally.add(NESTED_TOO_DEEPLY, f"in the value of {excerpt(key)}")
+                value = limit_nesting(value)
+            self.header[key] = value
         elif key:
             self._tally.add(UNREADABLE_HEADER, f"the value of {excerpt(key)}: {excerpt(text)}")
 

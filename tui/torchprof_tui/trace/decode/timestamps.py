@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
+from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.problems import BAD_DURATION, BAD_TIME, ROUNDED_TIME, ProblemTally, excerpt
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
 
@@ -77,7 +78,7 @@ def _convert_microseconds(values: Sequence[Any], micro: F64, missing: int, kind:
         example = next(
             value for value, is_bad in zip(values, bad.tolist(), strict=True) if is_bad and value is not None
         )
-        tally.add(kind, excerpt(repr(example)), wrong)
+        tally.add(kind, excerpt(repr(example) if isinstance(example, str) else dump_bounded(example)), wrong)
     micro[bad] = 0
     result = nanoseconds(micro)
     result[bad] = missing

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from torchprof_tui.trace.core.bounded_json import is_nested_too_deeply, limit_nesting
 from torchprof_tui.trace.core.problems import REPAIRED_COMMA
 from torchprof_tui.trace.json_text.repair import RepairKinds, is_truncated, parse_values, repair_piece
 from torchprof_tui.trace.json_text.scan import scan_structure
@@ -261,8 +262,12 @@ def _repair_entries(piece: bytes) -> tuple[list[Any], RepairKinds] | None:
 
 
 def parse_chunk(text: bytes) -> list[dict[str, Any]]:
-    """Parse the entries of a stored chunk, in order of their ordinals: the same that the decoder read."""
+    """Parse the entries of a stored chunk, in order of their ordinals: the same that the decoder read.
+
+    Where some are nested too deeply, of all only the first levels (`core/bounded_json.py`).
+    """
     values = parse_values(text)
     if values is None:
         values = salvage(text).values
-    return [value for value in values if type(value) is dict]
+    entries = [value for value in values if type(value) is dict]
+    return [limit_nesting(entry) for entry in entries] if is_nested_too_deeply(entries) else entries

@@ -25,6 +25,13 @@ NO_DURATION = -(2**63) + 1
 """`duration` of an entry that has none. (A negative duration in the file is kept; `build_trace` counts it.)"""
 
 
+NO_CORRELATION = -1
+"""`correlation` of an entry without one."""
+
+UNREADABLE_NUMBER = -(2**63) + 9
+"""Value of an arg that is no integer or needs more than 64 bits; `build/value_ranges.py` reports and removes it."""
+
+
 @dataclass(slots=True)
 class SparseArg:
     """An arg that only k << n entries have: `entries` int32[k] ascending (ordinals), `values` [k] or [k, m]."""

@@ -9,7 +9,7 @@ All times are int64 nanoseconds from the trace's first event; microseconds are u
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,7 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Lane
 from torchprof_tui.trace.model.ranks import Rank, Ranks
 from torchprof_tui.trace.model.row_index import RowIndex
+from torchprof_tui.trace.model.trace_metadata import DeviceProperties, TraceMetadata
 from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.text_index import TextIndex
 
@@ -169,9 +170,7 @@ class Trace:
     text: TextIndex
     memory: MemoryEvents | None = None
     problems: list[Problem] = field(default_factory=list)
-    devices: list[dict[str, Any]] = field(default_factory=list)  # deviceProperties
-    rank: int | None = None
-    world_size: int | None = None
+    metadata: TraceMetadata = field(default_factory=TraceMetadata)  # of the first rank in a merged trace
     origin: int = 0  # ns on the file's own clock (without `baseTimeNanoseconds`) of this trace's time 0
     merged_ranks: Ranks | None = None  # only in a merged trace of several ranks
     large_keys: LargeValues | None = None  # top-level keys too large for `header`; None if there are none
@@ -190,7 +189,21 @@ class Trace:
         """Return the steps of the process of an event: in a merged trace, those of its rank."""
         return self.rank_of_event(event).steps
 
-    def devices_of_event(self, event: int) -> list[dict[str, Any]]:
+    @property
+    def devices(self) -> Sequence[DeviceProperties]:
+        """The devices that the file describes."""
+        return self.metadata.devices
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that the file says it is of; None in a merged trace of several ranks."""
+        return None if self.merged_ranks is not None else self.metadata.rank
+
+    @property
+    def world_size(self) -> int | None:
+        return self.metadata.world_size
+
+    def devices_of_event(self, event: int) -> Sequence[DeviceProperties]:
         """Return `deviceProperties` of the process of an event."""
         return self.rank_of_event(event).trace.devices
 

@@ -86,8 +86,7 @@ def _align_by_collectives(alignment: _Alignment, ends: F64, known: Bool) -> None
 
 
 def _read_base_time(trace: Trace) -> int:
-    base = trace.header.get("baseTimeNanoseconds")
-    return base if isinstance(base, int) and not isinstance(base, bool) and 0 <= base < 1 << 62 else 0
+    return trace.metadata.base_time
 
 
 def _collect_end_times(traces: Sequence[Trace], matched: MatchedCollectives) -> tuple[F64, Bool]:

@@ -85,8 +85,7 @@ def merge_ranks(opened_ranks: Sequence[OpenedRank], label: str, lost: Sequence[L
         text=_merge_texts(traces, offsets),
         memory=_merge_memory(ranks, offsets),
         problems=_merge_problems(ranks, [_list_group_names(rank.collectives) for rank in ordered]),
-        devices=traces[0].devices,
-        world_size=traces[0].world_size,
+        metadata=traces[0].metadata,
         merged_ranks=ranks,
     )
 

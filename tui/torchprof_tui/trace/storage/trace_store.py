@@ -35,13 +35,14 @@ from torchprof_tui.trace.model.trace import (
     Step,
     Trace,
 )
+from torchprof_tui.trace.model.trace_metadata import read_trace_metadata
 from torchprof_tui.trace.text.block_text import BlockText
 from torchprof_tui.trace.text.gzip_text import GzipText
 from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.plain_text import PlainText
 from torchprof_tui.trace.text.text_index import FileText, TextIndex
 
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 """Version of both files. Increase it whenever the stored data or the meaning of its numbers (`Kind`) changes."""
 
 COLUMNS_FILE = "columns"
@@ -171,9 +172,6 @@ def _build_meta(trace: Trace, file: ColumnFile, folder: Path) -> dict[str, Any]:
         "counts": asdict(trace.counts),
         "memory": trace.memory is not None,
         "problems": [[problem.kind, problem.count, problem.example] for problem in trace.problems],
-        "devices": trace.devices,
-        "rank": trace.rank,
-        "world_size": trace.world_size,
         "origin": trace.origin,
         "large": None if trace.large_keys is None else _large_values_fields(trace.large_keys, folder),
         "text": _text_fields(trace.text, folder),
@@ -219,9 +217,7 @@ def open_trace(folder: Path) -> Trace:
         text=_restore_text(folder, meta["text"], columns),
         memory=MemoryEvents(**memory) if memory else None,
         problems=[Problem(*fields) for fields in meta["problems"]],
-        devices=meta["devices"],
-        rank=meta["rank"],
-        world_size=meta["world_size"],
+        metadata=read_trace_metadata(meta["header"])[0],
         origin=meta["origin"],
         large_keys=None if meta["large"] is None else _restore_large_values(folder, meta["large"]),
         stored_index=RowIndex(order=event_columns["row_order"], first=event_columns["row_first"], **index),

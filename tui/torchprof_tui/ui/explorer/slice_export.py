@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, shorten_file_name
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.messages import SliceWritten
 
@@ -15,11 +15,9 @@ _MAX_STEM_LENGTH = 80
 
 def suggest_file_name(trace: Trace, t0: int, t1: int) -> str:
     """Suggest a file name in the current folder: the trace's name and the range in µs. `t0`, `t1` in ns."""
-    stem = (
-        _UNSAFE_CHARACTERS.sub("_", _TRACE_SUFFIX.sub("", re.split(r"[/:\\]", trace.label)[-1]))[:_MAX_STEM_LENGTH]
-        or "trace"
-    )
-    return f"{stem}_{t0 / 1000:.0f}-{t1 / 1000:.0f}us.json.gz"
+    stem = _UNSAFE_CHARACTERS.sub("_", _TRACE_SUFFIX.sub("", re.split(r"[/:\\]", trace.label)[-1]))
+    suffix = f"_{t0 / 1000:.0f}-{t1 / 1000:.0f}us.json.gz"
+    return shorten_file_name(stem[:_MAX_STEM_LENGTH] or "trace", suffix)
 
 
 def export_slice(trace: Trace, t0: int, t1: int, name: str) -> SliceWritten:
@@ -31,14 +29,14 @@ def export_slice(trace: Trace, t0: int, t1: int, name: str) -> SliceWritten:
     from torchprof_tui.analysis.slicing.slice_writer import SliceError, write_slice
     from torchprof_tui.ui.explorer.slice_messages import format_slice_result
 
-    out = Path(name).expanduser()
-    if out.exists():
-        return SliceWritten(f"{out} is there already; nothing was overwritten", failed=True)
     try:
+        out = expand_path(name)
+        if check_target(out):
+            return SliceWritten(f"{out} is there already; nothing was overwritten", failed=True)
         return SliceWritten(format_slice_result(write_slice(trace, t0, t1, out)), failed=False)
-    except SliceError as error:
+    except (SliceError, OutputError) as error:
         return SliceWritten(str(error), failed=True)
     except LookupError as error:
         return SliceWritten(str(error.args[0]), failed=True)
     except OSError as error:
-        return SliceWritten(f"{out}: {error.strerror or error}", failed=True)
+        return SliceWritten(f"{trace.label}: {error.strerror or error}", failed=True)

@@ -10,6 +10,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Ranks
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.model.trace_metadata import read_device_names
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.trace.specs.address import is_url, parse_ssh_path
 from torchprof_tui.ui.common.name_display import clean, truncate
@@ -97,7 +98,7 @@ def _host_name(label: str) -> str:
 
 def describe_trace(trace: Trace) -> list[str]:
     """Describe the devices, ranks, steps, duration and size of a trace, most important first; cleaned."""
-    names = {device.get("id"): str(device.get("name") or "") for device in trace.devices}
+    names = read_device_names(trace.devices)
     used = sorted({(lane.rank, lane.device) for lane in trace.lanes if lane.device is not None})
     device_names = [names[device] for _, device in used if names.get(device)]
     descriptions = []

@@ -8,6 +8,7 @@ from pathlib import Path
 from torchprof_tui.analysis.table import export
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically
 from torchprof_tui.ui.common.name_display import clean
 
 
@@ -23,18 +24,19 @@ _FORMATTERS: dict[str, Callable[[Sheet, I64], str]] = {
 }
 
 
-def write_sheet(sheet: Sheet, order: I64, path: Path) -> tuple[str, bool]:
-    """Write rows `order` of a sheet. Returns (a line that reports the outcome, whether the file was written).
+def write_sheet(sheet: Sheet, order: I64, name: str) -> tuple[str, bool]:
+    """Write rows `order` of a sheet to a file that the user named.
 
-    Existing files are never overwritten.
+    Returns (a line that reports the outcome, whether the file was written). Existing files are never overwritten.
     """
-    formatter = _FORMATTERS.get(path.suffix.lower())
+    formatter = _FORMATTERS.get(Path(name).suffix.lower())
     if formatter is None:
-        return f"{path.name}: write to a name that ends in .csv, .json or .md", False
-    if path.exists():
-        return f"{path} is there already; nothing was overwritten", False
+        return f"{Path(name).name}: write to a name that ends in .csv, .json or .md", False
     try:
-        path.write_text(formatter(sheet, order), encoding="utf-8")
-    except OSError as error:
-        return f"{path}: {error.strerror}", False
+        path = expand_path(name)
+        if check_target(path):
+            return f"{path} is there already; nothing was overwritten", False
+        write_atomically(path, formatter(sheet, order))
+    except OutputError as error:
+        return str(error), False
     return f"wrote {len(order):,} rows to {path}", True

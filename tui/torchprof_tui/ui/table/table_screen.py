@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.analysis.table.profiler_table import GroupBy
@@ -228,7 +227,7 @@ class TableScreen(TableScreenView):
             self._listing.filter = message.text
             problem = self._listing.sort_and_filter()
         elif message.text:
-            problem = self._export_file(Path(message.text).expanduser())
+            problem = self._export_file(message.text)
         if problem:
             self._prompt.show_hint(problem)
             return
@@ -243,10 +242,10 @@ class TableScreen(TableScreenView):
         if message.purpose == FILTER_PROMPT:
             self._apply_filter("")
 
-    def _export_file(self, path: Path) -> str:
+    def _export_file(self, name: str) -> str:
         """Write the listed rows and show so. Returns why they could not be written, else ""."""
         assert self._built_sheet is not None
-        line, written = file_export.write_sheet(self._built_sheet.sheet, self._listing.order, path)
+        line, written = file_export.write_sheet(self._built_sheet.sheet, self._listing.order, name)
         if not written:
             return line
         self._status.show_message(line)

@@ -349,7 +349,7 @@ class TraceTables:
         return name_classes(self.trace.names, self.work.events.name, self.work.kernel_class)
 
     def _find_device_peaks(self, number: int) -> DevicePeaks | None:
-        names = {str(device.get("name") or "") for device in self.trace.devices}
+        names = {device.name for device in self.trace.devices}
         if len(names) == 1:  # also where ROCm numbers kernels by agent and describes device 0 only
             return find_peaks(names.pop())
         index = np.flatnonzero(self.work.device == number)[:1]

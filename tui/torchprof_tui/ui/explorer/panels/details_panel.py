@@ -34,6 +34,9 @@ TWO_COLUMNS_MIN_WIDTH = 110
 """Width from which the args are shown beside the other details instead of below them."""
 
 BYTE_SIZE_ARGS = frozenset({"bytes", "Bytes", "shared memory", "Total Allocated", "Total Reserved"})
+MAX_ARG_CHARACTERS = 20_000
+"""Most characters of an arg that are cleaned and wrapped: of a text of 10 MB that takes seconds."""
+
 MAX_LIST_ITEMS = 6
 """Maximum number of inner lists that are written out (the shapes of a fused optimizer's inputs)."""
 
@@ -224,14 +227,15 @@ def _describe_same_name(same_name: SameNameStatistics) -> list[tuple[str, str]]:
 
 def _shorten_name(name: str) -> str:
     """Shorten a name for use inside a sentence."""
-    text = clean(name)
+    text = clean(name[:61])
     return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _format_arg(key: str, value: Any) -> str:
     """Format an arg as text. Call stacks get spaces to wrap at; byte sizes also get a unit."""
     if isinstance(value, str):
-        return value.replace(";", " ; ") if key == "Call stack" else value
+        text = value if len(value) <= MAX_ARG_CHARACTERS else value[:MAX_ARG_CHARACTERS] + f"… ({len(value):,} in all)"
+        return text.replace(";", " ; ") if key == "Call stack" else text
     if key in BYTE_SIZE_ARGS and isinstance(value, int) and value >= 1024:
         return f"{value} ({format_value(value, 'bytes')})"
     if isinstance(value, list) and len(value) > MAX_LIST_ITEMS and all(isinstance(item, list) for item in value):
