@@ -27,6 +27,7 @@ from textual.worker import WorkerFailed
 
 from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.core.process_state import use_switch_interval
+from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.storage.disk_cache import prune_cache
 from torchprof_tui.ui.common.messages import PromptClosed
@@ -164,6 +165,8 @@ class TorchprofApp(App[None]):
         if previous is not None:
             previous.close()
         screen.call_after_refresh(self._finish_startup, screen)
+        if message.opener.cache_was_damaged:
+            self.notify(DAMAGED_CACHE_MESSAGE, markup=False)
         self.run_worker(asyncio.to_thread(_update_recent_and_prune, message.opener.spec), group="house")
         self.run_worker(asyncio.to_thread(_import_screens), group="screens")
         self.run_worker(asyncio.to_thread(message.opener.split_into_blocks, message.trace), group="finish")

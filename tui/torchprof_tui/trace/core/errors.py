@@ -10,13 +10,17 @@ class TraceError(ValueError):
     """The input is not a trace or cannot be read at all. `str()` is one line for the user."""
 
 
+class TraceChangedError(LookupError):
+    """The text of an entry is no longer what it was when the trace was opened. `str()` is one line for the user."""
+
+
 class ConnectionLostError(Exception):
     """The connection ended before the data did; `str()` is the reason. The bytes received before are valid."""
 
 
 def format_error(error: BaseException) -> str:
-    """Format an error as one line for the user. The text of a TraceError is used as it is."""
-    if isinstance(error, TraceError):
+    """Format an error as one line for the user. The text of errors for the user is used as it is."""
+    if isinstance(error, (TraceError, TraceChangedError)):
         return " ".join(str(error).split())
     if isinstance(error, MemoryError):
         return "not enough memory to read this trace"

@@ -41,6 +41,7 @@ class SingleTraceOpener:
         self.spec = spec
         self.label = label or spec
         self.cached = False
+        self.cache_was_damaged = False
         self._use_cache = cache
         self._stdin = stdin
         self._allow_prompt = allow_prompt
@@ -83,6 +84,7 @@ class SingleTraceOpener:
         except Exception as error:
             raise LoadError(format_error(error), traceback.format_exc()) from error
         self.cached = opened.cached
+        self.cache_was_damaged = opened.was_damaged
         return opened.trace
 
     async def _build(self, report: Report, entry: CacheEntry) -> BuildResult:
