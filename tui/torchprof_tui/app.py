@@ -139,7 +139,10 @@ class TorchprofApp(App[None]):
         except (OSError, ValueError) as error:
             self.notify(format_error(error), title="cannot be opened", severity="error", timeout=8, markup=False)
             return
-        await self.push_screen(self._create_loading_screen(opener))
+        if isinstance(self.screen, LoadingScreen):  # its load has failed
+            await self.switch_screen(self._create_loading_screen(opener))
+        else:
+            await self.push_screen(self._create_loading_screen(opener))
 
     def _start_opener(self, specs: tuple[str, ...]) -> TraceOpener:
         opener = resolve_specs(specs).create_opener(cache=self._use_cache, defer_blocks=True)
@@ -181,6 +184,9 @@ class TorchprofApp(App[None]):
         if self._debug_errors:
             self._write_log(message.detail)
         self.lanes_ready.set()
+
+    def on_loading_screen_retry_requested(self, message: LoadingScreen.RetryRequested) -> None:
+        self._open(message.spec)
 
     async def on_loading_screen_left(self) -> None:
         self.failure = None

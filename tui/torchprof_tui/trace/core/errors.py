@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+
 NOT_A_TRACE = "not a trace"
 """In the line about a file that could be read and holds something else."""
 
 
 class TraceError(ValueError):
     """The input is not a trace or cannot be read at all. `str()` is one line for the user."""
+
+
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors that mean that a file cannot grow."""
 
 
 class TraceChangedError(LookupError):
@@ -22,7 +28,8 @@ def format_error(error: BaseException) -> str:
     """Format an error as one line for the user. The text of errors for the user is used as it is."""
     if isinstance(error, (TraceError, TraceChangedError)):
         return " ".join(str(error).split())
-    if isinstance(error, MemoryError):
+    # Python cannot start a thread where there is no address space for its stack.
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
         return "not enough memory to read this trace"
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""

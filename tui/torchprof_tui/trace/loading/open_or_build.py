@@ -1,11 +1,11 @@
 """The decision where the columns of a trace come from: mapped from the cache, or built and stored there.
 
 Every way to open a trace takes the same steps: look in the cache; else build into a draft entry; where the source turns
-out to be cached already, map that entry; where that fails, build once more without the cache. `OpeningState` makes the
-decisions; `open_or_build` runs it in this process, `open_or_build_async` from an event loop.
+out to be cached already, map that entry; where that fails, or the cache has no room, build once more without the cache.
+`OpeningState` makes the decisions; `open_or_build` runs it in this process, `open_or_build_async` from an event loop.
 
-An entry from the cache is verified as a whole before any of it is used: for the 91 MB of a trace of 338 MB this takes
-7 ms, and in the app it runs beside the import of the explorer. So no later stage can meet a damaged value.
+An entry from the cache is verified as a whole before any of it is used, so that no later stage can meet a damaged value.
+For the 91 MB of a trace of 338 MB this takes 7 to 20 ms, in the app beside the import of the explorer.
 
 Imported on the way to the first frame: standard library only.
 """
@@ -18,7 +18,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.storage.disk_cache import CacheEntry, find_by_identity, find_or_create_entry
+from torchprof_tui.trace.loading.errors import LoadError, StorageFullError
+from torchprof_tui.trace.storage.disk_cache import (
+    CacheEntry,
+    create_draft,
+    find_by_identity,
+    find_or_create_entry,
+    is_in_cache_folder,
+)
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
@@ -95,16 +102,25 @@ class OpeningState:
         self.entry = find_or_create_entry(self.spec, cache=False)
         return None
 
+    def leave_full_cache(self) -> bool:
+        """Replace a draft for which the cache folder has no room by one in the temporary folder.
+
+        Returns whether the trace can be built again: from a file that can be read twice, and once only.
+        """
+        if self.entry.key is None or not is_in_cache_folder(self.entry.folder):
+            return False
+        self.entry.close()
+        self.entry = create_draft(self.spec, cache=False)
+        return True
+
     def _try_map_stored(self, entry: CacheEntry) -> Trace | None:
         """Verify and map stored columns; discard the entry and return None where they cannot be used."""
-        from torchprof_tui.trace.storage.trace_store import OtherVersionError, verify_trace  # deferred: imports numpy
+        from torchprof_tui.trace.storage.trace_store import OtherVersionError  # deferred: imports numpy
 
         try:
-            trace = _map(entry, self.label)
             if not entry.is_sealed:
                 raise ValueError("the entry of another trace")
-            verify_trace(entry.folder, trace)
-            return trace
+            return _map(entry, self.label, verify=True)
         except MemoryError:
             raise
         except Exception as error:
@@ -126,7 +142,13 @@ def open_or_build(state: OpeningState, build: Callable[[CacheEntry], BuildResult
     try:
         trace = state.map_cached()
         while trace is None:
-            trace = state.map_built(build(state.entry))
+            try:
+                result = build(state.entry)
+            except StorageFullError:
+                if not state.leave_full_cache():
+                    raise
+                continue
+            trace = state.map_built(result)
     except BaseException:
         state.close()
         raise
@@ -146,7 +168,12 @@ async def open_or_build_async(
     try:
         trace = await asyncio.to_thread(state.map_cached) if state.entry.ready else None
         while trace is None:
-            result = await build(state.entry)
+            try:
+                result = await build(state.entry)
+            except LoadError as error:
+                if not (error.storage_full and await asyncio.to_thread(state.leave_full_cache)):
+                    raise
+                continue
             trace = await asyncio.to_thread(state.map_built, result)
     except BaseException:
         await asyncio.to_thread(state.close)
@@ -154,8 +181,8 @@ async def open_or_build_async(
     return OpenedTrace(trace, state.entry, state.cached, time.perf_counter() - began, state.was_damaged)
 
 
-def _map(entry: CacheEntry, label: str) -> Trace:
-    """Map the columns in an entry's folder, under the name that the user gave the trace."""
+def _map(entry: CacheEntry, label: str, verify: bool = False) -> Trace:
+    """Map the columns in an entry's folder, under the name that the user gave the trace; `verify` as in `open_trace`."""
     from torchprof_tui.trace.storage.trace_store import open_trace  # deferred: imports numpy
 
-    return replace(open_trace(entry.folder), label=label)
+    return replace(open_trace(entry.folder, verify), label=label)

@@ -143,6 +143,8 @@ def store_collectives(collectives: Collectives, folder: Path) -> None:
 def load_collectives(folder: Path) -> Collectives | None:
     """Load what `store_collectives` stored, None where it is missing or cannot be used."""
     try:
+        if not (folder / COLLECTIVES_FILE).is_file():
+            return None
         text, _, checksum = (folder / COLLECTIVES_FILE).read_bytes().rpartition(b"\n")
         if checksum != b"%08x" % crc32(text):
             return None

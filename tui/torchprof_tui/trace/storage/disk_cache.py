@@ -84,7 +84,7 @@ class CacheEntry:
     def is_sealed(self) -> bool:
         """Whether the files in a complete folder are those that were published under its key."""
         try:
-            seal = (self.folder / _SEAL_FILE).read_bytes()
+            seal = _read_file(self.folder / _SEAL_FILE)
             return self.key is not None and seal == _compute_seal(self.folder, self.key).encode()
         except OSError:
             return False
@@ -289,10 +289,16 @@ def _lock_folder(folder: Path, new: bool = False) -> int | None:
 def _compute_seal(folder: Path, key: str) -> str:
     """Return the text of `seal`: the key and the checksum of the file that holds all other checksums."""
     try:
-        sealed = (folder / _SEALED_FILE).read_bytes()
+        sealed = _read_file(folder / _SEALED_FILE)
     except FileNotFoundError:
         sealed = b""
     return f"{key} {zlib.crc32(sealed):08x}"
+
+
+def _read_file(path: Path) -> bytes:
+    """Read a file without waiting where it is a pipe. Raises OSError."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        return file.read() or b""
 
 
 def _register_entry(entry: CacheEntry) -> CacheEntry:

@@ -54,7 +54,7 @@ class GzipText(FileText):
     @property
     def block_text(self) -> BlockText | None:
         """The same text by blocks, None until they have been written."""
-        if self._block_text is None and not self._blocks_failed and self._ends_path.exists():
+        if self._block_text is None and not self._blocks_failed and self._ends_path.is_file():
             ends = _read_block_ends(self._ends_path, len(self.first))
             if ends is not None:
                 length = np.diff(ends[0], prepend=0)
@@ -63,7 +63,7 @@ class GzipText(FileText):
 
     def is_intact(self) -> bool:
         """Return whether the blocks, where there are any, are those that were written: reads all of them."""
-        return not self._ends_path.exists() or (self.block_text is not None and self.block_text.is_intact())
+        return not self._ends_path.is_file() or (self.block_text is not None and self.block_text.is_intact())
 
     def read_entry(self, ordinal: int, parse: ParseChunk) -> dict[str, Any]:
         """Read one entry, from its block if there is one; see `TextIndex.read_entry`."""
