@@ -125,15 +125,20 @@ class Session:
         """Play rounds and take a sample after each, until the time is over or the program has ended."""
         began = time.monotonic()
         while self.alive and time.monotonic() - began < 60 * minutes:
-            try:
-                play(self)
-                self.forget_output()
-            except TimeoutError as error:
-                print(f"{self.name}: {error}", file=sys.stderr)
-                self.alive = False
-            else:
+            self.alive = self._play_round(play)
+            if self.alive:
                 self.rounds += 1
                 self._take_sample(time.monotonic() - began)
+
+    def _play_round(self, play: Callable[[Session], None]) -> bool:
+        """Play a round; return whether the program did what was waited for."""
+        try:
+            play(self)
+            self.forget_output()
+        except TimeoutError as error:
+            print(f"{self.name}: {error}", file=sys.stderr)
+            return False
+        return True
 
     def close(self) -> None:
         """Quit with `q`, which must end the program, and take what is left."""

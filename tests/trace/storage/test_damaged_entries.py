@@ -266,7 +266,7 @@ def test_values_that_were_copied_are_verified(tmp_path: Path) -> None:
     values = folder / large_values.VALUES_FILE
     assert open_trace(folder).large_keys is not None
     os.truncate(values, values.stat().st_size - 1)
-    with pytest.raises(StoreError, match="keys.gz"):
+    with pytest.raises(StoreError, match=r"keys\.gz"):
         open_trace(folder, verify=True)
 
 

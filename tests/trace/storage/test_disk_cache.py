@@ -12,7 +12,6 @@ import pytest
 
 from torchprof_tui.trace.storage import disk_cache
 
-
 SEAL_BYTES = len("24 hexadecimal digits and") + 8
 """Bytes of the file that binds an entry to its key."""
 

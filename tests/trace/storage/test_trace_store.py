@@ -194,7 +194,8 @@ def test_folder_with_its_text_may_be_moved(tmp_path: Path) -> None:
     first.mkdir()
     no_chunks = np.zeros(0, np.int64)
     written = dataclasses.replace(
-        build_full_trace(), text=BlockText(first / "text.blocks", no_chunks, no_chunks, no_chunks, no_chunks.astype(np.uint32))
+        build_full_trace(),
+        text=BlockText(first / "text.blocks", no_chunks, no_chunks, no_chunks, no_chunks.astype(np.uint32)),
     )
     save_trace(written, first)
     assert text_of(open_trace(first)).path == first / "text.blocks"

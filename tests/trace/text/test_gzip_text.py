@@ -249,7 +249,14 @@ async def test_stopped_split_leaves_no_drafts(gzip_path: Path, monkeypatch: pyte
     assert {file.name for file in folder.iterdir()} == {"columns", "meta.json", "lock", "seal"}
     # A later command splits the text itself.
     assert loader.load_trace(str(gzip_path)).read_entry(7) == expected_entries()[7]
-    assert {file.name for file in folder.iterdir()} == {"columns", "meta.json", "lock", "seal", "text.blocks", "text.ends"}
+    assert {file.name for file in folder.iterdir()} == {
+        "columns",
+        "meta.json",
+        "lock",
+        "seal",
+        "text.blocks",
+        "text.ends",
+    }
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:

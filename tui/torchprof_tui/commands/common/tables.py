@@ -15,7 +15,7 @@ PIPE_WIDTH = 10_000
 class _OutputConsole(Console):
     def on_broken_pipe(self) -> None:
         """Let the command line end the program quietly, as for output without a console; rich exits with status 1."""
-        raise  # noqa: PLE0704  (rich calls this while it handles the BrokenPipeError)
+        raise  # rich calls this while it handles the BrokenPipeError
 
 
 def create_console(pipe_width: int = PIPE_WIDTH) -> Console:

@@ -4,8 +4,8 @@ Every way to open a trace takes the same steps: look in the cache; else build in
 out to be cached already, map that entry; where that fails, or the cache has no room, build once more without the cache.
 `OpeningState` makes the decisions; `open_or_build` runs it in this process, `open_or_build_async` from an event loop.
 
-An entry from the cache is verified as a whole before any of it is used, so that no later stage can meet a damaged value.
-For the 91 MB of a trace of 338 MB this takes 7 to 20 ms, in the app beside the import of the explorer.
+An entry from the cache is verified as a whole before any of it is used: no later stage meets a damaged value. For the
+91 MB of a trace of 338 MB this takes 7 to 20 ms, in the app beside the import of the explorer.
 
 Imported on the way to the first frame: standard library only.
 """
@@ -182,7 +182,7 @@ async def open_or_build_async(
 
 
 def _map(entry: CacheEntry, label: str, verify: bool = False) -> Trace:
-    """Map the columns in an entry's folder, under the name that the user gave the trace; `verify` as in `open_trace`."""
+    """Map the columns in an entry's folder, under the user's name for it; `verify` as in `open_trace`."""
     from torchprof_tui.trace.storage.trace_store import open_trace  # deferred: imports numpy
 
     return replace(open_trace(entry.folder, verify), label=label)

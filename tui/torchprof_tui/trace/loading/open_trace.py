@@ -95,6 +95,7 @@ class SingleTraceOpener:
         try:
             result = await worker.read_build(report)
         except BaseException:
+            self._worker = None
             worker.detach()
             await asyncio.to_thread(worker.cancel)
             raise

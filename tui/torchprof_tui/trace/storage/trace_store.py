@@ -5,7 +5,8 @@
                line, and the checksum of that line in the next
 
 Every byte that is used later is covered by a checksum (CRC-32): those of `meta.json` are compared whenever a folder is
-opened, all others where `open_trace` is to verify them. The folder may be moved as a whole: a text file in it is stored by its name only.
+opened, all others where `open_trace` is to verify them. The folder may be moved as a whole: a text file in it is stored
+by its name only.
 """
 
 from __future__ import annotations

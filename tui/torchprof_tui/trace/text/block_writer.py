@@ -25,8 +25,8 @@ _OtherBlocks: TypeAlias = tuple[Path, list[int], list[int]]
 class BlockWriter:
     """Compresses each chunk of text by itself and writes it to `path`, on a thread: the compressor releases the GIL.
 
-    `lengths`, `checksums`: bytes of each block as stored and their CRC-32, complete after `close`. All methods raise the exception of an earlier block:
-    OSError if it could not be written.
+    `lengths`, `checksums`: stored bytes of each block and their CRC-32, complete after `close`. All methods raise the
+    exception of an earlier block: OSError if it could not be written.
     """
 
     def __init__(self, path: Path) -> None:

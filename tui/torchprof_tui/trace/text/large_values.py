@@ -46,7 +46,6 @@ class LargeValues:
             raise TraceChangedError("the trace file has changed since it was opened")
         return gzip.decompress(stored) if self.compressed else stored
 
-
     def is_intact(self) -> bool:
         """Return whether copied values are those that were written: reads all of them."""
         if not self.compressed:
