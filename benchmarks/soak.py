@@ -105,7 +105,7 @@ class Session:
         self.workplace = workplace
         environment = workplace.environment()
         words = [sys.executable, "-c", f"import os; os.chdir({str(workplace.folder / 'work')!r}); {command[0]}"]
-        self.terminal = Terminal([*words, *command[1:]], columns=160, rows=48, **environment)
+        self.terminal = Terminal([*words, *command[1:]], 160, 48, 0.0, **environment)
 
     def send(self, keys: str) -> None:
         """Send keys at once."""

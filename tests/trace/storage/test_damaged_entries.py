@@ -42,8 +42,8 @@ def write_trace(path: Path, name: str = "aten::mm") -> Path:
     entries = [cpu(name, 0, 10), runtime("cudaLaunchKernel", 2, 3, corr=1), kernel("gemm", 12, 5, corr=1)]
     document = {"schemaVersion": 1, "stackFrames": {"1": {"name": "x" * 70_000}}, "traceEvents": entries}
     text = json.dumps(document).encode()
-    pack = {".json": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[path.suffix]
-    path.write_bytes(pack(text))
+    packed = {".json": text, ".gz": gzip.compress(text), ".xz": lzma.compress(text)}
+    path.write_bytes(packed[path.suffix])
     return path
 
 

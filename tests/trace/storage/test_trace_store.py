@@ -48,7 +48,7 @@ from torchprof_tui.trace.text.text_index import FileText
 HEADER = {"deviceProperties": [{"id": 0, "name": "H200"}], "distributedInfo": {"rank": 1}, "odd": float("nan")}
 
 
-CHUNKS = (*(np.arange(k, k + 3, dtype=np.int64) for k in range(3)), np.arange(3, 6, dtype=np.uint32))
+CHUNKS: Any = (*(np.arange(k, k + 3, dtype=np.int64) for k in range(3)), np.arange(3, 6, dtype=np.uint32))
 """`first`, `offset`, `length` and `checksum` of three chunks."""
 
 
@@ -175,7 +175,15 @@ def test_mapped_columns_are_read_only(tmp_path: Path) -> None:
     [
         PlainText(Path("/data/trace.json"), *CHUNKS),
         BlockText(Path("/data/text.blocks"), *CHUNKS),
-        GzipText(Path("/data/trace.json.gz"), *CHUNKS, (1, 2, 3, 4), Path("/cache/text.blocks")),
+        GzipText(
+            Path("/data/trace.json.gz"),
+            CHUNKS[0],
+            CHUNKS[1],
+            CHUNKS[2],
+            CHUNKS[3],
+            (1, 2, 3, 4),
+            Path("/cache/text.blocks"),
+        ),
     ],
     ids=lambda text: type(text).__name__,
 )

@@ -39,7 +39,7 @@ def decode_and_store(
     except OSError as error:
         if error.errno not in DISK_FULL_ERRNOS:
             raise
-        raise StorageFullError(error.errno, error.strerror, str(folder.parent)) from error
+        raise StorageFullError(error.errno, error.strerror or "no room", str(folder.parent)) from error
 
 
 def _decode_and_store(
