@@ -165,7 +165,7 @@ def decoded(
     return DecodedTrace(
         events=raw,
         header=header or {},
-        text=PlainText(Path("literal").absolute(), empty, empty, empty),
+        text=PlainText(Path("literal").absolute(), empty, empty, empty, empty.astype(np.uint32)),
         format=format,
         size=0,
         not_objects=len(entries) - len(objects),

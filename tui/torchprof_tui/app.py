@@ -29,6 +29,7 @@ from textual.worker import WorkerFailed
 
 from torchprof_tui.trace.core.errors import UnreadableFileError, format_error
 from torchprof_tui.trace.core.process_state import use_switch_interval
+from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.storage.disk_cache import prune_cache
 from torchprof_tui.ui.common.help_app import HelpApp
@@ -152,7 +153,10 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         except (OSError, ValueError) as error:
             self.notify(format_error(error), title="cannot be opened", severity="error", timeout=8, markup=False)
             return
-        await self.push_screen(self._create_loading_screen(opener))
+        if isinstance(self.screen, LoadingScreen):  # its load has failed
+            await self.switch_screen(self._create_loading_screen(opener))
+        else:
+            await self.push_screen(self._create_loading_screen(opener))
 
     def _start_opener(self, specs: tuple[str, ...]) -> TraceOpener:
         opener = resolve_specs(specs).create_opener(
@@ -180,6 +184,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         if previous is not None:
             previous.close()
         screen.call_after_refresh(self._finish_startup, screen)
+        if message.opener.cache_was_damaged:
+            self.notify(DAMAGED_CACHE_MESSAGE, markup=False)
         self.run_worker(asyncio.to_thread(_update_recent_and_prune, message.opener.spec), group="house")
         self.run_worker(asyncio.to_thread(_import_screens), group="screens")
         self.run_worker(asyncio.to_thread(message.opener.split_into_blocks, message.trace), group="finish")
@@ -194,6 +200,9 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         if self._debug_errors:
             self._write_log(message.detail)
         self.lanes_ready.set()
+
+    def on_loading_screen_retry_requested(self, message: LoadingScreen.RetryRequested) -> None:
+        self._open(message.spec)
 
     async def on_loading_screen_left(self) -> None:
         if not self._is_shown("LoadingScreen"):

@@ -102,6 +102,8 @@ def _run_command(words: list[str]) -> int:
         os.environ["TORCHPROF_TUI_UNPACK_ALL"] = "1"  # worker processes inherit it
     if name == "open":
         _reject_unknown_command(options.trace)  # the first check does not see words behind options
+    if name in TRACE_COMMANDS and name != "open":  # `open` may start a recording, which inherits the environment
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each thread takes 40 MB of address space for nothing
     status: int = importlib.import_module(f"torchprof_tui.commands.{name}.main").run(options)
     return status
 

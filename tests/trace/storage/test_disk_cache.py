@@ -12,6 +12,9 @@ import pytest
 
 from torchprof_tui.trace.storage import disk_cache
 
+SEAL_BYTES = len("24 hexadecimal digits and") + 8
+"""Bytes of the file that binds an entry to its key."""
+
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -162,7 +165,7 @@ def test_the_oldest_are_removed_first(tmp_path: Path) -> None:
         entry = fill(path, "x" * 1000)
         os.utime(entry.folder / "lock", (time.time() - age, time.time() - age))
         entry.close()
-    assert disk_cache.prune_cache(limit=2500) == 1000
+    assert disk_cache.prune_cache(limit=2500) == 1000 + SEAL_BYTES
     ready = []
     for age in (1, 2, 3):
         entry = disk_cache.find_or_create_entry(str(tmp_path / f"{age}.json"))
@@ -182,7 +185,7 @@ def test_an_entry_that_another_process_has_open_is_not_removed(trace: Path) -> N
     assert in_use == ["0", "0", "0", "True"]
     entry.close()
     free = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert free == ["7", "0", "0", "False"]
+    assert free == [str(7 + SEAL_BYTES), "0", "0", "False"]
 
 
 def test_only_orphaned_drafts_are_removed(trace: Path, home: Path) -> None:

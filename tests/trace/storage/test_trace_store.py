@@ -29,10 +29,12 @@ from tests.helpers.trace_builder import (
 )
 from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
 from torchprof_tui.trace.core import column_file
+from torchprof_tui.trace.core.checksum import crc32
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.storage.trace_store import (
     COLUMNS_FILE,
     META_FILE,
+    OtherVersionError,
     StoreError,
     TraceWriter,
     open_trace,
@@ -46,8 +48,8 @@ from torchprof_tui.trace.text.text_index import FileText
 HEADER = {"deviceProperties": [{"id": 0, "name": "H200"}], "distributedInfo": {"rank": 1}, "odd": float("nan")}
 
 
-CHUNKS = tuple(np.arange(k, k + 3, dtype=np.int64) for k in range(3))
-"""`first`, `offset` and `length` of three chunks."""
+CHUNKS: Any = (*(np.arange(k, k + 3, dtype=np.int64) for k in range(3)), np.arange(3, 6, dtype=np.uint32))
+"""`first`, `offset`, `length` and `checksum` of three chunks."""
 
 
 def build_full_trace() -> Trace:
@@ -173,7 +175,15 @@ def test_mapped_columns_are_read_only(tmp_path: Path) -> None:
     [
         PlainText(Path("/data/trace.json"), *CHUNKS),
         BlockText(Path("/data/text.blocks"), *CHUNKS),
-        GzipText(Path("/data/trace.json.gz"), *CHUNKS, (1, 2, 3, 4), Path("/cache/text.blocks")),
+        GzipText(
+            Path("/data/trace.json.gz"),
+            CHUNKS[0],
+            CHUNKS[1],
+            CHUNKS[2],
+            CHUNKS[3],
+            (1, 2, 3, 4),
+            Path("/cache/text.blocks"),
+        ),
     ],
     ids=lambda text: type(text).__name__,
 )
@@ -192,7 +202,8 @@ def test_folder_with_its_text_may_be_moved(tmp_path: Path) -> None:
     first.mkdir()
     no_chunks = np.zeros(0, np.int64)
     written = dataclasses.replace(
-        build_full_trace(), text=BlockText(first / "text.blocks", no_chunks, no_chunks, no_chunks)
+        build_full_trace(),
+        text=BlockText(first / "text.blocks", no_chunks, no_chunks, no_chunks, no_chunks.astype(np.uint32)),
     )
     save_trace(written, first)
     assert text_of(open_trace(first)).path == first / "text.blocks"
@@ -210,9 +221,10 @@ def test_text_outside_the_folder_has_an_absolute_path(tmp_path: Path, monkeypatc
 
 def test_other_format_version_is_refused(tmp_path: Path) -> None:
     save_trace(build_full_trace(), tmp_path)
-    meta = json.loads((tmp_path / META_FILE).read_text())
-    (tmp_path / META_FILE).write_text(json.dumps({**meta, "version": meta["version"] + 1}))
-    with pytest.raises(StoreError, match="another version"):
+    meta = json.loads((tmp_path / META_FILE).read_bytes().splitlines()[0])
+    text = json.dumps({**meta, "version": meta["version"] + 1}).encode()
+    (tmp_path / META_FILE).write_bytes(b"%b\n%08x" % (text, crc32(text)))
+    with pytest.raises(OtherVersionError, match="another version"):
         open_trace(tmp_path)
 
 

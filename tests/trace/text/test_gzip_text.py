@@ -19,6 +19,7 @@ from tests.helpers.column_equality import assert_alike
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.remote_traces import same
 from torchprof_tui.analysis.slicing.entry_survey import read_chunks
+from torchprof_tui.trace.core.checksum import crc32
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
@@ -245,10 +246,17 @@ async def test_stopped_split_leaves_no_drafts(gzip_path: Path, monkeypatch: pyte
     await wait_until(lambda: any("-" in file.name for file in folder.iterdir()))
     opening.close()
     await split
-    assert {file.name for file in folder.iterdir()} == {"columns", "meta.json", "lock"}
+    assert {file.name for file in folder.iterdir()} == {"columns", "meta.json", "lock", "seal"}
     # A later command splits the text itself.
     assert loader.load_trace(str(gzip_path)).read_entry(7) == expected_entries()[7]
-    assert {file.name for file in folder.iterdir()} == {"columns", "meta.json", "lock", "text.blocks", "text.ends"}
+    assert {file.name for file in folder.iterdir()} == {
+        "columns",
+        "meta.json",
+        "lock",
+        "seal",
+        "text.blocks",
+        "text.ends",
+    }
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:
@@ -296,7 +304,8 @@ def test_little_of_the_text_is_held_in_memory(tmp_path: Path) -> None:
         version = GzipFileVersion.from_open_file(path, file.fileno())
     offset = np.arange(0, 40 << 20, 1 << 18)
     length = np.full(len(offset), 1 << 18)
-    text = GzipText(version.path, offset, offset, length, version.fingerprint, tmp_path / "text.blocks")
+    checksum = np.full(len(offset), crc32(b" " * (1 << 18)), np.uint32)
+    text = GzipText(version.path, offset, offset, length, checksum, version.fingerprint, tmp_path / "text.blocks")
     tracemalloc.start()
     try:
         for _, chunk_text in text.read_texts(range(len(offset))):

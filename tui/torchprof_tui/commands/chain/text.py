@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +14,7 @@ from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import Transfer, measure_transfer
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.kernel.occupancy import LIMIT_NAMES, OccupancyChange
+from torchprof_tui.commands.common.tables import create_console
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -40,9 +41,7 @@ _BAR_CELLS = 20
 
 def print_chain(trace: Trace, chain: Chain, line: SourceLine | None, nth: int, event_count: int) -> None:
     """Print the chain on stdout: coloured and as wide as the terminal, or plain into a pipe."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = 120
+    console = create_console(pipe_width=120)
     parts: list[RenderableType] = [
         _format_title(trace, chain, nth, event_count),
         Text(),

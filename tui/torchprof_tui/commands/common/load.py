@@ -15,7 +15,7 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.problems import UNRELATED_RANKS
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
-from torchprof_tui.trace.loading.open_or_build import OpenedTrace
+from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE, OpenedTrace
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 from torchprof_tui.trace.sources.ssh_errors import LoginNeededError
@@ -56,6 +56,8 @@ def _load(resolved: ResolvedInput, cache: bool, list_folders: bool, connections:
         return _load(resolve_specs(run), cache, list_folders, connections)
     finally:
         progress_line.clear()
+    if opened.was_damaged:
+        print(f"torchprof-tui: {DAMAGED_CACHE_MESSAGE}", file=sys.stderr)
     _report_rank_problems(opened.trace)
     if not list_folders:  # `info` prints all of it
         report_partial(opened.trace)
@@ -105,7 +107,7 @@ def _load_in_workers(resolved: ResolvedInput, report: Report, cache: bool) -> Op
     except BaseException:  # Ctrl-C may come before the event loop runs, which cleans up otherwise
         opener.cancel()
         raise
-    return OpenedTrace(trace, None, opener.cached, time.perf_counter() - began)
+    return OpenedTrace(trace, None, opener.cached, time.perf_counter() - began, opener.cache_was_damaged)
 
 
 def select_rank(trace: Trace, number: int | None) -> tuple[Trace, Rank | None]:

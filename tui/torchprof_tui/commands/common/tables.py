@@ -12,11 +12,17 @@ PIPE_WIDTH = 10_000
 """Wider than any table, so that each row is one line for grep and cut."""
 
 
-def create_console() -> Console:
+class _OutputConsole(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the command line end the program quietly, as for output without a console; rich exits with status 1."""
+        raise  # rich calls this while it handles the BrokenPipeError
+
+
+def create_console(pipe_width: int = PIPE_WIDTH) -> Console:
     """Create the console for text output: coloured and as wide as the terminal, or plain and unlimited in a pipe."""
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = _OutputConsole(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
-        console.width = PIPE_WIDTH
+        console.width = pipe_width
     return console
 
 

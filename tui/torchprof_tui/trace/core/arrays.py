@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
+U32 = npt.NDArray[np.uint32]
 U16 = npt.NDArray[np.uint16]
 U8 = npt.NDArray[np.uint8]
 I8 = npt.NDArray[np.int8]

@@ -6,7 +6,6 @@ twice. So the code that computes a long column allocates it here and gets a memo
 
 from __future__ import annotations
 
-import errno
 import math
 import mmap
 import os
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torchprof_tui.trace.core.arrays import Array
+from torchprof_tui.trace.core.errors import DISK_FULL_ERRNOS
 
 Shape = int | tuple[int, ...]
 ColumnAllocator = Callable[[str, Shape, npt.DTypeLike], npt.NDArray[Any]]
@@ -27,9 +27,6 @@ ALIGNMENT = 64
 
 _MIN_MAPPED_BYTES = 1 << 20
 """Bytes from which a column is mapped: each mapped column takes a mapping of its own."""
-
-_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors that mean a full disk. Any other error means that the file system cannot allocate or map blocks."""
 
 
 def allocate_in_memory(name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -60,8 +57,9 @@ class ColumnFile:
             os.posix_fallocate(self._file.fileno(), offset, size)
             mapped = mmap.mmap(self._file.fileno(), size, offset=offset)
         except OSError as error:
-            if error.errno in _DISK_FULL_ERRNOS:
+            if error.errno in DISK_FULL_ERRNOS:
                 raise
+            # The file system cannot allocate or map blocks.
             return allocate_in_memory(name, shape, dtype)
         self.layout[name] = (offset, np.dtype(dtype).str, shape)
         self.size = offset + size

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 NOT_A_TRACE = "not a trace"
 """In the line about a file that could be read and holds something else."""
 
@@ -14,15 +16,24 @@ class UnreadableFileError(ValueError):
     """A small file (manifest, request, recent traces …) is damaged or of another type. `str()` is one line."""
 
 
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors that mean that a file cannot grow."""
+
+
+class TraceChangedError(LookupError):
+    """The text of an entry is no longer what it was when the trace was opened. `str()` is one line for the user."""
+
+
 class ConnectionLostError(Exception):
     """The connection ended before the data did; `str()` is the reason. The bytes received before are valid."""
 
 
 def format_error(error: BaseException) -> str:
-    """Format an error as one line for the user. The text of a TraceError is used as it is."""
-    if isinstance(error, TraceError):
+    """Format an error as one line for the user. The text of errors for the user is used as it is."""
+    if isinstance(error, (TraceError, TraceChangedError)):
         return " ".join(str(error).split())
-    if isinstance(error, MemoryError):
+    # Python cannot start a thread where there is no address space for its stack.
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
         return "not enough memory to read this trace"
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, U32
+from torchprof_tui.trace.core.checksum import crc32
 from torchprof_tui.trace.core.growable_array import ArrayFiller
 from torchprof_tui.trace.core.problems import UNREADABLE_ENTRY, ProblemTally, excerpt
 from torchprof_tui.trace.decode.chunker import Chunk, Chunker, DecodedChunk, TextWindow
@@ -44,13 +45,14 @@ class ListEnd:
 class DecodedPart:
     """The part of a list that another process decoded, without its columns.
 
-    `first`, `offset`, `length`: of its chunks, as in TextIndex; `length` is that of the stored blocks.
+    `first`, `offset`, `length`, `checksum`: of its chunks, as in FileText; the last two are those of the stored blocks.
     """
 
     columns: ColumnsPart
     first: I64
     offset: I64
     length: I64
+    checksum: U32
     unreadable: int
 
 
@@ -83,6 +85,7 @@ class EntryDecoder:
         self._first_ordinals: list[int] = []
         self._offsets: list[int] = []
         self._lengths: list[int] = []
+        self._checksums: list[int] = []
 
     @property
     def is_empty(self) -> bool:
@@ -104,7 +107,9 @@ class EntryDecoder:
         self._first_ordinals.append(self.entry_count)
         self._offsets.append(chunk.offset)
         self._lengths.append(len(chunk.text))
-        if self._block_writer is not None:
+        if self._block_writer is None:
+            self._checksums.append(crc32(chunk.text))
+        else:
             self._block_writer.put(chunk.text)
         if isinstance(chunk, DecodedChunk):
             self.entry_count += chunk.entry_count
@@ -124,13 +129,15 @@ class EntryDecoder:
 
     def finish_part(self) -> DecodedPart:
         """Return what was decoded, for `append_part` in another process; nothing can be decoded afterwards."""
-        if self._block_writer is not None:
-            self._block_writer.close()
+        writer = self._block_writer
+        if writer is not None:
+            writer.close()
         return DecodedPart(
             self.columns.finish_part(),
             np.array(self._first_ordinals, np.int64),
             np.array(self._offsets, np.int64),
-            np.array(self._lengths if self._block_writer is None else self._block_writer.lengths, np.int64),
+            np.array(self._lengths if writer is None else writer.lengths, np.int64),
+            np.array(self._checksums if writer is None else writer.checksums, np.uint32),
             self.unreadable,
         )
 
@@ -142,8 +149,9 @@ class EntryDecoder:
         self._first_ordinals += (part.first + self.entry_count).tolist()
         self._offsets += part.offset.tolist()
         self._lengths += part.length.tolist()
+        self._checksums += part.checksum.tolist()
         if self._block_writer is not None and blocks_path is not None:
-            self._block_writer.append_blocks(blocks_path, part.length.tolist())
+            self._block_writer.append_blocks(blocks_path, part.length.tolist(), part.checksum.tolist())
         self.columns.append_part(part.columns, fill)
         self.unreadable += part.unreadable
         self.entry_count = len(self.columns)
@@ -152,12 +160,15 @@ class EntryDecoder:
         """Index the text: in `gzip_file` until its blocks are written to `path`, else in `path`."""
         first = np.array(self._first_ordinals, np.int64)
         if self._block_writer is not None:
-            self._block_writer.close()
-            return BlockText.from_lengths(path, first, np.array(self._block_writer.lengths, np.int64))
+            writer = self._block_writer
+            writer.close()
+            length, checksum = np.array(writer.lengths, np.int64), np.array(writer.checksums, np.uint32)
+            return BlockText.from_lengths(path, first, length, checksum)
         offset, length = np.array(self._offsets, np.int64), np.array(self._lengths, np.int64)
+        checksum = np.array(self._checksums, np.uint32)
         if gzip_file is not None:
-            return GzipText(gzip_file.path, first, offset, length, gzip_file.fingerprint, path)
-        return PlainText(path, first, offset, length)
+            return GzipText(gzip_file.path, first, offset, length, checksum, gzip_file.fingerprint, path)
+        return PlainText(path, first, offset, length, checksum)
 
 
 def _format_position(chunk: Chunk, start: int) -> str:

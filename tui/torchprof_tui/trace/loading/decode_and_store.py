@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
+from torchprof_tui.trace.core.errors import DISK_FULL_ERRNOS
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
 from torchprof_tui.trace.decode.general_decoder import decode_trace
+from torchprof_tui.trace.loading.errors import StorageFullError
 from torchprof_tui.trace.loading.open_or_build import BuildResult
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report
 from torchprof_tui.trace.sources.open import open_source
@@ -29,8 +31,19 @@ def decode_and_store(
     """Decode, build and store a trace in `folder`.
 
     `process_count`, `defer_blocks`: as in `decode_trace`.
-    Raises TraceError, OSError, MemoryError.
+    Raises TraceError, OSError, MemoryError; StorageFullError where there is no room in `folder`.
     """
+    try:
+        return _decode_and_store(spec, folder, report, process_count, defer_blocks)
+    except OSError as error:
+        if error.errno not in DISK_FULL_ERRNOS:
+            raise
+        raise StorageFullError(error.errno, error.strerror or "no room", str(folder.parent)) from error
+
+
+def _decode_and_store(
+    spec: str, folder: Path, report: Report, process_count: int | None, defer_blocks: bool
+) -> BuildResult:
     latest = Progress(Phase.READING)
     if is_remote(spec):
         report(Progress(Phase.CONNECTING))

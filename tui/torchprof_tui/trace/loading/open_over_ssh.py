@@ -45,6 +45,11 @@ class SshOpener:
         """Whether nothing had to be decoded; final when `load_trace` has returned."""
         return self._opener.cached
 
+    @property
+    def cache_was_damaged(self) -> bool:
+        """Whether a damaged cache entry was discarded."""
+        return self._opener.cache_was_damaged
+
     def start(self) -> None:
         """Begin to connect on a thread."""
         self._connecting.start()

@@ -49,6 +49,7 @@ class RanksOpener:
         self.label = label
         self.spec = spec
         self.cached = True
+        self.cache_was_damaged = False
         self._use_cache = cache
         self._lost = list(lost)
         self._cache_entries: list[CacheEntry] = []
@@ -115,6 +116,7 @@ class RanksOpener:
             report(self._sum_progress(Phase.READING))
             return LostRank(file.rank, file.spec, str(error))
         self.cached = self.cached and opened.cached
+        self.cache_was_damaged = self.cache_was_damaged or opened.was_damaged
         self._shares[index] = 1.0
         self._cache_entries.append(state.entry)
         collectives = await asyncio.to_thread(_load_or_read_collectives, state.entry.folder, opened.trace)

@@ -53,6 +53,11 @@ class RemoteOpener:
         """Whether nothing had to be decoded; final when `load_trace` has returned."""
         return self._opener is not None and self._opener.cached
 
+    @property
+    def cache_was_damaged(self) -> bool:
+        """Whether a damaged cache entry had to be built again; final when `load_trace` has returned."""
+        return self._opener is not None and self._opener.cache_was_damaged
+
     def start(self) -> None:
         """Start the worker that asks the hosts. Raises OSError where no process can be started."""
         # The worker holds shared connections until this pipe is closed, by `_release_connections` or our end.

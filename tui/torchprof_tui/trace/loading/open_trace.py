@@ -40,6 +40,7 @@ class SingleTraceOpener:
         self.spec = spec
         self.label = label or spec
         self.cached = False
+        self.cache_was_damaged = False
         self._use_cache = cache
         self._stdin = stdin
         self._defer_blocks = defer_blocks
@@ -78,6 +79,7 @@ class SingleTraceOpener:
         except Exception as error:
             raise LoadError(format_error(error), traceback.format_exc()) from error
         self.cached = opened.cached
+        self.cache_was_damaged = opened.was_damaged
         return opened.trace
 
     async def _build(self, report: Report, entry: CacheEntry) -> BuildResult:
@@ -88,6 +90,7 @@ class SingleTraceOpener:
         try:
             result = await worker.read_build(report)
         except BaseException:
+            self._worker = None
             worker.detach()
             await asyncio.to_thread(worker.cancel)
             raise

@@ -27,6 +27,10 @@ class TraceOpener(Protocol):
     def cached(self) -> bool:
         """Whether nothing had to be decoded. Final when `load_trace` has returned."""
 
+    @property
+    def cache_was_damaged(self) -> bool:
+        """Whether a damaged cache entry had to be built again. Final when `load_trace` has returned."""
+
     def start(self) -> None:
         """Begin as much as is possible without an event loop. Raises OSError where no process can be started."""
 

@@ -12,7 +12,8 @@ left out.
 
 Messages go to stdout, a JSON object a line. Progress is `{"phase": …, "bytes": …, "total": …, "events": …}`. A job ends
 with `{"done": true, "identity": …, "already_cached": …}`, with `{"listings": […]}`, or with `{"error": "one line",
-"detail": "a traceback, for --debug"}`, which has `"listed_files"` for a remote folder. `split` sends none.
+"detail": "a traceback, for --debug", "storage_full": …}`, which has `"listed_files"` for a remote folder. `split` sends
+none.
 `worker_process.py` is the other end.
 """
 
@@ -33,6 +34,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from torchprof_tui.trace.core.errors import TraceError, format_error
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
+from torchprof_tui.trace.loading.errors import StorageFullError
 from torchprof_tui.trace.loading.load_in_process import split_into_blocks
 from torchprof_tui.trace.loading.progress import REPORT_INTERVAL_SECONDS, Phase, Progress, Report
 from torchprof_tui.trace.loading.worker_protocol import (
@@ -171,7 +173,9 @@ def _write_result(out: int, result: BuildResult) -> None:
 def _write_error(out: int, error: Exception) -> None:
     """Write the error that is being handled, with its traceback and the files of a remote folder."""
     detail = traceback.format_exc()[-_MAX_DETAIL_BYTES:]
-    _write_message(out, {"error": format_error(error), "detail": detail, **_serialize_listed_files(error)})
+    storage_full = isinstance(error, StorageFullError)
+    fields = {"error": format_error(error), "detail": detail, "storage_full": storage_full}
+    _write_message(out, {**fields, **_serialize_listed_files(error)})
 
 
 def _write_message(out: int, message: dict[str, object]) -> None:

@@ -92,7 +92,7 @@ class WorkerProcess:
             if "error" in message:
                 listed = message.get("listed_files")
                 files = None if listed is None else [ListedTrace(**fields) for fields in listed]
-                raise LoadError(message["error"], message["detail"], files)
+                raise LoadError(message["error"], message["detail"], files, message.get("storage_full", False))
             if "phase" not in message:
                 return message
             message["phase"] = Phase(message["phase"])

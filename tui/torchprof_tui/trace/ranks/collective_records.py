@@ -1,7 +1,7 @@
 """Read the collectives of one rank from its file, in the order in which they were launched.
 
 The group, the operation, its type and size are in the args of a collective's kernel, so they are read from the text
-once, and stored in the trace's cache folder as `collectives.json`.
+once, and stored in the trace's cache folder as `collectives.json`, whose last line is the checksum of the others.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.checksum import crc32
 from torchprof_tui.trace.model.communication_kernels import classify_communication
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
 COLLECTIVES_FILE = "collectives.json"
-VERSION = 2
+VERSION = 3
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "coalesced"})
 """Operations between two ranks, which are not matched."""
@@ -134,14 +135,20 @@ def store_collectives(collectives: Collectives, folder: Path) -> None:
     }
     temporary = folder / f".{COLLECTIVES_FILE}.{os.getpid()}"
     with contextlib.suppress(OSError):
-        temporary.write_text(json.dumps(document), encoding="ascii")
+        text = json.dumps(document).encode("ascii")
+        temporary.write_bytes(b"%b\n%08x" % (text, crc32(text)))
         temporary.replace(folder / COLLECTIVES_FILE)
 
 
 def load_collectives(folder: Path) -> Collectives | None:
     """Load what `store_collectives` stored, None where it is missing or cannot be used."""
     try:
-        document = json.loads((folder / COLLECTIVES_FILE).read_text(encoding="ascii"))
+        if not (folder / COLLECTIVES_FILE).is_file():
+            return None
+        text, _, checksum = (folder / COLLECTIVES_FILE).read_bytes().rpartition(b"\n")
+        if checksum != b"%08x" % crc32(text):
+            return None
+        document = json.loads(text)
         if document["version"] != VERSION:
             return None
         events, group, operation, dtype = (np.array(column, np.int32) for column in document["columns"][:4])

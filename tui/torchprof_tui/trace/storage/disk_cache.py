@@ -2,7 +2,8 @@
 
 Each trace has a folder below the cache folder, named by a digest of the file's path, size and times of change and of
 this program's version; without a match it is built again. A folder is written as a draft and renamed once it is
-complete, so an incomplete one is never opened. A process that uses a folder holds a shared lock on it, so that pruning
+complete, so an incomplete one is never opened. Its file `seal` binds what is in it to its key, so that another trace's
+files are not taken for it. A process that uses a folder holds a shared lock on it, so that pruning
 by another process does not remove the text of its args.
 
 Imported on the way to the first frame: standard library only.
@@ -20,13 +21,14 @@ import shutil
 import stat
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from torchprof_tui import __version__
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Version of the folders; the columns in them have a version of their own, which `trace_store.open_trace` checks."""
 
 LIMIT_BYTES = 4 << 30
@@ -37,6 +39,10 @@ ORPHAN_SECONDS = 3600
 
 _DRAFT_PREFIX = ".draft-"
 _LOCK_FILE = "lock"
+_SEAL_FILE = "seal"
+
+_SEALED_FILE = "meta.json"
+"""The file that the seal binds to the key; it holds the checksums of all others (`trace_store.META_FILE`)."""
 
 
 @dataclass(eq=False, slots=True)
@@ -65,11 +71,23 @@ class CacheEntry:
             return
         final = cache_folder() / key
         try:
+            (self.folder / _SEAL_FILE).write_text(_compute_seal(self.folder, key), encoding="ascii")
+            if final.is_symlink() and not final.exists():
+                final.unlink()  # its target is gone
             self.folder.rename(final)
         except OSError:
             return  # another process was faster; this copy is as good, and removed when it is closed
-        self.folder = final
+        self.folder, self.key = final, key
         self.ready = True
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the files in a complete folder are those that were published under its key."""
+        try:
+            seal = _read_file(self.folder / _SEAL_FILE)
+            return self.key is not None and seal == _compute_seal(self.folder, self.key).encode()
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Release the folder; a draft is removed. May be called again."""
@@ -81,9 +99,25 @@ class CacheEntry:
             self.lock_descriptor = None
 
     def discard(self) -> None:
-        """Remove a folder that is damaged or of another version."""
-        self.ready = False
+        """Remove a folder that is damaged or of another version, unless another process has replaced it since."""
+        if self._is_locked_folder():
+            gone = self.folder.with_name(f"{_DRAFT_PREFIX}damaged-{os.getpid()}-{self.folder.name}")
+            with contextlib.suppress(OSError):
+                self.folder.rename(gone)  # at once, so that no process opens a part of it
+                self.folder = gone
+            if self.folder.is_symlink():
+                with contextlib.suppress(OSError):
+                    self.folder.unlink()  # what it points to is not ours
+            self.ready = False
         self.close()
+
+    def _is_locked_folder(self) -> bool:
+        """Whether the folder of this name is the one that this entry has locked."""
+        try:
+            found = os.stat(self.folder / _LOCK_FILE)
+            return self.lock_descriptor is None or os.path.samestat(found, os.fstat(self.lock_descriptor))
+        except OSError:
+            return True
 
 
 _open_entries: set[CacheEntry] = set()
@@ -155,7 +189,8 @@ def prune_cache(limit: int = LIMIT_BYTES) -> int:
     now = time.time()
     entries = []
     for info in _scan_folders():
-        if info.is_draft and now - info.last_used > ORPHAN_SECONDS:
+        # A time in the future: the clock was set back. A draft that is being written is locked.
+        if info.is_draft and abs(now - info.last_used) > ORPHAN_SECONDS:
             freed += _remove_folder(info)
         elif not info.is_draft:
             entries.append(info)
@@ -249,6 +284,21 @@ def _lock_folder(folder: Path, new: bool = False) -> int | None:
     with contextlib.suppress(OSError):
         os.utime(lock)
     return lock
+
+
+def _compute_seal(folder: Path, key: str) -> str:
+    """Return the text of `seal`: the key and the checksum of the file that holds all other checksums."""
+    try:
+        sealed = _read_file(folder / _SEALED_FILE)
+    except FileNotFoundError:
+        sealed = b""
+    return f"{key} {zlib.crc32(sealed):08x}"
+
+
+def _read_file(path: Path) -> bytes:
+    """Read a file without waiting where it is a pipe. Raises OSError."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        return file.read() or b""
 
 
 def _register_entry(entry: CacheEntry) -> CacheEntry:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from torchprof_tui.trace.core.background import BackgroundWorker
+from torchprof_tui.trace.core.checksum import crc32
 
 _MAX_PENDING_CHUNKS = 16
 """Chunks queued for writing, at most: 4 MB, plus the buffers that they are views of. The writer is faster than the
@@ -17,19 +18,23 @@ _COPY_BYTES = 1 << 20
 ChunkText: TypeAlias = bytes | memoryview
 """A chunk. A view is not copied; its buffer stays alive until the block is written."""
 
+_OtherBlocks: TypeAlias = tuple[Path, list[int], list[int]]
+"""The file of another writer, and its `lengths` and `checksums`."""
+
 
 class BlockWriter:
     """Compresses each chunk of text by itself and writes it to `path`, on a thread: the compressor releases the GIL.
 
-    `lengths`: stored bytes of each block, complete after `close`. All methods raise the exception of an earlier block:
-    OSError if it could not be written.
+    `lengths`, `checksums`: stored bytes of each block and their CRC-32, complete after `close`. All methods raise the
+    exception of an earlier block: OSError if it could not be written.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lengths: list[int] = []
+        self.checksums: list[int] = []
         self._file = path.open("wb")
-        self._worker: BackgroundWorker[ChunkText | tuple[Path, list[int]]] = BackgroundWorker(
+        self._worker: BackgroundWorker[ChunkText | _OtherBlocks] = BackgroundWorker(
             self._process_item, "text", _MAX_PENDING_CHUNKS
         )
 
@@ -37,9 +42,9 @@ class BlockWriter:
         """Queue a chunk."""
         self._worker.put(text)
 
-    def append_blocks(self, path: Path, lengths: list[int]) -> None:
+    def append_blocks(self, path: Path, lengths: list[int], checksums: list[int]) -> None:
         """Append the blocks of another writer, and remove its file."""
-        self._worker.put((path, lengths))
+        self._worker.put((path, lengths, checksums))
 
     def close(self) -> None:
         """Wait until all blocks are written. May be called again."""
@@ -48,7 +53,7 @@ class BlockWriter:
         finally:
             self._file.close()
 
-    def _process_item(self, item: ChunkText | tuple[Path, list[int]]) -> None:
+    def _process_item(self, item: ChunkText | _OtherBlocks) -> None:
         if isinstance(item, tuple):
             self._append_file(*item)
         else:
@@ -60,9 +65,11 @@ class BlockWriter:
         block = gzip_codec.compress(text)
         self._file.write(block)
         self.lengths.append(len(block))
+        self.checksums.append(crc32(block))
 
-    def _append_file(self, path: Path, lengths: list[int]) -> None:
+    def _append_file(self, path: Path, lengths: list[int], checksums: list[int]) -> None:
         with path.open("rb") as blocks:
             shutil.copyfileobj(blocks, self._file, _COPY_BYTES)
         path.unlink()
         self.lengths += lengths
+        self.checksums += checksums

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I64
-from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.arrays import I64, U32
+from torchprof_tui.trace.core.checksum import checksum_array
+from torchprof_tui.trace.core.errors import TraceChangedError, TraceError
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text.block_text import BlockText
@@ -48,25 +49,47 @@ class GzipText(FileText):
     blocks_path: Path
     wait_for_blocks: Callable[[], None] | None = field(default=None, init=False, repr=False, compare=False)
     _block_text: BlockText | None = field(default=None, init=False, repr=False, compare=False)
+    _blocks_failed: bool = field(default=False, init=False, repr=False, compare=False)
 
     @property
     def block_text(self) -> BlockText | None:
         """The same text by blocks, None until they have been written."""
-        if self._block_text is None and self._ends_path.exists():
-            ends = np.fromfile(self._ends_path, np.int64)
-            if len(ends) == len(self.first):
-                self._block_text = BlockText.from_lengths(self.blocks_path, self.first, np.diff(ends, prepend=0))
+        if self._block_text is None and not self._blocks_failed and self._ends_path.is_file():
+            ends = _read_block_ends(self._ends_path, len(self.first))
+            if ends is not None:
+                length = np.diff(ends[0], prepend=0)
+                self._block_text = BlockText.from_lengths(self.blocks_path, self.first, length, ends[1])
         return self._block_text
+
+    def is_intact(self) -> bool:
+        """Return whether the blocks, where there are any, are those that were written: reads all of them."""
+        return not self._ends_path.is_file() or (self.block_text is not None and self.block_text.is_intact())
 
     def read_entry(self, ordinal: int, parse: ParseChunk) -> dict[str, Any]:
         """Read one entry, from its block if there is one; see `TextIndex.read_entry`."""
         blocks = self._wait_for_block_text()
-        return super().read_entry(ordinal, parse) if blocks is None else blocks.read_entry(ordinal, parse)
+        if blocks is not None:
+            try:
+                return blocks.read_entry(ordinal, parse)
+            except (OSError, TraceChangedError):
+                self._drop_blocks()
+        return super().read_entry(ordinal, parse)
 
     def read_texts(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """Yield (chunk, text), from blocks if there are any; see `TextIndex.read_texts`."""
+        remaining = list(chunks)
         blocks = self._wait_for_block_text()
-        yield from super().read_texts(chunks) if blocks is None else blocks.read_texts(chunks)
+        if blocks is not None:
+            done = 0
+            try:
+                for chunk, text in blocks.read_texts(remaining):
+                    done += 1
+                    yield chunk, text
+            except (OSError, TraceChangedError):
+                self._drop_blocks()
+            remaining = remaining[done:]
+        if remaining:
+            yield from super().read_texts(remaining)
 
     def split_into_blocks(self) -> None:
         """Write the text as blocks; every process that has this text open finds them. Raises OSError, LookupError."""
@@ -83,13 +106,17 @@ class GzipText(FileText):
                     writer.put(text)
             finally:
                 writer.close()
-            np.cumsum(writer.lengths, dtype=np.int64).tofile(ends_draft)
+            _write_block_ends(ends_draft, writer.lengths, writer.checksums)
             self._check_unchanged()
             blocks_draft.replace(self.blocks_path)
             ends_draft.replace(self._ends_path)  # last, because blocks count only once this file exists
         finally:
             blocks_draft.unlink(missing_ok=True)
             ends_draft.unlink(missing_ok=True)
+
+    def _drop_blocks(self) -> None:
+        """Read the file itself from now on, because its blocks are damaged or gone."""
+        self._blocks_failed, self._block_text = True, None
 
     def _wait_for_block_text(self) -> BlockText | None:
         """Return the blocks, after waiting for a process that is writing them: many reads may follow."""
@@ -99,13 +126,13 @@ class GzipText(FileText):
 
     @property
     def _ends_path(self) -> Path:
-        """File with the end offset of each block, int64[c]."""
+        """File with the end offset and the checksum of each block; see `_write_block_ends`."""
         return self.blocks_path.with_suffix(".ends")
 
     def _read_stored(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """Yield (chunk, text), decompressing the file from its beginning.
 
-        Raises LookupError if the file has changed, OSError if it is gone.
+        Raises TraceChangedError if the file has changed, OSError if it is gone.
         """
         self._check_unchanged()
         try:
@@ -113,12 +140,28 @@ class GzipText(FileText):
             source.unpack_all = True  # the size limit was passed, or lifted, when the file was decoded
             yield from _read_text_spans(source, self.offset, self.length, chunks)
         except TraceError as error:
-            raise LookupError(str(error)) from error
+            raise TraceChangedError(str(error)) from error
 
     def _check_unchanged(self) -> None:
-        """Raise LookupError if the file is another version by now, OSError if it is gone."""
+        """Raise TraceChangedError if the file is another version by now, OSError if it is gone."""
         if _stat_fingerprint(self.path.stat()) != self.fingerprint:
-            raise LookupError(CHANGED_MESSAGE)
+            raise TraceChangedError(CHANGED_MESSAGE)
+
+
+def _write_block_ends(path: Path, lengths: list[int], checksums: list[int]) -> None:
+    """Write int64[2c + 1]: the end offset of each block, its checksum, and the checksum of these. Raises OSError."""
+    values = np.array([*np.cumsum(lengths, dtype=np.int64).tolist(), *checksums], np.int64)
+    np.append(values, checksum_array(values)).tofile(path)
+
+
+def _read_block_ends(path: Path, count: int) -> tuple[I64, U32] | None:
+    """Read the end offset, int64[count], and the checksum of each block; None where the file is damaged."""
+    values = np.fromfile(path, np.int64)
+    if len(values) != 2 * count + 1 or path.stat().st_size != values.nbytes:
+        return None
+    if checksum_array(values[:-1]) != int(values[-1]):
+        return None
+    return values[:count], values[count:-1].astype(np.uint32)
 
 
 def _read_text_spans(source: Source, offset: I64, length: I64, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
@@ -131,7 +174,7 @@ def _read_text_spans(source: Source, offset: I64, length: I64, chunks: Iterable[
             while buffer_offset + len(buffer) < end:
                 block = next(blocks, None)
                 if block is None:
-                    raise LookupError(CHANGED_MESSAGE)
+                    raise TraceChangedError(CHANGED_MESSAGE)
                 drop = min(max(begin - buffer_offset, 0), len(buffer))
                 buffer, buffer_offset = buffer[drop:] + block, buffer_offset + drop
             yield chunk, buffer[begin - buffer_offset : end - buffer_offset]

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from torchprof_tui.trace.core.checksum import ChecksumReader, crc32, open_unbuffered
+from torchprof_tui.trace.core.errors import TraceChangedError
+
 MAX_VALUE_BYTES = 64 << 20
 """Bytes of text beyond which only the size of a value is recorded: it can be validated as JSON only as a whole, in
 memory, and no profiler writes so much beside its events."""
@@ -24,22 +27,38 @@ _LEVEL = 1
 class LargeValues:
     """Positions of the large values of a trace.
 
-    `spans`: key → (offset, stored bytes) in `path`; gzip members if `compressed`. `oversized`: key → bytes of text, for
-    values beyond MAX_VALUE_BYTES.
+    `spans`: key → (offset, size, CRC-32) of its bytes in `path`; gzip members if `compressed`. `oversized`: key → bytes
+    of text, for values beyond MAX_VALUE_BYTES.
     """
 
     path: Path = field(repr=False, compare=False)
     compressed: bool
-    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    spans: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     oversized: dict[str, int] = field(default_factory=dict)
 
     def read_text(self, key: str) -> bytes:
-        """Read the text of a value. If a plain file has changed, this is its present content. Raises OSError."""
-        offset, length = self.spans[key]
+        """Read the text of a value. Raises OSError if the file is gone, TraceChangedError if it has changed."""
+        offset, length, checksum = self.spans[key]
         with self.path.open("rb") as file:
             file.seek(offset)
             stored = file.read(length)
+        if len(stored) != length or crc32(stored) != checksum:
+            raise TraceChangedError("the trace file has changed since it was opened")
         return gzip.decompress(stored) if self.compressed else stored
+
+    def is_intact(self) -> bool:
+        """Return whether copied values are those that were written: reads all of them."""
+        if not self.compressed:
+            return True  # in the trace file itself, which is checked when it is read
+        try:
+            with open_unbuffered(self.path) as file:
+                for offset, length, checksum in self.spans.values():
+                    file.seek(offset)
+                    if ChecksumReader(file).read_checksum(length) != checksum:
+                        return False
+                return True
+        except OSError:
+            return not self.spans
 
 
 class LargeValueWriter:
@@ -52,11 +71,11 @@ class LargeValueWriter:
         self.values = LargeValues(plain_path or folder / VALUES_FILE, compressed=plain_path is None)
         self._file: IO[bytes] | None = None
         self._begin_offset = 0
-        self._size = 0
+        self._size = self._checksum = 0
 
     def begin_value(self) -> None:
         """Begin a value: call `write` with all of its text, then `commit_value` or `discard_value`."""
-        self._size = 0
+        self._size = self._checksum = 0
         if self.values.compressed and self._file is None:
             self._file = self.values.path.open("wb")
         self._begin_offset = self._file.tell() if self._file is not None else 0
@@ -64,8 +83,12 @@ class LargeValueWriter:
     def write(self, text: bytes) -> None:
         """Add text of the value. Raises OSError if it cannot be written."""
         self._size += len(text)
-        if self._file is not None and self._size <= MAX_VALUE_BYTES:
-            self._file.write(gzip.compress(text, _LEVEL, mtime=0))
+        if self._size > MAX_VALUE_BYTES:
+            return
+        stored = text if self._file is None else gzip.compress(text, _LEVEL, mtime=0)
+        self._checksum = crc32(stored, self._checksum)
+        if self._file is not None:
+            self._file.write(stored)
 
     def commit_value(self, key: str, offset: int) -> None:
         """Record the value under `key`, replacing an earlier one. `offset`: of its text in the whole text."""
@@ -74,9 +97,9 @@ class LargeValueWriter:
             self.values.oversized[key] = self._size
             self.discard_value()
         elif self._file is not None:
-            self.values.spans[key] = self._begin_offset, self._file.tell() - self._begin_offset
+            self.values.spans[key] = self._begin_offset, self._file.tell() - self._begin_offset, self._checksum
         else:
-            self.values.spans[key] = offset, self._size
+            self.values.spans[key] = offset, self._size, self._checksum
 
     def discard_value(self) -> None:
         """Drop the text written since `begin_value`."""

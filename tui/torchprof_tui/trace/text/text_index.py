@@ -20,7 +20,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, U32
+from torchprof_tui.trace.core.checksum import crc32
+from torchprof_tui.trace.core.errors import TraceChangedError
 
 ParseChunk = Callable[[bytes], list[dict[str, Any]]]
 """Parses the text of a chunk into its entries, repairs included."""
@@ -56,15 +58,17 @@ class TextIndex(Protocol):
 
 @dataclass
 class FileText(ABC):
-    """Base of the text of one file. All arrays are int64[c]; see `TextIndex` for `first`.
+    """Base of the text of one file. Arrays have a row for each of c chunks; see `TextIndex` for `first`.
 
-    `offset`, `length`: position and size in bytes of each chunk, as the subclass stores it.
+    `offset`, `length`: position and size in bytes of each chunk, as the subclass stores it. `checksum`: CRC-32 of these
+    bytes, so that a file that has changed never yields the args of another event.
     """
 
     path: Path
     first: I64
     offset: I64
     length: I64
+    checksum: U32
     _last_parsed: tuple[bytes, list[dict[str, Any]]] = field(default=(b"", []), init=False, repr=False, compare=False)
     """The chunk read last, as stored and parsed: the next entry asked for is mostly a neighbour."""
 
@@ -76,21 +80,33 @@ class FileText(ABC):
         ((_, stored),) = self._read_stored([chunk])
         last_stored, entries = self._last_parsed
         if stored != last_stored:  # read from disk each time, so that a changed file is noticed
+            self._check_stored(chunk, stored)
             entries = parse(self._decode_stored(stored))
             self._last_parsed = stored, entries
         index = ordinal - int(self.first[chunk])
         if index >= len(entries):
-            raise LookupError(CHANGED_MESSAGE)
+            raise TraceChangedError(CHANGED_MESSAGE)
         return entries[index]
 
     def read_texts(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """Yield (chunk, text); see `TextIndex.read_texts`."""
         for chunk, stored in self._read_stored(chunks):
+            self._check_stored(chunk, stored)
             yield chunk, self._decode_stored(stored)
 
     @abstractmethod
     def _read_stored(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """Yield (chunk, stored bytes)."""
+
+    def _check_stored(self, chunk: int, stored: bytes) -> None:
+        """Raise TraceChangedError if these are not the bytes that were indexed."""
+        if len(stored) != int(self.length[chunk]) or crc32(stored) != int(self.checksum[chunk]):
+            raise TraceChangedError(self._changed_message)
+
+    @property
+    def _changed_message(self) -> str:
+        """What to tell the user where the stored bytes are not those that were indexed."""
+        return CHANGED_MESSAGE
 
     def _decode_stored(self, stored: bytes) -> bytes:
         """Return the text of a chunk's stored bytes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import lru_cache
 from typing import Any
 
@@ -40,13 +41,22 @@ def palette_for(app: App[Any]) -> Palette:
 def follow_theme(screen: Screen[Any]) -> None:
     """Set the palette of all painted widgets on a mounted screen, now and whenever the theme changes."""
 
-    def repaint(_: object = None) -> None:
-        palette = palette_for(screen.app)
-        for widget in screen.query(PaintedWidget):
-            widget.palette = palette
+    # The app keeps the callback: a reference to the screen in it would keep the screen and its trace for good.
+    reference = weakref.ref(screen)
 
-    screen.app.theme_changed_signal.subscribe(screen, repaint)
-    repaint()
+    def notify(_: object) -> None:
+        followed = reference()
+        if followed is not None:
+            followed.call_next(_repaint, followed)
+
+    screen.app.theme_changed_signal.subscribe(screen, notify, immediate=True)
+    _repaint(screen)
+
+
+def _repaint(screen: Screen[Any]) -> None:
+    palette = palette_for(screen.app)
+    for widget in screen.query(PaintedWidget):
+        widget.palette = palette
 
 
 @lru_cache(maxsize=8)

@@ -1,4 +1,4 @@
-"""The loading screen: the progress of a load, esc to cancel it, and the error where it fails."""
+"""The loading screen: the progress of a load, esc to cancel it, and the error where it fails, with r to try again."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ class LoadingScreen(Screen[None]):
     CSS_PATH = "loading_screen.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "give_up", "cancel", id="loading.cancel", tooltip="cancel, or go back"),
+        Binding("r", "retry", "try again", id="loading.retry", tooltip="try again after a failure", show=False),
     ]
 
     @dataclass
@@ -80,6 +81,12 @@ class LoadingScreen(Screen[None]):
 
         name: str
         traces: list[ListedTrace]
+
+    @dataclass
+    class RetryRequested(Message):
+        """The trace is to be opened again after a failure. `spec` names it."""
+
+        spec: str
 
     class Left(Message):
         """Esc was pressed, during the load or at the error."""
@@ -109,6 +116,15 @@ class LoadingScreen(Screen[None]):
         if not self._failed:
             self.workers.cancel_group(self, "load")
         self.post_message(self.Left())
+
+    def action_retry(self) -> None:
+        if self._failed and self._can_retry:
+            self.post_message(self.RetryRequested(self.opener.spec))
+
+    @property
+    def _can_retry(self) -> bool:
+        """Whether one name opens the trace again: stdin has been read, and several files have no single name."""
+        return self.opener.spec not in ("", "-")
 
     async def _load(self) -> None:
         preparation = None if self._prepare is None else asyncio.create_task(asyncio.to_thread(self._prepare))
@@ -164,7 +180,9 @@ class LoadingScreen(Screen[None]):
         self.query_one("#loading-ranks", Static).display = False
         hint = EXPORT_HINT if NOT_A_TRACE in line else ""  # it is no help where the file could not be reached
         self.query_one("#loading-numbers", Static).update(Content(hint))
-        self.query_one("#loading-keys", Static).update("o open another   esc back   q quit")
+        self.query_one("#loading-keys", Static).update(
+            f"{'r try again   ' if self._can_retry else ''}o open another   esc back   q quit"
+        )
 
 
 def format_bar(progress: Progress) -> Content:
