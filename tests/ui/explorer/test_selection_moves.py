@@ -192,7 +192,7 @@ def test_an_empty_trace_answers_every_move() -> None:
         moves.select_child,
         state.toggle_mark,
         state.clear_last,
-        state.arrange_lanes_at_first,
+        state.arrange_lanes,
         state.unhide_lanes,
         lambda: moves.next_in_row(1),
         lambda: moves.follow_link(True),

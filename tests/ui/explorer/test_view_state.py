@@ -187,10 +187,10 @@ class TestLanes:
     def test_a_deep_stack_pins_the_stream_at_first_sight(self) -> None:
         deep = [cpu(f"f{depth}", depth, 100 - 2 * depth) for depth in range(30)]
         state = ViewState(trace(*deep, kernel("k", 5, 5)), width=80, height=12)
-        state.arrange_lanes_at_first()
+        state.arrange_lanes()
         assert [line.lane for line in state.lane_view.lane_lines.pinned] == [1]
         roomy = ViewState(trace(*deep, kernel("k", 5, 5)), width=80, height=60)
-        roomy.arrange_lanes_at_first()
+        roomy.arrange_lanes()
         assert not roomy.lane_view.lane_lines.pinned
 
     def test_the_selection_is_scrolled_into_sight(self) -> None:
@@ -226,7 +226,7 @@ class TestFirstArrangement:
         deep = [cpu(f"f{depth}", depth, 100 - 2 * depth) for depth in range(30)]
         kernels = [kernel("k", 5 + k, 1, stream=stream) for stream in (7, 8, 9) for k in range(stream)]
         state = ViewState(trace(*kernels, *deep), width=80, height=12)
-        state.arrange_lanes_at_first()
+        state.arrange_lanes()
         pinned = [state.trace.lanes[lane].label for lane in state.lane_view.lane_lines.pinned_lanes()]
         assert pinned == ["stream 7", "stream 8", "stream 9"]
         state.lane_view.scroll(1000)
@@ -236,14 +236,14 @@ class TestFirstArrangement:
     def test_ranks_that_fit_open_by_themselves(self) -> None:
         ranks = two_ranks()
         roomy, low = ViewState(ranks, 80, 40), ViewState(ranks, 80, 4)
-        roomy.arrange_lanes_at_first()
-        low.arrange_lanes_at_first()
+        roomy.arrange_lanes()
+        low.arrange_lanes()
         assert not roomy.lane_view.has_folded_rank
         assert low.lane_view.has_folded_rank
 
     def test_a_rank_that_is_opened_keeps_its_stream_on_screen(self) -> None:
         state = ViewState(two_ranks(depth=30), 80, 8)
-        state.arrange_lanes_at_first()
+        state.arrange_lanes()
         header = state.trace.all_ranks[1].header_lane
         message = state.toggle_fold((header,))
         assert message == "pinned on top: rank 1 stream 7; p lets it go"

@@ -137,8 +137,17 @@ class ExplorerScreen(ExplorerView):
         self.details_open = True
         self._run_move(partial(self._panel_controller.go_to_finding, number))
 
+    def _run_fold(self, lanes: tuple[int, ...]) -> None:
+        """Fold or unfold lanes, and share out the screen again where ranks were opened or closed."""
+        before = self.view_state.lane_view.are_ranks_folded
+        self._run_move(partial(self.view_state.toggle_fold, lanes))
+        if self.view_state.lane_view.are_ranks_folded != before:
+            message = self._status.message
+            self._apply_layout()
+            self._status.show_message(message)
+
     def action_fold(self) -> None:
-        self._run_move(partial(self.view_state.toggle_fold, (self.view_state.current_lane(),)))
+        self._run_fold((self.view_state.current_lane(),))
 
     def action_pin(self) -> None:
         self._run_move(partial(self.view_state.toggle_pin, self.view_state.current_lane()))
@@ -279,7 +288,7 @@ class ExplorerScreen(ExplorerView):
         self._run_move(move, is_jump=not message.is_continued)
 
     def on_lanes_folded(self, message: LanesFolded) -> None:
-        self._run_move(partial(self.view_state.toggle_fold, message.lanes))
+        self._run_fold(message.lanes)
 
     def on_panel_picked(self, message: PanelPicked) -> None:
         self._dock.show_panel(message.panel)

@@ -65,7 +65,6 @@ class ExplorerView(Screen[None]):
         self._status = StatusLine(id="status")
         self._prompts = PromptController(self, self.view_state, self.moves, self._refresh_widgets)
         self._child_screens = ChildScreens(self.view_state)
-        self._first_resize_done = False
         self._data_loss_line = summarize_losses(trace)
 
     def compose(self) -> ComposeResult:
@@ -96,7 +95,9 @@ class ExplorerView(Screen[None]):
         if small:
             self.query_one("#too-small", Static).update(small)
             return
+        self.view_state.reset_arrangement()
         self._apply_layout()
+        self.call_after_refresh(self._arrange_lanes)
 
     def _apply_layout(self) -> None:
         """Share out the screen for its size and the size that the panels have by `z`."""
@@ -110,10 +111,14 @@ class ExplorerView(Screen[None]):
 
     def on_lanes_resized(self, message: LanesResized) -> None:
         self.view_state.resize(message.width, message.height)
-        if not self._first_resize_done and message.width > 1:
-            self._first_resize_done = True
-            self.view_state.arrange_lanes_at_first()
         self._refresh_widgets()
+
+    def _arrange_lanes(self) -> None:
+        """Arrange the lanes for the size that they got, and give the lines that they leave to the panels."""
+        size = self._lanes_area.timeline.size
+        self.view_state.resize(size.width, size.height)
+        if size.width > 1 and self.view_state.arrange_lanes():
+            self._apply_layout()
 
     # -- showing the state ---------------------------------------------------------------------------------
 

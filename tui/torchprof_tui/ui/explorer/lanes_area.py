@@ -49,6 +49,9 @@ class LanesArea:
     def apply_layout(self, width: int, height: int, panel_size: PanelSize) -> ExplorerLayout:
         """Set the size of each widget for this screen size; return the layout for the parts below."""
         lanes = count_lane_lines(self._view_state.trace, self._view_state.current_trace())
+        lane_view = self._view_state.lane_view
+        if self._view_state.is_arranged and lane_view.are_ranks_folded:
+            lanes = len(lane_view.lane_lines.body) + 1  # the panels get the lines of the folded lanes
         layout = compute_layout(
             width, height, self.overview.preferred_lines, self.ruler.preferred_lines, lanes, panel_size
         )

@@ -63,6 +63,8 @@ class ViewState:
         self.lane = -1
         self.pointer_time: int | None = None
         self.mark: RangeMark | None = None
+        self._initial_arrangement = self._own_arrangement = self.lane_view.arrangement  # own: not the user's
+        self.is_arranged = False  # whether the lanes are arranged for the size of the screen
         self._previous_views: deque[View] = deque(maxlen=MAX_PREVIOUS_VIEWS)
         self._last_fit: tuple[int, Viewport] | None = None  # the event that was fitted, and the viewport that showed it
 
@@ -78,16 +80,29 @@ class ViewState:
             self.lane_view.resize(height)
             self.scroll_into_view()
 
-    def arrange_lanes_at_first(self) -> None:
-        """Arrange the lanes for the first screen: pin streams where the lanes scroll, unfold ranks where they fit.
+    def reset_arrangement(self) -> None:
+        """Undo `arrange_lanes`, for a screen of another size, unless the user has changed the arrangement since."""
+        if self.lane_view.arrangement == self._own_arrangement:
+            self.is_arranged = False
+            self._own_arrangement = self._initial_arrangement
+            self._apply_arrangement(self._initial_arrangement)
 
-        Python stacks are dozens of rows deep, and a launch should be seen together with its kernel. Several ranks need
-        no pins while they are folded: each has a line that shows its GPU work.
+    def arrange_lanes(self) -> bool:
+        """Arrange the lanes for the size of the screen: pin streams where they scroll, unfold ranks where they fit.
+
+        Once the user has folded, pinned or hidden a lane, nothing changes and False is returned. Python stacks are
+        dozens of rows deep, and a launch should be seen together with its kernel. Several ranks need no pins while
+        they are folded: each has a line that shows its GPU work.
         """
+        if self.is_arranged or self.lane_view.arrangement != self._own_arrangement:
+            return False
+        self.is_arranged = True
         if self.trace.merged_ranks is None:
             self._apply_arrangement(self.lane_view.pin_streams(0, len(self.trace.lanes)))
         else:
             self._apply_arrangement(self.lane_view.unfold_ranks())
+        self._own_arrangement = self.lane_view.arrangement
+        return True
 
     def cursor_time(self) -> int:
         """Return the time that zooming by key keeps in its column; the ruler shows it as `▼`.

@@ -89,14 +89,15 @@ class LaneViewState:
         return replace(self.arrangement, pinned=tuple(k for k in self.arrangement.pinned if k not in lanes))
 
     def unfold_ranks(self) -> LaneArrangement:
-        """Return an arrangement with all ranks unfolded if they fit on the screen, else as it was.
+        """Return an arrangement with as many ranks unfolded as fit on the screen.
 
-        Where their rows do not fit, their lanes may still, each folded into one line.
+        Where the rows of all do not fit, their lanes may still, each folded into one line; or those of the first rank.
         """
-        headers = {rank.header_lane for rank in self._trace.all_ranks if rank.is_merged}
-        unfolded = replace(self.arrangement, folded=self.arrangement.folded - headers)
-        deep = [k for k, lane in enumerate(self._trace.lanes) if lane.rows > 1]
-        for arrangement in (unfolded, replace(unfolded, folded=unfolded.folded | frozenset(deep))):
+        headers = [rank.header_lane for rank in self._trace.all_ranks if rank.is_merged]
+        folded = self.arrangement.folded
+        deep = frozenset(k for k, lane in enumerate(self._trace.lanes) if lane.rows > 1)
+        for first_ranks, also_folded in ((headers, frozenset[int]()), (headers, deep), (headers[:1], deep)):
+            arrangement = replace(self.arrangement, folded=(folded - set(first_ranks)) | also_folded)
             if not LaneLines.build(self._trace, arrangement).max_top(self.height):
                 return arrangement
         return self.arrangement
@@ -105,6 +106,12 @@ class LaneViewState:
     def has_folded_rank(self) -> bool:
         """Whether a rank's lanes are folded into its line."""
         return any(rank.header_lane in self.arrangement.folded for rank in self._trace.all_ranks if rank.is_merged)
+
+    @property
+    def are_ranks_folded(self) -> bool:
+        """Whether there are several ranks and the lanes of all are folded."""
+        headers = {rank.header_lane for rank in self._trace.all_ranks if rank.is_merged}
+        return bool(headers) and headers <= self.arrangement.folded
 
     # -- queries -------------------------------------------------------------------------------------------
 
