@@ -8,7 +8,7 @@ from tests.helpers.explorer_app import explorer, settled, text_of, two_steps, un
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.panel_controller import ScopeMode
+from torchprof_tui.ui.explorer.scope_mode import ScopeMode
 from torchprof_tui.ui.explorer.view_state import ViewState
 
 LONG_NAME = "void " + "nested<int, " * 400 + "float" + ">" * 400

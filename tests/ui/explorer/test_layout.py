@@ -26,7 +26,7 @@ def test_a_terminal_that_is_too_small_says_what_is_needed(width: int, height: in
 @given(st.integers(40, 400), st.integers(10, 200), st.integers(1, 2), st.integers(1, 2), st.integers(0, 300))
 def test_the_parts_fit_and_leave_room_for_lanes(width: int, height: int, overview: int, ruler: int, lanes: int) -> None:
     layout = compute_layout(width, height, overview, ruler, lanes)
-    above = 2 + layout.has_verdict + layout.overview + layout.ruler
+    above = 2 + layout.verdict + layout.overview + layout.ruler
     lane_lines = height - above - layout.dock
     assert lane_lines >= min(lanes, 3)
     assert layout.dock >= (DOCK_MIN_LINES if height >= 15 else 3)
@@ -39,7 +39,8 @@ def test_more_room_more_lines() -> None:
     sizes = {height: compute_layout(200, height, 2, 2, 1000) for height in (19, 20, 29, 30)}
     assert [sizes[height].ruler for height in sizes] == [1, 2, 2, 2]
     assert [sizes[height].overview for height in sizes] == [1, 1, 1, 2]
-    assert [sizes[height].has_verdict for height in sizes] == [False, True, True, True]
+    assert [sizes[height].verdict for height in sizes] == [0, 1, 1, 1]
+    assert [compute_layout(width, 24, 1, 1, 9).verdict for width in (80, 129, 130)] == [2, 2, 1]
     assert [compute_layout(width, 40, 1, 1, 9).panels for width in (169, 170, 299, 300)] == [1, 2, 2, 3]
     assert (
         compute_layout(200, 60, 2, 2, 10).dock == 30

@@ -203,9 +203,11 @@ class ExplorerScreen(ExplorerView):
         if self.details_open and self._dock.active_name == name:
             self.details_open = False
         else:
+            if name in ("chain", "kernel") and self.view_state.selected < 0:
+                self._panel_controller.select_first_evidence(self.details_open)
             self.details_open = True
             self._dock.show_panel(name)
-        self._panel_controller.highlight()
+        self._refresh_widgets()
 
     def action_guess(self) -> None:
         self.app.push_screen(self._child_screens.create_guess_screen())

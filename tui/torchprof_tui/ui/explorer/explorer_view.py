@@ -103,7 +103,8 @@ class ExplorerView(Screen[None]):
         """Share out the screen for its size and the size that the panels have by `z`."""
         panel_size = self.panel_size if self.details_open and self.trace.lanes else PanelSize.NORMAL
         layout = self._lanes_area.apply_layout(*self.size, panel_size)
-        self.set_class(not layout.has_verdict, "low")
+        self.set_class(not layout.verdict, "low")
+        self._panel_controller.verdict_line.styles.height = max(layout.verdict, 1)
         self.set_class(panel_size is PanelSize.WHOLE, "panels-only")
         self._dock.styles.height = layout.dock
         self._dock.show_side_by_side(layout.panels, self.size.width)

@@ -22,8 +22,11 @@ LANES_MIN_LINES = 3
 DOCK_MAX_SHARE = 0.5
 """Lines that the lanes leave empty go to the panels, up to this share of the height."""
 
-VERDICT_MIN_HEIGHT = 20
-"""Screen height from which the verdict has a line."""
+VERDICT_MIN_HEIGHT, TWO_VERDICT_LINES_MIN_HEIGHT = 20, 24
+"""Screen heights from which the verdict has a line, and two lines where the screen is narrow."""
+
+TWO_VERDICT_LINES_MAX_WIDTH = 129
+"""Screen width up to which most verdicts need two lines."""
 
 TWO_PANELS_MIN_WIDTH, THREE_PANELS_MIN_WIDTH = 170, 300
 """Screen widths from which two and three panels are shown side by side: each has the width of a small terminal."""
@@ -54,7 +57,7 @@ class ExplorerLayout:
     overview: int
     ruler: int
     dock: int
-    has_verdict: bool  # whether the verdict has a line
+    verdict: int  # 0 where there is no room
     panels: int  # shown side by side
 
 
@@ -71,7 +74,8 @@ def compute_layout(
     """Share out the lines of a screen. `overview`, `ruler`, `lanes`: the lines that each would fill."""
     overview = overview if height >= OVERVIEW_MIN_HEIGHT else 1
     ruler = ruler if height >= STEPS_MIN_HEIGHT else 1
-    verdict = height >= VERDICT_MIN_HEIGHT
+    is_narrow = width <= TWO_VERDICT_LINES_MAX_WIDTH
+    verdict = 0 if height < VERDICT_MIN_HEIGHT else 1 + (is_narrow and height >= TWO_VERDICT_LINES_MIN_HEIGHT)
     share = min(max(round(height * DOCK_SHARE), DOCK_MIN_LINES), DOCK_MAX_LINES)
     available = height - TITLE_AND_STATUS_LINES - verdict - overview - ruler
     share = min(share, available - LANES_MIN_LINES)

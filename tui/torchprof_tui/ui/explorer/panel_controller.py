@@ -5,7 +5,6 @@ Data that takes longer than a frame comes from worker threads: `background_queri
 
 from __future__ import annotations
 
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from torchprof_tui.ui.explorer.panels.doctor_panel import DoctorPanel
 from torchprof_tui.ui.explorer.panels.kernel_panel import KernelPanel
 from torchprof_tui.ui.explorer.panels.panel_dock import Dock
 from torchprof_tui.ui.explorer.panels.range_panel import RangePanel
+from torchprof_tui.ui.explorer.scope_mode import ScopeMode
 from torchprof_tui.ui.explorer.verdict_line import VerdictLine
 from torchprof_tui.ui.explorer.view_state import ViewState
 
@@ -51,19 +51,6 @@ MAX_LINKED_WORK = 8
 
 MAX_HIGHLIGHTED_EVIDENCE = 5_000
 """Maximum number of a pattern's evidence events that are highlighted: beyond it every cell would be."""
-
-
-class ScopeMode(Enum):
-    """The part of the trace that the cheatsheet is about."""
-
-    SCREEN = "on screen"
-    SELECTION = "selection"
-    TRACE = "whole trace"
-
-    def neighbour(self, direction: int) -> ScopeMode:
-        """Return the next part (1) or the previous one (-1)."""
-        modes = list(ScopeMode)
-        return modes[(modes.index(self) + direction) % len(modes)]
 
 
 class PanelController:
@@ -159,6 +146,7 @@ class PanelController:
     def highlight(self) -> None:
         """Highlight the selected event's chain and link line, or the evidence of the cheatsheet's current entry."""
         self.dock.mark_keys(self.has_keys)
+        self.cheatsheet_panel.set_verdict_above(self.verdict_line.display and self.verdict_line.shows_all)
         self.details_panel.show_findings(not self.dock.is_shown("cheatsheet"))
         if self.dock.active_name != "cheatsheet":
             self.release_evidence()
@@ -210,11 +198,9 @@ class PanelController:
             return ""
         if self.dock.active_name == "cheatsheet":
             self._view_state.search.is_last_question = False
-            return (
-                ""
-                if self.cheatsheet_panel.move_cursor(distance)
-                else "no other pattern fires here; tab leaves the cheatsheet"
-            )
+            if self.cheatsheet_panel.move_cursor(distance) or (distance < 0 and self.cheatsheet_panel.show_top()):
+                return ""
+            return f"the {'last' if distance > 0 else 'first'} finding; tab leaves the cheatsheet"
         at_end = f"the {'last' if distance > 0 else 'first'} remark of the doctor; tab leaves the panel"
         return "" if self.doctor_panel.move_cursor(distance) else at_end
 
@@ -245,6 +231,13 @@ class PanelController:
             self._update_cheatsheet(checked)
         self._view_state.select(event)
         return f"{self.cheatsheet_panel.finding.id}: {number:,} of {count:,}"
+
+    def select_first_evidence(self, is_open: bool) -> None:
+        """Select the first event of the finding under the cursor, so that its chain or kernel can be shown."""
+        if is_open and self.dock.active_name == "cheatsheet" and self.cheatsheet_panel.finding is not None:
+            event, _, _ = self.cheatsheet_panel.next_evidence(1)
+            if event >= 0:
+                self._view_state.select(event)
 
     def fit_panel_target(self, is_open: bool) -> str:
         """Handle enter: select what the active panel points at, and fit the selection."""
@@ -278,9 +271,9 @@ class PanelController:
         else:
             return None, rank, "L opens the line of an entry of the cheatsheet (c), or of an event's chain (l)"
         if line is None:
-            return None, rank, f"no line of the program is known of {owner}; record with Python stacks (with_stack)"
+            return None, rank, f"{owner}: no line known; record with --with-stack (R)"
         if line.file is None:
-            return None, rank, f"no file is known of this {line.kind}; record with Python stacks for the line"
+            return None, rank, f"no file known of this {line.kind}; record with --with-stack (R)"
         return line, rank, ""
 
     def cycle_scope_mode(self, direction: int) -> str:
@@ -289,6 +282,8 @@ class PanelController:
         self._view_state.search.is_last_question = False
         self._requested_scope = self._evidence_scope = None
         self.dock.show_panel("cheatsheet")
+        if self.scope_mode is ScopeMode.SELECTION and self._view_state.selected < 0:
+            return "the cheatsheet is about the selection: nothing is selected, so it shows the screen"
         return f"the cheatsheet is about: {self.scope_mode.value}"
 
     def release_evidence(self) -> None:
@@ -346,7 +341,7 @@ class PanelController:
 
     def _update_cheatsheet(self, checked: CheckResult) -> None:
         scope = checked.scope
-        label = scope.label if scope.is_whole_trace else self.scope_mode.value
+        label = scope.label if scope.is_whole_trace else self._mode_label
         if scope == self._evidence_scope and not scope.is_whole_trace:
             step = 10 ** max(len(str(scope.length)) - 3, 0)  # three digits of the length tell both ends apart
             label = f"{format_time(scope.t0, step)} to {format_time(scope.t1, step)}"
@@ -354,6 +349,11 @@ class PanelController:
         self.cheatsheet_panel.set_checked(checked, label)
         self.details_panel.set_checked(checked)
         self.highlight()
+
+    @property
+    def _mode_label(self) -> str:
+        is_empty = self.scope_mode is ScopeMode.SELECTION and self._view_state.selected < 0
+        return ScopeMode.SCREEN.value if is_empty else self.scope_mode.value
 
     def _check_if_scope_changed(self) -> None:
         """Request a check where the scope has changed; of another rank its verdict and lane labels as well."""

@@ -247,10 +247,18 @@ class ViewState:
 
     # -- marked range --------------------------------------------------------------------------------------
 
-    def toggle_mark(self) -> None:
-        """Start a live range at the selected event, else at the cursor; freeze the range where one is live."""
-        live = self.mark is not None and self.mark.live
-        self.mark = self.mark.freeze() if self.mark is not None and live else RangeMark.begin_at(self._cursor_range())
+    def toggle_mark(self) -> str:
+        """Start a live range at the selected event, else at the cursor; freeze the range where one is live.
+
+        Returns why it is not frozen, else "".
+        """
+        if self.mark is None or not self.mark.live:
+            self.mark = RangeMark.begin_at(self._cursor_range())
+        elif self.mark.end - self.mark.start <= 1:
+            return "the range is empty: move first (a d, ← →), then m sets its end"
+        else:
+            self.mark = self.mark.freeze()
+        return ""
 
     def mark_range(self, start: int, end: int) -> None:
         """Mark a range that was dragged with the mouse; a range outside the trace changes nothing."""
@@ -336,7 +344,9 @@ class ViewState:
         if lane < 0:
             return NO_LANES
         self._apply_arrangement(self.lane_view.arrangement.toggle_pin(lane))
-        return ""
+        self.lane = lane  # the lane that the next key acts on, marked
+        is_pinned = lane in self.lane_view.arrangement.pinned
+        return f"{self._lane_label(lane)}: {'pinned on top, p lets it go' if is_pinned else 'no longer pinned'}"
 
     def hide_lane(self, lane: int) -> str:
         """Hide a lane and make its neighbour the current one. Returns a message: what was hidden, or why it stays."""

@@ -50,6 +50,7 @@ from torchprof_tui.analysis.patterns.rules import (
     torch_compile,
     warmup,
 )
+from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
@@ -156,7 +157,11 @@ def _sort_by_time(trace: Trace, rows: I64) -> I64:
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
-def severity_sort_key(finding: Finding) -> tuple[int, int, int]:
-    """Return the sort key of a finding: state, severity, then time at stake."""
+def severity_sort_key(finding: Finding) -> tuple[int, int, int, int]:
+    """Return the sort key of a finding: state, severity, how much it explains, then time at stake.
+
+    Of the patterns that cost enough time, those with one cause come before the summaries of a whole scope.
+    """
     weight = _SEVERITY_ORDER.index(finding.pattern.severity) if finding.has_fired else 0
-    return _STATE_ORDER.index(finding.state), weight, -finding.answer.at_stake
+    tier = 2 if not finding.is_significant else 1 if finding.id in GENERAL_PATTERN_IDS else 0
+    return _STATE_ORDER.index(finding.state), weight, tier, -finding.answer.at_stake

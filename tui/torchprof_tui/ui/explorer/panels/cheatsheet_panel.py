@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
 
 
+VERDICT_MIN_HEIGHT = 8
+"""Panel height from which the lines above the first entry are shown together with it."""
+
+
 class CheatsheetPanel(TextPanel):
     """List the findings given to `set_checked`. `move_cursor` changes the entry; `finding` is the current one."""
 
@@ -31,6 +35,8 @@ class CheatsheetPanel(TextPanel):
         self._scope_label = ""
         self._cursor_id = ""  # the id of an entry, so that it stays when the order changes
         self._evidence_index = -1
+        self._reveals_cursor = True  # in the next frame
+        self._is_verdict_above = False
         self._lines_by_id: dict[str, tuple[int, int]] = {}
 
     def set_checked(self, checked: CheckResult, scope_label: str) -> None:
@@ -39,6 +45,7 @@ class CheatsheetPanel(TextPanel):
         self._checked, self._scope_label = checked, scope_label
         if self._cursor_id not in fired:
             self._cursor_id, self._evidence_index = (fired[0] if fired else ""), -1
+            self._reveals_cursor = True
         self.refresh_content(top=False)
 
     @property
@@ -63,6 +70,7 @@ class CheatsheetPanel(TextPanel):
         if not 0 <= index < len(ids):
             return False
         self._cursor_id, self._evidence_index = ids[index], -1
+        self._reveals_cursor = True
         self.refresh_content(top=False)
         return True
 
@@ -74,7 +82,20 @@ class CheatsheetPanel(TextPanel):
     def move_to(self, finding_id: str) -> None:
         """Move the cursor to the entry of this id."""
         self._cursor_id, self._evidence_index = finding_id, -1
+        self._reveals_cursor = True
         self.refresh_content(top=False)
+
+    def show_top(self) -> bool:
+        """Scroll to the first line, above the first entry. Returns whether it moved."""
+        moved, self._top = self._top > 0, 0
+        self.repaint()
+        return moved
+
+    def set_verdict_above(self, is_above: bool) -> None:
+        """Set whether the verdict on the whole trace is on screen above the lanes, and need not be repeated here."""
+        if is_above != self._is_verdict_above:
+            self._is_verdict_above = is_above
+            self.refresh_content(top=False)
 
     def next_evidence(self, distance: int) -> tuple[int, int, int]:
         """Return (next event of the evidence, its number from 1, number of events); (-1, 0, 0) without evidence."""
@@ -88,8 +109,14 @@ class CheatsheetPanel(TextPanel):
 
     def prepare(self, size: object) -> None:
         super().prepare(self.size)
+        if not self._reveals_cursor or not self._lines_by_id:
+            return
+        self._reveals_cursor = False
         first, last = self._lines_by_id.get(self._cursor_id, (0, 0))
         height = self.size.height
+        if first == min(start for start, _ in self._lines_by_id.values()) and height >= VERDICT_MIN_HEIGHT:
+            self._top = 0  # the verdict stands above the first entry
+            return
         if last >= self._top + height:
             self._top = last - height + 1
         if first < self._top:
@@ -108,7 +135,8 @@ class CheatsheetPanel(TextPanel):
                 ("  v: other scope", palette.muted),
             ]
         ]
-        lines += format_verdict(checked.verdict, width, self.size.height, palette)
+        with_text = not (self._is_verdict_above and checked.scope.is_whole_trace)
+        lines += format_verdict(checked.verdict, width, self.size.height, palette, with_text)
         tree = find_divided_tree([checked.verdict])
         for finding in self._fired_findings():
             first = len(lines)

@@ -48,9 +48,12 @@ def format_counts(checked: CheckResult) -> str:
     )
 
 
-def format_verdict(verdict: Verdict, width: int, height: int, palette: Palette) -> Lines:
-    """Format the verdict, with its numbers and the time tree as far as `height`, the panel's lines, leaves room."""
-    lines = wrap_text(clean(verdict.text), width, palette.accent)
+def format_verdict(verdict: Verdict, width: int, height: int, palette: Palette, with_text: bool = True) -> Lines:
+    """Format the verdict, with its numbers and the time tree as far as `height`, the panel's lines, leaves room.
+
+    `with_text`: with its sentence, which stands above the lanes too.
+    """
+    lines = wrap_text(clean(verdict.text), width, palette.accent) if with_text else []
     if height >= WHY_MIN_HEIGHT:
         for detail in (verdict.why, describe_code_line(verdict)):
             if detail:

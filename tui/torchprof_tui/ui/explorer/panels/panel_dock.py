@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from textual import events
 from textual.app import ComposeResult
@@ -16,6 +17,9 @@ from torchprof_tui.ui.common.text_panel import TextPanel
 KEYS_MARK = " ↑↓"
 """Stands after the title of the panel that the arrow keys act on."""
 
+
+PANEL_WEIGHTS = {"cheatsheet": 1.4}
+"""Widths of panels relative to one beside them, where two are shown: the cheatsheet has the longest lines."""
 
 NO_OFFSETS: Mapping[str, int] = {}
 """All titles in one row."""
@@ -141,7 +145,12 @@ class Dock(Vertical):
     def _shown_offsets(self) -> dict[str, int]:
         """Return the first cell of each shown panel, in the order of the titles."""
         shown = [name for name in self._panels if self.is_shown(name)]
-        return {name: self._width * index // len(shown) for index, name in enumerate(shown)}
+        weights = [PANEL_WEIGHTS.get(name, 1.0) if len(shown) == 2 else 1.0 for name in shown]
+        ends = accumulate(weights)
+        return {
+            name: int(self._width * (end - weight) / sum(weights))
+            for name, weight, end in zip(shown, weights, ends, strict=True)
+        }
 
     def _show(self) -> None:
         offsets = self._shown_offsets()
