@@ -25,6 +25,7 @@ COMMANDS = {
     "info": "what a trace holds, as a table or as JSON",
     "table": "what takes the most: the profiler's table, as prof.key_averages() has it",
     "check": "what is slow and why: the cheatsheet's patterns, as a list or as JSON",
+    "diff": "what changed between two traces: one step divided into parts that sum to the difference",
     "chain": "what led to an event: steps, ops, the launch, the kernel and what it takes of the GPU",
     "slice": "a range of a trace as a small trace of its own, links kept whole",
     "snapshot": "what the screen shows after some keys, as SVG or text",
@@ -32,7 +33,7 @@ COMMANDS = {
 }
 """Packages of `torchprof_tui.commands`: `arguments.add_arguments(parser)`, `main.run(options) -> exit status`."""
 
-TRACE_COMMANDS = frozenset(("open", "info", "table", "check", "chain", "slice", "snapshot"))
+TRACE_COMMANDS = frozenset(("open", "info", "table", "check", "diff", "chain", "slice", "snapshot"))
 """Commands that read a trace."""
 
 EPILOG = f"""\
@@ -44,6 +45,7 @@ examples:
   {PROGRAM} sample:matmul_add_64_cold_eager  a first trace to learn on
   {PROGRAM} trace.json.gz                    any trace that torch.profiler exported
   {PROGRAM} run -- python train.py --lr 1e-4   profile your own program, unchanged
+  {PROGRAM} diff before.json after.json        why is one slower than the other
   {PROGRAM} runs/ddp/                        the ranks of one run, a file each, as one
   {PROGRAM} gpu-box:runs/trace.json.gz       a trace on another host, over your own ssh
   zcat trace.json.gz | {PROGRAM} -           from a pipe

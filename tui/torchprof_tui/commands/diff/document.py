@@ -1,0 +1,112 @@
+"""Build the JSON document of a comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchprof_tui.analysis.compare.account import Account, PartChange
+from torchprof_tui.analysis.compare.comparison import Comparison
+from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause, ComparisonVerdict
+from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.commands.diff.rows import CAUSE, CLASS, group_account
+
+SCHEMA = "torchprof-tui/diff/1"
+
+ONE_STEP = "one step: its spread over steps is not known"
+
+
+def build_document(comparison: Comparison, by: str) -> dict[str, Any]:
+    """Build the JSON of a comparison; times are µs of one step, and `parts` sum to `step_us.delta`."""
+    account = comparison.account
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "a": _side_as_json(comparison.a),
+        "b": _side_as_json(comparison.b),
+        "same_recording": comparison.is_same_recording,
+        "comparable": [
+            {"what": each.what, "a": each.a, "b": each.b, "consequence": each.consequence}
+            for each in comparison.differences
+        ],
+        "step_us": _step_as_json(account),
+        "divided": "gpu" if account.is_of_gpu else "cpu",
+        "parts": [_part_as_json(part) for part in account.parts],
+        "launches": {"a": comparison.a.launches_per_step, "b": comparison.b.launches_per_step},
+        "gpu_work": {"a": comparison.a.work_per_step, "b": comparison.b.work_per_step},
+        "verdict": _verdict_as_json(comparison.verdict),
+    }
+    if by in (CLASS, CAUSE):
+        document["by"] = by
+        document["rows"] = [
+            {"name": row.label, "a_us": row.a / 1000, "b_us": row.b / 1000, "delta_us": row.delta / 1000}
+            for row in group_account(account, by)
+        ]
+    return document
+
+
+def _side_as_json(side: SideAnalysis) -> dict[str, Any]:
+    return {
+        "label": side.side.label,
+        "steps": [step.number for step in side.side.steps],
+        "start_ns": side.span[0],
+        "duration_ns": side.span[1] - side.span[0],
+        "left_out": list(side.side.left_out),
+    }
+
+
+def _step_as_json(account: Account) -> dict[str, Any]:
+    step: dict[str, Any] = {
+        "a": account.a / 1000,
+        "b": account.b / 1000,
+        "delta": account.delta / 1000,
+        "noise": None if account.noise is None else account.noise / 1000,
+        "within_noise": account.is_within_noise,
+    }
+    if account.noise is None:
+        step["cannot_tell"] = ONE_STEP
+    return step
+
+
+def _part_as_json(part: PartChange) -> dict[str, Any]:
+    return {
+        "id": part.id,
+        "name": part.label,
+        "a_us": part.a / 1000,
+        "b_us": part.b / 1000,
+        "delta_us": part.delta / 1000,
+        "noise_us": None if part.noise is None else part.noise / 1000,
+        "within_noise": part.is_within_noise,
+    }
+
+
+def _verdict_as_json(verdict: ComparisonVerdict) -> dict[str, Any]:
+    return {
+        "first": verdict.headline,
+        "launches": verdict.launches or None,
+        "a": _side_verdict_as_json(verdict.a),
+        "b": _side_verdict_as_json(verdict.b),
+        "causes": [_cause_as_json(cause) for cause in verdict.causes],
+        "patterns_a_only": [_finding_as_json(found) for found in verdict.patterns_a_only],
+        "patterns_b_only": [_finding_as_json(found) for found in verdict.patterns_b_only],
+    }
+
+
+def _side_verdict_as_json(verdict: Verdict) -> dict[str, Any]:
+    return {"regime": verdict.regime.value, "gpu_busy": verdict.busy, "first": verdict.first}
+
+
+def _cause_as_json(cause: ChangeCause) -> dict[str, Any]:
+    return {
+        "cause": cause.part.id,
+        "name": cause.part.label,
+        "delta_us": cause.part.delta / 1000,
+        "pattern": None if cause.pattern is None else cause.pattern.id,
+        "side": cause.side,
+        "line": cause.location,
+        "line_text": cause.line or None,
+    }
+
+
+def _finding_as_json(found: Finding) -> dict[str, Any]:
+    return {"id": found.id, "seen": found.answer.seen, "share": round(found.share, 6)}

@@ -1,0 +1,119 @@
+"""Format a comparison as text: the headline, what is not the same, the waterfall, causes, rows. At most 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from torchprof_tui.analysis.compare.comparison import Comparison
+from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause
+from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.commands.diff.rows import CAUSE, CLASS, group_account
+from torchprof_tui.commands.diff.waterfall import format_waterfall
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.name_display import truncate
+
+WIDTH = 80
+_INDENT = "  "
+_MAX_PATTERNS = 5
+
+
+def format_comparison(comparison: Comparison, by: str) -> list[str]:
+    """Format a comparison as lines; `by`: what the rows of the last table are."""
+    lines = [*_format_sides(comparison)]
+    if comparison.is_same_recording:
+        return [*lines, "", "the same recording: nothing differs"]
+    verdict = comparison.verdict
+    lines += ["", *_wrap(verdict.headline), *_wrap(verdict.regimes, _INDENT), *_wrap(verdict.launches, _INDENT)]
+    lines += _format_differences(comparison)
+    lines += ["", *format_waterfall(comparison.account)]
+    lines += _format_causes(verdict.causes)
+    lines += _format_patterns("A", verdict.patterns_a_only)
+    lines += _format_patterns("B", verdict.patterns_b_only)
+    lines += _format_rows(comparison, by)
+    return lines
+
+
+def describe_steps(side: SideAnalysis) -> str:
+    """Describe which steps of a side are compared, and how long one takes."""
+    steps, duration = side.side.steps, (side.span[1] - side.span[0]) / side.side.step_count
+    if not steps:
+        return f"in one piece: {format_duration(duration)}"
+    first, last = steps[0].number, steps[-1].number
+    numbers = f"step #{first}" if len(steps) == 1 else f"{len(steps)} steps, #{first} to #{last}"
+    return f"{numbers}: {format_duration(duration)} a step"
+
+
+def _format_sides(comparison: Comparison) -> Iterator[str]:
+    for name, side in (("A", comparison.a), ("B", comparison.b)):
+        steps = describe_steps(side)
+        yield f"{name}  {_shorten_path(clean(side.side.label), WIDTH - len(steps) - 5)}  {steps}"
+        for reason in side.side.left_out:
+            yield from _wrap(f"left out: {reason}", "   ")
+
+
+def _shorten_path(label: str, cells: int) -> str:
+    """Shorten a path from its beginning: the end says which file it is."""
+    cells = max(cells, 20)
+    return label if len(label) <= cells else "…" + label[len(label) - cells + 1 :]
+
+
+def _format_differences(comparison: Comparison) -> Iterator[str]:
+    if comparison.differences:
+        yield ""
+        yield "not the same in both recordings"
+    for each in comparison.differences:
+        yield from _wrap(f"{each.what}: A {each.a}, B {each.b}: {each.consequence}", _INDENT)
+
+
+def _format_causes(causes: tuple[ChangeCause, ...]) -> Iterator[str]:
+    if causes:
+        yield ""
+        yield "largest causes"
+    for cause in causes:
+        yield from _wrap(describe_cause(cause), _INDENT)
+
+
+def describe_cause(cause: ChangeCause) -> str:
+    """Describe a cause in one line: the change of the part, the pattern and the line behind it."""
+    part = cause.part
+    change = f"{'+' if part.delta > 0 else ''}{format_duration(part.delta)}"
+    noise = "" if part.noise is not None else ", noise unknown"
+    words = f"{part.label}: {change}{noise} ({format_duration(part.a)} → {format_duration(part.b)})"
+    if cause.pattern is not None:
+        words += f"; in {cause.side.upper()}: {cause.pattern.pattern.title}"
+    if cause.line:
+        words += f", at {cause.line}"
+    return words
+
+
+def _format_patterns(name: str, findings: tuple[Finding, ...]) -> Iterator[str]:
+    if not findings:
+        return
+    yield ""
+    yield f"patterns of {name} only"
+    for found in findings[:_MAX_PATTERNS]:
+        yield from _wrap(f"{found.id}: {found.answer.seen}", _INDENT)
+    if len(findings) > _MAX_PATTERNS:
+        yield f"{_INDENT}and {len(findings) - _MAX_PATTERNS} more (--json)"
+
+
+def _format_rows(comparison: Comparison, by: str) -> Iterator[str]:
+    if by not in (CLASS, CAUSE):
+        return
+    yield ""
+    yield f"{f'per step, by {by}':<40} {'A':>10} {'B':>10} {'change':>11}"
+    for row in group_account(comparison.account, by):
+        change = f"{'+' if row.delta > 0 else ''}{format_duration(row.delta)}"
+        times = f"{format_duration(row.a):>10} {format_duration(row.b):>10} {change:>11}"
+        yield f"{truncate(clean(row.label), 40):<40} {times}"
+
+
+def _wrap(text: str, indent: str = "") -> list[str]:
+    if not text:
+        return []
+    return textwrap.wrap(
+        clean(text), WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False
+    )
