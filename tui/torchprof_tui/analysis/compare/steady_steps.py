@@ -84,9 +84,9 @@ def find_steady_steps(tables: TraceTables) -> SteadySteps:
 
 def _find_warmup_reason(durations: F64, cold: F64, profiler: F64) -> str:
     """Say why the first of these steps is none like the later ones, "" if it is. Shares of each step, 0..1."""
-    for shares, what in ((cold, "cold calls"), (profiler, "the profiler's own start")):
+    for shares, what in ((cold, "cold calls take"), (profiler, "the profiler's own start takes")):
         if shares[0] >= thresholds.COLD_SHARE.value and 2 * float(np.median(shares[1:])) < shares[0]:
-            return f"{what} take {format_percent(float(shares[0]))} of it"
+            return f"{what} {format_percent(float(shares[0]))} of it"
     later = durations[1:]
     usual = float(np.median(later))
     if len(later) < _MIN_STEADY_STEPS:

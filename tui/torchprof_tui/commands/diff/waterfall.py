@@ -61,8 +61,8 @@ def format_waterfall(account: Account) -> list[str]:
         scale = BAR_CELLS / max(high - low, 1)
         first, last = (round((time - low) * scale) for time in sorted((start, end)))
         if start != end:
-            last = max(last, first + 1)
             first = min(first, BAR_CELLS - 1)
+            last = min(max(last, first + 1), BAR_CELLS)
         return " " * first + (_LONGER if end >= start else _SHORTER) * (last - first)
 
     cut = "…" if low else ""
