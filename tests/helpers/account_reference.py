@@ -43,7 +43,7 @@ def divide_steps(path: Path, numbers: list[int]) -> tuple[Decimal, dict[str, Dec
 
     def find_completion(step: dict[str, Any]) -> Decimal:
         """Return when a step and the work that it launched have ended."""
-        time = step["ts"] + step["dur"]
+        time = Decimal(step["ts"] + step["dur"])
         for entry in work:
             launch = launches.get(entry["args"]["correlation"])
             if launch is not None and step["ts"] <= launch["ts"] < step["ts"] + step["dur"]:
@@ -66,7 +66,7 @@ def divide_steps(path: Path, numbers: list[int]) -> tuple[Decimal, dict[str, Dec
 
 
 def _first(steps: list[dict[str, Any]], names: list[str]) -> Decimal:
-    return min(step["ts"] for step in steps if step["name"] in names)
+    return min(Decimal(step["ts"]) for step in steps if step["name"] in names)
 
 
 def _name_part(entry: dict[str, Any]) -> str:

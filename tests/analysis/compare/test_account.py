@@ -100,12 +100,12 @@ def test_parts_equal_those_of_a_slow_reference(name: str) -> None:
     account = build_account(side, side)
     found: dict[str, int] = {}
     for part in account.parts:
-        name = "idle" if part.id.startswith("idle:") else part.id
-        found[name] = found.get(name, 0) + part.a
-    assert set(found) == {part for part, time in expected.items() if time}
-    for part, time in found.items():
+        key = "idle" if part.id.startswith("idle:") else part.id
+        found[key] = found.get(key, 0) + part.a
+    assert set(found) == {key for key, time in expected.items() if time}
+    for key, time in found.items():
         # each of the parts by cause is rounded once
-        assert abs(time - expected[part] / side.side.step_count) <= (len(account.parts) if part == "idle" else 1)
+        assert abs(time - expected[key] / side.side.step_count) <= (len(account.parts) if key == "idle" else 1)
 
 
 def test_a_kernel_that_got_longer_is_the_part_that_changed() -> None:

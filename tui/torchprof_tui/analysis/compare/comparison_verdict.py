@@ -18,6 +18,9 @@ from torchprof_tui.trace.core.time_format import format_duration
 MAX_CAUSES = 3
 """Causes that a verdict names; the account has all."""
 
+_MIN_UNCERTAIN_SHARE = 0.05
+"""Changes within the noise are named from a twentieth of a step on: they may be all that there is."""
+
 _HALF_TOLERANCE = 0.05
 """Launches that go down by 45 to 55 % go down by half."""
 
@@ -40,8 +43,7 @@ class ChangeCause:
 class ComparisonVerdict:
     """The answer that is read first. `headline`: how much longer or shorter a step is, and whether by chance.
 
-    `causes`: the largest changes beyond noise that take half a percent of a step, at most MAX_CAUSES; where noise
-    is unknown the largest changes.
+    `causes`: the largest changes: at most MAX_CAUSES beyond noise, then larger ones within it.
     """
 
     headline: str
@@ -56,8 +58,6 @@ class ComparisonVerdict:
 
 def decide_comparison(a: SideAnalysis, b: SideAnalysis, account: Account) -> ComparisonVerdict:
     """Decide what changed from A to B."""
-    smallest = thresholds.SIGNIFICANT_SHARE.value * max(account.a, account.b)
-    changed = [part for part in account.parts if abs(part.delta) >= smallest and part.is_within_noise is not True]
     fired_a = {found.id: found for found in a.findings if found.is_significant}
     fired_b = {found.id: found for found in b.findings if found.is_significant}
     return ComparisonVerdict(
@@ -66,10 +66,22 @@ def decide_comparison(a: SideAnalysis, b: SideAnalysis, account: Account) -> Com
         describe_launches(a.launches_per_step, b.launches_per_step),
         a.verdict,
         b.verdict,
-        tuple(_explain_part(a, b, part) for part in changed[:MAX_CAUSES] if part.delta),
+        tuple(_explain_part(a, b, part) for part in _select_causes(account)),
         tuple(found for name, found in fired_a.items() if name not in fired_b),
         tuple(found for name, found in fired_b.items() if name not in fired_a),
     )
+
+
+def _select_causes(account: Account) -> list[PartChange]:
+    """Select the parts that changed most: those beyond noise, then larger ones within it, which may be chance."""
+    step = max(account.a, account.b)
+    smallest = thresholds.SIGNIFICANT_SHARE.value * step
+    beyond = [part for part in account.parts if not part.is_within_noise and abs(part.delta) >= smallest][:MAX_CAUSES]
+    largest = max((abs(part.delta) for part in beyond), default=0)
+    uncertain = max(_MIN_UNCERTAIN_SHARE * step, largest)
+    within = [part for part in account.parts if part.is_within_noise and abs(part.delta) >= uncertain]
+    chosen = beyond + within[: max(MAX_CAUSES - len(beyond), 1)]
+    return [part for part in chosen if part.delta]
 
 
 def describe_change(account: Account) -> str:

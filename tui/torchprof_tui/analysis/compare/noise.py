@@ -25,22 +25,24 @@ _STUDENT_T = (
 
 
 def estimate_spread(values: F64) -> float:
-    """Estimate the standard deviation of at least two values (ns) from their median absolute deviation."""
+    """Estimate the standard deviation of at least two values (ns) from their median absolute deviation.
+
+    Robust: one long step among the values does not change it, so it can tell whether another one is out of the ordinary.
+    """
     count = len(values)
     deviation = float(np.median(np.abs(values - np.median(values))))
     return deviation * _NORMAL_SCALE * _SMALL_SAMPLE.get(count, count / (count - 0.8))
 
 
 def estimate_standard_error(values: F64, count: int | None = None) -> float | None:
-    """Estimate the standard error of the mean of `count` steps from the values of some or all of them, ns.
+    """Estimate the standard error of the mean of `count` steps from the values of some or all of them: s / sqrt(n), ns.
 
-    The larger of two estimates: the robust one, which a few long steps do not move, and the classical one, s / sqrt(n),
-    because the mean that is compared is moved by them. None for a single step.
+    The classical one, not a robust one: the account divides the mean, because the parts of means sum and those of
+    medians do not. One long step moves the mean, and the error has to cover that. None for a single step.
     """
     if len(values) < 2:
         return None
-    spread = max(estimate_spread(values), float(np.std(values, ddof=1)))
-    return spread / math.sqrt(count or len(values))
+    return float(np.std(values, ddof=1)) / math.sqrt(count or len(values))
 
 
 def estimate_difference_noise(a: F64, b: F64, count_a: int | None = None, count_b: int | None = None) -> float | None:

@@ -101,6 +101,7 @@ def _cause_as_json(cause: ChangeCause) -> dict[str, Any]:
         "cause": cause.part.id,
         "name": cause.part.label,
         "delta_us": cause.part.delta / 1000,
+        "within_noise": cause.part.is_within_noise,
         "pattern": None if cause.pattern is None else cause.pattern.id,
         "side": cause.side,
         "line": cause.location,

@@ -80,7 +80,7 @@ def describe_cause(cause: ChangeCause) -> str:
     """Describe a cause in one line: the change of the part, the pattern and the line behind it."""
     part = cause.part
     change = f"{'+' if part.delta > 0 else ''}{format_duration(part.delta)}"
-    noise = "" if part.noise is not None else ", noise unknown"
+    noise = ", noise unknown" if part.noise is None else ", within the noise" if part.is_within_noise else ""
     words = f"{part.label}: {change}{noise} ({format_duration(part.a)} → {format_duration(part.b)})"
     if cause.pattern is not None:
         words += f"; in {cause.side.upper()}: {cause.pattern.pattern.title}"
