@@ -158,6 +158,8 @@ def _match_work(
         if key not in known:
             known[key] = _align_work(a, b, at_a, at_b)
         pairs, left_a, left_b = known[key]
+        if calls.caller_a[index] >= 0 and a.label[i] != b.label[j]:
+            i, j = int(calls.caller_a[index]), int(calls.caller_b[index])
         moved += [(at_a.start + x, at_b.start + y, i, j) for x, y in pairs]
         if left_a or left_b:
             members_a = tuple(at_a.start + x for x in left_a)

@@ -53,6 +53,7 @@ class WorkTable:
 
     node: I32
     name: I32
+    event: I32  # the first such event of the trace
     calls: I64
     time: I64
     first: I32  # int32[nodes + 1]: bounds of each node's rows
@@ -63,7 +64,7 @@ class OpTree:
     """n nodes in preorder, siblings in the order of their calls; node 0 is the step, its children are threads.
 
     `parent` -1 for node 0. `size`: nodes of the subtree. `labels`: the name of each label; `label` int32[n] an index
-    into it. `calls` and `cpu_time` (ns: self time with that of its runtime calls) over all compared steps; those of
+    into it. `event`: the first call of each node in the trace, -1 for the step and threads. `calls` and `cpu_time` (ns: self time with that of its runtime calls) over all compared steps; those of
     threads are outside of all ops. `node_of_call` int32[...] and `node_of_work`: the node of each selected event.
     """
 
@@ -71,6 +72,7 @@ class OpTree:
     size: I32
     label: I32
     labels: list[str]
+    event: I32
     calls: I64
     cpu_time: I64
     work: WorkTable
@@ -289,6 +291,7 @@ def _finish(
         size=size[order].astype(np.int32),
         label=label,
         labels=labels,
+        event=np.where(is_call, _take(events, first_call), -1)[order].astype(np.int32),
         calls=np.bincount(position[node], minlength=len(parent)) if len(node) else np.zeros(len(parent), np.int64),
         cpu_time=cpu_time,
         work=work,
@@ -298,6 +301,11 @@ def _finish(
         threads=len(threads) + 1,
         is_merged=is_merged,
     )
+
+
+def _take(column: I32, indices: I64) -> I32:
+    """Return `column[indices]`, with the first element for negative indices, and zeros of an empty column."""
+    return column[np.maximum(indices, 0)] if len(column) else np.zeros(len(indices), np.int32)
 
 
 def _number_preorder(parent: I32, offset: I64) -> tuple[I64, I64]:
@@ -349,6 +357,7 @@ def _build_work_table(
     table = WorkTable(
         node=row_node.astype(np.int32),
         name=name[order][first][by_node].astype(np.int32),
+        event=work[order][first][by_node],
         calls=np.bincount(row_of_work, minlength=len(first)),
         time=time,
         first=np.searchsorted(row_node, np.arange(nodes + 1)).astype(np.int32),

@@ -1,18 +1,20 @@
 """Match the calls below two matched calls where the names below them differ: eager against compiled, cuDNN, MIOpen.
 
-The calls are matched out of their nesting, in three passes: the same name in order; ops with the Triton kernel whose
-name lists them; calls that launch work of the same class, in order. What remains is left to the common caller.
+The calls are matched out of their nesting, in passes: the same name, in order and then in any order; a product and a sum
+with the op that computes both; ops with the Triton kernel whose name lists them; calls that launch work of the same
+class, in order. What remains is left to the common caller.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from torchprof_tui.analysis.compare.compared_tree import ComparedTree
 from torchprof_tui.analysis.compare.label_identity import simplify_op
-from torchprof_tui.analysis.compare.sequence_alignment import Pairs, align_sequences
+from torchprof_tui.analysis.compare.sequence_alignment import Pairs, align_sequences, pair_by_occurrence
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32, I64
 
@@ -41,20 +43,36 @@ def match_region(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32) -
         return match
     match.pairs = _pair_same_names(a, b, nodes_a, nodes_b)
     left_a, left_b = _without(nodes_a.tolist(), match.pairs, 0), _without(nodes_b.tolist(), match.pairs, 1)
-    if left_a and left_b:
-        region_a, region_b = set(nodes_a.tolist()), set(nodes_b.tolist())
-        fused = _group_fused(a, b, left_a, left_b, match.pairs, region_a)
-        mirrored = [(j, i) for i, j in match.pairs]
-        left_a, left_b = _outside(left_a, fused, 0), _outside(left_b, fused, 1)
-        swapped = _group_fused(b, a, left_b, left_a, mirrored, region_b)
-        fused += [NodeGroup(group.nodes_b, group.nodes_a) for group in swapped]
-        left_a, left_b = _outside(left_a, fused, 0), _outside(left_b, fused, 1)
-        match.groups += fused
-        by_class = _pair_same_class(a, b, left_a, left_b)
-        match.pairs += by_class
-        left_a, left_b = _without(left_a, by_class, 0), _without(left_b, by_class, 1)
-    match.groups += _group_remaining(a, b, left_a, left_b)
+    moved = _pair_moved(a, b, left_a, left_b)
+    match.pairs += moved
+    left_a, left_b = _without(left_a, moved, 0), _without(left_b, moved, 1)
+    for group_calls in (_group_composites, _group_fused):
+        for is_swapped in (False, True):
+            if left_a and left_b:
+                groups = _group_either_way(group_calls, (a, b), (left_a, left_b), match.pairs, is_swapped)
+                left_a, left_b = _outside(left_a, groups, 0), _outside(left_b, groups, 1)
+                match.groups += groups
+    by_class = _pair_same_class(a, b, left_a, left_b)
+    match.pairs += by_class
+    match.groups += _group_remaining(a, b, _without(left_a, by_class, 0), _without(left_b, by_class, 1))
     return match
+
+
+_GroupCalls = Callable[[ComparedTree, ComparedTree, list[int], list[int], Pairs], list[NodeGroup]]
+
+
+def _group_either_way(
+    group_calls: _GroupCalls,
+    trees: tuple[ComparedTree, ComparedTree],
+    left: tuple[list[int], list[int]],
+    anchors: Pairs,
+    is_swapped: bool,
+) -> list[NodeGroup]:
+    """Group calls of the first side with single calls of the second one; `is_swapped`: the reverse."""
+    if not is_swapped:
+        return group_calls(*trees, *left, anchors)
+    groups = group_calls(*trees[::-1], *left[::-1], [(j, i) for i, j in anchors])
+    return [NodeGroup(group.nodes_b, group.nodes_a) for group in groups]
 
 
 def _pair_same_names(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32) -> Pairs:
@@ -85,8 +103,41 @@ def _align_nodes(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32, d
     return align_sequences(labels_a, labels_b, refined_a, refined_b)
 
 
+def _pair_moved(a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int]) -> Pairs:
+    """Pair calls of the same name that launch GPU work in order of occurrence: compilers reorder calls."""
+    work_a = np.array([node for node in left_a if a.has_work[node]], np.int64)
+    work_b = np.array([node for node in left_b if b.has_work[node]], np.int64)
+    pairs = pair_by_occurrence(a.label[work_a], b.label[work_b])
+    return [(int(work_a[i]), int(work_b[j])) for i, j in pairs]
+
+
+_COMPOSITES = {"addmm": ("mm", "add"), "baddbmm": ("bmm", "add"), "addmv": ("mv", "add")}
+"""Ops that compute a product and a sum in one kernel."""
+
+
+def _group_composites(
+    a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int], anchors: Pairs
+) -> list[NodeGroup]:
+    """Group a product and the next sum of a with an op of b that computes both."""
+    groups = []
+    available = [(node, simplify_op(a.name_of(node))) for node in left_a if a.has_work[node]]
+    for composite in left_b:
+        parts = _COMPOSITES.get(simplify_op(b.name_of(composite)))
+        if parts is None:
+            continue
+        product = next((k for k, (_, name) in enumerate(available) if name == parts[0]), None)
+        if product is None:
+            continue
+        total = next((k for k in range(product + 1, len(available)) if available[k][1] == parts[1]), None)
+        if total is None:
+            continue
+        groups.append(NodeGroup((available[product][0], available[total][0]), (composite,)))
+        available = [item for k, item in enumerate(available) if k not in (product, total)]
+    return groups
+
+
 def _group_fused(
-    a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int], anchors: Pairs, region_a: set[int]
+    a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int], anchors: Pairs
 ) -> list[NodeGroup]:
     """Group each Triton kernel of b with the ops of a that its name lists.
 
@@ -94,8 +145,9 @@ def _group_fused(
     """
     kernels = []
     for node in left_b:
-        listed = {simplify_op(op) for row in b.work_rows(node) for op in decode_kernel_name(b.work_name(row)).fused}
-        if listed and any(b.work_name(row).startswith("triton") for row in b.work_rows(node)):
+        names = [b.work_name(row) for row in b.work_rows(node)]
+        listed = {simplify_op(op) for name in names for op in decode_kernel_name(name).fused}
+        if listed and any(name.startswith("triton") for name in names):
             kernels.append((node, listed))
     if not kernels:
         return []
@@ -105,18 +157,24 @@ def _group_fused(
     for node in left_a:
         if not a.has_work[node]:
             continue
-        names = _list_op_names(a, node, region_a)
-        fitting = [k for k, (_, listed) in enumerate(kernels) if names & listed]
+        names_a = _list_op_names(a, node)
+        fitting = [k for k, (_, listed) in enumerate(kernels) if names_a & listed]
         if fitting:
             position = int(np.searchsorted(anchors_a, node))
             members.setdefault(min(fitting, key=lambda k: abs(int(position_b[k]) - position)), []).append(node)
     return [NodeGroup(tuple(nodes), (kernels[k][0],)) for k, nodes in sorted(members.items())]
 
 
-def _list_op_names(tree: ComparedTree, node: int, region: set[int]) -> set[str]:
-    """List the names of a call and of its callers within the region, as in a Triton kernel's name."""
+_CALLERS_LISTED = 3
+"""Callers whose names count for an op: `aten::to › aten::_to_copy › aten::copy_` is `_to_copy` in a Triton name."""
+
+
+def _list_op_names(tree: ComparedTree, node: int) -> set[str]:
+    """List the names of a call and of its nearest callers, as in a Triton kernel's name."""
     names = set()
-    while node in region:
+    for _ in range(_CALLERS_LISTED):
+        if node <= 0:
+            break
         names.add(simplify_op(tree.name_of(node)))
         node = int(tree.tree.parent[node])
     return names

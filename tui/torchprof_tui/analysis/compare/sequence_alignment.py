@@ -51,7 +51,7 @@ def _align_range(keys: _Sequences, bounds: tuple[int, int, int, int], pairs: Pai
         _solve_exactly(keys, (first_a, last_a, first_b, last_b), pairs)
         return
     if not split:
-        in_order = _pair_by_occurrence(labels_a[first_a:last_a], labels_b[first_b:last_b])
+        in_order = _keep_ascending(pair_by_occurrence(labels_a[first_a:last_a], labels_b[first_b:last_b]))
         pairs.extend((first_a + i, first_b + j) for i, j in in_order)
         return
     anchors = _find_anchors(digests_a[first_a:last_a], digests_b[first_b:last_b])
@@ -106,8 +106,8 @@ def _find_anchors(left: Array, right: Array) -> Pairs:
     return _keep_ascending(list(zip(at_a[order].tolist(), at_b[order].tolist(), strict=True)))
 
 
-def _pair_by_occurrence(left: I64, right: I64) -> Pairs:
-    """Pair the k-th occurrence of a label with its k-th occurrence, in the longest run that ascends on both sides."""
+def pair_by_occurrence(left: I64, right: I64) -> Pairs:
+    """Pair the k-th occurrence of each label with its k-th occurrence on the other side, in any order."""
     positions: dict[int, list[int]] = {}
     for index, label in enumerate(right.tolist()):
         positions.setdefault(label, []).append(index)
@@ -118,7 +118,7 @@ def _pair_by_occurrence(left: I64, right: I64) -> Pairs:
         if number < len(positions.get(label, ())):
             used[label] = number + 1
             pairs.append((index, positions[label][number]))
-    return _keep_ascending(pairs)
+    return pairs
 
 
 def _keep_ascending(pairs: Pairs) -> Pairs:
