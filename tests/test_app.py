@@ -25,7 +25,7 @@ def test_a_bug_in_a_thread_is_reported_with_its_traceback(
     app._exit_renderables.append("what textual would print")
     app._print_error_renderables()
     printed = capsys.readouterr().err
-    assert printed.startswith("torchprof-tui: stopped by a bug of its own (KeyError); the details are in ")
+    assert printed.startswith("torchprof-tui: crashed (KeyError); please report it, the details are in ")
     log = Path(printed.split()[-1]).read_text(encoding="utf-8")
     assert "in fail" in log
     assert "a key that is not there" in log

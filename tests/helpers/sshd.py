@@ -58,7 +58,8 @@ class Sshd:
         raise RuntimeError(f"sshd did not start: {self.log}")
 
     def stop(self) -> None:
-        subprocess.run([self.folder / "bin" / "ssh", "-q", "-O", "exit", "shared"], check=False, capture_output=True)
+        for host in ("shared", "persisting"):
+            subprocess.run([self.folder / "bin" / "ssh", "-q", "-O", "exit", host], check=False, capture_output=True)
         self._process.terminate()
         self._process.wait()
         self._silent.close()
@@ -72,15 +73,15 @@ class Sshd:
     def logins(self) -> int:
         return self.log.count("Accepted publickey")
 
-    def clients(self) -> list[int]:
-        """Return the process ids of the running ssh clients of this server."""
+    def clients(self, host: str = "") -> list[int]:
+        """Return the process ids of the running ssh clients of this server, or of those to one of its hosts."""
         pids = []
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 arguments = entry.read_bytes().split(b"\0")
             except OSError:
                 continue
-            if os.fsencode(self.folder / "ssh_config") in arguments:
+            if os.fsencode(self.folder / "ssh_config") in arguments and (not host or host.encode() in arguments):
                 pids.append(int(entry.parent.name))
         return pids
 
@@ -119,10 +120,12 @@ class Sshd:
             authorized.append(f'command="{quoted}" {public}' if command else public)
             config.append(self._host(name))
         key = folder / "box.key"
-        socket_path = self._sockets / "s"
         config += [
-            self._host("shared", key, f"ControlMaster auto\n ControlPath {socket_path}\n ControlPersist 60"),
+            self._host("shared", key, self._sharing("s", "60")),
             self._host("locked", self._locked()),
+            self._host("behind_locked", key, "ProxyJump locked"),
+            self._host("persisting", folder / "locked.key", self._sharing("p", "60")),
+            self._host("by_hand", folder / "locked.key", f"ControlPath {self._sockets / 'h'}"),
             self._host("locked_once", folder / "locked.key", f"ControlMaster auto\n ControlPath {self._sockets / 'o'}"),
             self._host("session", key, f"ControlMaster auto\n ControlPath {self._sockets / 'e'}"),
             self._host("behind", key, "ProxyJump box"),
@@ -152,6 +155,9 @@ class Sshd:
         client = folder / "bin" / "ssh"
         client.write_text(f'#!/bin/sh\nexec {SSH} -F {folder}/ssh_config "$@"\n')
         client.chmod(0o755)
+
+    def _sharing(self, name: str, persist: str) -> str:
+        return f"ControlMaster auto\n ControlPath {self._sockets / name}\n ControlPersist {persist}"
 
     def _locked(self) -> Path:
         """Copy the key of `box` and protect it with a passphrase."""

@@ -36,6 +36,7 @@ from torchprof_tui.ui.start.loading_screen import LoadingScreen
 if TYPE_CHECKING:
     from torchprof_tui.runs.recording_request import RecordingRequest
     from torchprof_tui.trace.loading.opener import TraceOpener
+    from torchprof_tui.trace.sources.ssh_connections import SshConnections
     from torchprof_tui.trace.specs.address import ListedTrace
     from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
     from torchprof_tui.ui.record.record_screen import RecordScreen
@@ -57,8 +58,8 @@ FRAME_WRITE_SECONDS = 0.005
 class TorchprofApp(App[None]):
     """The app. `opener`: opens the first trace, already started. `at`: the time or step to show first.
 
-    `failure`: why the first trace could not be opened, one line. `lanes_ready` is set when lanes are on screen, or when
-    it is certain that there will be none.
+    `connections`: those of the session to ssh hosts. `failure`: why the first trace could not be opened, one line.
+    `lanes_ready` is set when lanes are on screen, or when it is certain that there will be none.
     """
 
     TITLE = "torchprof-tui"
@@ -89,6 +90,7 @@ class TorchprofApp(App[None]):
         cache: bool = True,
         at: str | None = None,
         debug: bool = False,
+        connections: SshConnections | None = None,
     ) -> None:
         super().__init__()
         for app_theme in THEMES.values():
@@ -99,6 +101,7 @@ class TorchprofApp(App[None]):
         self._initial_opener = opener
         self._current_opener: TraceOpener | None = None
         self._use_cache = cache
+        self._connections = connections
         self._start_position = at
         self._has_replaced_trace = False  # whether the trace on screen replaced another
         self._debug_errors = debug
@@ -141,7 +144,9 @@ class TorchprofApp(App[None]):
         await self.push_screen(self._create_loading_screen(opener))
 
     def _start_opener(self, specs: tuple[str, ...]) -> TraceOpener:
-        opener = resolve_specs(specs).create_opener(cache=self._use_cache, defer_blocks=True)
+        opener = resolve_specs(specs).create_opener(
+            cache=self._use_cache, defer_blocks=True, connections=self._connections
+        )
         opener.start()
         return opener
 
@@ -328,7 +333,7 @@ class TorchprofApp(App[None]):
                 error = error.error
             log = self._write_log("".join(traceback.format_exception(error)))
             name = type(error).__name__
-            print(f"torchprof-tui: stopped by a bug of its own ({name}); the details are in {log}", file=sys.stderr)
+            print(f"torchprof-tui: crashed ({name}); please report it, the details are in {log}", file=sys.stderr)
         self._exit_renderables.clear()
 
     def _write_log(self, text: str) -> str:

@@ -22,14 +22,14 @@ PROGRAM = "torchprof-tui"
 
 COMMANDS = {
     "run": "profile a built-in workload or your own command, then open what it recorded",
-    "info": "what a trace holds, as a table or as JSON",
-    "table": "what takes the most: the profiler's table, as prof.key_averages() has it",
-    "check": "what is slow and why: the cheatsheet's patterns, as a list or as JSON",
-    "diff": "what changed between two traces: one step divided into parts that sum to the difference",
-    "chain": "what led to an event: steps, ops, the launch, the kernel and what it takes of the GPU",
-    "slice": "a range of a trace as a small trace of its own, links kept whole",
-    "snapshot": "what the screen shows after some keys, as SVG or text",
-    "cache": "what is kept of opened traces, and how to remove it",
+    "info": "print the contents of a trace: steps, devices, events, time tree",
+    "table": "print the profiler's table, as prof.key_averages() does",
+    "check": "say what is slow, why, and how to fix it",
+    "diff": "say what changed between two traces, part by part of a step",
+    "chain": "print the dispatch chain of an event: step, ops, launch, kernel, occupancy",
+    "slice": "write a time range of a trace as a smaller trace",
+    "snapshot": "save the screen after some keys, as SVG or text",
+    "cache": "list or clear the cache of opened traces",
 }
 """Packages of `torchprof_tui.commands`: `arguments.add_arguments(parser)`, `main.run(options) -> exit status`."""
 
@@ -41,15 +41,15 @@ commands:
 {chr(10).join(f"  {name:<10} {does}   ({PROGRAM} {name} --help)" for name, does in COMMANDS.items())}
 
 examples:
-  {PROGRAM}                                  the start screen: recent traces, samples, this folder's
-  {PROGRAM} sample:matmul_add_64_cold_eager  a first trace to learn on
+  {PROGRAM}                                  the start screen: recent traces, samples, the traces of this folder
+  {PROGRAM} sample:matmul_add_64_cold_eager  a small sample to learn on
   {PROGRAM} trace.json.gz                    any trace that torch.profiler exported
   {PROGRAM} run -- python train.py --lr 1e-4   profile your own program, unchanged
-  {PROGRAM} diff before.json after.json        why is one slower than the other
-  {PROGRAM} runs/ddp/                        the ranks of one run, a file each, as one
+  {PROGRAM} diff before.json after.json     what changed from one trace to the other
+  {PROGRAM} runs/ddp/                        the ranks of one run, one file per rank
   {PROGRAM} gpu-box:runs/trace.json.gz       a trace on another host, over your own ssh
-  zcat trace.json.gz | {PROGRAM} -           from a pipe
-  {PROGRAM} ./info                           a trace whose file is called like a command
+  zcat trace.json.gz | {PROGRAM} -           read from a pipe
+  {PROGRAM} ./info                           a trace file with the name of a command
 """
 
 
@@ -96,9 +96,9 @@ def _run_command(words: list[str]) -> int:
     # Arguments and command are separate modules: --help and a wrong call import nothing else.
     parser = _build_parser(name)
     importlib.import_module(f"torchprof_tui.commands.{name}.arguments").add_arguments(parser)
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
     if name in TRACE_COMMANDS:
-        parser.add_argument("--unpack-all", action="store_true", help="also what unpacks to over 200 times its size")
+        parser.add_argument("--unpack-all", action="store_true", help="allow compression ratios above 200:1")
     options = parser.parse_args(rest)
     if getattr(options, "unpack_all", False):
         os.environ["TORCHPROF_TUI_UNPACK_ALL"] = "1"  # worker processes inherit it

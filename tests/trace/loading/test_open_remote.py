@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -111,7 +112,7 @@ def load(*specs: str) -> Trace:
 def list_specs(*names: str) -> list[list[str]]:
     """List the traces that each name means, and check that each opens under its spec, as the same content."""
     with contextlib.ExitStack() as connections:
-        listings = list_remote_traces(names, False, connections)
+        listings = list_remote_traces(names, connections)
     assert all(not listing.error for listing in listings), listings
     for listing in listings:
         for trace in listing.traces:
@@ -153,7 +154,7 @@ def test_two_stars_match_any_number_of_folders(server: sshd.Sshd) -> None:
     local = glob.glob(f"{top}/**/rank*.json", recursive=True)
     assert sorted(answer) == sorted(f"shared:{path}" for path in local)
     with contextlib.ExitStack() as connections:
-        (none,) = list_remote_traces([f"shared:{top}/**/x*"], False, connections)
+        (none,) = list_remote_traces([f"shared:{top}/**/x*"], connections)
     assert none.error == f"shared:{top}/**/x*: nothing there matches"
 
 
@@ -288,7 +289,13 @@ async def test_ranks_that_cannot_be_fetched_are_left_out_and_reported(server: ss
         assert line.isprintable()
     reasons = [lost_ranks[file][1].removeprefix(f"{file}: ") for file in specs[2:]]
     words = (
-        *("no such file there", "not a trace", "no permission", "nokey let nobody in", "there is no host"),
+        *(
+            "no such file there",
+            "not a trace",
+            "no permission",
+            "nokey refused the login (publickey only)",
+            "there is no host",
+        ),
         *("nothing there matches", "a folder, with no .json"),
     )
     assert all(line.startswith(word) for line, word in zip(reasons, words, strict=True)), reasons
@@ -413,14 +420,79 @@ def test_one_passphrase_prompt_for_all_ranks(server: sshd.Sshd, run: Path) -> No
     assert server.logins - logins == 1
 
 
-def test_the_error_without_a_shared_connection_says_what_helps(server: sshd.Sshd, run: Path) -> None:
-    """Prompts for each of many ranks, or for all at once, are not shown."""
-    program = [sys.executable, "-m", "torchprof_tui", "info", f"locked:{run}/rank*"]
+@pytest.mark.parametrize("command", ["info", "check"])
+def test_one_passphrase_opens_a_folder_in_a_command(server: sshd.Sshd, run: Path, command: str) -> None:
+    program = [sys.executable, "-m", "torchprof_tui", command, f"locked:{run}/", "--json"]
+    logins = server.logins
     with Terminal(program, columns=400, folder=ROOT) as terminal:
         terminal.wait_for("Enter passphrase for key")
         terminal.send("open sesame\r")
-        terminal.wait_for("put the key into ssh-agent, or share a connection (ControlMaster)", "(and 2 more")
-        assert terminal.wait_for_end() == 2
+        assert terminal.wait_for_end() == 0
+    assert server.logins - logins == 1
+    assert server.clients("locked") == []
+
+
+def test_without_a_terminal_one_line_says_what_helps(
+    server: sshd.Sshd, run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for spec in (f"locked:{run}/rank0.json.gz", f"locked:{run}/", f"locked:{run}/rank*"):
+        assert main(["check", "--json", spec]) == 2
+        out, err = capfd.readouterr()
+        assert (out, err) == ("", f"torchprof-tui: {spec}: ssh needs a passphrase: load the key into ssh-agent\n")
+    assert main(["info", "--json", f"locked:{run}/rank1.json.gz", f"shared:{run}/rank0.json.gz"]) == 0
+    out, err = capfd.readouterr()
+    assert [rank["rank"] for rank in json.loads(out)["ranks"]] == [0]
+    assert "left out, rank 1: " in err
+    assert "ssh needs a passphrase: load the key into ssh-agent" in err
+
+
+def open_from_app(terminal: Terminal, spec: str) -> None:
+    terminal.send("o")
+    terminal.wait_for("enter open")
+    terminal.send("~")  # begins to type a path
+    terminal.wait_for(" ~")
+    terminal.send("\x7f")
+    terminal.wait_for(" ~", gone=True)
+    terminal.send(spec)
+    terminal.wait_for(spec)
+    terminal.send("\r")
+
+
+def test_a_passphrase_is_asked_from_inside_the_app(server: sshd.Sshd, run: Path) -> None:
+    """The screen is suspended for the question, comes back, and later openings use the same connection."""
+    program = [sys.executable, "-m", "torchprof_tui", "sample:matmul_add_64_cold_eager"]
+    logins = server.logins
+    with Terminal(program, folder=ROOT) as terminal:
+        terminal.wait_for("CPU", "steps")
+        open_from_app(terminal, f"locked:{run}/")
+        terminal.wait_for("log in to open locked:", "Enter passphrase for key")
+        terminal.send("\x03")  # back to the app, which goes on
+        terminal.wait_for("This could not be opened", "load the key into ssh-agent")
+        open_from_app(terminal, f"locked:{run}/")
+        terminal.wait_for("log in to open locked:", "Enter passphrase for key")
+        terminal.send("open sesame\r")
+        terminal.wait_for("rank*.json.gz", "all 3 ranks")
+        terminal.send("\r")
+        terminal.wait_for("GPU busy", "rank 0", "rank 1", "rank 2")
+        assert len(server.clients("locked")) == 1
+        open_from_app(terminal, f"locked:{run}/rank1.json.gz")
+        terminal.wait_for("locked:rank1")
+        terminal.send("q")
+        assert terminal.wait_for_end() == 0
+    assert server.logins - logins == 1
+    assert server.clients("locked") == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
+def test_a_question_ends_with_the_program(server: sshd.Sshd, run: Path, end: signal.Signals) -> None:
+    program = [sys.executable, "-m", "torchprof_tui", "sample:matmul_add_64_cold_eager"]
+    with Terminal(program, folder=ROOT) as terminal:
+        terminal.wait_for("CPU", "steps")
+        open_from_app(terminal, f"locked:{run}/")
+        terminal.wait_for("Enter passphrase for key")
+        os.kill(terminal.pid, end)
+        terminal.wait_for_end()
+    assert server.clients("locked") == []
 
 
 @pytest.fixture

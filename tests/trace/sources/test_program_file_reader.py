@@ -60,7 +60,7 @@ def test_what_the_host_refuses(server: sshd.Sshd, tmp_path: Path) -> None:
     }
     for file, reason in refusals.items():
         assert reason in refusal(file, f"shared:{server.home}/t.json", tmp_path), file
-    assert "nokey let nobody in" in refusal("/x/train.py", "nokey:t.json", tmp_path)
+    assert "nokey refused the login (publickey only)" in refusal("/x/train.py", "nokey:t.json", tmp_path)
 
 
 def test_a_copy_here_is_read_where_the_host_has_none(server: sshd.Sshd, tmp_path: Path) -> None:

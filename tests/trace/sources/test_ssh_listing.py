@@ -46,7 +46,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 def list_specs(*names: str) -> list[list[str] | str]:
     """List these names: for each, the specs of its traces or the error line."""
     paths = [parse_ssh_path(name) for name in names]
-    answers = list_host_paths([path for path in paths if path is not None], allow_prompt=False).answers
+    answers = list_host_paths([path for path in paths if path is not None]).answers
     return [answer if isinstance(answer, str) else [trace.spec for trace in answer] for answer in answers]
 
 
@@ -84,7 +84,7 @@ def test_hosts_without_stat(shell: str, tmp_path: Path) -> None:
         (data / name).write_text("x")
     pattern = parse_ssh_path(f"box:{data}/*.json")
     assert pattern is not None
-    (answer,) = list_host_paths([pattern], allow_prompt=False).answers
+    (answer,) = list_host_paths([pattern]).answers
     assert not isinstance(answer, str)
     assert [(each.spec, each.size, each.identity) for each in answer] == [
         (f"box:{data}/rank{k}.json", None, None) for k in range(2)
@@ -104,5 +104,5 @@ def test_incomplete_answer_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(TraceError, match="box stopped in the middle of its answer"):
         list_specs("box:a.json")
     client.write_text('#!/bin/sh\nprintf "\\n\\036torchprof-tui file\\n\\n\\036torchprof-tui end\\n"\n')
-    with pytest.raises(TraceError, match="an answer that makes no sense"):
+    with pytest.raises(TraceError, match="the answer of box makes no sense"):
         list_specs("box:a.json", "box:b.json")

@@ -41,7 +41,7 @@ def write_folder(folder: Path) -> Path:
 def list_names(spec: str) -> list[str]:
     """List the traces of a remote folder, as the ranks of a run are listed."""
     with ExitStack() as connections:
-        (listing,) = list_remote_traces([spec], False, connections)
+        (listing,) = list_remote_traces([spec], connections)
     assert not listing.error
     return sorted(trace.spec.rpartition("/")[2] for trace in listing.traces)
 

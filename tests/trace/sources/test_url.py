@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 import ssl
 import subprocess
@@ -177,7 +178,18 @@ def untrusted_site(folder: Path, tmp_path: Path) -> Iterator[str]:
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    subject = ("-subj", "/CN=localhost", "-days", "2", "-keyout", str(key), "-out", str(certificate))
+    subject = (
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost",
+        "-days",
+        "2",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    )
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject], check=True, capture_output=True
     )
@@ -193,9 +205,13 @@ def untrusted_site(folder: Path, tmp_path: Path) -> Iterator[str]:
         thread.join()
 
 
-def test_connection_errors_say_what_is_wrong(site: str, untrusted_site: str) -> None:
+def test_connection_errors_say_what_is_wrong(site: str, untrusted_site: str, tmp_path: Path) -> None:
     said = refusal(f"{untrusted_site}/trace.json")
     assert said.startswith("the server's certificate is not trusted (self")
+    assert said.endswith("; SSL_CERT_FILE=FILE names one of your own")
+    program = [sys.executable, "-m", "torchprof_tui", "info", "--json", f"{untrusted_site}/trace.json"]
+    environment = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "certificate.pem")}
+    assert subprocess.run(program, env=environment, check=True, capture_output=True).stdout
     assert refusal(f"{site.replace('http', 'https')}/trace.json").startswith("no secure connection: ")
     assert refusal("ftp://nowhere.invalid/t.json") == "there is no host of that name"
     assert refusal("ftp://127.0.0.1:9/t.json") == "the server refused the connection"

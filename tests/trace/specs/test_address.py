@@ -14,7 +14,7 @@ from torchprof_tui.commands.info.remote_folder import print_folder
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.resolve import check_readable, resolve_path, resolve_specs
 from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.sources.ssh_errors import describe_connection_failure
+from torchprof_tui.trace.sources.ssh_errors import create_connection_error
 from torchprof_tui.trace.specs.address import (
     ListedTrace,
     SshPath,
@@ -197,14 +197,14 @@ def test_quoted_path_is_one_shell_word(shell: str, path: str, meant: str) -> Non
         ("ssh: connect to host box port 22: Network is unreachable\r\n", "no network"),
         ("ssh: connect to host box port 22: Connection timed out\r\n", "timed out"),
         ("ssh: connect to host box port 22: Operation timed out\r\n", "timed out"),
-        ("me@box: Permission denied (publickey,password).\r\n", "it takes: publickey, password"),
+        ("me@box: Permission denied (publickey,hostbased).\r\n", "refused the login (publickey or hostbased only)"),
         ("kex_exchange_identification: read: Connection reset by peer\r\n", "Connection reset by peer"),
         ("", "it did not say why"),
         ("\x1b[31mbad\x07\n", "[31mbad"),
     ],
 )
 def test_connection_failures_are_explained(said: str, meaning: str) -> None:
-    line = describe_connection_failure(SshPath("box:t", "me@box", None, "t"), said, could_prompt=False)
+    line = str(create_connection_error(SshPath("box:t", "me@box", None, "t"), said))
     assert meaning in line
     assert line.isprintable()
 

@@ -56,7 +56,7 @@ OPTIONS = (
     Option("--wait", "count", "steps before anything is done (2; workloads 1)", "N"),
     Option("--warmup", "count", "steps with the profiler warming up (1)", "N"),
     Option("--active", "count", "steps to record (3)", "N"),
-    Option("--repeat", "count", "how often all that, 0 for as long as it runs (1)", "N"),
+    Option("--repeat", "count", "cycles to record (1; 0: until the program ends)", "N"),
     Option(
         "--step",
         "text",

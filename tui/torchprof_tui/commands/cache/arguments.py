@@ -6,5 +6,7 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--clear", action="store_true", help="remove what is kept, except what is open right now")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument(
+        "--clear", action="store_true", help="remove all entries, except those of traces that are open now"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")

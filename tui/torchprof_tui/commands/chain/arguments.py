@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_trace_arguments(parser)
     add_rank_option(parser)
-    parser.add_argument("--event", metavar="NAME", required=True, help="the whole name of an event: an op, a kernel, …")
-    parser.add_argument("--nth", metavar="K", type=int, default=0, help="which of that name, in time, from 0 (default)")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--event", metavar="NAME", required=True, help="the full name of an event (an op, a kernel, …)")
+    parser.add_argument(
+        "--nth", metavar="K", type=int, default=0, help="which event of that name, in time order, from 0 (default)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")

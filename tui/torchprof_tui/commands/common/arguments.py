@@ -20,9 +20,9 @@ def add_trace_arguments(
     parser.add_argument(
         "trace", nargs="+" if is_required else "*", metavar="TRACE", help=f"{description}; {RANKS_HELP}"
     )
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
+    parser.add_argument("--no-cache", action="store_true", help="neither read nor write the cache of decoded traces")
 
 
 def add_rank_option(parser: argparse.ArgumentParser) -> None:
     """Add --rank, for commands about one process."""
-    parser.add_argument("--rank", metavar="N", type=int, help="of several ranks: this one (the first)")
+    parser.add_argument("--rank", metavar="N", type=int, help="which rank of a run (default: the first)")

@@ -17,6 +17,8 @@ from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
+from torchprof_tui.trace.sources.ssh_connections import SshConnections
+from torchprof_tui.trace.sources.ssh_errors import LoginNeededError
 from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.trace.specs.runs_by_name import group_runs
 from torchprof_tui.trace.storage.disk_cache import prune_cache
@@ -33,7 +35,13 @@ def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) ->
     A remote folder that holds the ranks of one run and nothing else is that run; with `list_folders` it raises
     FolderError, as every other remote folder does. Raises TraceError.
     """
-    resolved = resolve_specs(specs)
+    with SshConnections() as connections:
+        return _load(resolve_specs(specs), cache, list_folders, connections)
+
+
+def _load(resolved: ResolvedInput, cache: bool, list_folders: bool, connections: SshConnections) -> OpenedTrace:
+    """Load as `load_specs` does, over the connections of the command."""
+    _connect_hosts(resolved, connections)
     progress_line = ProgressLine(sys.stderr)
     try:
         if resolved.rank_files or resolved.remote_names:
@@ -45,7 +53,7 @@ def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) ->
         if run is None:
             raise
         progress_line.clear()
-        return load_specs(run, cache)
+        return _load(resolve_specs(run), cache, list_folders, connections)
     finally:
         progress_line.clear()
     _report_rank_problems(opened.trace)
@@ -54,6 +62,16 @@ def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) ->
     if not opened.cached:
         prune_cache()
     return opened
+
+
+def _connect_hosts(resolved: ResolvedInput, connections: SshConnections) -> None:
+    """Connect to the hosts that are named; ssh may ask on a terminal. Of several, one that fails is reported later."""
+    hosts = resolved.ssh_hosts()
+    try:
+        connections.connect_all(hosts, allow_prompt=sys.stderr.isatty())
+    except LoginNeededError:
+        if len(hosts) == 1:
+            raise
 
 
 def _single_run_specs(folder: FolderError) -> list[str] | None:
@@ -78,7 +96,7 @@ def _load_in_workers(resolved: ResolvedInput, report: Report, cache: bool) -> Op
     import asyncio  # deferred: one trace is loaded without an event loop
 
     began = time.perf_counter()
-    opener = resolved.create_opener(cache, allow_prompt=sys.stderr.isatty())
+    opener = resolved.create_opener(cache)
     try:
         opener.start()
         trace = asyncio.run(opener.load_trace(report))

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_trace_arguments(
-        parser, "a trace, host:path, a URL, sample:NAME, - for stdin; or host:folder/ for the traces in it"
+        parser, "a trace, host:path, a URL, sample:NAME, - for stdin; or host:folder/ to list its traces"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--json", action="store_true", help="print JSON")

@@ -22,7 +22,7 @@ def print_folder(folder: FolderError, as_json: bool) -> None:
             for each in folder.traces
         ]
         found = [[each.spec for each in run.traces] for run in group_runs(folder.traces)]
-        print(json.dumps({"folder": folder.spec, "traces": traces, "runs": found}))
+        print(json.dumps({"folder": folder.spec, "traces": traces, "runs": found, "omitted": folder.omitted}))
         return
     runs = group_runs(folder.traces)
     ranked = any(each.rank is not None for each in folder.traces)
@@ -30,6 +30,8 @@ def print_folder(folder: FolderError, as_json: bool) -> None:
         rank = f"{_format_rank(each.rank):<10}" if ranked else ""
         size = "-" if each.size is None else format_value(each.size, "bytes")
         print(f"{size:>9}  {format_modified_time(each.modified):16}  {rank}{clean(each.spec)}")
+    if folder.omitted:
+        print(f"only the newest {len(folder.traces):,} are listed; name a folder below", file=sys.stderr)
     for run in runs:
         names = " ".join(shlex.quote(clean(spec)) for spec in run.specs)
         print(f"all {len(run.traces)} ranks of one run: {names}", file=sys.stderr)

@@ -14,10 +14,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="TRACE",
         help="a trace (.json, .json.gz, .xz, .zst), host:path, a URL, sample:NAME, or - for stdin; the ranks of one "
-        "run as a folder, a pattern or several files; with none, the start screen",
+        "run as a folder, a pattern or several files; without one, the start screen",
     )
-    parser.add_argument("--at", metavar="TIME|STEP", help="where to look first: 12.5ms, 300us, or step3")
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
+    parser.add_argument("--at", metavar="TIME|STEP", help="time or step to show first: 12.5ms, 300us, step3")
+    parser.add_argument("--no-cache", action="store_true", help="neither read nor write the cache of decoded traces")
     add_appearance_options(parser)
 
 
@@ -28,6 +28,8 @@ def add_appearance_options(parser: argparse.ArgumentParser) -> None:
         "--color",
         choices=(*COLOR_SYSTEMS, "none"),
         default="auto",
-        help="how many colours the terminal shows; ssh does not forward COLORTERM, so auto may say too few",
+        help="colours of the terminal; over ssh auto may choose too few, because COLORTERM is not forwarded",
     )
-    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal's own selection")
+    parser.add_argument(
+        "--no-mouse", action="store_true", help="do not use the mouse, so that the terminal can select text"
+    )

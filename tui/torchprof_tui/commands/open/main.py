@@ -8,8 +8,8 @@ import os
 
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open.arguments import COLOR_SYSTEMS
-from torchprof_tui.trace.loading.resolve import resolve_specs
-from torchprof_tui.trace.specs.address import parse_ssh_path
+from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
+from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,17 +20,30 @@ def run(options: argparse.Namespace) -> int:
     set_color_environment(options.color)
     # Nothing allocated before the first frame is garbage; the app collects by its own policy.
     gc.disable()
+    with SshConnections() as connections:
+        return _run_app(options, meant, connections)
+
+
+def _run_app(options: argparse.Namespace, meant: ResolvedInput | None, connections: SshConnections) -> int:
+    """Start to open what the user meant, then run the app."""
     opening = None
     if meant is not None:
         stdin = _replace_stdin_with_terminal() if meant.path == "-" else None
-        opening = meant.create_opener(cache=not options.no_cache, stdin=stdin, allow_prompt=True, defer_blocks=True)
+        opening = meant.create_opener(not options.no_cache, stdin, defer_blocks=True, connections=connections)
         opening.start()
     try:
         from torchprof_tui.app import TorchprofApp
 
-        if opening is not None and meant is not None and any(map(parse_ssh_path, meant.remote_names or (meant.path,))):
+        if opening is not None:
             opening.wait_until_connected()  # ssh may ask for a password on the terminal before the app draws on it
-        app = TorchprofApp(opening, theme=options.theme, cache=not options.no_cache, at=options.at, debug=options.debug)
+        app = TorchprofApp(
+            opening,
+            theme=options.theme,
+            cache=not options.no_cache,
+            at=options.at,
+            debug=options.debug,
+            connections=connections,
+        )
         app.run(mouse=not options.no_mouse)
     finally:
         if opening is not None:

@@ -14,10 +14,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "trace",
         nargs="*",
         metavar="TRACE",
-        help="a trace, sample:NAME, or the ranks of one run; none: the start screen",
+        help="a trace, sample:NAME, or the ranks of one run; without one, the start screen",
     )
-    parser.add_argument("--size", default="160x48", metavar="WxH", help="columns and lines (160x48)")
-    parser.add_argument("--keys", default="", help="Textual's names of keys, with commas: w,w,right,c")
+    parser.add_argument("--size", default="160x48", metavar="WxH", help="columns x lines (default 160x48)")
+    parser.add_argument(
+        "--keys", default="", help="keys to press, by Textual's names, separated by commas: w,w,right,c"
+    )
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="OUT.svg or OUT.txt")
     parser.add_argument("--theme", choices=("dark", "light"), default="dark")
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")
+    parser.add_argument("--no-cache", action="store_true", help="neither read nor write the cache of decoded traces")

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,11 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.trace.loading.resolve import resolve_specs
+from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
 if TYPE_CHECKING:
     from torchprof_tui.app import TorchprofApp
+    from torchprof_tui.trace.loading.opener import TraceOpener
 
 SETTLE_SECONDS = 0.1
 """Wait for debounced panels after the last key."""
@@ -37,7 +40,15 @@ def run(options: argparse.Namespace) -> int:
     for key in keys:
         if not is_key(key):
             raise UsageError(f"--keys: no key is called {key!r}; letters and names such as right, enter, space, slash")
-    picture = asyncio.run(_take_snapshot(options, (int(size[1]), int(size[2])), keys, output.suffix == ".svg"))
+    with SshConnections() as connections:
+        opening = None
+        if options.trace:
+            opening = resolve_specs(options.trace).create_opener(not options.no_cache, connections=connections)
+            opening.start()
+            if sys.stderr.isatty():
+                opening.wait_until_connected()
+        cells = (int(size[1]), int(size[2]))
+        picture = asyncio.run(_take_snapshot(options, opening, cells, keys, output.suffix == ".svg"))
     try:
         output.write_text(picture, encoding="utf-8")
     except OSError as error:
@@ -54,13 +65,11 @@ def is_key(key: str) -> bool:
     return len(name) == 1 or name in named or key_to_character(name) is not None
 
 
-async def _take_snapshot(options: argparse.Namespace, size: tuple[int, int], keys: list[str], svg: bool) -> str:
+async def _take_snapshot(
+    options: argparse.Namespace, opening: TraceOpener | None, size: tuple[int, int], keys: list[str], svg: bool
+) -> str:
     from torchprof_tui.app import TorchprofApp
 
-    opening = None
-    if options.trace:
-        opening = resolve_specs(options.trace).create_opener(cache=not options.no_cache)
-        opening.start()
     app = TorchprofApp(opening, theme=options.theme, cache=not options.no_cache)
     try:
         async with app.run_test(size=size) as pilot:

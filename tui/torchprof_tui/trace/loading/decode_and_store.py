@@ -23,17 +23,16 @@ def decode_and_store(
     spec: str,
     folder: Path,
     report: Report,
-    allow_prompt: bool = False,
     process_count: int | None = None,
     defer_blocks: bool = False,
 ) -> BuildResult:
     """Decode, build and store a trace in `folder`.
 
-    `allow_prompt`: ssh may ask on the terminal. `process_count`, `defer_blocks`: as in `decode_trace`.
+    `process_count`, `defer_blocks`: as in `decode_trace`.
     Raises TraceError, OSError, MemoryError.
     """
     latest = Progress(Phase.READING)
-    if is_remote(spec) and not allow_prompt:
+    if is_remote(spec):
         report(Progress(Phase.CONNECTING))
 
     def report_reading(done: int, total: int | None, events: int) -> None:
@@ -42,7 +41,7 @@ def decode_and_store(
         report(latest)
 
     with pause_garbage_collection():
-        source = open_source(spec, allow_prompt)
+        source = open_source(spec)
         report(latest)
         if source.identity is not None and is_in_cache_folder(folder) and is_cached(source.identity):
             source.close()

@@ -18,5 +18,9 @@ class LoadError(Exception):
         self.listed_files = listed_files
 
 
+class LoginNeededLoadError(LoadError):
+    """Report that ssh must ask something: `TraceOpener.wait_until_connected` does, where the terminal is free."""
+
+
 class WorkerExitError(LoadError):
     """Report that a worker process ended without a result."""

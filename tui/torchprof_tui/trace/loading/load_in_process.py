@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -30,7 +29,7 @@ def load_opened_trace(spec: str, report: Report | None = None, cache: bool = Tru
         # deferred: a trace in the cache needs no decoder
         from torchprof_tui.trace.loading.decode_and_store import decode_and_store
 
-        return decode_and_store(spec, entry.folder, report or ignore_progress, allow_prompt=sys.stderr.isatty())
+        return decode_and_store(spec, entry.folder, report or ignore_progress)
 
     opened = open_or_build(OpeningState(spec, cache=cache), build)
     if opened.cached:

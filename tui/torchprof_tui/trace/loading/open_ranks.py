@@ -66,7 +66,7 @@ class RanksOpener:
         """Do nothing: the workers start when the event loop runs, which watches them."""
 
     def wait_until_connected(self) -> None:
-        """Do nothing: no prompt is allowed, because those of several files could not be told apart."""
+        """Do nothing: this opener asks nothing."""
 
     async def load_trace(self, report: Report) -> Trace:
         """Load all ranks as one trace. Raises LoadError; on failure or cancellation, nothing is left behind."""

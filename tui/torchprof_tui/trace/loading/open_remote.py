@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.loading.errors import LoadError
+from torchprof_tui.trace.loading.open_ranks import RanksOpener
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report
 from torchprof_tui.trace.loading.worker_process import WorkerProcess
-from torchprof_tui.trace.loading.worker_protocol import ALLOW_PROMPT_OPTION, Task
+from torchprof_tui.trace.loading.worker_protocol import Task
 from torchprof_tui.trace.model.ranks import LostRank
 from torchprof_tui.trace.sources.listing import Listing, listing_from_json
 from torchprof_tui.trace.specs.rank_files import NotRanksError, RankFile, rank_of, resolve_rank_files
@@ -28,18 +30,15 @@ class RemoteOpener:
     """Open several names of which some are remote; a `TraceOpener`.
 
     `names`: what the user named; `label`: what they called it together; `spec`: the name that opens it again.
-    `allow_prompt`: ssh may ask on the terminal until `wait_until_connected` returns. Each host is asked over one
-    connection, by a worker that `start` starts without an event loop, before the screen is drawn.
+    Each host lists over one connection, by a worker that `start` starts without an event loop, before the screen is
+    drawn.
     """
 
-    def __init__(
-        self, names: Sequence[str], label: str, spec: str, cache: bool = True, allow_prompt: bool = False
-    ) -> None:
+    def __init__(self, names: Sequence[str], label: str, spec: str, cache: bool = True) -> None:
         self.names = list(names)
         self.label = label
         self.spec = spec
         self._use_cache = cache
-        self._allow_prompt = allow_prompt
         self._listing_worker: WorkerProcess | None = None
         self._release_fd: int | None = None
         self._opener: TraceOpener | None = None
@@ -58,9 +57,8 @@ class RemoteOpener:
         """Start the worker that asks the hosts. Raises OSError where no process can be started."""
         # The worker holds shared connections until this pipe is closed, by `_release_connections` or our end.
         stdin, self._release_fd = os.pipe()
-        options = [ALLOW_PROMPT_OPTION] if self._allow_prompt else []
         try:
-            self._listing_worker = WorkerProcess(Task.LIST, json.dumps(self.names), *options, stdin=stdin)
+            self._listing_worker = WorkerProcess(Task.LIST, json.dumps(self.names), stdin=stdin)
             self._listing_worker.start()
         except BaseException:
             self._listing_worker = None
@@ -70,14 +68,10 @@ class RemoteOpener:
             os.close(stdin)
 
     def wait_until_connected(self) -> None:
-        """Block until ssh has no more prompts to show on the terminal, or Ctrl-C."""
-        if self._listing_worker is not None:
-            self._listing_worker.wait_for_message()
+        """Do nothing: this opener asks nothing."""
 
     async def load_trace(self, report: Report) -> Trace:
         """Load the trace, or all ranks as one. Raises LoadError; on failure or cancellation, nothing is left behind."""
-        import asyncio  # deferred: the worker starts first
-
         succeeded = False
         try:
             listings = await self._read_listings(report)
@@ -125,8 +119,6 @@ class RemoteOpener:
             )
         ranks = [RankFile(file.spec, file.rank, listed[file.spec].size, listed[file.spec].identity) for file in files]
         lost = [LostRank(rank_of(None, listing.name), listing.name, listing.error) for listing in missing]
-        from torchprof_tui.trace.loading.open_ranks import RanksOpener  # deferred: imports asyncio
-
         return RanksOpener(ranks, self.label, self.spec, self._use_cache, lost)
 
     def split_into_blocks(self, trace: Trace) -> None:

@@ -14,7 +14,7 @@ from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build_async
 from torchprof_tui.trace.loading.progress import Report
 from torchprof_tui.trace.loading.worker_process import WorkerProcess
-from torchprof_tui.trace.loading.worker_protocol import ALLOW_PROMPT_OPTION, DEFER_BLOCKS_OPTION, Task
+from torchprof_tui.trace.loading.worker_protocol import DEFER_BLOCKS_OPTION, Task
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class SingleTraceOpener:
     """Open one trace; a `TraceOpener`. `spec` is what is read, `label` what the user called it.
 
-    `stdin`: the pipe to read, where `spec` is `-`. `allow_prompt`: ssh may ask on the terminal until
-    `wait_until_connected` returns. `defer_blocks`: `split_into_blocks` is called when the trace is on screen.
+    `stdin`: the pipe to read, where `spec` is `-`. `defer_blocks`: `split_into_blocks` is called when the trace is on
+    screen.
     `cached`: after `start`, whether the cache has the trace; after `load_trace`, whether it came from there.
     """
 
@@ -35,7 +35,6 @@ class SingleTraceOpener:
         label: str | None = None,
         cache: bool = True,
         stdin: int | None = None,
-        allow_prompt: bool = False,
         defer_blocks: bool = False,
     ) -> None:
         self.spec = spec
@@ -43,7 +42,6 @@ class SingleTraceOpener:
         self.cached = False
         self._use_cache = cache
         self._stdin = stdin
-        self._allow_prompt = allow_prompt
         self._defer_blocks = defer_blocks
         self._state: OpeningState | None = None
         self._worker: WorkerProcess | None = None
@@ -68,10 +66,7 @@ class SingleTraceOpener:
                 raise
 
     def wait_until_connected(self) -> None:
-        """Block until ssh has no more prompts to show on the terminal, or Ctrl-C."""
-        if self._worker is not None:
-            self._worker.wait_for_message()
-        self._allow_prompt = False
+        """Do nothing: this opener asks nothing."""
 
     async def load_trace(self, report: Report) -> Trace:
         """Load the trace. Raises LoadError; on failure or cancellation, neither process nor folder is left behind."""
@@ -151,10 +146,9 @@ class SingleTraceOpener:
             # `<(zcat trace)` is a pipe that only this process holds open.
             stdin = opened = os.open(spec, os.O_RDONLY)
             spec = "-"
-        options = {ALLOW_PROMPT_OPTION: self._allow_prompt, DEFER_BLOCKS_OPTION: self._defer_blocks}
-        chosen = [option for option, is_chosen in options.items() if is_chosen]
+        options = [DEFER_BLOCKS_OPTION] if self._defer_blocks else []
         try:
-            worker = WorkerProcess(Task.DECODE, spec, os.fspath(entry.folder), *chosen, stdin=stdin)
+            worker = WorkerProcess(Task.DECODE, spec, os.fspath(entry.folder), *options, stdin=stdin)
             worker.start()
             return worker
         finally:

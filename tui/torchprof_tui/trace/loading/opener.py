@@ -31,7 +31,7 @@ class TraceOpener(Protocol):
         """Begin as much as is possible without an event loop. Raises OSError where no process can be started."""
 
     def wait_until_connected(self) -> None:
-        """Block until ssh has no more prompts to show on the terminal."""
+        """Log in to the hosts where that has to ask. Blocks; the terminal must be free for ssh's questions."""
 
     async def load_trace(self, report: Report) -> Trace:
         """Load the trace, reporting progress. Raises LoadError; on failure or cancellation, nothing is left behind."""

@@ -14,10 +14,11 @@ from urllib.parse import unquote
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
-from torchprof_tui.trace.specs.address import is_pattern, is_remote, is_url, parse_ssh_path
+from torchprof_tui.trace.specs.address import SshPath, is_pattern, is_remote, is_url, parse_ssh_path
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
+    from torchprof_tui.trace.sources.ssh_connections import SshConnections
     from torchprof_tui.trace.specs.rank_files import RankFile
 
 SAMPLE_PREFIX = "sample:"
@@ -39,18 +40,40 @@ class ResolvedInput:
     remote_names: tuple[str, ...] = ()
 
     def create_opener(
-        self, cache: bool = True, stdin: int | None = None, allow_prompt: bool = False, defer_blocks: bool = False
+        self,
+        cache: bool = True,
+        stdin: int | None = None,
+        defer_blocks: bool = False,
+        connections: SshConnections | None = None,
     ) -> TraceOpener:
-        """Create its opener. `stdin` and `defer_blocks` are for one trace, `allow_prompt` also for remote names."""
+        """Create its opener. `stdin` and `defer_blocks` are for one trace.
+
+        `connections`: those of the session, which the opener makes first where the names are on ssh hosts.
+        """
+        opener = self._create_opener(cache, stdin, defer_blocks)
+        hosts = [] if connections is None else self.ssh_hosts()
+        if connections is None or not hosts:
+            return opener
+        from torchprof_tui.trace.loading.open_over_ssh import SshOpener  # deferred: only needed for ssh
+
+        return SshOpener(opener, hosts, connections)
+
+    def ssh_hosts(self) -> list[SshPath]:
+        """Return one path on each ssh host that is named."""
+        names = self.remote_names or [file.spec for file in self.rank_files] or [self.path]
+        paths = [path for path in map(parse_ssh_path, names) if path is not None]
+        return list({(path.host, path.port): path for path in reversed(paths)}.values())[::-1]
+
+    def _create_opener(self, cache: bool, stdin: int | None, defer_blocks: bool) -> TraceOpener:
         if self.remote_names:
             from torchprof_tui.trace.loading.open_remote import RemoteOpener  # deferred: one trace does not need it
 
-            return RemoteOpener(self.remote_names, self.label, self.spec, cache, allow_prompt)
+            return RemoteOpener(self.remote_names, self.label, self.spec, cache)
         if self.rank_files:
             from torchprof_tui.trace.loading.open_ranks import RanksOpener  # deferred: imports asyncio
 
             return RanksOpener(self.rank_files, self.label, self.spec, cache)
-        return SingleTraceOpener(self.path, self.label, cache, stdin, allow_prompt, defer_blocks)
+        return SingleTraceOpener(self.path, self.label, cache, stdin, defer_blocks)
 
 
 def resolve_specs(specs: Sequence[str]) -> ResolvedInput:

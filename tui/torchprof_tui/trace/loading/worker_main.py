@@ -1,8 +1,8 @@
 """The program that runs in a worker process.
 
-    python -m torchprof_tui.trace.loading.worker_main decode SPEC FOLDER [--ask] [--defer-blocks]
+    python -m torchprof_tui.trace.loading.worker_main decode SPEC FOLDER [--defer-blocks]
     python -m torchprof_tui.trace.loading.worker_main serve
-    python -m torchprof_tui.trace.loading.worker_main list NAMES [--ask]
+    python -m torchprof_tui.trace.loading.worker_main list NAMES
     python -m torchprof_tui.trace.loading.worker_main split FOLDER
 
 `decode` fills FOLDER with the columns of one trace. `serve` does that for one job after the other, and stores the
@@ -31,12 +31,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from torchprof_tui.trace.core.errors import format_error
+from torchprof_tui.trace.core.errors import TraceError, format_error
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
 from torchprof_tui.trace.loading.load_in_process import split_into_blocks
 from torchprof_tui.trace.loading.progress import REPORT_INTERVAL_SECONDS, Phase, Progress, Report
 from torchprof_tui.trace.loading.worker_protocol import (
-    ALLOW_PROMPT_OPTION,
     DEFER_BLOCKS_OPTION,
     MAX_MESSAGE_BYTES,
     Task,
@@ -78,7 +77,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     elif task == Task.SERVE:
         _serve(out)
     elif task == Task.LIST:
-        _list_names(json.loads(operands[0]), ALLOW_PROMPT_OPTION in operands, out)
+        _list_names(json.loads(operands[0]), out)
     elif task == Task.SPLIT:
         _split_into_blocks(Path(operands[0]))
     else:
@@ -96,7 +95,6 @@ def _decode(spec: str, folder: Path, options: list[str], out: int) -> bool:
             spec,
             folder,
             _create_reporter(out),
-            allow_prompt=ALLOW_PROMPT_OPTION in options,
             defer_blocks=DEFER_BLOCKS_OPTION in options,
         )
     except Exception as error:
@@ -125,17 +123,19 @@ def _serve(out: int) -> None:
             _write_error(out, error)
 
 
-def _list_names(names: list[str], allow_prompt: bool, out: int) -> None:
+def _list_names(names: list[str], out: int) -> None:
     """Resolve remote names, then hold the shared connections until stdin ends."""
     from torchprof_tui.trace.sources.listing import list_remote_traces  # deferred: only `list` needs ssh and URLs
 
     _exit_on_hangup(0)  # the parent has ended: the connections are of no use
-    if not allow_prompt:
-        _write_message(out, asdict(Progress(Phase.CONNECTING)))
+    _write_message(out, asdict(Progress(Phase.CONNECTING)))
     with ExitStack() as connections:
         try:
-            listings = list_remote_traces(names, allow_prompt, connections)
-            _write_message(out, {"listings": [asdict(listing) for listing in listings]})
+            listings = list_remote_traces(names, connections)
+            message: dict[str, object] = {"listings": [asdict(listing) for listing in listings]}
+            if len(json.dumps(message)) >= MAX_MESSAGE_BYTES:
+                raise TraceError(f"{names[0]}: the names of these traces are too long to list; name fewer")
+            _write_message(out, message)
         except Exception as error:
             _write_error(out, error)
         sys.stdin.buffer.read()

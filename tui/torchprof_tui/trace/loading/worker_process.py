@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -58,12 +57,6 @@ class WorkerProcess:
             # Nothing here multiplies matrices, and the threads of BLAS cost memory.
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
-
-    def wait_for_message(self) -> None:
-        """Block until there is a message or the worker has ended: its prompts on the terminal are answered by then."""
-        assert self._process is not None, "start() comes first"
-        if self._process.stdout is not None:
-            select.select([self._process.stdout], [], [])
 
     def send_job(self, spec: str, folder: Path) -> None:
         """Send a job to a worker that serves. Where it has died, `read_result` says so."""

@@ -18,10 +18,6 @@ class Task(str, Enum):
     SPLIT = "split"
 
 
-ALLOW_PROMPT_OPTION = "--ask"
-"""ssh may ask for a password on the terminal."""
-
-
 DEFER_BLOCKS_OPTION = "--defer-blocks"
 """Leave the text of a local gzip file whole; `split` writes its blocks later."""
 

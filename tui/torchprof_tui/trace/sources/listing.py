@@ -1,6 +1,6 @@
 """Resolve remote files, folders and patterns to traces, with one connection per host.
 
-Hosts are queried one after the other, so that ssh prompts for one at a time.
+Hosts are queried one after the other.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Listing:
     error: str = ""
 
 
-def list_remote_traces(names: Sequence[str], allow_prompt: bool, connections: contextlib.ExitStack) -> list[Listing]:
+def list_remote_traces(names: Sequence[str], connections: contextlib.ExitStack) -> list[Listing]:
     """Resolve each name by its host; local names are returned unchanged.
 
-    `allow_prompt`: ssh may prompt on the terminal. `connections`: holds ssh connections that later ones share; close it
-    when those have ended.
+    `connections`: holds ssh connections that later ones share by the user's configuration; close it when those have
+    ended.
     """
     answers: dict[str, list[ListedTrace] | str] = {}
     hosts: dict[tuple[str, int | None], list[SshPath]] = {}
@@ -45,7 +45,7 @@ def list_remote_traces(names: Sequence[str], allow_prompt: bool, connections: co
         else:
             answers[name] = [ListedTrace(name, None, 0.0)]
     for paths in hosts.values():
-        answers |= _list_host(paths, allow_prompt, connections)
+        answers |= _list_host(paths, connections)
     return [_to_listing(name, answers[name]) for name in names]
 
 
@@ -57,15 +57,13 @@ def _list_url(name: str) -> list[ListedTrace] | str:
     return list_url(name)
 
 
-def _list_host(
-    paths: list[SshPath], allow_prompt: bool, connections: contextlib.ExitStack
-) -> dict[str, list[ListedTrace] | str]:
+def _list_host(paths: list[SshPath], connections: contextlib.ExitStack) -> dict[str, list[ListedTrace] | str]:
     """List paths of one host: spec → its traces, or the reason that there are none."""
     from torchprof_tui.trace.sources.ssh_listing import list_host_paths  # deferred: only needed for ssh
 
     targets = [(path, target) for path in paths for target in _expand_recursive_glob(path)]
     try:
-        listing = list_host_paths([target for _, target in targets], allow_prompt)
+        listing = list_host_paths([target for _, target in targets])
     except TraceError as error:
         # The reason that a host cannot be listed applies to all of its paths.
         reason = str(error).removeprefix(f"{targets[0][1].spec}: ")

@@ -13,8 +13,8 @@ from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_url, parse_ssh_path
 
 
-def open_source(spec: str, allow_prompt: bool = False) -> Source:
-    """Open a local or remote file; stdin for `-`. `allow_prompt`: ssh may ask for a password on the terminal.
+def open_source(spec: str) -> Source:
+    """Open a local or remote file; stdin for `-`.
 
     Raises TraceError if it cannot be opened.
     """
@@ -29,7 +29,7 @@ def open_source(spec: str, allow_prompt: bool = False) -> Source:
     if ssh_path is not None:
         from torchprof_tui.trace.sources.ssh_file import open_ssh_file  # deferred: only needed for ssh
 
-        return open_ssh_file(ssh_path, allow_prompt)
+        return open_ssh_file(ssh_path)
     if is_url(spec):
         from torchprof_tui.trace.sources.url import open_url  # deferred: only needed for URLs
 

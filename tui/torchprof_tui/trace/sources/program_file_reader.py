@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -90,17 +91,20 @@ class SshProgramFileReader:
         paths = list_remote_candidates(self._file, self._trace)
         if not paths:
             raise TraceError(f"{clean(self._file)}: no path on {self._trace.host_name}")
-        stream = self._stream = SshStream(_SCRIPT, paths, allow_prompt=False)
+        stream = self._stream = SshStream(_SCRIPT, paths)
         try:
             if self._cancelled:  # before there was a stream to stop
                 raise TraceError(f"{clean(self._file)}: cancelled")
             kind, *fields = stream.read_header().split(" ")
             if kind != "file":
-                reason = _REASONS.get(kind, "{host} gave an answer that makes no sense")
+                reason = _REASONS.get(kind, "the answer of {host} makes no sense")
                 raise TraceError(f"{clean(self._file)}: {reason.format(host=self._trace.host_name)}")
-            path = paths[int(fields[0])]
+            index = int(fields[0]) if len(fields) == 1 and re.fullmatch("[0-9]{1,3}", fields[0]) else len(paths)
+            if index >= len(paths):
+                raise TraceError(f"{clean(self._file)}: the answer of {self._trace.host_name} makes no sense")
+            path = paths[index]
             data = b""
-            while part := stream.read(1 << 16):
+            while len(data) <= MAX_FILE_BYTES and (part := stream.read(1 << 16)):
                 data += part
         except ConnectionLostError as error:
             raise TraceError(f"{clean(self._file)}: {error}") from error

@@ -10,6 +10,13 @@ import contextlib
 import re
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
+from torchprof_tui.trace.sources.listing_limits import (
+    MAX_LISTED,
+    checked_modified,
+    checked_size,
+    is_usable_name,
+    select_newest,
+)
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.sources.ssh_listing import identity_of
 from torchprof_tui.trace.sources.ssh_stream import FIND_TRACES, SHELL_FUNCTIONS, SshStream
@@ -23,10 +30,10 @@ _MIN_COMPRESSED_BYTES = 1 << 18
 (33 MB), with `ssh -C` 7.5 s. So compression costs little even on the fastest link, and -C is never the best.
 """
 
-_MAX_LISTED = 2000
-"""Traces of a folder that are listed and returned, at most."""
+_STAT_LINE = re.compile(rf"([0-9]{{1,19}}):(-?[0-9]{{1,12}}):\./(.+(?:{'|'.join(map(re.escape, TRACE_SUFFIXES))}))")
+"""Size, mtime in seconds, path below the folder."""
 
-_STAT_LINE = re.compile(rf"(\d+):(\d+):\./(.+(?:{'|'.join(map(re.escape, TRACE_SUFFIXES))}))")
+_SIZE = re.compile(r"[0-9]{1,19}")
 
 _SCRIPT = (
     r"""
@@ -36,8 +43,9 @@ if [ -d "$p" ]; then
   CDPATH= cd -- "$p" 2>/dev/null || { m denied; exit 0; };
   m folder;
   if stat -c %s . >/dev/null 2>&1; then f="-c %s:%Y:%n"; else f="-f %z:%m:%N"; fi;
+  if command -v sort >/dev/null 2>&1; then o="sort -t : -k 2,2nr"; else o=cat; fi;
   find -L . -maxdepth 2 -type f "(" FIND_TRACES ")"
-    -exec stat -L $f "{}" + 2>/dev/null | head -n LISTED;
+    -exec stat -L $f "{}" + 2>/dev/null | $o | head -n LISTED;
 elif [ -r "$p" ]; then
   s=; z=cat;
   if [ -f "$p" ]; then
@@ -59,28 +67,28 @@ else
   n "$p";
 fi
 """.replace("PACK_BYTES", str(_MIN_COMPRESSED_BYTES))
-    .replace("LISTED", str(_MAX_LISTED))
+    .replace("LISTED", str(MAX_LISTED + 1))
     .replace("SAY", SHELL_FUNCTIONS)
     .replace("FIND_TRACES", FIND_TRACES)
 )
 """Sent as one line. Contains no single quotes and no exclamation marks, which some login shells interpret."""
 
 
-def open_ssh_file(path: SshPath, allow_prompt: bool = False) -> Source:
-    """Open a file on an ssh host. `allow_prompt`: ssh may ask for passwords and unknown hosts on the terminal.
+def open_ssh_file(path: SshPath) -> Source:
+    """Open a file on an ssh host.
 
     Raises TraceError (one line) if it cannot be read; FolderError with the traces in it if it is a folder.
     """
-    stream = SshStream(_SCRIPT, [path], allow_prompt)
+    stream = SshStream(_SCRIPT, [path])
     try:
         kind, *fields = stream.read_header().split(" ")
         if kind == "folder":
             raise _read_folder_error(path, stream)
         if kind != "file":
             reasons = {"missing": "no such file there", "denied": "no permission to read it there"}
-            raise TraceError(f"{path.spec}: {reasons.get(kind, 'the host gave an answer that makes no sense')}")
-        sender, *stat_fields = fields
-        size = int(stat_fields[0]) if stat_fields and stat_fields[0].isdigit() else None
+            raise TraceError(f"{path.spec}: {reasons.get(kind, f'the answer of {path.host_name} makes no sense')}")
+        sender, *stat_fields = fields or ["cat"]
+        size = checked_size(int(stat_fields[0])) if stat_fields and _SIZE.fullmatch(stat_fields[0]) else None
         if size == 0:
             raise TraceError(f"{path.spec}: the file is empty")
         return Source(
@@ -100,12 +108,11 @@ def _read_folder_error(folder: SshPath, stream: SshStream) -> FolderError:
     """Parse the output of `find` and `stat` for a folder, newest first. Skips names that contain a line break."""
     text = b""
     with contextlib.suppress(ConnectionLostError):
-        while part := stream.read(1 << 16):
-            text += part
+        text = stream.read_listing()
     traces = []
     for line in text.decode(errors="surrogateescape").split("\n"):
         match = _STAT_LINE.fullmatch(line)
-        if match and not is_key_averages_file(match[3]):
-            traces.append(ListedTrace(folder.child_spec(match[3]), int(match[1]), float(match[2])))
-    traces.sort(key=lambda trace: (-trace.modified, trace.spec))
-    return FolderError(folder.spec, traces[:_MAX_LISTED])
+        if match and is_usable_name(match[3]) and match[3].count("/") <= 1 and not is_key_averages_file(match[3]):
+            spec = folder.child_spec(match[3])
+            traces.append(ListedTrace(spec, checked_size(int(match[1])), checked_modified(float(match[2]))))
+    return FolderError(folder.spec, select_newest(traces), omitted=max(len(traces) - MAX_LISTED, 0))

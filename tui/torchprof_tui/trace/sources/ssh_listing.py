@@ -10,20 +10,18 @@ import re
 from collections.abc import Sequence
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
-from torchprof_tui.trace.sources.ssh_stream import (
-    FIND_TRACES,
-    LINE_MARK,
-    SHELL_FUNCTIONS,
-    SshStream,
-    read_ssh_config,
-)
+from torchprof_tui.trace.sources.listing_limits import MAX_NAME_BYTES, checked_modified, checked_size, is_usable_name
+from torchprof_tui.trace.sources.ssh_command import read_ssh_config, shared_socket
+from torchprof_tui.trace.sources.ssh_stream import FIND_TRACES, LINE_MARK, SHELL_FUNCTIONS, SshStream
 from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_key_averages_file, parse_ssh_path
 
 _MAX_PATHS_PER_COMMAND = 200
 """Paths per connection: an argument of a command holds 128 KB on Linux. More paths take further connections in turn."""
 
-_STAT_LINE = re.compile(r"(\d+) (\d+) (\S+(?: \S+ \S+)?) (\d+) (\.?/.*)")
+_STAT_LINE = re.compile(r"([0-9]{1,19}) (-?[0-9]{1,12}) (\S{1,40}(?: \S{1,40} \S{1,9})?) ([0-9]{1,20}) (\.?/.*)")
 """Size, mtime in seconds, mtime in full (three words from GNU stat), inode, path."""
+
+_GLOB_MAGIC = re.compile(r"[*?\[]")
 
 _NAME_ONLY_LINE = re.compile(r"- (\.?/.*)")
 """Output on hosts without `stat`."""
@@ -87,9 +85,9 @@ class HostListing:
         self.shared_connection = shared_connection
 
 
-def list_host_paths(targets: Sequence[SshPath], allow_prompt: bool) -> HostListing:
+def list_host_paths(targets: Sequence[SshPath]) -> HostListing:
     """List paths on one host. Raises TraceError if the host cannot be queried."""
-    shared = read_ssh_config(targets[0]).shares_connection
+    shared = shared_socket(targets[0]) is None and read_ssh_config(targets[0]).shares_connection
     answers: list[list[ListedTrace] | str] = []
     shared_connection: SshStream | None = None
     for begin in range(0, len(targets), _MAX_PATHS_PER_COMMAND):
@@ -97,7 +95,7 @@ def list_host_paths(targets: Sequence[SshPath], allow_prompt: bool) -> HostListi
         keep_open = shared and shared_connection is None
         # `cat` keeps the connection open until stdin ends, which also happens when this process dies.
         script = _SCRIPT.replace("HOLD", "exec cat >/dev/null" if keep_open else "")
-        stream = SshStream(script, batch, allow_prompt, keep_open=keep_open)
+        stream = SshStream(script, batch, keep_open=keep_open)
         try:
             answers += _read_answers(stream, batch)
         except BaseException:
@@ -115,17 +113,15 @@ def list_host_paths(targets: Sequence[SshPath], allow_prompt: bool) -> HostListi
 def _read_answers(stream: SshStream, targets: Sequence[SshPath]) -> list[list[ListedTrace] | str]:
     end = LINE_MARK + b"end\n"
     text = LINE_MARK + stream.read_header().encode() + b"\n"
-    while not text.endswith(end):
-        try:
-            part = stream.read(1 << 16)
-        except ConnectionLostError as error:
-            raise TraceError(f"{targets[0].spec}: {error}") from error
-        if not part:
-            raise TraceError(f"{targets[0].spec}: {targets[0].host_name} stopped in the middle of its answer")
-        text += part
+    try:
+        text += stream.read_listing(end)
+    except ConnectionLostError as error:
+        raise TraceError(f"{targets[0].spec}: {error}") from error
+    if not text.endswith(end):
+        raise TraceError(f"{targets[0].spec}: {targets[0].host_name} stopped in the middle of its answer")
     answers = text.removesuffix(end).decode(errors="surrogateescape").split(LINE_MARK.decode())[1:]
     if len(answers) != len(targets):
-        raise TraceError(f"{targets[0].spec}: {targets[0].host_name} gave an answer that makes no sense")
+        raise TraceError(f"{targets[0].spec}: the answer of {targets[0].host_name} makes no sense")
     return [_parse_answer(target, answer) for target, answer in zip(targets, answers, strict=True)]
 
 
@@ -141,12 +137,15 @@ def _parse_answer(target: SshPath, answer: str) -> list[ListedTrace] | str:
         path = status[5] if status else name_only[1] if name_only else None
         if kind != "file" and (path is None or (kind == "folder" and is_key_averages_file(path))):
             continue
+        if kind != "file" and path is not None and not _is_listed_by(target, kind, path):
+            continue
         spec = target.spec if kind == "file" or path is None else target.spec_for_path(path)
         if status is None:
             traces.append(ListedTrace(spec, None, 0.0))
             continue
         stat_fields = [status[1], status[2], *status[3].split(" "), status[4]]
-        traces.append(ListedTrace(spec, int(status[1]), float(status[2]), _spec_identity(spec, stat_fields)))
+        size, modified = checked_size(int(status[1])), checked_modified(float(status[2]))
+        traces.append(ListedTrace(spec, size, modified, _spec_identity(spec, stat_fields)))
     if kind == "file":
         # The name of a single file may contain a line break.
         return traces[:1] or [ListedTrace(target.spec, None, 0.0)]
@@ -154,6 +153,21 @@ def _parse_answer(target: SshPath, answer: str) -> list[ListedTrace] | str:
     if not traces:
         return f"{target.spec}: {'a folder, with no .json or .json.gz file in it' if kind == 'folder' else 'no file'}"
     return traces
+
+
+def _is_listed_by(target: SshPath, kind: str, path: str) -> bool:
+    """Tell whether a path may answer for a name: directly in the folder, or as deep as the pattern."""
+    asked = [part for part in target.path.split("/") if part not in ("", ".", "~")]
+    given = [part for part in path.split("/") if part not in ("", ".")]
+    name = given[-1] if given else ""
+    if name == ".." or len(path) > MAX_NAME_BYTES or not is_usable_name(name):
+        return False
+    if target.path.startswith("~") and asked and asked[0].startswith("~"):
+        return True  # only the host knows where that user's home folder is
+    if kind == "folder":
+        return given[:-1] == asked
+    same = (mine == theirs or _GLOB_MAGIC.search(mine) for mine, theirs in zip(asked, given, strict=False))
+    return len(given) == len(asked) and all(same) and given.count("..") == asked.count("..")
 
 
 def _spec_identity(spec: str, stat_fields: Sequence[str]) -> str | None:

@@ -8,12 +8,20 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import re
-from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
+from torchprof_tui.trace.sources.http_index import entries_of, list_links, match_links
+from torchprof_tui.trace.sources.listing_limits import (
+    MAX_LISTED,
+    RemoteEntry,
+    read_entry,
+    run_limited,
+    select_newest,
+)
 from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.sources.url_errors import describe_url_error
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, ListedTrace, is_key_averages_file, is_pattern
 from torchprof_tui.trace.specs.folder_error import FolderError
 
@@ -25,14 +33,6 @@ _REQUEST_BYTES = 8 << 20
 _CONNECT_TIMEOUT_SECONDS, _READ_TIMEOUT_SECONDS = 30, 60
 """Timeouts for connecting, and for each read. fsspec's default limits the whole download instead, which is too short
 for a large trace over a slow line."""
-
-_MAX_LISTED = 2000
-
-_VERSION_KEYS = (
-    *("ETag", "Last-Modified", "Content-MD5", "etag", "LastModified", "last_modified", "mtime", "updated"),
-    *("generation", "md5Hash", "blob_id", "sha"),
-)
-"""Keys of fsspec's file info that identify the version of a file, as the servers name them."""
 
 _BACKENDS = {
     "s3": "s3fs",
@@ -61,23 +61,20 @@ def open_url(spec: str) -> Source:
     require_fsspec(spec)
     try:
         file_system, path = _resolve_file_system(spec)
-        info = file_system.info(path)
-        folder = _build_folder_error(spec, file_system, path, info)
+        entry = _read_info(spec, file_system, path)
+        folder = _build_folder_error(spec, file_system, entry)
         if folder is not None:
             raise folder
         stream = _open_stream(spec, file_system, path)
     except TraceError:
         raise
     except Exception as error:  # each file system has exceptions of its own
-        raise TraceError(f"{spec}: {_describe_error(error)}") from error
-    size = info.get("size")
-    if size == 0:
+        raise TraceError(f"{spec}: {describe_url_error(error, spec)}") from error
+    if entry.size == 0:
         stream.close()
         raise TraceError(f"{spec}: the file is empty")
-    reader = _UrlStream(stream, file_system)
-    return Source(
-        spec, reader, size if isinstance(size, int) else None, identity=_identity(spec, info), stop=reader.close
-    )
+    reader = _UrlStream(spec, stream, file_system)
+    return Source(spec, reader, entry.size, identity=entry.identity(spec), stop=reader.close)
 
 
 def list_url(spec: str) -> list[ListedTrace] | str:
@@ -87,47 +84,71 @@ def list_url(spec: str) -> list[ListedTrace] | str:
     """
     try:
         require_fsspec(spec)
-        if "**" in spec and spec.lower().startswith(("http://", "https://")):
+        if "**" in spec and _is_http(spec):
             raise TraceError(f"{spec}: ** would follow every link of that server; name the folder")
         file_system, path = _resolve_file_system(spec)
         try:
-            info = file_system.info(path)
+            entry = _read_info(spec, file_system, path)
         except FileNotFoundError:
             if not is_pattern(spec):
                 raise
-            traces = [_to_listed_trace(file_system, entry) for entry in _glob_files(file_system, path)]
+            traces = _match_pattern(spec, file_system, path)
             return sorted(traces, key=lambda trace: trace.spec) or f"{spec}: nothing there matches"
-        folder = _build_folder_error(spec, file_system, path, info)
+        folder = _build_folder_error(spec, file_system, entry)
         if folder is not None:
             return sorted(folder.traces, key=lambda trace: trace.spec) or str(folder)
-        return [ListedTrace(spec, info.get("size"), _modified_time(info), _identity(spec, info))]
+        return [entry.to_listed_trace(spec)]
     except TraceError as error:
         return str(error)
     except Exception as error:  # each file system has exceptions of its own
-        return f"{spec}: {_describe_error(error)}"
+        return f"{spec}: {describe_url_error(error, spec)}"
 
 
-def _glob_files(file_system: Any, path: str) -> list[dict[str, Any]]:
+def _match_pattern(spec: str, file_system: Any, path: str) -> list[ListedTrace]:
     """Return the files (not folders) that match; on an HTTP server, those that its pages link to."""
-    return [entry for entry in file_system.glob(path, detail=True).values() if entry.get("type") != "directory"]
+    if _is_http(spec):
+        found = list(entries_of(match_links(file_system, path)))
+    else:
+        found = list(run_limited(spec, lambda: file_system.glob(path, detail=True)).values())
+    entries = (read_entry(entry) for entry in found)
+    return [_to_listed_trace(file_system, entry) for entry in entries if entry is not None and not entry.is_folder]
 
 
-def _to_listed_trace(file_system: Any, entry: dict[str, Any]) -> ListedTrace:
-    spec = file_system.unstrip_protocol(str(entry["name"]))
-    return ListedTrace(spec, entry.get("size"), _modified_time(entry), _identity(spec, entry))
+def _to_listed_trace(file_system: Any, entry: RemoteEntry) -> ListedTrace:
+    return entry.to_listed_trace(file_system.unstrip_protocol(entry.name))
 
 
-def _identity(spec: str, info: dict[str, Any]) -> str | None:
-    """Identify the content of a file by its size and version, None if the server does not report both."""
-    size = info.get("size")
-    versions = [f"{key}={info[key]}" for key in _VERSION_KEYS if info.get(key)]
-    return "\0".join(("url", spec, str(size), *versions)) if size and versions else None
+def _is_http(spec: str) -> bool:
+    return spec.lower().startswith(("http://", "https://"))
+
+
+def _check_address(spec: str) -> None:
+    """Raise TraceError where a web address has no host, or no valid port."""
+    if not _is_http(spec):
+        return
+    try:
+        parts = urlsplit(spec)
+        if parts.hostname and (parts.port is None or parts.port > 0):
+            return
+    except ValueError:
+        pass
+    raise TraceError(f"{spec}: not an address; http://host/path is the form")
+
+
+def _read_info(spec: str, file_system: Any, path: str) -> RemoteEntry:
+    """Read what the file system reports about a path. Raises what the file system raises."""
+    info = file_system.info(path)
+    entry = read_entry({**info, "name": path} if isinstance(info, dict) else None)
+    if entry is None:
+        raise TraceError(f"{spec}: the server's answer makes no sense")
+    return entry
 
 
 def _resolve_file_system(spec: str) -> tuple[Any, str]:
     """Return fsspec's file system for a URL, and the path on it. Raises TraceError if a backend is missing."""
     import fsspec  # an optional dependency
 
+    _check_address(spec)
     protocol = re.split(r"::|://", spec, maxsplit=1)[0].lower()
     options: dict[str, Any] = {}
     if protocol in ("http", "https") and importlib.util.find_spec("aiohttp") is not None:
@@ -156,37 +177,29 @@ def _resolve_file_system(spec: str) -> tuple[Any, str]:
 
 
 def _open_stream(spec: str, file_system: Any, path: str) -> Any:
-    if spec.lower().startswith(("http://", "https://", "hf://")):
+    if _is_http(spec) or spec.lower().startswith("hf://"):
         return file_system.open(path, "rb", block_size=0)  # one request for the whole file
     return file_system.open(path, "rb", block_size=_REQUEST_BYTES, cache_type="readahead")
 
 
-def _build_folder_error(spec: str, file_system: Any, path: str, info: dict[str, Any]) -> FolderError | None:
+def _build_folder_error(spec: str, file_system: Any, entry: RemoteEntry) -> FolderError | None:
     """List a folder, None if it is none. On an HTTP server, a page that ends in `/` and links to traces is a folder."""
-    is_page = path.endswith("/") and spec.lower().startswith(("http://", "https://"))
-    if info.get("type") != "directory" and not is_page:
+    is_page = _is_http(spec) and entry.name.endswith("/")
+    if not entry.is_folder and not is_page:
         return None
-    traces = []
-    for entry in file_system.ls(path, detail=True):
-        name = str(entry.get("name", ""))
-        if entry.get("type") != "directory" and name.endswith(TRACE_SUFFIXES) and not is_key_averages_file(name):
-            traces.append(_to_listed_trace(file_system, entry))
-    traces.sort(key=lambda trace: (-trace.modified, trace.spec))
-    return FolderError(spec, traces[:_MAX_LISTED]) if traces or not is_page else None
-
-
-def _modified_time(entry: dict[str, Any]) -> float:
-    """Return seconds since the epoch, 0 if the file system does not report them in a known form."""
-    for key in ("LastModified", "last_modified", "mtime", "updated", "created"):
-        value = entry.get(key)
-        if isinstance(value, datetime):
-            return value.timestamp()
-        if isinstance(value, (int, float)):
-            return float(value)
-        if isinstance(value, str):
-            with contextlib.suppress(ValueError):
-                return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
-    return 0.0
+    if is_page:
+        found = list(entries_of(list_links(file_system, entry.name)))
+    else:
+        found = list(run_limited(spec, lambda: file_system.ls(entry.name, detail=True)))
+    listed = [each for each in map(read_entry, found) if each is not None and not each.is_folder]
+    traces = [
+        _to_listed_trace(file_system, each)
+        for each in listed
+        if each.name.endswith(TRACE_SUFFIXES) and not is_key_averages_file(each.name)
+    ]
+    if is_page and not traces:
+        return None
+    return FolderError(spec, select_newest(traces), omitted=max(len(traces) - MAX_LISTED, 0))
 
 
 class _UrlStream:
@@ -195,7 +208,8 @@ class _UrlStream:
     Holds the file system too, because some close their files when they are garbage-collected.
     """
 
-    def __init__(self, file: Any, file_system: Any) -> None:
+    def __init__(self, spec: str, file: Any, file_system: Any) -> None:
+        self._spec = spec
         self._file = file
         self._file_system = file_system
 
@@ -203,47 +217,8 @@ class _UrlStream:
         try:
             return bytes(self._file.read(size))
         except Exception as error:
-            raise ConnectionLostError(f"the download ended early: {_describe_error(error)}") from error
+            raise ConnectionLostError(f"the download ended early: {describe_url_error(error, self._spec)}") from error
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self._file.close()
-
-
-def _cause_chain(error: BaseException) -> Iterator[BaseException]:
-    """Iterate over an error and its causes, the first cause first."""
-    chain: list[BaseException] = []
-    link: BaseException | None = error
-    while link is not None and link not in chain:
-        chain.append(link)
-        link = link.__cause__ or link.__context__
-    return reversed(chain)
-
-
-def _describe_error(error: Exception) -> str:
-    """Describe an error in a few words by its causes: fsspec reports refusals and missing hosts as "file not found"."""
-    for cause in _cause_chain(error):
-        status = getattr(cause, "status", None)
-        if status == 404:
-            return "no such file there"
-        if isinstance(status, int) and status >= 400:
-            return f"the server answered {status} {getattr(cause, 'message', '')}".rstrip()
-        if type(cause).__name__ == "ClientConnectorDNSError":
-            return f"there is no host {getattr(cause, 'host', '')}"
-        if isinstance(cause, ConnectionRefusedError):
-            return "the server refused the connection"
-        if isinstance(cause, TimeoutError) or "Timeout" in type(cause).__name__:
-            return "the server does not answer"
-        if type(cause).__name__ == "SSLCertVerificationError":
-            return f"the server's certificate is not trusted ({getattr(cause, 'verify_message', '')})"
-        if isinstance(cause, OSError) and type(cause).__module__ == "ssl":
-            return f"no secure connection: {getattr(cause, 'reason', '') or cause}"
-    if any(type(cause).__name__ == "gaierror" for cause in _cause_chain(error)):
-        return "there is no host of that name"
-    if isinstance(error, FileNotFoundError):
-        return "no such file there"
-    if isinstance(error, PermissionError):
-        return "no permission to read it there"
-    reason = error.strerror if isinstance(error, OSError) else None  # without "[Errno …]"
-    message = " ".join((reason or str(error)).split())[:200]
-    return message or type(error).__name__

@@ -10,9 +10,11 @@ from torchprof_tui.trace.specs.runs_by_name import group_runs
 
 
 class FolderError(TraceError):
-    """The name is a remote folder. `traces`: the traces in it, newest first."""
+    """The name is a remote folder. `traces`: the traces in it, newest first. `omitted`: how many more there are, at
+    least."""
 
-    def __init__(self, spec: str, traces: list[ListedTrace]) -> None:
+    def __init__(self, spec: str, traces: list[ListedTrace], omitted: int = 0) -> None:
+        self.omitted = omitted
         self.spec = spec
         self.traces = traces
         if traces:

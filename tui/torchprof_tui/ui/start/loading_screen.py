@@ -18,9 +18,10 @@ from textual.widgets import Static
 
 from torchprof_tui.trace.core.errors import NOT_A_TRACE
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.loading.errors import LoadError
+from torchprof_tui.trace.loading.errors import LoadError, LoginNeededLoadError
 from torchprof_tui.trace.loading.progress import FAILED_SHARE, Phase, Progress, RanksProgress
 from torchprof_tui.trace.specs.address import ListedTrace
+from torchprof_tui.ui.start.login_prompt import ask_for_login
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
@@ -112,7 +113,7 @@ class LoadingScreen(Screen[None]):
     async def _load(self) -> None:
         preparation = None if self._prepare is None else asyncio.create_task(asyncio.to_thread(self._prepare))
         try:
-            trace = await self.opener.load_trace(self._store_progress)
+            trace = await self._load_after_login()
         except LoadError as error:
             if error.listed_files:
                 self.post_message(self.FolderFound(self.opener.label, error.listed_files))
@@ -123,6 +124,15 @@ class LoadingScreen(Screen[None]):
         if preparation is not None:
             await preparation
         self.post_message(self.Opened(self.opener, trace))
+
+    async def _load_after_login(self) -> Trace:
+        """Load the trace; where ssh must ask for a login, give it the terminal. Raises LoadError."""
+        try:
+            return await self.opener.load_trace(self._store_progress)
+        except LoginNeededLoadError:
+            if not ask_for_login(self.app, self.opener):
+                raise
+            return await self.opener.load_trace(self._store_progress)
 
     def _store_progress(self, progress: Progress) -> None:
         self._progress = progress

@@ -214,12 +214,12 @@ def _describe_position(event: Event, position: SiblingPosition) -> list[tuple[st
 def _describe_same_name(same_name: SameNameStatistics) -> list[tuple[str, str]]:
     """Describe the durations of all events of this name."""
     if same_name.count <= 1:
-        return [("alike", "the only one of this name")]
+        return [("same name", "the only one of this name")]
     durations = (
         f"min {format_duration(same_name.shortest)} · median {format_duration(same_name.median)}"
         f" · max {format_duration(same_name.longest)} · sum {format_duration(same_name.total)}"
     )
-    return [("alike", f"occurrence {same_name.nth:,} of {same_name.count:,}"), ("", durations)]
+    return [("same name", f"occurrence {same_name.nth:,} of {same_name.count:,}"), ("", durations)]
 
 
 def _shorten_name(name: str) -> str:
