@@ -70,6 +70,29 @@ def test_json_as_the_contract_has_it(capsys: pytest.CaptureFixture[str]) -> None
     assert verdict["patterns_b_only"] == []
 
 
+ROW = {
+    "status", "name_a", "name_b", "calls_a", "calls_b", "cpu_us_a", "cpu_us_b", "gpu_us_a", "gpu_us_b", "delta_us",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("by", ["op", "module", "kernel"])
+def test_matched_rows_sum_to_their_total(by: str, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = ask(capsys, NAIVE, FLASH, "--by", by)
+    assert set(answer["ops"][0]) >= ROW
+    assert {row["status"] for row in answer["ops"]} <= {"matched", "changed", "added", "removed"}
+    for key in ("calls_a", "calls_b", "gpu_us_a", "gpu_us_b", "delta_us"):
+        rows = [*answer["ops"], answer["ops_not_matched"]]
+        assert sum(row[key] for row in rows) == pytest.approx(answer["ops_total"][key])
+
+
+def test_rows_of_other_names_show_both(capsys: pytest.CaptureFixture[str]) -> None:
+    out = read(capsys, "sample:geglu_mlp_eager", "sample:geglu_mlp_compile")
+    assert "* aten::gelu + aten::mul → triton_poi_fused__unsafe_view_gelu_mul_0" in out
+    assert "* mul bf16 → triton gelu+mul" in read(
+        capsys, "sample:geglu_mlp_eager", "sample:geglu_mlp_compile", "--by", "kernel"
+    )
+
+
 def test_text_fits_80_columns_and_draws_a_waterfall(capsys: pytest.CaptureFixture[str]) -> None:
     out = read(capsys, NAIVE, FLASH, "--by", "class")
     lines = out.splitlines()

@@ -11,6 +11,7 @@ from torchprof_tui.analysis.compare.account import Account, build_account
 from torchprof_tui.analysis.compare.comparability import RecordingDifference, list_recording_differences
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.compare.comparison_verdict import ComparisonVerdict, decide_comparison
+from torchprof_tui.analysis.compare.matched_rows import By, ComparedRows, match_sides
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -36,6 +37,10 @@ class Comparison:
     @cached_property
     def verdict(self) -> ComparisonVerdict:
         return decide_comparison(self.a, self.b, self.account)
+
+    def match_rows(self, by: By) -> ComparedRows:
+        """Match the ops, modules or kernels of both sides; see `matched_rows`."""
+        return match_sides(self.a.side, self.b.side, by)
 
     @cached_property
     def is_same_recording(self) -> bool:

@@ -27,7 +27,7 @@ _STUDENT_T = (
 def estimate_spread(values: F64) -> float:
     """Estimate the standard deviation of at least two values (ns) from their median absolute deviation.
 
-    Robust: one long step among the values does not change it, so it can tell whether another one is out of the ordinary.
+    Robust: a long step among the values does not change it, so it can tell whether another one is out of the ordinary.
     """
     count = len(values)
     deviation = float(np.median(np.abs(values - np.median(values))))
@@ -35,7 +35,7 @@ def estimate_spread(values: F64) -> float:
 
 
 def estimate_standard_error(values: F64, count: int | None = None) -> float | None:
-    """Estimate the standard error of the mean of `count` steps from the values of some or all of them: s / sqrt(n), ns.
+    """Estimate the error of the mean of `count` steps from the values of some or all of them, s / sqrt(n), ns.
 
     The classical one, not a robust one: the account divides the mean, because the parts of means sum and those of
     medians do not. One long step moves the mean, and the error has to cover that. None for a single step.

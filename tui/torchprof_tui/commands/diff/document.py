@@ -7,10 +7,11 @@ from typing import Any
 from torchprof_tui.analysis.compare.account import Account, PartChange
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause, ComparisonVerdict
+from torchprof_tui.analysis.compare.matched_rows import ComparedRow
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
-from torchprof_tui.commands.diff.rows import CAUSE, CLASS, group_account
+from torchprof_tui.commands.diff.rows import CAUSE, CLASS, choose_matching, group_account
 
 SCHEMA = "torchprof-tui/diff/1"
 
@@ -36,13 +37,35 @@ def build_document(comparison: Comparison, by: str) -> dict[str, Any]:
         "gpu_work": {"a": comparison.a.work_per_step, "b": comparison.b.work_per_step},
         "verdict": _verdict_as_json(comparison.verdict),
     }
+    matched = comparison.match_rows(choose_matching(by))
+    document["by"] = by
+    document["ops"] = [_row_as_json(row) for row in matched.rows]
+    document["ops_not_matched"] = _row_as_json(matched.not_matched)
+    document["ops_total"] = _row_as_json(matched.total)
     if by in (CLASS, CAUSE):
-        document["by"] = by
         document["rows"] = [
             {"name": row.label, "a_us": row.a / 1000, "b_us": row.b / 1000, "delta_us": row.delta / 1000}
             for row in group_account(account, by)
         ]
     return document
+
+
+def _row_as_json(row: ComparedRow) -> dict[str, Any]:
+    """Build a row of matched calls: a step's calls, CPU self time and GPU time; `share` of the total difference."""
+    return {
+        "status": row.status.value,
+        "name_a": row.name_a,
+        "name_b": row.name_b,
+        "below": row.below,
+        "calls_a": row.calls_a,
+        "calls_b": row.calls_b,
+        "cpu_us_a": row.cpu_ns_a / 1000,
+        "cpu_us_b": row.cpu_ns_b / 1000,
+        "gpu_us_a": row.gpu_ns_a / 1000,
+        "gpu_us_b": row.gpu_ns_b / 1000,
+        "delta_us": row.delta_ns / 1000,
+        "share": round(row.share, 6),
+    }
 
 
 def _side_as_json(side: SideAnalysis) -> dict[str, Any]:

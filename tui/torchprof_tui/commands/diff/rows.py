@@ -1,12 +1,21 @@
-"""List the rows of `diff --by`: the account by class or by cause, or the matched ops, modules and kernels."""
+"""List the rows of `diff --by class` and `--by cause`: the account grouped by class or by cause."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from torchprof_tui.analysis.compare.account import GPU_CLASS, Account
+from torchprof_tui.analysis.compare.matched_rows import By
 
 CLASS, CAUSE = "class", "cause"
+
+
+_MATCHINGS: dict[str, By] = {"op": "op", "module": "module", "kernel": "kernel"}
+
+
+def choose_matching(by: str) -> By:
+    """Choose by what events are matched for `--by`: ops, where the rows are those of the account."""
+    return _MATCHINGS.get(by, "op")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
-from torchprof_tui.commands.diff.rows import CAUSE, CLASS, group_account
+from torchprof_tui.commands.diff.matched_table import format_matched_rows
+from torchprof_tui.commands.diff.rows import CAUSE, CLASS, choose_matching, group_account
 from torchprof_tui.commands.diff.waterfall import format_waterfall
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
@@ -101,9 +102,10 @@ def _format_patterns(name: str, findings: tuple[Finding, ...]) -> Iterator[str]:
 
 
 def _format_rows(comparison: Comparison, by: str) -> Iterator[str]:
-    if by not in (CLASS, CAUSE):
-        return
     yield ""
+    if by not in (CLASS, CAUSE):
+        yield from format_matched_rows(comparison.match_rows(choose_matching(by)))
+        return
     yield f"{f'per step, by {by}':<40} {'A':>10} {'B':>10} {'change':>11}"
     for row in group_account(comparison.account, by):
         change = f"{'+' if row.delta > 0 else ''}{format_duration(row.delta)}"
