@@ -42,7 +42,7 @@ def _compare_representativeness(a: SideAnalysis, b: SideAnalysis) -> Iterator[Re
     if any(faults):
         sides = "both" if all(faults) else "A" if faults[0] else "B"
         words = [fault or "representative" for fault in faults]
-        yield RecordingDifference("recording", words[0], words[1], f"the times of {sides} are not those of a long run")
+        yield RecordingDifference("recording", words[0], words[1], f"the times of {sides} do not represent the program")
 
 
 def _compare_hardware(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:

@@ -12,8 +12,8 @@ from torchprof_tui.analysis.throughput.op_inputs import parse_inputs
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.query.read_entries import read_entries
 
-_MAX_OPS = 512
-"""Ops whose inputs are read, of the first compared step: a chunk or two of the text."""
+_MAX_CALLS = 16
+"""Calls of each op whose inputs are read: the first ones of the first compared step, the same in equal programs."""
 
 _SHORT_TYPES = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "fp32", "double": "fp64", "long int": "int64"}
 
@@ -66,7 +66,7 @@ def _read_step_inputs(side: SideAnalysis) -> dict[str, Counter[str]]:
 
 
 def _select_step_ops(side: SideAnalysis) -> tuple[I64, I64]:
-    """Select the innermost ops that launched work in the first compared step: rows and GPU time, int64[k] each."""
+    """Select the first calls of each op that launched work in the first compared step: rows and ns, int64[k] each."""
     tables = side.checker.tables
     work, op = tables.work, tables.launching_ops[0]
     t0, t1 = side.side.window
@@ -76,8 +76,11 @@ def _select_step_ops(side: SideAnalysis) -> tuple[I64, I64]:
     chosen = (op >= 0) & (start >= t0) & (start < t1)
     rows, back = np.unique(op[chosen], return_inverse=True)
     time = np.bincount(back.reshape(-1), weights=work.events.duration[chosen], minlength=len(rows)).astype(np.int64)
-    heaviest = np.sort(np.argsort(-time, kind="stable")[:_MAX_OPS])
-    return rows[heaviest].astype(np.int64), time[heaviest]
+    order = np.lexsort((side.trace.start[rows], side.trace.name[rows]))
+    rows, time = rows[order].astype(np.int64), time[order]
+    first_of_name = np.searchsorted(side.trace.name[rows], side.trace.name[rows])
+    is_read = np.arange(len(rows)) - first_of_name < _MAX_CALLS
+    return rows[is_read], time[is_read]
 
 
 def _describe_commonest(inputs: Counter[str]) -> str:

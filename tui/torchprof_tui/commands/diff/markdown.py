@@ -33,7 +33,7 @@ def format_report(comparison: Comparison, options: argparse.Namespace) -> Iterat
         yield f"| {name} | {' | '.join(map(escape_markdown, cells))} |"
     if comparison.differences:
         yield ""
-        yield "| not the same | A | B | consequence |"
+        yield "| to know before comparing | A | B | consequence |"
         yield "|---|---|---|---|"
     for each in comparison.differences:
         cells4 = (each.what, each.a, each.b, each.consequence)

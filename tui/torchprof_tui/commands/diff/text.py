@@ -64,7 +64,7 @@ def _shorten_path(label: str, cells: int) -> str:
 def _format_differences(comparison: Comparison) -> Iterator[str]:
     if comparison.differences:
         yield ""
-        yield "not the same in both recordings"
+        yield "to know before comparing"
     for each in comparison.differences:
         yield from _wrap(f"{each.what}: A {each.a}, B {each.b}: {each.consequence}", _INDENT)
 
