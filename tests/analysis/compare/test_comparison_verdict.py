@@ -27,18 +27,18 @@ def account(a: int, b: int, noise: float | None) -> Account:
     ("given", "expected"),
     [
         (account(1000, 1000, 5.0), "a step takes the same time in both: 1.00 µs"),
-        (account(1000, 1100, 5.0), "a step of B takes 100 ns (10 %) longer than one of A (noise ±5 ns)"),
+        (account(1000, 1100, 5.0), "a step of B is 100 ns (10 %) longer than one of A (noise ±5 ns)"),
         (
             account(3000, 1000, 5.0),
-            "a step of B takes 2.00 µs (67 %) shorter than one of A, 3 times as fast (noise ±5 ns)",
+            "a step of B is 2.00 µs (67 %) shorter than one of A, 3 times as fast (noise ±5 ns)",
         ),
         (
             account(1000, 1100, 200.0),
-            "a step of B takes 100 ns (10 %) longer than one of A, which is within the noise of ±200 ns",
+            "a step of B is 100 ns (10 %) longer than one of A, which is within the noise of ±200 ns",
         ),
         (
             account(1000, 1100, None),
-            "a step of B takes 100 ns (10 %) longer than one of A; one step: cannot tell whether by chance",
+            "a step of B is 100 ns (10 %) longer than one of A; one step: cannot tell whether by chance",
         ),
     ],
 )

@@ -91,7 +91,7 @@ def describe_change(account: Account) -> str:
         return f"a step takes the same time in both: {format_duration(account.a)}"
     words = "longer" if delta > 0 else "shorter"
     share = f" ({format_percent(abs(account.ratio))})" if account.a else ""
-    change = f"a step of B takes {format_duration(abs(delta))}{share} {words} than one of A"
+    change = f"a step of B is {format_duration(abs(delta))}{share} {words} than one of A"
     if account.noise is None:
         return f"{change}; one step: cannot tell whether by chance"
     noise = f"±{format_duration(account.noise)}"

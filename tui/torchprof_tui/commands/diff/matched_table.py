@@ -20,10 +20,10 @@ _LEGEND = "(* other names at the same place, + only in B, - only in A)"
 
 
 def format_matched_rows(matched: ComparedRows) -> Iterator[str]:
-    """Format rows by the size of the difference, what could not be matched, and the total; times of one step."""
+    """Format rows by the larger of their two changes, what could not be matched, and the total; times of one step."""
     yield _format_cells(f"per step, by {matched.by}", "calls", "GPU: A", "B", "change", "CPU self")
     changed = [row for row in matched.rows if row.gpu_delta_ns or row.cpu_delta_ns]
-    shown = changed[:MAX_ROWS]
+    shown = sorted(changed, key=lambda row: -max(abs(row.gpu_delta_ns), abs(row.cpu_delta_ns)))[:MAX_ROWS]
     for row in shown:
         label = f"{_MARKS.get(row.status, ' ')} {clean(_describe_row(row, matched.by))}"
         if len(label) > _NAME_CELLS and row.status is RowStatus.CHANGED:
