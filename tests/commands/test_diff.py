@@ -176,6 +176,19 @@ def test_the_same_recording_twice_is_all_zero(capsys: pytest.CaptureFixture[str]
         assert not any(part["delta_us"] for part in answer["parts"])
 
 
+def test_many_left_out_steps_are_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    entries: list[Entry] = []
+    start = 0.0
+    for number in range(30):
+        entries += [step(number, start, 20_000 * 0.9**number), *op_with_work("aten::mm", start + 1, start + 12, 5)]
+        start += 20_000 * 0.9**number
+    path = tmp_path / "warming.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": entries}))
+    out = read(capsys, str(path), NAIVE)
+    assert out.count("left out: step #") == 4  # three of A, and the one of B
+    assert "more of the first steps (--json)" in out
+
+
 def test_two_steps_and_two_ranks_of_one_recording(capsys: pytest.CaptureFixture[str]) -> None:
     answer = ask(capsys, NAIVE, NAIVE, "--steps", "3/#4")
     assert (answer["a"]["steps"], answer["b"]["steps"]) == ([3], [4])

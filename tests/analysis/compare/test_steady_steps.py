@@ -6,6 +6,7 @@ import pytest
 
 from tests.helpers.pattern_traces import op_with_work
 from tests.helpers.trace_builder import Entry, cpu, overhead, runtime, step, trace
+from torchprof_tui.analysis.compare import steady_steps
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.compare.side import Side
 from torchprof_tui.analysis.compare.steady_steps import choose_side
@@ -114,3 +115,10 @@ def test_step_numbers_are_parsed(text: str, expected: tuple[int, int]) -> None:
 def test_what_are_no_step_numbers_is_one_line(text: str) -> None:
     with pytest.raises(ComparisonError):
         parse_step_numbers(text)
+
+
+def test_no_more_than_the_limit_of_warm_up_steps_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = steps_of(*(20_000.0 * 0.9**number for number in range(30)))
+    assert len(choose(tables).left_out) > 5
+    monkeypatch.setattr(steady_steps, "_MAX_WARMUP_STEPS", 5)
+    assert numbers(choose(tables))[0] == 5

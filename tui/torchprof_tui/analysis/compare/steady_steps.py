@@ -31,6 +31,10 @@ _MIN_STEADY_STEPS = 2
 """Steps that the warm-up leaves for a spread of their own, unless cold calls fill the others."""
 
 
+_MAX_WARMUP_STEPS = 100
+"""No program warms up for longer; a file that says so is compared from here."""
+
+
 @dataclass(frozen=True, slots=True)
 class SteadySteps:
     """The index of the first steady step, and why the steps before it are none: one sentence each."""
@@ -70,7 +74,7 @@ def find_steady_steps(tables: TraceTables) -> SteadySteps:
     first, reasons = 0, []
     warming = tables.compute_once(find_warming_steps)
     warming_count = min(max(warming.count - 1, 0), max(count - _MIN_STEADY_STEPS, 0))
-    while first < count - 1:
+    while first < min(count - 1, _MAX_WARMUP_STEPS):
         reason = _find_warmup_reason(durations[first:], cold[first:], profiler[first:])
         if not reason and first < warming_count:
             reason = "steps still get faster"

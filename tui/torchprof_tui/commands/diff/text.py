@@ -19,6 +19,7 @@ from torchprof_tui.ui.common.name_display import truncate
 WIDTH = 80
 _INDENT = "  "
 _MAX_PATTERNS = 5
+_MAX_LEFT_OUT = 3
 
 
 def format_comparison(comparison: Comparison, by: str) -> list[str]:
@@ -51,8 +52,11 @@ def _format_sides(comparison: Comparison) -> Iterator[str]:
     for name, side in (("A", comparison.a), ("B", comparison.b)):
         steps = describe_steps(side)
         yield f"{name}  {_shorten_path(clean(side.side.label), WIDTH - len(steps) - 5)}  {steps}"
-        for reason in side.side.left_out:
+        left_out = side.side.left_out
+        for reason in left_out[:_MAX_LEFT_OUT]:
             yield from _wrap(f"left out: {reason}", "   ")
+        if len(left_out) > _MAX_LEFT_OUT:
+            yield f"   and {len(left_out) - _MAX_LEFT_OUT} more of the first steps (--json)"
 
 
 def _shorten_path(label: str, cells: int) -> str:
