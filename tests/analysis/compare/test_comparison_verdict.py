@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.helpers.paths import SAMPLES
+from tests.helpers.paths import FIXTURES, SAMPLES
 from torchprof_tui.analysis.compare.account import Account, PartChange
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.comparison_verdict import describe_change, describe_launches
@@ -96,3 +96,33 @@ def test_a_trace_against_itself_has_no_causes() -> None:
     assert not comparison.verdict.causes
     assert not comparison.verdict.patterns_a_only
     assert not compare("attention_naive", "attention_flash").is_same_recording
+
+
+@pytest.mark.parametrize(
+    ("fault", "part", "pattern", "line"),
+    [
+        ("unfused_elementwise", "gpu:elementwise", "memory-bound-elementwise", "forward"),
+        ("channels_first", "gpu:copy", "layout-conversion", "forward"),
+        ("fp32_matmuls", "gpu:gemm", "no-tensor-core", "forward"),
+        ("pageable_batch", "copies", "pageable-copy", "memory.py(25): step"),
+        ("per_parameter_optimizer", "idle:launch", "optimizer-loop", "optimizer"),
+        ("no_workers", "idle:input", "input-starved", "host.py(83): step"),
+        ("recompiles", "idle:dispatch", "recompiles", "forward"),
+        ("gc_pauses", "idle:host_code", "gc-pause", "host.py(190): step"),
+        ("exposed_all_gather", "exposed_communication", "exposed-comm", "forward"),
+    ],
+)
+def test_the_first_cause_is_the_fault_that_was_mended(fault: str, part: str, pattern: str, line: str) -> None:
+    """A is a recording with one known fault, B the same program without it."""
+    rank = ".rank0" if fault == "exposed_all_gather" else ""
+    sides = [
+        SideAnalysis(load_opened_trace(str(path), lambda _: None, False).trace, path.name)
+        for path in (FIXTURES / "faults" / f"{fault}.{state}{rank}.json.gz" for state in ("faulty", "mended"))
+    ]
+    comparison = Comparison(sides[0], sides[1])
+    cause = comparison.verdict.causes[0]
+    assert cause.part.id == part
+    assert cause.part.delta < 0
+    assert cause.side == "a"
+    assert cause.pattern is not None
+    assert (cause.pattern.id, cause.line) == (pattern, line)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torchprof_tui.analysis.compare.account import CPU, GPU_CLASS, IDLE, Account, PartChange
+from torchprof_tui.analysis.compare.part_line import find_part_line
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line, find_code_location
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, TimePart
@@ -141,12 +141,10 @@ def _explain_part(a: SideAnalysis, b: SideAnalysis, part: PartChange) -> ChangeC
     found = next((found for found in side.findings if found.id == name), None)
     if found is None or grown[name] * 2 < abs(part.delta):  # it must explain most of the change
         found = None
-    answer: Finding | Verdict | None = found
-    if found is None and side.verdict.cause == _strip_prefix(part.id):
-        answer = side.verdict
-    if answer is None:
-        return ChangeCause(part, None, side_name, "", None)
-    return ChangeCause(part, found, side_name, describe_code_line(answer), find_code_location(answer))
+    line = (found.line if found is not None else None) or find_part_line(side, part.id)
+    if line is None and side.verdict.cause == _strip_prefix(part.id):
+        line = side.verdict.line
+    return ChangeCause(part, found, side_name, line.text if line else "", line.location if line else None)
 
 
 def _list_patterns(side: SideAnalysis, part_id: str) -> Mapping[str, float]:
