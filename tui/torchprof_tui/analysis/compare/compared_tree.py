@@ -27,7 +27,9 @@ class SharedLabels:
     def number_all(self, names: list[str]) -> I64:
         """Return the number of each name: int64[k]."""
         numbers = self._numbers
-        return np.fromiter((numbers.setdefault(simplify_label(name), len(numbers)) for name in names), np.int64, len(names))
+        return np.fromiter(
+            (numbers.setdefault(simplify_label(name), len(numbers)) for name in names), np.int64, len(names)
+        )
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ class ComparedTree:
     @classmethod
     def build(cls, tree: OpTree, names: list[str], labels: SharedLabels) -> ComparedTree:
         """Number the labels that the tree uses."""
-        return cls(tree, names, _number_used(tree.label, tree.labels, labels), _number_used(tree.work.name, names, labels))
+        return cls(
+            tree, names, _number_used(tree.label, tree.labels, labels), _number_used(tree.work.name, names, labels)
+        )
 
     def name_of(self, node: int) -> str:
         """Return the name of a node."""
@@ -92,7 +96,9 @@ class ComparedTree:
         work = self.tree.work
         digest = np.zeros(len(self.tree), np.uint64)
         number = (np.arange(len(work.node)) - work.first[work.node]).astype(np.uint64)
-        np.add.at(digest, work.node, mix_bits(self.work_label.astype(np.uint64) + (number << np.uint64(32)) + np.uint64(1)))
+        np.add.at(
+            digest, work.node, mix_bits(self.work_label.astype(np.uint64) + (number << np.uint64(32)) + np.uint64(1))
+        )
         return digest
 
     @cached_property

@@ -107,9 +107,7 @@ def _match(a: ComparedTree, b: ComparedTree) -> TreeMatch:
             continue
         in_place.append((np.array([i], np.int32), np.array([j], np.int32)))
         children_a, children_b = a.children_of(i), b.children_of(j)
-        pairs = align_sequences(
-            a.label[children_a], b.label[children_b], digests_a[children_a], digests_b[children_b]
-        )
+        pairs = align_sequences(a.label[children_a], b.label[children_b], digests_a[children_a], digests_b[children_b])
         stack.extend((int(children_a[x]), int(children_b[y])) for x, y in pairs)
         left_a = _expand(a, np.delete(children_a, [x for x, _ in pairs]))
         left_b = _expand(b, np.delete(children_b, [y for _, y in pairs]))

@@ -271,7 +271,9 @@ def _finish(
     no_launch = 1 + len(threads)
     lane_node = np.zeros(len(trace.lanes) + 1, np.int64)
     lane_node[threads] = np.arange(1, no_launch)
-    created = np.where(owner >= 0, node[np.maximum(owner, 0)] if len(node) else 0, lane_node[trace.lane[selected.calls]])
+    created = np.where(
+        owner >= 0, node[np.maximum(owner, 0)] if len(node) else 0, lane_node[trace.lane[selected.calls]]
+    )
     node_of_call = position[created].astype(np.int32)
     cpu_time = np.zeros(len(parent), np.int64)
     np.add.at(cpu_time, node_of_call, trace.self_duration[selected.calls])
