@@ -1,4 +1,4 @@
-"""A call tree with what the matching looks at: labels shared by both sides, digests of subtrees, kernels of each node."""
+"""A call tree with what is matched of it: labels shared by both sides, digests of subtrees, kernels of each node."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ComparedTree:
 
     def name_of(self, node: int) -> str:
         """Return the name of a node."""
-        return self.tree.labels[self.tree.label[node]]
+        return self.tree.labels[int(self.tree.label[node])]
 
     def work_rows(self, node: int) -> range:
         """Return the rows of a node's GPU work."""
@@ -59,7 +59,7 @@ class ComparedTree:
 
     def work_name(self, row: int) -> str:
         """Return the name of a row of GPU work."""
-        return self.names[self.tree.work.name[row]]
+        return self.names[int(self.tree.work.name[row])]
 
     def children_of(self, node: int) -> I32:
         """Return the children of a node, in order: int32[k]."""
@@ -127,4 +127,5 @@ def mix_bits(values: U64) -> U64:
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    mixed: U64 = values ^ (values >> np.uint64(31))
+    return mixed

@@ -1,7 +1,7 @@
 """Sum the matched calls and GPU work of two recordings into rows: by op, module, kernel or class of kernel.
 
-Each row is matched (the same names at the same place), changed (other names below the same caller), added (only in B) or
-removed (only in A). The rows and `not_matched` sum exactly to the whole of each side.
+Each row is matched (the same names at the same place), changed (other names below the same caller), added (only in B)
+or removed (only in A). The rows and `not_matched` sum exactly to the whole of each side.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class ComparedRow:
     """One row. `sums_a`, `sums_b`: whole numbers over all compared steps; the properties are per step, times in ns.
 
     `name_a` is "" where the row is only in B, and the reverse. `below`: the lowest common caller of a changed, added or
-    removed row, "" for matched rows. `event_a`, `event_b`: its first call or GPU work in either trace, -1 for none and for
-    rows by module and class. `on_gpu`: differences are those of GPU time; else of CPU self time.
+    removed row, "" for matched rows. `event_a`, `event_b`: its first call or GPU work in either trace, -1 for none and
+    for rows by module and class. `on_gpu`: differences are those of GPU time; else of CPU self time.
     """
 
     status: RowStatus
@@ -174,7 +174,7 @@ class _Items:
         return SideSums(int(self.calls[index].sum()), int(self.cpu[index].sum()), int(self.gpu[index].sum()))
 
     def name_of(self, item: int) -> str:
-        return self.names[self.name[item]]
+        return self.names[int(self.name[item])]
 
     def first_event(self, items: tuple[int, ...]) -> int:
         return min((int(self.event[item]) for item in items if self.event[item] >= 0), default=-1)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.compare.compared_tree import ComparedTree, SharedLabels
-from torchprof_tui.analysis.compare.op_tree import OpTree, build_op_tree, list_annotations, select_events
-from torchprof_tui.analysis.compare.op_tree import MAX_NODES
-from torchprof_tui.analysis.compare.region_matching import NodeGroup, match_region
+from torchprof_tui.analysis.compare.op_tree import MAX_NODES, OpTree, build_op_tree, list_annotations, select_events
+from torchprof_tui.analysis.compare.region_matching import match_region
 from torchprof_tui.analysis.compare.sequence_alignment import Pairs, align_sequences
 from torchprof_tui.analysis.compare.side import Side
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
@@ -65,6 +64,21 @@ def match_trees(side_a: Side, side_b: Side) -> TreeMatch:
     if _order_key(a) > _order_key(b):
         return _mirror(_match(b, a))
     return _match(a, b)
+
+
+def find_common_callers(match: TreeMatch) -> tuple[I32, I32]:
+    """Find the lowest common caller of each row of GPU work: its node on that side, int32[rows of A] and [of B].
+
+    For work of matched calls it is the call; for work of calls whose names differ, the caller whose pair is matched.
+    """
+    callers = tuple(tree.tree.work.node.copy() for tree in (match.a, match.b))
+    for group in match.work_groups:
+        callers[0][list(group.members_a)] = group.caller_a
+        callers[1][list(group.members_b)] = group.caller_b
+    moved = match.work.caller_a >= 0
+    callers[0][match.work.a[moved]] = match.work.caller_a[moved]
+    callers[1][match.work.b[moved]] = match.work.caller_b[moved]
+    return callers[0], callers[1]
 
 
 def _build_trees(side_a: Side, side_b: Side) -> tuple[OpTree, OpTree]:

@@ -1,8 +1,8 @@
 """Match the calls below two matched calls where the names below them differ: eager against compiled, cuDNN, MIOpen.
 
-The calls are matched out of their nesting, in passes: the same name, in order and then in any order; a product and a sum
-with the op that computes both; ops with the Triton kernel whose name lists them; calls that launch work of the same
-class, in order. What remains is left to the common caller.
+The calls are matched out of their nesting, in passes: the same name, in order and then in any order; a product and a
+sum with the op that computes both; ops with the Triton kernel whose name lists them; calls that launch work of the
+same class, in order. What remains is left to the common caller.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from torchprof_tui.analysis.compare.compared_tree import ComparedTree
+from torchprof_tui.analysis.compare.compared_tree import U64, ComparedTree
 from torchprof_tui.analysis.compare.label_identity import simplify_op
 from torchprof_tui.analysis.compare.sequence_alignment import Pairs, align_sequences, pair_by_occurrence
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _pair_same_names(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I3
     return [(int(nodes_a[i]), int(nodes_b[j])) for i, j in pairs]
 
 
-def _align_nodes(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32, digests_a: I64, digests_b: I64) -> Pairs:
+def _align_nodes(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32, digests_a: U64, digests_b: U64) -> Pairs:
     """Align nodes by label, preferring equal digests."""
     labels_a, labels_b = a.label[nodes_a], b.label[nodes_b]
     # A digest of GPU work does not cover the label: combine them.

@@ -24,7 +24,7 @@ Pairs = list[tuple[int, int]]
 
 
 def align_sequences(labels_a: I64, labels_b: I64, digests_a: Array, digests_b: Array) -> Pairs:
-    """Align two sequences: pairs of indices, both ascending. `digests` refine `labels`: equal ones have equal labels."""
+    """Align two sequences: pairs of indices, ascending in both. Where `digests` are equal, `labels` must be."""
     pairs: Pairs = []
     _align_range((labels_a, labels_b, digests_a, digests_b), (0, len(labels_a), 0, len(labels_b)), pairs, True)
     pairs.sort()
