@@ -1,4 +1,4 @@
-"""A call tree with what the matching looks at: labels shared by both sides, digests of subtrees, kernels of each node."""
+"""A call tree with what is matched of it: labels shared by both sides, digests of subtrees, kernels of each node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class SharedLabels:
     def number_all(self, names: list[str]) -> I64:
         """Return the number of each name: int64[k]."""
         numbers = self._numbers
-        return np.fromiter((numbers.setdefault(simplify_label(name), len(numbers)) for name in names), np.int64, len(names))
+        return np.fromiter(
+            (numbers.setdefault(simplify_label(name), len(numbers)) for name in names), np.int64, len(names)
+        )
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,13 @@ class ComparedTree:
     @classmethod
     def build(cls, tree: OpTree, names: list[str], labels: SharedLabels) -> ComparedTree:
         """Number the labels that the tree uses."""
-        return cls(tree, names, _number_used(tree.label, tree.labels, labels), _number_used(tree.work.name, names, labels))
+        return cls(
+            tree, names, _number_used(tree.label, tree.labels, labels), _number_used(tree.work.name, names, labels)
+        )
 
     def name_of(self, node: int) -> str:
         """Return the name of a node."""
-        return self.tree.labels[self.tree.label[node]]
+        return self.tree.labels[int(self.tree.label[node])]
 
     def work_rows(self, node: int) -> range:
         """Return the rows of a node's GPU work."""
@@ -55,7 +59,7 @@ class ComparedTree:
 
     def work_name(self, row: int) -> str:
         """Return the name of a row of GPU work."""
-        return self.names[self.tree.work.name[row]]
+        return self.names[int(self.tree.work.name[row])]
 
     def children_of(self, node: int) -> I32:
         """Return the children of a node, in order: int32[k]."""
@@ -92,7 +96,9 @@ class ComparedTree:
         work = self.tree.work
         digest = np.zeros(len(self.tree), np.uint64)
         number = (np.arange(len(work.node)) - work.first[work.node]).astype(np.uint64)
-        np.add.at(digest, work.node, mix_bits(self.work_label.astype(np.uint64) + (number << np.uint64(32)) + np.uint64(1)))
+        np.add.at(
+            digest, work.node, mix_bits(self.work_label.astype(np.uint64) + (number << np.uint64(32)) + np.uint64(1))
+        )
         return digest
 
     @cached_property
@@ -121,4 +127,5 @@ def mix_bits(values: U64) -> U64:
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    mixed: U64 = values ^ (values >> np.uint64(31))
+    return mixed

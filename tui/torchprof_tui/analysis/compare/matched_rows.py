@@ -1,7 +1,7 @@
 """Sum the matched calls and GPU work of two recordings into rows: by op, module, kernel or class of kernel.
 
-Each row is matched (the same names at the same place), changed (other names below the same caller), added (only in B) or
-removed (only in A). The rows and `not_matched` sum exactly to the whole of each side.
+Each row is matched (the same names at the same place), changed (other names below the same caller), added (only in B)
+or removed (only in A). The rows and `not_matched` sum exactly to the whole of each side.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from torchprof_tui.analysis.compare.compared_tree import ComparedTree
+from torchprof_tui.analysis.compare.label_identity import simplify_label
 from torchprof_tui.analysis.compare.matching import MatchedGroup, MatchedPairs, TreeMatch, match_trees
 from torchprof_tui.analysis.compare.op_tree import STEP_LABEL, group_keys
 from torchprof_tui.analysis.compare.side import Side
@@ -59,7 +60,8 @@ class ComparedRow:
     """One row. `sums_a`, `sums_b`: whole numbers over all compared steps; the properties are per step, times in ns.
 
     `name_a` is "" where the row is only in B, and the reverse. `below`: the lowest common caller of a changed, added or
-    removed row, "" for matched rows. `on_gpu`: differences are those of GPU time; else of CPU self time.
+    removed row, "" for matched rows. `event_a`, `event_b`: its first call or GPU work in either trace, -1 for none and
+    for rows by module and class. `on_gpu`: differences are those of GPU time; else of CPU self time.
     """
 
     status: RowStatus
@@ -71,6 +73,8 @@ class ComparedRow:
     steps_a: int
     steps_b: int
     on_gpu: bool
+    event_a: int = -1
+    event_b: int = -1
     share: float = 0.0  # of the difference of the totals; negative where the row moves the other way
 
     @property
@@ -136,15 +140,22 @@ _Key = tuple[RowStatus, str, str, str]
 
 
 class _RowTable:
-    """Sums by (status, names, lowest common caller)."""
+    """Sums by (status, names, lowest common caller), and the first events of each row."""
 
     def __init__(self) -> None:
         self.sums: dict[_Key, tuple[SideSums, SideSums]] = {}
+        self.events: dict[_Key, tuple[int, int]] = {}
 
-    def add(self, key: _Key, a: SideSums, b: SideSums) -> None:
+    def add(self, key: _Key, a: SideSums, b: SideSums, event_a: int = -1, event_b: int = -1) -> None:
         """Add the sums of both sides to a row."""
         before = self.sums.get(key, (SideSums(), SideSums()))
         self.sums[key] = (before[0] + a, before[1] + b)
+        first = self.events.get(key, (-1, -1))
+        self.events[key] = (_first_event(first[0], event_a), _first_event(first[1], event_b))
+
+
+def _first_event(first: int, second: int) -> int:
+    return min(first, second) if min(first, second) >= 0 else max(first, second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +164,7 @@ class _Items:
 
     names: list[str]
     name: I32
+    event: I32
     calls: I64
     cpu: I64
     gpu: I64
@@ -162,7 +174,10 @@ class _Items:
         return SideSums(int(self.calls[index].sum()), int(self.cpu[index].sum()), int(self.gpu[index].sum()))
 
     def name_of(self, item: int) -> str:
-        return self.names[self.name[item]]
+        return self.names[int(self.name[item])]
+
+    def first_event(self, items: tuple[int, ...]) -> int:
+        return min((int(self.event[item]) for item in items if self.event[item] >= 0), default=-1)
 
 
 def match_sides(a: Side, b: Side, by: By = "op") -> ComparedRows:
@@ -212,12 +227,12 @@ def _op_items(tree: ComparedTree) -> _Items:
     names = list(tree.tree.labels)
     for label in tree.tree.label[tree.tree.parent <= 0].tolist():
         names[label] = OUTSIDE_OPS
-    return _Items(names, tree.tree.label, tree.tree.calls, tree.tree.cpu_time, gpu)
+    return _Items(names, tree.tree.label, tree.tree.event, tree.tree.calls, tree.tree.cpu_time, gpu)
 
 
 def _work_items(tree: ComparedTree) -> _Items:
     work = tree.tree.work
-    return _Items(tree.names, work.name, work.calls, np.zeros(len(work.node), np.int64), work.time)
+    return _Items(tree.names, work.name, work.event, work.calls, np.zeros(len(work.node), np.int64), work.time)
 
 
 def _sum_work(tree: ComparedTree) -> I64:
@@ -234,16 +249,20 @@ def _no_launch_node(tree: ComparedTree) -> int:
 
 def caller_name(tree: ComparedTree, node: int) -> str:
     """Return the name of a lowest common caller; threads and the step are the step."""
-    return STEP_LABEL if tree.tree.parent[node] <= 0 else tree.name_of(node)
+    return STEP_LABEL if tree.tree.parent[node] <= 0 else simplify_label(tree.name_of(node))
 
 
 def _sum_pairs(
-    table: _RowTable, items: tuple[_Items, _Items], pairs: MatchedPairs, same: np.ndarray, tree: ComparedTree, callers: I32
+    table: _RowTable,
+    items: tuple[_Items, _Items],
+    pairs: MatchedPairs,
+    same: np.ndarray,
+    tree: ComparedTree,
+    callers: I32,
 ) -> None:
     """Sum pairs by (names, whether they are the same, name of the caller), without a Python object per pair."""
     a, b = items
-    caller_label = np.where(same, -1, tree.tree.label[np.maximum(callers, 0)])
-    is_step = ~same & (tree.tree.parent[np.maximum(callers, 0)] <= 0)
+    caller_label = np.where(same, -1, tree.label[np.maximum(callers, 0)])
     first, group = group_keys(a.name[pairs.a], b.name[pairs.b], same.astype(np.int64), caller_label)
     columns = []
     for side, index in ((a, pairs.a), (b, pairs.b)):
@@ -251,13 +270,15 @@ def _sum_pairs(
             sums = np.zeros(len(first), np.int64)
             np.add.at(sums, group, values[index])
             columns.append(sums.tolist())
+    events = a.event[pairs.a], b.event[pairs.b]
     for row, pair in enumerate(first.tolist()):
         name_a, name_b = a.name_of(pairs.a[pair]), b.name_of(pairs.b[pair])
-        below = "" if same[pair] else STEP_LABEL if is_step[pair] else tree.name_of(int(callers[pair]))
+        below = "" if same[pair] else caller_name(tree, int(callers[pair]))
         status = RowStatus.MATCHED if same[pair] else RowStatus.CHANGED
         sums_a = SideSums(*(column[row] for column in columns[:3]))
         sums_b = SideSums(*(column[row] for column in columns[3:]))
-        table.add((status, name_a, name_b, below), sums_a, sums_b)
+        event_a, event_b = int(events[0][pair]), int(events[1][pair])
+        table.add((status, name_a, name_b, below), sums_a, sums_b, event_a, event_b)
 
 
 def _sum_group(table: _RowTable, items: tuple[_Items, _Items], group: MatchedGroup, below: str) -> None:
@@ -265,12 +286,16 @@ def _sum_group(table: _RowTable, items: tuple[_Items, _Items], group: MatchedGro
     a, b = items
     if group.members_a and group.members_b:
         names = join_names(map(a.name_of, group.members_a)), join_names(map(b.name_of, group.members_b))
-        table.add((RowStatus.CHANGED, *names, below), a.sum_of(group.members_a), b.sum_of(group.members_b))
+        sums = a.sum_of(group.members_a), b.sum_of(group.members_b)
+        events = a.first_event(group.members_a), b.first_event(group.members_b)
+        table.add((RowStatus.CHANGED, *names, below), *sums, *events)
         return
     for item in group.members_a:
-        table.add((RowStatus.REMOVED, a.name_of(item), "", below), a.sum_of([item]), SideSums())
+        key = (RowStatus.REMOVED, a.name_of(item), "", below)
+        table.add(key, a.sum_of([item]), SideSums(), a.first_event((item,)))
     for item in group.members_b:
-        table.add((RowStatus.ADDED, "", b.name_of(item), below), SideSums(), b.sum_of([item]))
+        key = (RowStatus.ADDED, "", b.name_of(item), below)
+        table.add(key, SideSums(), b.sum_of([item]), -1, b.first_event((item,)))
 
 
 def join_names(names: Iterable[str]) -> str:
@@ -330,7 +355,7 @@ def _finish(table: _RowTable, match: TreeMatch, steps_a: int, steps_b: int, by: 
     unmatched = [_sum_unmatched(tree) if by in ("op", "module") else SideSums() for tree in (match.a, match.b)]
 
     def build_row(key: _Key, a: SideSums, b: SideSums) -> ComparedRow:
-        return ComparedRow(*key, a, b, steps_a, steps_b, on_gpu)
+        return ComparedRow(*key, a, b, steps_a, steps_b, on_gpu, *table.events.get(key, (-1, -1)))
 
     not_matched = build_row((RowStatus.NOT_MATCHED, NOT_MATCHED, NOT_MATCHED, ""), unmatched[0], unmatched[1])
     rows = [build_row(key, a, b) for key, (a, b) in table.sums.items() if a != SideSums() or b != SideSums()]
@@ -338,7 +363,9 @@ def _finish(table: _RowTable, match: TreeMatch, steps_a: int, steps_b: int, by: 
     whole = [replace(totals[side], calls=calls[side]) for side in (0, 1)]
     total = build_row((RowStatus.MATCHED, "total", "total", ""), whole[0], whole[1])
     difference = total.delta_ns
-    rows.sort(key=lambda row: (-abs(row.delta_ns), -abs(row.cpu_delta_ns), row.below, *sorted((row.name_a, row.name_b))))
+    rows.sort(
+        key=lambda row: (-abs(row.delta_ns), -abs(row.cpu_delta_ns), row.below, *sorted((row.name_a, row.name_b)))
+    )
 
     def with_share(row: ComparedRow) -> ComparedRow:
         return replace(row, share=row.delta_ns / difference if difference and row.delta_ns else 0.0)
@@ -360,6 +387,4 @@ def _sum_unmatched(tree: ComparedTree) -> SideSums:
     """Sum the GPU work whose launch is not in the trace."""
     rows = tree.work_rows(_no_launch_node(tree))
     work = tree.tree.work
-    return SideSums(
-        int(work.calls[rows.start : rows.stop].sum()), 0, int(work.time[rows.start : rows.stop].sum())
-    )
+    return SideSums(int(work.calls[rows.start : rows.stop].sum()), 0, int(work.time[rows.start : rows.stop].sum()))

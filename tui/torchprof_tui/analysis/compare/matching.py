@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.compare.compared_tree import ComparedTree, SharedLabels
-from torchprof_tui.analysis.compare.op_tree import OpTree, build_op_tree, list_annotations, select_events
-from torchprof_tui.analysis.compare.op_tree import MAX_NODES
-from torchprof_tui.analysis.compare.region_matching import NodeGroup, match_region
+from torchprof_tui.analysis.compare.input_digests import InputDigests
+from torchprof_tui.analysis.compare.op_tree import MAX_NODES, OpTree, build_op_tree, list_annotations, select_events
+from torchprof_tui.analysis.compare.region_matching import match_region
 from torchprof_tui.analysis.compare.sequence_alignment import Pairs, align_sequences
 from torchprof_tui.analysis.compare.side import Side
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
@@ -63,8 +63,23 @@ def match_trees(side_a: Side, side_b: Side) -> TreeMatch:
     b = ComparedTree.build(trees[1], side_b.trace.names, labels)
     # Of two equally good alignments one is taken: match in an order that does not depend on which side is first.
     if _order_key(a) > _order_key(b):
-        return _mirror(_match(b, a))
-    return _match(a, b)
+        return _mirror(_match(b, a, InputDigests(b, a, side_b.trace, side_a.trace)))
+    return _match(a, b, InputDigests(a, b, side_a.trace, side_b.trace))
+
+
+def find_common_callers(match: TreeMatch) -> tuple[I32, I32]:
+    """Find the lowest common caller of each row of GPU work: its node on that side, int32[rows of A] and [of B].
+
+    For work of matched calls it is the call; for work of calls whose names differ, the caller whose pair is matched.
+    """
+    callers = tuple(tree.tree.work.node.copy() for tree in (match.a, match.b))
+    for group in match.work_groups:
+        callers[0][list(group.members_a)] = group.caller_a
+        callers[1][list(group.members_b)] = group.caller_b
+    moved = match.work.caller_a >= 0
+    callers[0][match.work.a[moved]] = match.work.caller_a[moved]
+    callers[1][match.work.b[moved]] = match.work.caller_b[moved]
+    return callers[0], callers[1]
 
 
 def _build_trees(side_a: Side, side_b: Side) -> tuple[OpTree, OpTree]:
@@ -92,7 +107,7 @@ def _order_key(tree: ComparedTree) -> tuple[object, ...]:
     )
 
 
-def _match(a: ComparedTree, b: ComparedTree) -> TreeMatch:
+def _match(a: ComparedTree, b: ComparedTree, inputs: InputDigests) -> TreeMatch:
     """Match two trees from the top: the children of each matched pair, then what remains below it as a region."""
     digests_a, digests_b = a.digests, b.digests
     in_place: list[tuple[I32, I32]] = []
@@ -107,9 +122,8 @@ def _match(a: ComparedTree, b: ComparedTree) -> TreeMatch:
             continue
         in_place.append((np.array([i], np.int32), np.array([j], np.int32)))
         children_a, children_b = a.children_of(i), b.children_of(j)
-        pairs = align_sequences(
-            a.label[children_a], b.label[children_b], digests_a[children_a], digests_b[children_b]
-        )
+        digests = inputs.refine(children_a, children_b)
+        pairs = align_sequences(a.label[children_a], b.label[children_b], *digests)
         stack.extend((int(children_a[x]), int(children_b[y])) for x, y in pairs)
         left_a = _expand(a, np.delete(children_a, [x for x, _ in pairs]))
         left_b = _expand(b, np.delete(children_b, [y for _, y in pairs]))

@@ -1,8 +1,9 @@
 """Aggregate the compared steps of a recording into one ordered call tree of a step.
 
 A node stands for the calls of one name at one place: the k-th call of that name below one call of its parent node, in
-every step. Python frames and steps are no levels of the tree; annotations are where the caller names them. Runtime calls
-count for the op that made them; those outside of all ops are nodes. GPU work belongs to the node that launched it.
+every step. Python frames and steps are no levels of the tree; annotations are where the caller names them. Runtime
+calls count for the op that made them; those outside of all ops are nodes. GPU work belongs to the node that launched
+it.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _CPU_KINDS = (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON, Kind.OP, Kind.RUNTIME)
 class SelectedEvents:
     """The events of a side that are compared, ascending rows of the trace: int32[...] each.
 
-    `calls`: all calls on CPU threads that start in the window. `work`: the GPU work launched by calls in the window, and
-    the GPU work that starts in it and has no launch.
+    `calls`: all calls on CPU threads that start in the window. `work`: the GPU work launched by calls in the window,
+    and the GPU work that starts in it and has no launch.
     """
 
     calls: I32
@@ -64,8 +65,10 @@ class OpTree:
     """n nodes in preorder, siblings in the order of their calls; node 0 is the step, its children are threads.
 
     `parent` -1 for node 0. `size`: nodes of the subtree. `labels`: the name of each label; `label` int32[n] an index
-    into it. `event`: the first call of each node in the trace, -1 for the step and threads. `calls` and `cpu_time` (ns: self time with that of its runtime calls) over all compared steps; those of
-    threads are outside of all ops. `node_of_call` int32[...] and `node_of_work`: the node of each selected event.
+    into it. `event`: the first call of each node in the trace, -1 for the step and threads. `calls` and `cpu_time` (ns:
+    self time with that of its runtime calls) over all compared steps; those of threads are outside of all ops.
+    `node_of_call` int32[...]: the node of each selected call; `row_of_work`: the row of `work` of each selected GPU
+    event. `threads`: children of the step. `is_merged`: see MAX_NODES.
     """
 
     parent: I32
@@ -78,8 +81,8 @@ class OpTree:
     work: WorkTable
     selected: SelectedEvents
     node_of_call: I32
-    row_of_work: I32  # the row of `work` of each selected GPU event
-    threads: int  # nodes 1 level below the step
+    row_of_work: I32
+    threads: int
     is_merged: bool
 
     def __len__(self) -> int:
@@ -271,7 +274,9 @@ def _finish(
     no_launch = 1 + len(threads)
     lane_node = np.zeros(len(trace.lanes) + 1, np.int64)
     lane_node[threads] = np.arange(1, no_launch)
-    created = np.where(owner >= 0, node[np.maximum(owner, 0)] if len(node) else 0, lane_node[trace.lane[selected.calls]])
+    created = np.where(
+        owner >= 0, node[np.maximum(owner, 0)] if len(node) else 0, lane_node[trace.lane[selected.calls]]
+    )
     node_of_call = position[created].astype(np.int32)
     cpu_time = np.zeros(len(parent), np.int64)
     np.add.at(cpu_time, node_of_call, trace.self_duration[selected.calls])

@@ -1,8 +1,8 @@
 """Match the calls below two matched calls where the names below them differ: eager against compiled, cuDNN, MIOpen.
 
-The calls are matched out of their nesting, in passes: the same name, in order and then in any order; a product and a sum
-with the op that computes both; ops with the Triton kernel whose name lists them; calls that launch work of the same
-class, in order. What remains is left to the common caller.
+The calls are matched out of their nesting, in passes: the same name, in order and then in any order; a product and a
+sum with the op that computes both; ops with the Triton kernel whose name lists them; calls that launch work of the
+same class, in order. What remains is left to the common caller.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from torchprof_tui.analysis.compare.compared_tree import ComparedTree
+from torchprof_tui.analysis.compare.compared_tree import U64, ComparedTree
 from torchprof_tui.analysis.compare.label_identity import simplify_op
 from torchprof_tui.analysis.compare.sequence_alignment import Pairs, align_sequences, pair_by_occurrence
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _pair_same_names(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I3
     return [(int(nodes_a[i]), int(nodes_b[j])) for i, j in pairs]
 
 
-def _align_nodes(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32, digests_a: I64, digests_b: I64) -> Pairs:
+def _align_nodes(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32, digests_a: U64, digests_b: U64) -> Pairs:
     """Align nodes by label, preferring equal digests."""
     labels_a, labels_b = a.label[nodes_a], b.label[nodes_b]
     # A digest of GPU work does not cover the label: combine them.
@@ -139,30 +139,39 @@ def _group_composites(
 def _group_fused(
     a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int], anchors: Pairs
 ) -> list[NodeGroup]:
-    """Group each Triton kernel of b with the ops of a that its name lists.
+    """Group all calls of each Triton kernel of b with the ops of a that its name lists.
 
     Where several kernels list an op, it belongs to the nearest one, by the number of calls matched before either.
     """
-    kernels = []
-    for node in left_b:
-        names = [b.work_name(row) for row in b.work_rows(node)]
-        listed = {simplify_op(op) for name in names for op in decode_kernel_name(name).fused}
-        if listed and any(name.startswith("triton") for name in names):
-            kernels.append((node, listed))
-    if not kernels:
+    calls_of_kernel = _find_fused_kernels(b, left_b)
+    if not calls_of_kernel:
         return []
     anchors_a, anchors_b = np.sort([i for i, _ in anchors]), np.sort([j for _, j in anchors])
-    position_b = np.searchsorted(anchors_b, [node for node, _ in kernels])
+    listed = [{simplify_op(op) for op in decode_kernel_name(name).fused} for name in calls_of_kernel]
+    positions = [np.searchsorted(anchors_b, calls) for calls in calls_of_kernel.values()]
     members: dict[int, list[int]] = {}
     for node in left_a:
         if not a.has_work[node]:
             continue
-        names_a = _list_op_names(a, node)
-        fitting = [k for k, (_, listed) in enumerate(kernels) if names_a & listed]
-        if fitting:
-            position = int(np.searchsorted(anchors_a, node))
-            members.setdefault(min(fitting, key=lambda k: abs(int(position_b[k]) - position)), []).append(node)
-    return [NodeGroup(tuple(nodes), (kernels[k][0],)) for k, nodes in sorted(members.items())]
+        names = _list_op_names(a, node)
+        position = np.searchsorted(anchors_a, node)
+        distances = [(int(np.abs(positions[k] - position).min()), k) for k in range(len(listed)) if names & listed[k]]
+        if distances:
+            members.setdefault(min(distances)[1], []).append(node)
+    calls = list(calls_of_kernel.values())
+    return [NodeGroup(tuple(nodes), tuple(calls[k])) for k, nodes in sorted(members.items())]
+
+
+def _find_fused_kernels(tree: ComparedTree, nodes: list[int]) -> dict[str, list[int]]:
+    """Find the Triton kernels among calls whose name lists ops: the calls of each kernel."""
+    calls: dict[str, list[int]] = {}
+    for node in nodes:
+        for row in tree.work_rows(node):
+            name = tree.work_name(row)
+            if name.startswith("triton") and decode_kernel_name(name).fused:
+                calls.setdefault(name, []).append(node)
+                break
+    return calls
 
 
 _CALLERS_LISTED = 3

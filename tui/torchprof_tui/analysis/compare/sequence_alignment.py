@@ -1,7 +1,7 @@
-"""Align two sequences of keys: a heaviest common subsequence, with bounded cost.
+"""Align two sequences of keys: a longest common subsequence, with bounded cost.
 
 Two elements may be paired where their labels are equal; pairs whose digests are equal as well (the subtrees below them
-are) are preferred. Equal ends are paired first. A remaining rectangle of up to `MAX_CELLS` is solved exactly by dynamic
+are) are preferred between as many pairs. Equal ends are paired first. A remaining rectangle of up to `MAX_CELLS` is solved exactly by dynamic
 programming (Wagner and Fischer, 1974); a larger one is split at elements that occur once on both sides (patience
 diff), and what then is still too large is paired by order of occurrence.
 """
@@ -17,14 +17,15 @@ from torchprof_tui.trace.core.arrays import I64, Array
 MAX_CELLS = 1_000_000
 """Cells of one table: 4 MB, and a few milliseconds."""
 
-_LABEL_WEIGHT = 4
-"""Weight of a pair with equal labels; one with equal digests has 1 more, so digests only decide between pairings."""
+_LABEL_WEIGHT = 1024
+"""Weight of a pair with equal labels; equal digests add 1. A table has at most 1,000 pairs: the most pairs win, and
+equal digests decide between as many."""
 
 Pairs = list[tuple[int, int]]
 
 
 def align_sequences(labels_a: I64, labels_b: I64, digests_a: Array, digests_b: Array) -> Pairs:
-    """Align two sequences: pairs of indices, both ascending. `digests` refine `labels`: equal ones have equal labels."""
+    """Align two sequences: pairs of indices, ascending in both. Where `digests` are equal, `labels` must be."""
     pairs: Pairs = []
     _align_range((labels_a, labels_b, digests_a, digests_b), (0, len(labels_a), 0, len(labels_b)), pairs, True)
     pairs.sort()
