@@ -85,6 +85,18 @@ def test_matched_rows_sum_to_their_total(by: str, capsys: pytest.CaptureFixture[
         assert sum(row[key] for row in rows) == pytest.approx(answer["ops_total"][key])
 
 
+def test_names_are_counted_in_the_whole_of_both_traces(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {(row["device"], row["name"]): row for row in ask(capsys, NAIVE, FLASH)["by_name"]}
+    row = rows["CPU", "aten::softmax"]
+    assert (row["calls_a"], row["calls_b"]) == (3, 0)  # all three steps, one of them not compared
+    table = read_json_answer(capsys, "table", NAIVE, "--json", "--no-cache")
+    (expected,) = [each for each in table if each["name"] == "aten::softmax"]
+    assert row["us_a"] == pytest.approx(expected["cpu_us"])
+    gpu = [row for (device, _), row in rows.items() if device == "GPU"]
+    assert sum(row["calls_b"] for row in gpu) == 3
+    assert sum(row["calls_a"] for row in gpu) == 21
+
+
 def test_rows_of_other_names_show_both(capsys: pytest.CaptureFixture[str]) -> None:
     out = read(capsys, "sample:geglu_mlp_eager", "sample:geglu_mlp_compile")
     assert "* aten::gelu + aten::mul → triton_poi_fused__unsafe_view_gelu_mul_0" in out

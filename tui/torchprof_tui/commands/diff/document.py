@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from torchprof_tui.analysis.compare.account import Account, PartChange
+from torchprof_tui.analysis.compare.by_name import Device, compare_by_name
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause, ComparisonVerdict
 from torchprof_tui.analysis.compare.matched_rows import ComparedRow
+from torchprof_tui.analysis.compare.side import Side
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
@@ -42,6 +44,7 @@ def build_document(comparison: Comparison, by: str) -> dict[str, Any]:
     document["ops"] = [_row_as_json(row) for row in matched.rows]
     document["ops_not_matched"] = _row_as_json(matched.not_matched)
     document["ops_total"] = _row_as_json(matched.total)
+    document["by_name"] = _names_as_json(comparison)
     if by in (CLASS, CAUSE):
         document["rows"] = [
             {"name": row.label, "a_us": row.a / 1000, "b_us": row.b / 1000, "delta_us": row.delta / 1000}
@@ -66,6 +69,27 @@ def _row_as_json(row: ComparedRow) -> dict[str, Any]:
         "delta_us": row.delta_ns / 1000,
         "share": round(row.share, 6),
     }
+
+
+def _names_as_json(comparison: Comparison) -> list[dict[str, Any]]:
+    """Build the list of all names: calls and time, with that of what they call, in the whole of both traces."""
+    a, b = (
+        Side(side.trace, side.side.label, (side.trace.span[0], side.trace.span[1] + 1), ())
+        for side in (comparison.a, comparison.b)
+    )
+    devices: tuple[tuple[Device, str], ...] = (("cpu", "CPU"), ("gpu", "GPU"))
+    return [
+        {
+            "name": row.name,
+            "device": label,
+            "calls_a": row.count_a,
+            "calls_b": row.count_b,
+            "us_a": row.total_a / 1000,
+            "us_b": row.total_b / 1000,
+        }
+        for device, label in devices
+        for row in compare_by_name(a, b, device)
+    ]
 
 
 def _side_as_json(side: SideAnalysis) -> dict[str, Any]:
