@@ -131,3 +131,8 @@ def test_shapes_and_dtypes_of_the_same_op_are_compared(tmp_path: Path) -> None:
         "the two may not do the same work",
     )
     assert found(small, wide)["inputs of aten::mm"][1] == "fp32[64,128] fp32[128,64]"
+
+
+def test_the_inputs_of_an_op_with_hundreds_of_tensors_are_cut(tmp_path: Path) -> None:
+    few, many = (write(tmp_path / f"{count}.json", [[64, 128]] * count, "float") for count in (2, 300))
+    assert len(found(few, many)["inputs of aten::mm"][1]) == 80

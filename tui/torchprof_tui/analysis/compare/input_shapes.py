@@ -15,6 +15,9 @@ from torchprof_tui.trace.query.read_entries import read_entries
 _MAX_CALLS = 16
 """Calls of each op whose inputs are read: the first ones of the first compared step, the same in equal programs."""
 
+_MAX_CHARACTERS = 80
+"""An op may take hundreds of tensors."""
+
 _SHORT_TYPES = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "fp32", "double": "fp64", "long int": "int64"}
 
 
@@ -89,4 +92,5 @@ def _describe_commonest(inputs: Counter[str]) -> str:
         return "fewer such calls"
     (text, count), *rest = inputs.most_common()
     times = f"{count} x " if count > 1 else ""
+    text = text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
     return f"{times}{text}" + (f" and {len(rest)} more" if rest else "")

@@ -120,6 +120,4 @@ def _format_rows(comparison: Comparison, by: str) -> Iterator[str]:
 def _wrap(text: str, indent: str = "") -> list[str]:
     if not text:
         return []
-    return textwrap.wrap(
-        clean(text), WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False
-    )
+    return textwrap.wrap(clean(text), WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
