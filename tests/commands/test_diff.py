@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer
+from tests.helpers.paths import FIXTURES
 from tests.helpers.pattern_traces import GEMM, op_with_work
 from tests.helpers.trace_builder import Entry, step
 from torchprof_tui.analysis.compare.account import Account, PartChange
@@ -210,6 +211,24 @@ def test_two_steps_and_two_ranks_of_one_recording(capsys: pytest.CaptureFixture[
     assert (answer["a"]["label"], answer["b"]["label"]) == (f"{RANKS} rank 0", f"{RANKS} rank 1")
     assert {part["id"]: part["delta_us"] for part in answer["parts"]}["exposed_communication"] < -10_000
     assert ask(capsys, RANKS, RANKS)["same_recording"]  # the first rank of both
+
+
+def test_two_runs_are_compared_rank_by_rank(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The faulty run has a rank that comes late; the first rank stands for each run, and the others are told."""
+    runs = []
+    for state in ("faulty", "mended"):
+        run = tmp_path / state
+        run.mkdir()
+        for rank in (0, 1):
+            path = FIXTURES / "faults" / f"late_rank.{state}.rank{rank}.json.gz"
+            (run / f"rank{rank}.json.gz").write_bytes(path.read_bytes())
+        runs.append(str(run))
+    answer = ask(capsys, *runs)
+    assert [each["rank"] for each in answer["ranks"]] == [0, 1]
+    assert answer["ranks"][0]["delta_us"] == pytest.approx(answer["step_us"]["delta"], abs=0.01)
+    assert answer["a"]["label"] == f"{runs[0]} rank 0"
+    assert "over 2 ranks a step changes by -34" in " ".join(read(capsys, *runs).split())
+    assert ask(capsys, *runs, "--rank", "1")["ranks"] == []
 
 
 def test_a_range_is_compared(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from torchprof_tui.analysis.compare.comparability import RecordingDifference, li
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.compare.comparison_verdict import ComparisonVerdict, decide_comparison
 from torchprof_tui.analysis.compare.matched_rows import By, ComparedRows, match_sides
+from torchprof_tui.analysis.compare.rank_changes import RankChange
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -21,10 +23,14 @@ _TORCH_KINDS = (Kind.OP, Kind.RUNTIME, Kind.KERNEL, Kind.COPY, Kind.MEMSET, Kind
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides and what is found by comparing them; each part is computed on first use."""
+    """Two sides and what is found by comparing them; each part is computed on first use.
+
+    `ranks`: the step time of each rank, where both sides stand for a run of several ranks.
+    """
 
     a: SideAnalysis
     b: SideAnalysis
+    ranks: Sequence[RankChange] = ()
 
     @cached_property
     def account(self) -> Account:

@@ -38,6 +38,10 @@ def build_document(comparison: Comparison, by: str) -> dict[str, Any]:
         "launches": {"a": comparison.a.launches_per_step, "b": comparison.b.launches_per_step},
         "gpu_work": {"a": comparison.a.work_per_step, "b": comparison.b.work_per_step},
         "verdict": _verdict_as_json(comparison.verdict),
+        "ranks": [
+            {"rank": each.rank, "a_us": each.a / 1000, "b_us": each.b / 1000, "delta_us": each.delta / 1000}
+            for each in comparison.ranks
+        ],
     }
     matched = comparison.match_rows(choose_matching(by))
     document["by"] = by

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.commands.check.markdown import escape_markdown
-from torchprof_tui.commands.diff.text import describe_cause, describe_steps
+from torchprof_tui.commands.diff.text import describe_cause, describe_ranks, describe_steps
 from torchprof_tui.commands.diff.waterfall import build_rows
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
@@ -22,7 +22,7 @@ def format_report(comparison: Comparison, options: argparse.Namespace) -> Iterat
     headline = "the same recording: nothing differs" if comparison.is_same_recording else verdict.headline
     yield f"**{escape_markdown(headline)}**"
     yield ""
-    for text in (verdict.regimes, verdict.launches):
+    for text in (verdict.regimes, verdict.launches, describe_ranks(comparison.ranks)):
         if text:
             yield f"{escape_markdown(text)}  "
     yield ""

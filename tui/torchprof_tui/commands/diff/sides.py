@@ -6,6 +6,7 @@ import argparse
 
 from torchprof_tui.analysis.compare.comparison import Comparison, require_torch_trace
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
+from torchprof_tui.analysis.compare.rank_changes import RankChange, compare_ranks
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.compare.step_selection import StepSelection, parse_step_numbers
 from torchprof_tui.commands.common.errors import UsageError
@@ -28,7 +29,20 @@ def load_comparison(options: argparse.Namespace) -> Comparison:
             ("A", "B"), (options.a, options.b), (a, b), traces, selections, strict=True
         )
     ]
-    return Comparison(sides[0], sides[1])
+    return Comparison(sides[0], sides[1], _compare_ranks(a, b, ranks, selections))
+
+
+def _compare_ranks(
+    a: Trace, b: Trace, numbers: tuple[int | None, int | None], selections: tuple[StepSelection, StepSelection]
+) -> list[RankChange]:
+    """Compare the ranks of two runs, where no rank was chosen: the first one stands for the run."""
+    if a is b or numbers != (None, None) or a.merged_ranks is None or b.merged_ranks is None:
+        return []
+    traces = [{rank.number: rank.trace for rank in ranks.all} for ranks in (a.merged_ranks, b.merged_ranks)]
+    try:
+        return compare_ranks(traces[0], traces[1], selections)
+    except ComparisonError:  # a rank without the steps that the compared ones have
+        return []
 
 
 def _analyse(trace: Trace, name: str, label: str, selection: StepSelection) -> SideAnalysis:

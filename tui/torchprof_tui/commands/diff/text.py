@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause
+from torchprof_tui.analysis.compare.rank_changes import RankChange
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.commands.diff.matched_table import format_matched_rows
@@ -29,6 +30,7 @@ def format_comparison(comparison: Comparison, by: str) -> list[str]:
         return [*lines, "", "the same recording: nothing differs"]
     verdict = comparison.verdict
     lines += ["", *_wrap(verdict.headline), *_wrap(verdict.regimes, _INDENT), *_wrap(verdict.launches, _INDENT)]
+    lines += _wrap(describe_ranks(comparison.ranks), _INDENT)
     lines += _format_differences(comparison)
     lines += ["", *format_waterfall(comparison.account)]
     lines += _format_causes(verdict.causes)
@@ -46,6 +48,18 @@ def describe_steps(side: SideAnalysis) -> str:
     first, last = steps[0].number, steps[-1].number
     numbers = f"step #{first}" if len(steps) == 1 else f"{len(steps)} steps, #{first} to #{last}"
     return f"{numbers}: {format_duration(duration)} a step"
+
+
+def describe_ranks(ranks: Sequence[RankChange]) -> str:
+    """Describe how much the step of each rank changed, "" for a single one."""
+    if not ranks:
+        return ""
+    least, most = min(ranks, key=lambda change: change.delta), max(ranks, key=lambda change: change.delta)
+    words = [f"{'+' if each.delta > 0 else ''}{format_duration(each.delta)}" for each in (least, most)]
+    return (
+        f"rank {ranks[0].rank} stands for its run; over {len(ranks)} ranks a step changes by {words[0]} "
+        f"(rank {least.rank}) to {words[1]} (rank {most.rank})"
+    )
 
 
 def _format_sides(comparison: Comparison) -> Iterator[str]:
