@@ -88,7 +88,7 @@ def test_a_recording_that_is_not_warmed_up_is_named_first() -> None:
 
     differences = list_recording_differences(steps(900, 910, 905), steps(4000, 2000, 1000, 500))
     assert differences[0].what == "recording"
-    assert differences[0].a == "representative"
+    assert differences[0].a == "no fault found"
     assert "not warmed up" in differences[0].b
     assert "the times of B do not represent the program" in differences[0].consequence
 

@@ -41,7 +41,7 @@ def _compare_representativeness(a: SideAnalysis, b: SideAnalysis) -> Iterator[Re
     faults = a.verdict.recording_fault, b.verdict.recording_fault
     if any(faults):
         sides = "both" if all(faults) else "A" if faults[0] else "B"
-        words = [fault or "representative" for fault in faults]
+        words = [fault or "no fault found" for fault in faults]
         yield RecordingDifference("recording", words[0], words[1], f"the times of {sides} do not represent the program")
 
 

@@ -37,7 +37,7 @@ class SideAnalysis:
             return np.array(self.side.window, dtype=np.int64)
         events = {step.event for step in self.side.steps}
         chosen = [index for index, row in enumerate(table.row.tolist()) if row in events]
-        bounds: I64 = find_step_bounds(self.checker.tables)[chosen[0] : chosen[-1] + 2].copy()
+        bounds: I64 = self.checker.tables.compute_once(find_step_bounds)[chosen[0] : chosen[-1] + 2].copy()
         bounds[-1] = max(int(bounds[-1]), int(bounds[0]) + 1)
         return bounds
 

@@ -65,7 +65,7 @@ def find_steady_steps(tables: TraceTables) -> SteadySteps:
     A step warms up where it lasts longer than the spread of the steps after it explains, where each step is faster than
     the one before, or where cold calls or the profiler's own start take it; the last step is always kept.
     """
-    durations = np.diff(find_step_bounds(tables)).astype(np.float64)
+    durations = np.diff(tables.compute_once(find_step_bounds)).astype(np.float64)
     count = len(durations)
     if count < 2:
         return SteadySteps(0, ())
@@ -101,7 +101,7 @@ def _find_warmup_reason(durations: F64, cold: F64, profiler: F64) -> str:
 
 def _measure_in_steps(tables: TraceTables, durations: F64) -> tuple[F64, F64]:
     """Measure the share of each step that cold calls take, and the profiler's own work: float64[s] each, 0..1."""
-    bounds = find_step_bounds(tables)
+    bounds = tables.compute_once(find_step_bounds)
     calls = tables.compute_once(find_cold_calls)
 
     def share(times: Intervals) -> F64:
