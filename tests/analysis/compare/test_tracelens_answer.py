@@ -87,3 +87,13 @@ def test_the_same_kernels_of_both_sides_belong_together() -> None:
 def count_groups(groups: object) -> Counter[tuple[tuple[Kernel, ...], ...]]:
     assert hasattr(groups, "__iter__")
     return Counter(tuple(tuple(sorted(kernels)) for kernels in group) for group in groups)
+
+
+def test_every_op_of_the_merged_tree_is_matched() -> None:
+    """Ops that its merged tree has for both traces; those of one trace are marked `>> trace1` and `<< trace2`."""
+    with gzip.open(FOLDER / "timesformer.merged_tree_output.txt.gz", "rt") as file:
+        names = [line.lstrip("│├└─ \t\n").rstrip("\n") for line in file]
+    merged = Counter(name for name in names if not name.startswith((">> trace1", "<< trace2")))
+    match, _ = match_pair()
+    assert merged.total() > 1000
+    assert merged <= Counter(match.a.name_of(node) for node in match.calls.a.tolist())

@@ -16,7 +16,7 @@ from torchprof_tui.analysis.compare.compared_tree import U64, ComparedTree
 from torchprof_tui.analysis.compare.label_identity import simplify_op
 from torchprof_tui.analysis.compare.sequence_alignment import Pairs, align_sequences, pair_by_occurrence
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.trace.core.arrays import I32
+from torchprof_tui.trace.core.arrays import I32, I64
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +147,28 @@ def _group_fused(
     if not calls_of_kernel:
         return []
     anchors_a, anchors_b = np.sort([i for i, _ in anchors]), np.sort([j for _, j in anchors])
-    listed = [{simplify_op(op) for op in decode_kernel_name(name).fused} for name in calls_of_kernel]
     positions = [np.searchsorted(anchors_b, calls) for calls in calls_of_kernel.values()]
+    kernels_of_op: dict[str, set[int]] = {}
+    for k, name in enumerate(calls_of_kernel):
+        for op in decode_kernel_name(name).fused:
+            kernels_of_op.setdefault(simplify_op(op), set()).add(k)
     members: dict[int, list[int]] = {}
     for node in left_a:
         if not a.has_work[node]:
             continue
-        names = _list_op_names(a, node)
-        position = np.searchsorted(anchors_a, node)
-        distances = [(int(np.abs(positions[k] - position).min()), k) for k in range(len(listed)) if names & listed[k]]
-        if distances:
-            members.setdefault(min(distances)[1], []).append(node)
+        fitting = set().union(*(kernels_of_op.get(name, set()) for name in _list_op_names(a, node)))
+        if fitting:
+            position = int(np.searchsorted(anchors_a, node))
+            nearest = min(fitting, key=lambda k: (_measure_distance(positions[k], position), k))
+            members.setdefault(nearest, []).append(node)
     calls = list(calls_of_kernel.values())
     return [NodeGroup(tuple(nodes), tuple(calls[k])) for k, nodes in sorted(members.items())]
+
+
+def _measure_distance(positions: I64, position: int) -> int:
+    """Return the distance of a position to the nearest of ascending `positions`."""
+    index = int(np.searchsorted(positions, position))
+    return min(abs(int(near) - position) for near in positions[max(index - 1, 0) : index + 1])
 
 
 def _find_fused_kernels(tree: ComparedTree, nodes: list[int]) -> dict[str, list[int]]:

@@ -1,9 +1,9 @@
 """Align two sequences of keys: a longest common subsequence, with bounded cost.
 
-Two elements may be paired where their labels are equal; pairs whose digests are equal as well (the subtrees below them
-are) are preferred between as many pairs. Equal ends are paired first. A remaining rectangle of up to `MAX_CELLS` is solved exactly by dynamic
-programming (Wagner and Fischer, 1974); a larger one is split at elements that occur once on both sides (patience
-diff), and what then is still too large is paired by order of occurrence.
+Two elements may be paired where their labels are equal; between alignments with as many pairs, that with more equal
+digests (the subtrees below them are equal) is taken. Equal ends are paired first. A remaining rectangle of up to
+`MAX_CELLS` is solved exactly by dynamic programming (Wagner and Fischer, 1974); a larger one is split at elements that
+occur once on both sides (patience diff), and what then is still too large is paired by order of occurrence.
 """
 
 from __future__ import annotations
