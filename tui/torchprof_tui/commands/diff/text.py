@@ -63,9 +63,12 @@ def describe_ranks(ranks: Sequence[RankChange]) -> str:
 
 
 def _format_sides(comparison: Comparison) -> Iterator[str]:
-    for name, side in (("A", comparison.a), ("B", comparison.b)):
-        steps = describe_steps(side)
-        yield f"{name}  {_shorten_path(clean(side.side.label), WIDTH - len(steps) - 5)}  {steps}"
+    sides = (comparison.a, comparison.b)
+    steps = [describe_steps(side) for side in sides]
+    labels = [_shorten_path(clean(side.side.label), WIDTH - max(map(len, steps)) - 5) for side in sides]
+    cells = max(map(len, labels))
+    for name, side, label, words in zip(("A", "B"), sides, labels, steps, strict=True):
+        yield f"{name}  {label:<{cells}}  {words}"
         left_out = side.side.left_out
         for reason in left_out[:_MAX_LEFT_OUT]:
             yield from _wrap(f"left out: {reason}", "   ")
