@@ -25,6 +25,7 @@ COMMANDS = {
     "info": "print the contents of a trace: steps, devices, events, time tree",
     "table": "print the profiler's table, as prof.key_averages() does",
     "check": "say what is slow, why, and how to fix it",
+    "diff": "say what changed between two traces, part by part of a step",
     "chain": "print the dispatch chain of an event: step, ops, launch, kernel, occupancy",
     "slice": "write a time range of a trace as a smaller trace",
     "snapshot": "save the screen after some keys, as SVG or text",
@@ -32,7 +33,7 @@ COMMANDS = {
 }
 """Packages of `torchprof_tui.commands`: `arguments.add_arguments(parser)`, `main.run(options) -> exit status`."""
 
-TRACE_COMMANDS = frozenset(("open", "info", "table", "check", "chain", "slice", "snapshot"))
+TRACE_COMMANDS = frozenset(("open", "info", "table", "check", "diff", "chain", "slice", "snapshot"))
 """Commands that read a trace."""
 
 EPILOG = f"""\
@@ -44,6 +45,7 @@ examples:
   {PROGRAM} sample:matmul_add_64_cold_eager  a small sample to learn on
   {PROGRAM} trace.json.gz                    any trace that torch.profiler exported
   {PROGRAM} run -- python train.py --lr 1e-4   profile your own program, unchanged
+  {PROGRAM} diff before.json after.json     what changed from one trace to the other
   {PROGRAM} runs/ddp/                        the ranks of one run, one file per rank
   {PROGRAM} gpu-box:runs/trace.json.gz       a trace on another host, over your own ssh
   zcat trace.json.gz | {PROGRAM} -           read from a pipe

@@ -1,0 +1,169 @@
+"""The account of two traces: its parts sum to the difference, mirror, and equal a slow reference."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.account_reference import divide_steps
+from tests.helpers.paths import SAMPLES, SHARED_TRACES, find_shared_traces
+from tests.helpers.pattern_traces import ADD, GEMM, op_with_work
+from tests.helpers.trace_builder import Entry, cpu, step, trace
+from torchprof_tui.analysis.compare.account import Account, build_account, divide_evenly
+from torchprof_tui.analysis.compare.comparison import require_torch_trace
+from torchprof_tui.analysis.compare.comparison_error import ComparisonError
+from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.loading.load_in_process import load_opened_trace
+from torchprof_tui.trace.model.trace import Trace
+
+SAMPLE_FILES = sorted(SAMPLES.glob("*.json.gz")) + sorted((SAMPLES / "train_gpt_2ranks").glob("*.json.gz"))
+
+
+@cache
+def analyse(path: Path) -> SideAnalysis:
+    return SideAnalysis(load_opened_trace(str(path), lambda _: None, False).trace, path.name)
+
+
+def analyse_if_torch(path: Path) -> SideAnalysis | None:
+    try:
+        opened = load_opened_trace(str(path), lambda _: None, False).trace
+        require_torch_trace(opened)
+        return SideAnalysis(opened, path.name)
+    except (ComparisonError, TraceError):
+        return None
+
+
+def analyse_sample(name: str) -> SideAnalysis:
+    return analyse(SAMPLES / f"{name}.pt.trace.json.gz")
+
+
+def of_steps(*steps: list[Entry], length: float = 1000.0) -> Trace:
+    """Build a trace of steps of 1 ms; the entries of each are relative to its start."""
+    entries: list[Entry] = []
+    for number, inside in enumerate(steps):
+        entries.append(step(number, number * length, length))
+        entries += [{**entry, "ts": entry["ts"] + number * length} for entry in inside]
+    return trace(*entries)
+
+
+def check_account(a: SideAnalysis, b: SideAnalysis) -> Account:
+    """Check what holds for any two traces: parts sum to the nanosecond, and B against A is the mirror image."""
+    account, mirror = build_account(a, b), build_account(b, a)
+    for side, total, times in (
+        (a, account.a, [part.a for part in account.parts]),
+        (b, account.b, [part.b for part in account.parts]),
+    ):
+        assert sum(times) == total
+        assert min(times, default=0) >= 0
+        assert abs(total - (side.span[1] - side.span[0]) / side.side.step_count) <= 0.5
+    assert sum(part.delta for part in account.parts) == account.delta == account.b - account.a
+    assert mirror.delta == -account.delta
+    assert {part.id: (part.a, part.b, part.noise) for part in account.parts} == {
+        part.id: (part.b, part.a, part.noise) for part in mirror.parts
+    }
+    return account
+
+
+def test_parts_sum_to_the_difference_on_every_pair_of_samples() -> None:
+    for first, second in combinations(SAMPLE_FILES, 2):
+        check_account(analyse(first), analyse(second))
+
+
+@pytest.mark.parametrize("path", SAMPLE_FILES, ids=lambda path: path.name.split(".")[0])
+def test_a_trace_against_itself_has_no_difference(path: Path) -> None:
+    account = build_account(analyse(path), analyse(path))
+    assert account.delta == 0
+    assert all(part.delta == 0 for part in account.parts)
+
+
+@pytest.mark.skipif(not SHARED_TRACES.is_dir(), reason="needs the shared traces")
+@pytest.mark.parametrize("seed", range(4))
+def test_parts_sum_to_the_difference_on_random_pairs(seed: int) -> None:
+    small = [path for path in find_shared_traces() if path.stat().st_size < 1_000_000]
+    sides = [side for path in random.Random(seed).sample(small, 6) if (side := analyse_if_torch(path)) is not None]
+    for a, b in combinations(sides, 2):
+        check_account(a, b)
+
+
+@pytest.mark.parametrize(
+    "name", ["geglu_mlp_eager", "geglu_mlp_compile", "attention_naive", "attention_flash", "matmul_add_4096_warm_eager"]
+)
+def test_parts_equal_those_of_a_slow_reference(name: str) -> None:
+    side = analyse_sample(name)
+    length, expected = divide_steps(SAMPLES / f"{name}.pt.trace.json.gz", [each.number for each in side.side.steps])
+    assert side.span[1] - side.span[0] == length
+    account = build_account(side, side)
+    found: dict[str, int] = {}
+    for part in account.parts:
+        key = "idle" if part.id.startswith("idle:") else part.id
+        found[key] = found.get(key, 0) + part.a
+    assert set(found) == {key for key, time in expected.items() if time}
+    for key, time in found.items():
+        # each of the parts by cause is rounded once
+        assert abs(time - expected[key] / side.side.step_count) <= (len(account.parts) if key == "idle" else 1)
+
+
+def test_a_kernel_that_got_longer_is_the_part_that_changed() -> None:
+    a = SideAnalysis(of_steps(*[op_with_work("aten::mm", 10, 30, 500, GEMM) for _ in range(3)]), "a")
+    b = SideAnalysis(of_steps(*[op_with_work("aten::mm", 10, 30, 700, GEMM) for _ in range(3)]), "b")
+    account = check_account(a, b)
+    changes = {part.label: part.delta for part in account.parts if part.delta}
+    assert changes["GPU: gemm"] == 200_000
+    assert sum(changes.values()) == account.delta == 0  # the steps are 1 ms long on both sides
+    assert account.parts[0].delta
+
+
+def test_several_devices_are_averaged() -> None:
+    def steps(time: float) -> Trace:
+        return of_steps(
+            *[
+                [*op_with_work("aten::mm", 10, 30, time, GEMM), *op_with_work("aten::mm", 20, 40, 100, GEMM, device=1)]
+                for _ in range(3)
+            ]
+        )
+
+    account = check_account(SideAnalysis(steps(300), "a"), SideAnalysis(steps(501), "b"))
+    changes = {part.id: part.delta for part in account.parts}
+    assert changes["gpu:gemm"] == 100_500
+
+
+def test_a_cpu_only_trace_is_divided_by_its_main_thread() -> None:
+    def steps(time: float) -> Trace:
+        return of_steps(*[[cpu("aten::mm", 10, time)]] * 3)
+
+    account = check_account(SideAnalysis(steps(300), "a"), SideAnalysis(steps(400), "b"))
+    assert not account.is_of_gpu
+    assert {part.id: part.delta for part in account.parts} == {"cpu:ops": 100_000, "cpu:host_code": -100_000}
+
+
+def test_a_side_without_gpu_work_makes_both_be_divided_by_the_main_thread() -> None:
+    a = SideAnalysis(of_steps(*[op_with_work("aten::mm", 10, 30, 500, ADD) for _ in range(3)]), "a")
+    b = SideAnalysis(of_steps(*[[cpu("aten::mm", 10, 300)]] * 3), "b")
+    account = check_account(a, b)
+    assert not account.is_of_gpu
+    assert all(part.id.startswith("cpu:") for part in account.parts)
+
+
+def test_the_account_of_many_steps_measures_a_sample_of_them() -> None:
+    def steps(time: float) -> Trace:
+        return of_steps(*[op_with_work("aten::mm", 10, 30, time + number % 3, GEMM) for number in range(100)])
+
+    account = check_account(SideAnalysis(steps(300), "a"), SideAnalysis(steps(400), "b"))
+    gemm = next(part for part in account.parts if part.id == "gpu:gemm")
+    assert gemm.delta == 100_000
+    assert gemm.is_within_noise is False
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 12])
+def test_rounding_keeps_the_sum(count: int) -> None:
+    random_numbers = random.Random(count)
+    for _ in range(200):
+        times = {f"part {k}": random_numbers.randrange(50) for k in range(random_numbers.randrange(1, 9))}
+        divided = divide_evenly(times, count)
+        assert abs(sum(divided.values()) - sum(times.values()) / count) <= 0.5
+        assert all(abs(divided[part] - time / count) <= 1 for part, time in times.items())

@@ -1,0 +1,128 @@
+"""The verdict on two traces: the headline, launches, the causes beyond noise, patterns of one side."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.paths import FIXTURES, SAMPLES
+from torchprof_tui.analysis.compare.account import Account, PartChange
+from torchprof_tui.analysis.compare.comparison import Comparison
+from torchprof_tui.analysis.compare.comparison_verdict import describe_change, describe_launches
+from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.trace.loading.load_in_process import load_opened_trace
+
+
+def compare(a: str, b: str) -> Comparison:
+    traces = [
+        load_opened_trace(str(SAMPLES / f"{name}.pt.trace.json.gz"), lambda _: None, False).trace for name in (a, b)
+    ]
+    return Comparison(SideAnalysis(traces[0], a), SideAnalysis(traces[1], b))
+
+
+def account(a: int, b: int, noise: float | None) -> Account:
+    return Account(a, b, noise, (PartChange("copies", "copies", a, b, noise),), True)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (account(1000, 1000, 5.0), "a step takes the same time in both: 1.00 µs"),
+        (account(1000, 1100, 5.0), "a step of B is 100 ns (10 %) longer than one of A (noise ±5 ns)"),
+        (
+            account(3000, 1000, 5.0),
+            "a step of B is 2.00 µs (67 %) shorter than one of A, 3 times as fast (noise ±5 ns)",
+        ),
+        (
+            account(1000, 1100, 200.0),
+            "a step of B is 100 ns (10 %) longer than one of A, which is within the noise of ±200 ns",
+        ),
+        (
+            account(1000, 1100, None),
+            "a step of B is 100 ns (10 %) longer than one of A; one step: cannot tell whether by chance",
+        ),
+    ],
+)
+def test_headline(given: Account, expected: str) -> None:
+    assert describe_change(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        (0, 0, ""),
+        (7, 7, "launches a step: 7 → 7"),
+        (10, 5, "launches a step: 10 → 5 (-50 %, down by half)"),
+        (10, 3, "launches a step: 10 → 3 (-70 %, more than half)"),
+        (10, 9, "launches a step: 10 → 9 (-10 %, less than half)"),
+        (4, 6.5, "launches a step: 4 → 6.5 (+62 %)"),
+        (0, 6, "launches a step: 0 → 6"),
+    ],
+)
+def test_launches_go_down_by_half_or_not(a: float, b: float, expected: str) -> None:
+    assert describe_launches(a, b) == expected
+
+
+def test_flash_attention_replaces_what_moved_memory() -> None:
+    verdict = compare("attention_naive", "attention_flash").verdict
+    assert [cause.part.label for cause in verdict.causes] == ["GPU: elementwise", "GPU: softmax", "GPU: gemm"]
+    first = verdict.causes[0]
+    assert first.side == "a"
+    assert first.pattern is not None
+    assert first.pattern.id == "memory-bound-elementwise"
+    assert first.line == "attn_fwd"
+    assert "memory-bound-elementwise" in {found.id for found in verdict.patterns_a_only}
+    assert not verdict.patterns_b_only
+    assert verdict.launches == "launches a step: 7 → 1 (-86 %, more than half)"
+    assert verdict.regimes.startswith("A is compute-bound, GPU busy 99 %; B is compute-bound")
+
+
+def test_the_sides_swapped_give_the_patterns_of_the_other() -> None:
+    there, back = compare("attention_naive", "attention_flash"), compare("attention_flash", "attention_naive")
+    assert [found.id for found in there.verdict.patterns_a_only] == [found.id for found in back.verdict.patterns_b_only]
+    assert [cause.part.delta for cause in there.verdict.causes] == [-cause.part.delta for cause in back.verdict.causes]
+
+
+def test_the_starved_loader_is_the_cause() -> None:
+    verdict = compare("train_gpt_starved", "train_gpt_stack_memory").verdict
+    (cause,) = verdict.causes  # changes under half a percent of a step are no causes
+    assert cause.part.id == "idle:input"
+    assert cause.pattern is not None
+    assert cause.pattern.id == "input-starved"
+
+
+def test_a_trace_against_itself_has_no_causes() -> None:
+    comparison = compare("attention_naive", "attention_naive")
+    assert comparison.is_same_recording
+    assert not comparison.verdict.causes
+    assert not comparison.verdict.patterns_a_only
+    assert not compare("attention_naive", "attention_flash").is_same_recording
+
+
+@pytest.mark.parametrize(
+    ("fault", "part", "pattern", "line"),
+    [
+        ("unfused_elementwise", "gpu:elementwise", "memory-bound-elementwise", "forward"),
+        ("channels_first", "gpu:copy", "layout-conversion", "forward"),
+        ("fp32_matmuls", "gpu:gemm", "no-tensor-core", "forward"),
+        ("pageable_batch", "copies", "pageable-copy", "memory.py(25): step"),
+        ("per_parameter_optimizer", "idle:launch", "optimizer-loop", "optimizer"),
+        ("no_workers", "idle:input", "input-starved", "host.py(83): step"),
+        ("recompiles", "idle:dispatch", "recompiles", "forward"),
+        ("gc_pauses", "idle:host_code", "gc-pause", "host.py(190): step"),
+        ("exposed_all_gather", "exposed_communication", "exposed-comm", "forward"),
+    ],
+)
+def test_the_first_cause_is_the_fault_that_was_mended(fault: str, part: str, pattern: str, line: str) -> None:
+    """A is a recording with one known fault, B the same program without it."""
+    rank = ".rank0" if fault == "exposed_all_gather" else ""
+    sides = [
+        SideAnalysis(load_opened_trace(str(path), lambda _: None, False).trace, path.name)
+        for path in (FIXTURES / "faults" / f"{fault}.{state}{rank}.json.gz" for state in ("faulty", "mended"))
+    ]
+    comparison = Comparison(sides[0], sides[1])
+    cause = comparison.verdict.causes[0]
+    assert cause.part.id == part
+    assert cause.part.delta < 0
+    assert cause.side == "a"
+    assert cause.pattern is not None
+    assert (cause.pattern.id, cause.line) == (pattern, line)

@@ -1,0 +1,124 @@
+"""The compared steps: warm-up steps are found and left out, and a user may choose."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.pattern_traces import op_with_work
+from tests.helpers.trace_builder import Entry, cpu, overhead, runtime, step, trace
+from torchprof_tui.analysis.compare import steady_steps
+from torchprof_tui.analysis.compare.comparison_error import ComparisonError
+from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.compare.steady_steps import choose_side
+from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, StepSelection, parse_step_numbers
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+
+
+def steps_of(*durations: float, first_number: int = 0, more: list[Entry] | None = None) -> TraceTables:
+    entries: list[Entry] = list(more or [])
+    start = 0.0
+    for number, duration in enumerate(durations, first_number):
+        entries += [step(number, start, duration), *op_with_work("aten::mm", start + 1, start + 12, 5)]
+        start += duration
+    return TraceTables(trace(*entries))
+
+
+def choose(tables: TraceTables, selection: StepSelection = AUTOMATIC) -> Side:
+    return choose_side(tables, "t", selection)
+
+
+def numbers(side: Side) -> list[int]:
+    return [each.number for each in side.steps]
+
+
+def test_even_steps_are_all_compared() -> None:
+    side = choose(steps_of(100, 103, 98, 101))
+    assert numbers(side) == [0, 1, 2, 3]
+    assert side.left_out == ()
+    assert side.window == (0, 402_000)
+
+
+def test_a_long_first_step_is_left_out_and_told() -> None:
+    side = choose(steps_of(300, 103, 98, 101, first_number=7))
+    assert numbers(side) == [8, 9, 10]
+    assert side.window == (300_000, 602_000)
+    (reason,) = side.left_out
+    assert reason.startswith("step #7 (300.0 µs, later ones 101.0 µs)")
+
+
+def test_a_long_step_in_the_middle_is_compared() -> None:
+    assert numbers(choose(steps_of(100, 103, 300, 101, 99))) == [0, 1, 2, 3, 4]
+
+
+def test_steps_that_get_faster_are_left_out_but_two_remain() -> None:
+    side = choose(steps_of(963, 586, 408, 359))
+    assert numbers(side)[0] >= 2
+    assert len(side.steps) >= 1
+    assert len(side.left_out) + len(side.steps) == 4
+
+
+def test_two_steps_are_left_only_if_the_first_is_twice_as_long() -> None:
+    assert numbers(choose(steps_of(150, 100))) == [0, 1]
+    assert numbers(choose(steps_of(250, 100))) == [1]
+
+
+def test_cold_calls_are_named_as_the_reason() -> None:
+    cold = [runtime("cudaMalloc", 20, 2500, corr=1)]
+    side = choose(steps_of(4000, 3900, 4100, 3950, more=cold))
+    assert numbers(side) == [1, 2, 3]
+    assert "cold calls take 62 % of it" in side.left_out[0]
+
+
+def test_the_start_of_the_profiler_is_named_as_the_reason() -> None:
+    side = choose(steps_of(100, 90, 95, more=[overhead("Activity Buffer Request", 30, 60)]))
+    assert numbers(side) == [1, 2]
+    assert "the profiler's own start takes 60 % of it" in side.left_out[0]
+
+
+def test_one_step_and_no_steps() -> None:
+    assert numbers(choose(steps_of(100))) == [0]
+    side = choose(TraceTables(trace(cpu("aten::mm", 5, 10), cpu("aten::mm", 50, 10))))
+    assert side.steps == ()
+    assert side.step_count == 1
+    assert side.duration == 55_000
+
+
+def test_steps_by_number_include_the_warm_up() -> None:
+    side = choose(steps_of(300, 100, 101, 99, first_number=2), StepSelection(numbers=(2, 3)))
+    assert numbers(side) == [2, 3]
+    assert side.left_out == ()
+
+
+def test_steps_that_are_not_there_are_one_line() -> None:
+    with pytest.raises(ComparisonError, match="no step #7 to #9: it has steps #0 to #2"):
+        choose(steps_of(100, 100, 100), StepSelection(numbers=(7, 9)))
+    with pytest.raises(ComparisonError, match="it has no steps"):
+        choose(TraceTables(trace(cpu("aten::mm", 5, 10))), StepSelection(numbers=(7, 9)))
+
+
+def test_a_range_takes_whole_steps_or_is_one_piece() -> None:
+    tables = steps_of(100, 100, 100)
+    assert numbers(choose(tables, StepSelection(time_range=(90_000, 300_000)))) == [1, 2]
+    piece = choose(tables, StepSelection(time_range=(90_000, 130_000)))
+    assert piece.steps == ()
+    assert piece.window == (90_000, 130_000)
+    with pytest.raises(ComparisonError, match="nothing in that range"):
+        choose(tables, StepSelection(time_range=(900_000, 930_000)))
+
+
+@pytest.mark.parametrize(("text", "expected"), [("3", (3, 3)), ("#3", (3, 3)), ("3..7", (3, 7)), ("#3..#7", (3, 7))])
+def test_step_numbers_are_parsed(text: str, expected: tuple[int, int]) -> None:
+    assert parse_step_numbers(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "x", "7..3", "-1", "3..", "..7"])
+def test_what_are_no_step_numbers_is_one_line(text: str) -> None:
+    with pytest.raises(ComparisonError):
+        parse_step_numbers(text)
+
+
+def test_no_more_than_the_limit_of_warm_up_steps_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = steps_of(*(20_000.0 * 0.9**number for number in range(30)))
+    assert len(choose(tables).left_out) > 5
+    monkeypatch.setattr(steady_steps, "_MAX_WARMUP_STEPS", 5)
+    assert numbers(choose(tables))[0] == 5

@@ -1,0 +1,172 @@
+"""Find what differs in how two traces were recorded, and what each difference means for the comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.compare.input_shapes import find_input_difference
+from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+
+_NOT_RECORDED = "not recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingDifference:
+    """Something that is not the same in both recordings. Texts may be from the files: `clean` them."""
+
+    what: str
+    a: str
+    b: str
+    consequence: str
+
+
+def list_recording_differences(a: SideAnalysis, b: SideAnalysis) -> list[RecordingDifference]:
+    """List what differs between two recordings, what matters most for the comparison first."""
+    return [
+        *_compare_representativeness(a, b),
+        *_compare_hardware(a, b),
+        *_compare_options(a.trace, b.trace),
+        *_compare_inputs(a, b),
+        *_compare_versions(a.trace, b.trace),
+        *_compare_steps(a, b),
+    ]
+
+
+def _compare_representativeness(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
+    faults = a.verdict.recording_fault, b.verdict.recording_fault
+    if any(faults):
+        sides = "both" if all(faults) else "A" if faults[0] else "B"
+        words = [fault or "no fault found" for fault in faults]
+        yield RecordingDifference("recording", words[0], words[1], f"the times of {sides} do not represent the program")
+
+
+def _compare_hardware(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
+    if a.has_gpu_work != b.has_gpu_work:
+        words = {True: "recorded", False: "none"}
+        yield RecordingDifference(
+            "GPU work",
+            words[a.has_gpu_work],
+            words[b.has_gpu_work],
+            "only the time of the main thread can be compared",
+        )
+    gpus = _name_gpus(a.trace), _name_gpus(b.trace)
+    if gpus[0] != gpus[1]:
+        known = _NOT_RECORDED not in gpus
+        consequence = "kernel times differ by the hardware" if known else "whether the GPU is the same is not known"
+        yield RecordingDifference("GPU", *gpus, consequence)
+    devices = len(a.checker.tables.devices), len(b.checker.tables.devices)
+    if devices[0] != devices[1] and all(devices):
+        yield RecordingDifference(
+            "GPUs in one trace", str(devices[0]), str(devices[1]), "times are the mean of the GPUs of each side"
+        )
+    sizes = a.trace.world_size or 1, b.trace.world_size or 1
+    if sizes[0] != sizes[1]:
+        yield RecordingDifference(
+            "ranks", str(sizes[0]), str(sizes[1]), "work and communication of a rank change with the number of ranks"
+        )
+
+
+def _compare_options(a: Trace, b: Trace) -> Iterator[RecordingDifference]:
+    """Compare what the profiler recorded: each option costs the CPU time, stacks most."""
+    kinds = np.bincount(np.asarray(a.kind), minlength=256), np.bincount(np.asarray(b.kind), minlength=256)
+    options = (
+        (
+            "Python stacks",
+            _has_option(a, "with_stack") or bool(kinds[0][Kind.PYTHON]),
+            _has_option(b, "with_stack") or bool(kinds[1][Kind.PYTHON]),
+            "stacks inflate the CPU's time of {side}: compare GPU time, or record both without",
+        ),
+        (
+            "memory",
+            a.memory is not None or _has_option(a, "profile_memory"),
+            b.memory is not None or _has_option(b, "profile_memory"),
+            "each allocation costs {side} CPU time to record",
+        ),
+        (
+            "shapes",
+            _has_option(a, "record_shapes"),
+            _has_option(b, "record_shapes"),
+            "each op costs {side} CPU time to record; inputs cannot be compared",
+        ),
+    )
+    for what, in_a, in_b, consequence in options:
+        if in_a != in_b:
+            words = {True: "recorded", False: _NOT_RECORDED}
+            yield RecordingDifference(what, words[in_a], words[in_b], consequence.format(side="A" if in_a else "B"))
+
+
+def _compare_inputs(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
+    difference = find_input_difference(a, b)
+    if difference is not None:
+        yield RecordingDifference(
+            f"inputs of {difference.op}",
+            difference.a,
+            difference.b,
+            "the two may not do the same work",
+        )
+
+
+def _compare_versions(a: Trace, b: Trace) -> Iterator[RecordingDifference]:
+    torch = _find_header_value(a, _TORCH_KEYS), _find_header_value(b, _TORCH_KEYS)
+    if torch[0] != torch[1]:
+        values = [value or _NOT_RECORDED for value in torch]
+        yield RecordingDifference("torch", values[0], values[1], "ops may be dispatched in another way")
+    for key, what, consequence in (
+        ("runtime", "GPU runtime", "libraries may choose other kernels, and launches cost more or less"),
+        ("driver", "GPU driver", "launches may cost more or less"),
+    ):
+        versions = _format_gpu_version(a, key), _format_gpu_version(b, key)
+        if versions[0] != versions[1]:
+            yield RecordingDifference(what, *versions, consequence)
+
+
+_TORCH_KEYS = ("pytorch_version", "torch_version")
+
+
+def _format_gpu_version(trace: Trace, key: str) -> str:
+    """Format the version of the GPU's runtime or driver.
+
+    CUDA: 1000 major + 10 minor (cudaRuntimeGetVersion). ROCm: 10^7 major + 10^5 minor + patch (HIP_VERSION).
+    """
+    for vendor in ("cuda", "hip"):
+        try:
+            number = int(trace.header[f"{vendor}_{key}_version"])
+        except (KeyError, TypeError, ValueError):
+            continue
+        if vendor == "cuda":
+            return f"CUDA {number // 1000}.{number % 1000 // 10}"
+        return f"ROCm {number // 10**7}.{number % 10**7 // 10**5}.{number % 10**5}"
+    return _NOT_RECORDED
+
+
+def _compare_steps(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
+    counts = len(a.side.steps), len(b.side.steps)
+    if counts[0] == counts[1]:
+        return
+    if not all(counts):
+        words = [str(count) if count else "none: one piece" for count in counts]
+        yield RecordingDifference(
+            "steps", words[0], words[1], "a step is compared with a whole recording: give --range or --steps"
+        )
+    else:
+        yield RecordingDifference(
+            "steps compared", str(counts[0]), str(counts[1]), "times are those of one step; only the noise differs"
+        )
+
+
+def _name_gpus(trace: Trace) -> str:
+    names = sorted({str(device.get("name") or "") for device in trace.devices} - {""})
+    return ", ".join(names) or _NOT_RECORDED
+
+
+def _has_option(trace: Trace, name: str) -> bool:
+    return trace.header.get(name) in (1, True)
+
+
+def _find_header_value(trace: Trace, names: tuple[str, ...]) -> str:
+    return next((str(trace.header[name]) for name in names if name in trace.header), "")

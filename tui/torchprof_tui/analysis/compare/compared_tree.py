@@ -1,0 +1,131 @@
+"""A call tree with what is matched of it: labels shared by both sides, digests of subtrees, kernels of each node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from torchprof_tui.analysis.compare.label_identity import simplify_label
+from torchprof_tui.analysis.compare.op_tree import OpTree
+from torchprof_tui.analysis.dispatch.ancestry import compute_depths
+from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.trace.core.arrays import I32, I64
+
+U64 = npt.NDArray[np.uint64]
+
+
+class SharedLabels:
+    """Number the names of both sides; names that mean the same call have the same number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number_all(self, names: list[str]) -> I64:
+        """Return the number of each name: int64[k]."""
+        numbers = self._numbers
+        return np.fromiter(
+            (numbers.setdefault(simplify_label(name), len(numbers)) for name in names), np.int64, len(names)
+        )
+
+
+@dataclass(frozen=True)
+class ComparedTree:
+    """`tree` with `label` int64[n] and `work_label` int64[k], numbers shared by both sides; `names` of the trace."""
+
+    tree: OpTree
+    names: list[str]
+    label: I64
+    work_label: I64
+
+    @classmethod
+    def build(cls, tree: OpTree, names: list[str], labels: SharedLabels) -> ComparedTree:
+        """Number the labels that the tree uses."""
+        return cls(
+            tree, names, _number_used(tree.label, tree.labels, labels), _number_used(tree.work.name, names, labels)
+        )
+
+    def name_of(self, node: int) -> str:
+        """Return the name of a node."""
+        return self.tree.labels[int(self.tree.label[node])]
+
+    def work_rows(self, node: int) -> range:
+        """Return the rows of a node's GPU work."""
+        first = self.tree.work.first
+        return range(int(first[node]), int(first[node + 1]))
+
+    def work_name(self, row: int) -> str:
+        """Return the name of a row of GPU work."""
+        return self.names[int(self.tree.work.name[row])]
+
+    def children_of(self, node: int) -> I32:
+        """Return the children of a node, in order: int32[k]."""
+        order, first = self._children
+        return order[first[node] : first[node + 1]]
+
+    def work_class(self, node: int) -> KernelClass:
+        """Return the class of a node's first kernel that does more than move or fill memory."""
+        classes = [decode_kernel_name(self.work_name(row)).kernel_class for row in self.work_rows(node)]
+        return next((kind for kind in classes if kind not in (KernelClass.MEMORY, KernelClass.COPY)), classes[0])
+
+    @cached_property
+    def has_work(self) -> npt.NDArray[np.bool_]:
+        """bool[n]: nodes that launch GPU work themselves."""
+        return np.diff(self.tree.work.first) > 0
+
+    @cached_property
+    def digests(self) -> U64:
+        """uint64[n]: equal where the labels of two subtrees are equal, in order, without their GPU work."""
+        parent = self.tree.parent
+        depth = compute_depths(parent)
+        digest = mix_bits(self.label.astype(np.uint64) + np.uint64(1))
+        order = np.argsort(depth, kind="stable")
+        for members in reversed(np.split(order, np.cumsum(np.bincount(depth))[:-1])[1:]):
+            digest[members] = mix_bits(digest[members])
+            above = parent[members]
+            contribution = mix_bits(digest[members] + (self._number_among_siblings[members] << np.uint64(32)))
+            np.add.at(digest, above, contribution)
+        return digest
+
+    @cached_property
+    def work_digests(self) -> U64:
+        """uint64[n]: equal where two nodes launch GPU work of the same names in the same order; 0 for none."""
+        work = self.tree.work
+        digest = np.zeros(len(self.tree), np.uint64)
+        number = (np.arange(len(work.node)) - work.first[work.node]).astype(np.uint64)
+        np.add.at(
+            digest, work.node, mix_bits(self.work_label.astype(np.uint64) + (number << np.uint64(32)) + np.uint64(1))
+        )
+        return digest
+
+    @cached_property
+    def _children(self) -> tuple[I32, I64]:
+        order = np.argsort(self.tree.parent, kind="stable").astype(np.int32)
+        return order, np.searchsorted(self.tree.parent[order], np.arange(len(self.tree) + 1))
+
+    @cached_property
+    def _number_among_siblings(self) -> U64:
+        order, first = self._children
+        number = np.zeros(len(order), np.uint64)
+        parent = self.tree.parent[order]
+        inside = parent >= 0
+        number[order[inside]] = (np.flatnonzero(inside) - first[parent[inside]]).astype(np.uint64)
+        return number
+
+
+def _number_used(label: I32, names: list[str], labels: SharedLabels) -> I64:
+    used, inverse = np.unique(label, return_inverse=True)
+    numbers = labels.number_all([names[index] for index in used.tolist()])
+    return numbers[inverse] if len(used) else np.zeros(0, np.int64)
+
+
+def mix_bits(values: U64) -> U64:
+    """Mix the bits of each value (the finalizer of splitmix64): uint64[k]."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: U64 = values ^ (values >> np.uint64(31))
+    return mixed

@@ -1,0 +1,390 @@
+"""Sum the matched calls and GPU work of two recordings into rows: by op, module, kernel or class of kernel.
+
+Each row is matched (the same names at the same place), changed (other names below the same caller), added (only in B)
+or removed (only in A). The rows and `not_matched` sum exactly to the whole of each side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Literal
+
+import numpy as np
+
+from torchprof_tui.analysis.compare.compared_tree import ComparedTree
+from torchprof_tui.analysis.compare.label_identity import simplify_label
+from torchprof_tui.analysis.compare.matching import MatchedGroup, MatchedPairs, TreeMatch, match_trees
+from torchprof_tui.analysis.compare.op_tree import STEP_LABEL, group_keys
+from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.analysis.table.call_sites import CallSites
+from torchprof_tui.trace.core.arrays import I32, I64
+
+OUTSIDE_OPS = "(outside of all ops)"
+NO_MODULE = "(no module)"
+CPU_CALLS = "(calls on the CPU)"
+NOT_MATCHED = "(GPU work without its launch)"
+
+MAX_LISTED = 4
+"""Names of a group of calls that are listed in a row; the others are counted."""
+
+By = Literal["op", "module", "kernel", "class"]
+
+
+class RowStatus(str, Enum):
+    """How the two sides of a row correspond; the values are part of the command line's JSON."""
+
+    MATCHED = "matched"
+    CHANGED = "changed"
+    ADDED = "added"
+    REMOVED = "removed"
+    NOT_MATCHED = "not matched"
+
+
+@dataclass(frozen=True, slots=True)
+class SideSums:
+    """Sums over all compared steps of one side: calls, CPU self time and GPU time in ns."""
+
+    calls: int = 0
+    cpu: int = 0
+    gpu: int = 0
+
+    def __add__(self, other: SideSums) -> SideSums:
+        return SideSums(self.calls + other.calls, self.cpu + other.cpu, self.gpu + other.gpu)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRow:
+    """One row. `sums_a`, `sums_b`: whole numbers over all compared steps; the properties are per step, times in ns.
+
+    `name_a` is "" where the row is only in B, and the reverse. `below`: the lowest common caller of a changed, added or
+    removed row, "" for matched rows. `event_a`, `event_b`: its first call or GPU work in either trace, -1 for none and
+    for rows by module and class. `on_gpu`: differences are those of GPU time; else of CPU self time.
+    """
+
+    status: RowStatus
+    name_a: str
+    name_b: str
+    below: str
+    sums_a: SideSums
+    sums_b: SideSums
+    steps_a: int
+    steps_b: int
+    on_gpu: bool
+    event_a: int = -1
+    event_b: int = -1
+    share: float = 0.0  # of the difference of the totals; negative where the row moves the other way
+
+    @property
+    def calls_a(self) -> float:
+        return self.sums_a.calls / self.steps_a
+
+    @property
+    def calls_b(self) -> float:
+        return self.sums_b.calls / self.steps_b
+
+    @property
+    def cpu_ns_a(self) -> float:
+        return self.sums_a.cpu / self.steps_a
+
+    @property
+    def cpu_ns_b(self) -> float:
+        return self.sums_b.cpu / self.steps_b
+
+    @property
+    def gpu_ns_a(self) -> float:
+        return self.sums_a.gpu / self.steps_a
+
+    @property
+    def gpu_ns_b(self) -> float:
+        return self.sums_b.gpu / self.steps_b
+
+    @property
+    def gpu_delta_ns(self) -> float:
+        return self.gpu_ns_b - self.gpu_ns_a
+
+    @property
+    def cpu_delta_ns(self) -> float:
+        return self.cpu_ns_b - self.cpu_ns_a
+
+    @property
+    def delta_ns(self) -> float:
+        """B minus A per step, ns: of GPU time, or of CPU self time where neither side has GPU work."""
+        return self.gpu_delta_ns if self.on_gpu else self.cpu_delta_ns
+
+    @property
+    def text(self) -> str:
+        """The row in words: a name, or what became of it."""
+        if self.status is RowStatus.CHANGED and self.name_a == self.name_b == self.below:
+            return f"changed: below {self.below}"
+        if self.name_a == self.name_b or not self.name_b:
+            return self.name_a
+        return f"{self.name_a} → {self.name_b}" if self.name_a else self.name_b
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRows:
+    """`rows` by size of the difference. `not_matched`: GPU work whose launch is not in the trace, where rows are by
+    op or module; it belongs to no op. `total`: the whole of both sides, the exact sum of the rows and `not_matched`."""
+
+    by: By
+    rows: tuple[ComparedRow, ...]
+    not_matched: ComparedRow
+    total: ComparedRow
+    is_merged: bool  # too many calls: those of one name below one caller were matched as one
+
+
+_Key = tuple[RowStatus, str, str, str]
+
+
+class _RowTable:
+    """Sums by (status, names, lowest common caller), and the first events of each row."""
+
+    def __init__(self) -> None:
+        self.sums: dict[_Key, tuple[SideSums, SideSums]] = {}
+        self.events: dict[_Key, tuple[int, int]] = {}
+
+    def add(self, key: _Key, a: SideSums, b: SideSums, event_a: int = -1, event_b: int = -1) -> None:
+        """Add the sums of both sides to a row."""
+        before = self.sums.get(key, (SideSums(), SideSums()))
+        self.sums[key] = (before[0] + a, before[1] + b)
+        first = self.events.get(key, (-1, -1))
+        self.events[key] = (_first_event(first[0], event_a), _first_event(first[1], event_b))
+
+
+def _first_event(first: int, second: int) -> int:
+    return min(first, second) if min(first, second) >= 0 else max(first, second)
+
+
+@dataclass(frozen=True, slots=True)
+class _Items:
+    """What is summed, one side: m items with a name each. `names` by `name` int32[m]; int64[m] sums."""
+
+    names: list[str]
+    name: I32
+    event: I32
+    calls: I64
+    cpu: I64
+    gpu: I64
+
+    def sum_of(self, items: Iterable[int]) -> SideSums:
+        index = np.fromiter(items, np.int64)
+        return SideSums(int(self.calls[index].sum()), int(self.cpu[index].sum()), int(self.gpu[index].sum()))
+
+    def name_of(self, item: int) -> str:
+        return self.names[int(self.name[item])]
+
+    def first_event(self, items: tuple[int, ...]) -> int:
+        return min((int(self.event[item]) for item in items if self.event[item] >= 0), default=-1)
+
+
+def match_sides(a: Side, b: Side, by: By = "op") -> ComparedRows:
+    """Match two recordings and sum both by op, module, kernel or class, per step; differences are B minus A."""
+    match = match_trees(a, b)
+    table = _RowTable()
+    if by == "op":
+        _sum_ops(table, match)
+    elif by == "module":
+        _sum_by_text(table, _sum_modules(a, match.a), _sum_modules(b, match.b))
+    elif by == "kernel":
+        _sum_kernels(table, match)
+    else:
+        _sum_by_text(table, _sum_classes(match.a), _sum_classes(match.b))
+    return _finish(table, match, a.step_count, b.step_count, by)
+
+
+def _sum_ops(table: _RowTable, match: TreeMatch) -> None:
+    """Sum by pair or group of calls; GPU work counts for the call that launched it."""
+    items = _op_items(match.a), _op_items(match.b)
+    same = match.has_same_work & (match.calls.caller_a < 0)
+    # A pair out of its place with the same name and work is matched as well: only its nesting differs.
+    same |= match.has_same_work & (match.a.label[match.calls.a] == match.b.label[match.calls.b])
+    callers = np.where(match.calls.caller_a >= 0, match.calls.caller_a, match.calls.a)
+    same_name = match.a.label[match.calls.a] == match.b.label[match.calls.b]
+    callers = np.where(same_name, match.calls.a, callers)
+    _sum_pairs(table, items, match.calls, same, match.a, callers)
+    for group in match.call_groups:
+        _sum_group(table, items, group, caller_name(match.a, group.caller_a))
+
+
+def _sum_kernels(table: _RowTable, match: TreeMatch) -> None:
+    """Sum by pair or group of GPU work; all CPU time is one row."""
+    items = _work_items(match.a), _work_items(match.b)
+    same = match.a.work_label[match.work.a] == match.b.work_label[match.work.b]
+    _sum_pairs(table, items, match.work, same, match.a, match.work.caller_a)
+    for group in match.work_groups:
+        _sum_group(table, items, group, caller_name(match.a, group.caller_a))
+    cpu = tuple(SideSums(0, int(tree.tree.cpu_time.sum()), 0) for tree in (match.a, match.b))
+    table.add((RowStatus.MATCHED, CPU_CALLS, CPU_CALLS, ""), cpu[0], cpu[1])
+
+
+def _op_items(tree: ComparedTree) -> _Items:
+    """Return the nodes as items; GPU work without a launch is left to `not_matched`."""
+    gpu = _sum_work(tree)
+    gpu[_no_launch_node(tree)] = 0
+    names = list(tree.tree.labels)
+    for label in tree.tree.label[tree.tree.parent <= 0].tolist():
+        names[label] = OUTSIDE_OPS
+    return _Items(names, tree.tree.label, tree.tree.event, tree.tree.calls, tree.tree.cpu_time, gpu)
+
+
+def _work_items(tree: ComparedTree) -> _Items:
+    work = tree.tree.work
+    return _Items(tree.names, work.name, work.event, work.calls, np.zeros(len(work.node), np.int64), work.time)
+
+
+def _sum_work(tree: ComparedTree) -> I64:
+    """Sum the GPU time that each node launched itself: int64[n] ns."""
+    gpu = np.zeros(len(tree.tree), np.int64)
+    np.add.at(gpu, tree.tree.work.node, tree.tree.work.time)
+    return gpu
+
+
+def _no_launch_node(tree: ComparedTree) -> int:
+    """Return the node of GPU work without a launch: the last child of the step."""
+    return int(tree.children_of(0)[-1])
+
+
+def caller_name(tree: ComparedTree, node: int) -> str:
+    """Return the name of a lowest common caller; threads and the step are the step."""
+    return STEP_LABEL if tree.tree.parent[node] <= 0 else simplify_label(tree.name_of(node))
+
+
+def _sum_pairs(
+    table: _RowTable,
+    items: tuple[_Items, _Items],
+    pairs: MatchedPairs,
+    same: np.ndarray,
+    tree: ComparedTree,
+    callers: I32,
+) -> None:
+    """Sum pairs by (names, whether they are the same, name of the caller), without a Python object per pair."""
+    a, b = items
+    caller_label = np.where(same, -1, tree.label[np.maximum(callers, 0)])
+    first, group = group_keys(a.name[pairs.a], b.name[pairs.b], same.astype(np.int64), caller_label)
+    columns = []
+    for side, index in ((a, pairs.a), (b, pairs.b)):
+        for values in (side.calls, side.cpu, side.gpu):
+            sums = np.zeros(len(first), np.int64)
+            np.add.at(sums, group, values[index])
+            columns.append(sums.tolist())
+    events = a.event[pairs.a], b.event[pairs.b]
+    for row, pair in enumerate(first.tolist()):
+        name_a, name_b = a.name_of(pairs.a[pair]), b.name_of(pairs.b[pair])
+        below = "" if same[pair] else caller_name(tree, int(callers[pair]))
+        status = RowStatus.MATCHED if same[pair] else RowStatus.CHANGED
+        sums_a = SideSums(*(column[row] for column in columns[:3]))
+        sums_b = SideSums(*(column[row] for column in columns[3:]))
+        event_a, event_b = int(events[0][pair]), int(events[1][pair])
+        table.add((status, name_a, name_b, below), sums_a, sums_b, event_a, event_b)
+
+
+def _sum_group(table: _RowTable, items: tuple[_Items, _Items], group: MatchedGroup, below: str) -> None:
+    """Sum a group: one row of both sides, or a row of each name where only one side has members."""
+    a, b = items
+    if group.members_a and group.members_b:
+        names = join_names(map(a.name_of, group.members_a)), join_names(map(b.name_of, group.members_b))
+        sums = a.sum_of(group.members_a), b.sum_of(group.members_b)
+        events = a.first_event(group.members_a), b.first_event(group.members_b)
+        table.add((RowStatus.CHANGED, *names, below), *sums, *events)
+        return
+    for item in group.members_a:
+        key = (RowStatus.REMOVED, a.name_of(item), "", below)
+        table.add(key, a.sum_of([item]), SideSums(), a.first_event((item,)))
+    for item in group.members_b:
+        key = (RowStatus.ADDED, "", b.name_of(item), below)
+        table.add(key, SideSums(), b.sum_of([item]), -1, b.first_event((item,)))
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Join the distinct names, sorted: up to MAX_LISTED of them, and the number of the others."""
+    distinct = sorted(set(names))
+    listed = " + ".join(distinct[:MAX_LISTED])
+    return listed if len(distinct) <= MAX_LISTED else f"{listed} + {len(distinct) - MAX_LISTED} more"
+
+
+def _sum_modules(side: Side, tree: ComparedTree) -> dict[str, SideSums]:
+    """Sum by path of nn.Module; GPU work and backward ops count for the module whose forward call they belong to."""
+    trace, selected = side.trace, tree.tree.selected
+    has_launch = trace.links.launch_of[selected.work] >= 0
+    calls, work = selected.calls, selected.work[has_launch]
+    module, paths = CallSites(trace).factorize_modules(np.concatenate([calls, work]))
+    columns = np.zeros((3, len(paths)), np.int64)
+    is_op = np.zeros(len(trace), np.bool_)
+    is_op[calls] = True
+    of_call, of_work = module[: len(calls)], module[len(calls) :]
+    np.add.at(columns[0], of_call, 1)
+    np.add.at(columns[1], of_call, trace.self_duration[calls])
+    np.add.at(columns[2], of_work, trace.duration[work])
+    return {
+        path or NO_MODULE: SideSums(*column)
+        for path, column in zip(paths, columns.T.tolist(), strict=True)
+        if any(column)
+    }
+
+
+def _sum_classes(tree: ComparedTree) -> dict[str, SideSums]:
+    """Sum GPU work by its decoded class; all CPU time is one row."""
+    sums = {CPU_CALLS: SideSums(0, int(tree.tree.cpu_time.sum()), 0)}
+    work = tree.tree.work
+    for name in np.unique(work.name).tolist():
+        rows = work.name == name
+        label = decode_kernel_name(tree.names[name]).kernel_class.label
+        added = SideSums(int(work.calls[rows].sum()), 0, int(work.time[rows].sum()))
+        sums[label] = sums.get(label, SideSums()) + added
+    return sums
+
+
+def _sum_by_text(table: _RowTable, a: dict[str, SideSums], b: dict[str, SideSums]) -> None:
+    """Join the sums of both sides by their text."""
+    for text in {**a, **b}:
+        if text in a and text in b:
+            table.add((RowStatus.MATCHED, text, text, ""), a[text], b[text])
+        elif text in a:
+            table.add((RowStatus.REMOVED, text, "", ""), a[text], SideSums())
+        else:
+            table.add((RowStatus.ADDED, "", text, ""), SideSums(), b[text])
+
+
+def _finish(table: _RowTable, match: TreeMatch, steps_a: int, steps_b: int, by: By) -> ComparedRows:
+    """Compute shares, add the rows of what is not matched and of the totals, and sort."""
+    totals = [SideSums(0, int(t.tree.cpu_time.sum()), int(t.tree.work.time.sum())) for t in (match.a, match.b)]
+    on_gpu = bool(totals[0].gpu or totals[1].gpu)
+    unmatched = [_sum_unmatched(tree) if by in ("op", "module") else SideSums() for tree in (match.a, match.b)]
+
+    def build_row(key: _Key, a: SideSums, b: SideSums) -> ComparedRow:
+        return ComparedRow(*key, a, b, steps_a, steps_b, on_gpu, *table.events.get(key, (-1, -1)))
+
+    not_matched = build_row((RowStatus.NOT_MATCHED, NOT_MATCHED, NOT_MATCHED, ""), unmatched[0], unmatched[1])
+    rows = [build_row(key, a, b) for key, (a, b) in table.sums.items() if a != SideSums() or b != SideSums()]
+    calls = [sum(sums.calls for sums in column) for column in zip(*_columns(rows, not_matched), strict=True)]
+    whole = [replace(totals[side], calls=calls[side]) for side in (0, 1)]
+    total = build_row((RowStatus.MATCHED, "total", "total", ""), whole[0], whole[1])
+    difference = total.delta_ns
+    rows.sort(
+        key=lambda row: (-abs(row.delta_ns), -abs(row.cpu_delta_ns), row.below, *sorted((row.name_a, row.name_b)))
+    )
+
+    def with_share(row: ComparedRow) -> ComparedRow:
+        return replace(row, share=row.delta_ns / difference if difference and row.delta_ns else 0.0)
+
+    return ComparedRows(
+        by,
+        tuple(map(with_share, rows)),
+        with_share(not_matched),
+        with_share(total),
+        match.a.tree.is_merged,
+    )
+
+
+def _columns(rows: list[ComparedRow], not_matched: ComparedRow) -> list[tuple[SideSums, SideSums]]:
+    return [(row.sums_a, row.sums_b) for row in (*rows, not_matched)]
+
+
+def _sum_unmatched(tree: ComparedTree) -> SideSums:
+    """Sum the GPU work whose launch is not in the trace."""
+    rows = tree.work_rows(_no_launch_node(tree))
+    work = tree.tree.work
+    return SideSums(int(work.calls[rows.start : rows.stop].sum()), 0, int(work.time[rows.start : rows.stop].sum()))

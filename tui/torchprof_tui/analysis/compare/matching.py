@@ -1,0 +1,235 @@
+"""Match the call trees of two recordings, and the GPU work of the matched calls.
+
+Calls of the same name below matched calls are matched in order. Where the names below two matched calls differ, those
+two are the lowest common callers of what differs; see region_matching.py. GPU work of two matched calls is matched by
+name in order, then by decoded class in order; the rest corresponds as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.compare.compared_tree import ComparedTree, SharedLabels
+from torchprof_tui.analysis.compare.input_digests import InputDigests
+from torchprof_tui.analysis.compare.op_tree import MAX_NODES, OpTree, build_op_tree, list_annotations, select_events
+from torchprof_tui.analysis.compare.region_matching import match_region
+from torchprof_tui.analysis.compare.sequence_alignment import Pairs, align_sequences
+from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.trace.core.arrays import I32, I64, Bool
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedGroup:
+    """A group of calls, or of rows of GPU work, and the lowest common callers `caller_a`, `caller_b`, nodes."""
+
+    members_a: tuple[int, ...]
+    members_b: tuple[int, ...]
+    caller_a: int
+    caller_b: int
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedPairs:
+    """k pairs, int32[k] each; `caller_a` and `caller_b`: the lowest common callers of pairs out of their nesting, -1
+    for pairs that are matched in their place."""
+
+    a: I32
+    b: I32
+    caller_a: I32
+    caller_b: I32
+
+
+@dataclass(frozen=True)
+class TreeMatch:
+    """Every node of either tree is in one pair or one group of `calls`, every row of GPU work in one of `work`."""
+
+    a: ComparedTree
+    b: ComparedTree
+    calls: MatchedPairs
+    call_groups: list[MatchedGroup]
+    work: MatchedPairs
+    work_groups: list[MatchedGroup]
+    has_same_work: Bool  # bool[pairs of calls]: the same names of GPU work in the same order
+
+
+def match_trees(side_a: Side, side_b: Side) -> TreeMatch:
+    """Match the steps of two recordings. `match_trees(b, a)` is its mirror image."""
+    trees = _build_trees(side_a, side_b)
+    labels = SharedLabels()
+    a = ComparedTree.build(trees[0], side_a.trace.names, labels)
+    b = ComparedTree.build(trees[1], side_b.trace.names, labels)
+    # Of two equally good alignments one is taken: match in an order that does not depend on which side is first.
+    if _order_key(a) > _order_key(b):
+        return _mirror(_match(b, a, InputDigests(b, a, side_b.trace, side_a.trace)))
+    return _match(a, b, InputDigests(a, b, side_a.trace, side_b.trace))
+
+
+def find_common_callers(match: TreeMatch) -> tuple[I32, I32]:
+    """Find the lowest common caller of each row of GPU work: its node on that side, int32[rows of A] and [of B].
+
+    For work of matched calls it is the call; for work of calls whose names differ, the caller whose pair is matched.
+    """
+    callers = tuple(tree.tree.work.node.copy() for tree in (match.a, match.b))
+    for group in match.work_groups:
+        callers[0][list(group.members_a)] = group.caller_a
+        callers[1][list(group.members_b)] = group.caller_b
+    moved = match.work.caller_a >= 0
+    callers[0][match.work.a[moved]] = match.work.caller_a[moved]
+    callers[1][match.work.b[moved]] = match.work.caller_b[moved]
+    return callers[0], callers[1]
+
+
+def _build_trees(side_a: Side, side_b: Side) -> tuple[OpTree, OpTree]:
+    """Build both trees with the same levels: annotations that both sides have, and calls merged on both or neither."""
+    selected = select_events(side_a), select_events(side_b)
+    shared = list_annotations(side_a, selected[0]) & list_annotations(side_b, selected[1])
+    first = build_op_tree(side_a, selected[0], shared)
+    second = build_op_tree(side_b, selected[1], shared)
+    if max(len(tree) + len(tree.work.node) for tree in (first, second)) > MAX_NODES:
+        first = build_op_tree(side_a, selected[0], shared, is_merged=True)
+        second = build_op_tree(side_b, selected[1], shared, is_merged=True)
+    return first, second
+
+
+def _order_key(tree: ComparedTree) -> tuple[object, ...]:
+    """A key that orders two trees, equal for trees with the same names in the same places."""
+    names, work_names = tree.tree.labels, tree.names
+    return (
+        len(tree.tree),
+        len(tree.tree.work.node),
+        tree.tree.size.tolist(),
+        [names[label] for label in tree.tree.label.tolist()],
+        [work_names[name] for name in tree.tree.work.name.tolist()],
+        tree.tree.work.node.tolist(),
+    )
+
+
+def _match(a: ComparedTree, b: ComparedTree, inputs: InputDigests) -> TreeMatch:
+    """Match two trees from the top: the children of each matched pair, then what remains below it as a region."""
+    digests_a, digests_b = a.digests, b.digests
+    in_place: list[tuple[I32, I32]] = []
+    moved: list[tuple[int, int, int, int]] = []
+    groups: list[MatchedGroup] = []
+    stack = [(0, 0)]
+    while stack:
+        i, j = stack.pop()
+        if digests_a[i] == digests_b[j]:
+            size = int(a.tree.size[i])
+            in_place.append((np.arange(i, i + size, dtype=np.int32), np.arange(j, j + size, dtype=np.int32)))
+            continue
+        in_place.append((np.array([i], np.int32), np.array([j], np.int32)))
+        children_a, children_b = a.children_of(i), b.children_of(j)
+        digests = inputs.refine(children_a, children_b)
+        pairs = align_sequences(a.label[children_a], b.label[children_b], *digests)
+        stack.extend((int(children_a[x]), int(children_b[y])) for x, y in pairs)
+        left_a = _expand(a, np.delete(children_a, [x for x, _ in pairs]))
+        left_b = _expand(b, np.delete(children_b, [y for _, y in pairs]))
+        if len(left_a) or len(left_b):
+            region = match_region(a, b, left_a, left_b)
+            moved += [(x, y, i, j) for x, y in region.pairs]
+            groups += [MatchedGroup(group.nodes_a, group.nodes_b, i, j) for group in region.groups]
+    calls = _collect_pairs(in_place, moved)
+    has_same_work = a.work_digests[calls.a] == b.work_digests[calls.b]
+    work, work_groups = _match_work(a, b, calls, has_same_work, groups)
+    return TreeMatch(a, b, calls, groups, work, work_groups, has_same_work)
+
+
+def _expand(tree: ComparedTree, nodes: I32) -> I32:
+    """Return the nodes with all their descendants, in preorder: int32[k]."""
+    parts = [np.arange(node, node + int(tree.tree.size[node]), dtype=np.int32) for node in nodes.tolist()]
+    return np.concatenate(parts) if parts else np.zeros(0, np.int32)
+
+
+def _collect_pairs(in_place: list[tuple[I32, I32]], moved: list[tuple[int, int, int, int]]) -> MatchedPairs:
+    columns = np.array(moved, np.int32).reshape(-1, 4)
+    first = [pair[0] for pair in in_place] + [columns[:, 0]]
+    second = [pair[1] for pair in in_place] + [columns[:, 1]]
+    none = np.full(sum(len(pair[0]) for pair in in_place), -1, np.int32)
+    return MatchedPairs(
+        np.concatenate(first),
+        np.concatenate(second),
+        np.concatenate([none, columns[:, 2]]),
+        np.concatenate([none, columns[:, 3]]),
+    )
+
+
+def _match_work(
+    a: ComparedTree, b: ComparedTree, calls: MatchedPairs, has_same_work: Bool, call_groups: list[MatchedGroup]
+) -> tuple[MatchedPairs, list[MatchedGroup]]:
+    """Match the GPU work of matched calls, and that of groups of calls as a whole."""
+    same = np.flatnonzero(has_same_work & a.has_work[calls.a])
+    rows_a, rows_b = _list_rows(a, calls.a[same]), _list_rows(b, calls.b[same])
+    moved: list[tuple[int, int, int, int]] = []
+    groups: list[MatchedGroup] = []
+    known: dict[tuple[bytes, bytes], tuple[Pairs, list[int], list[int]]] = {}
+    for index in np.flatnonzero(~has_same_work).tolist():
+        i, j = int(calls.a[index]), int(calls.b[index])
+        at_a, at_b = a.work_rows(i), b.work_rows(j)
+        key = (a.work_label[at_a.start : at_a.stop].tobytes(), b.work_label[at_b.start : at_b.stop].tobytes())
+        if key not in known:
+            known[key] = _align_work(a, b, at_a, at_b)
+        pairs, left_a, left_b = known[key]
+        if calls.caller_a[index] >= 0 and a.label[i] != b.label[j]:
+            i, j = int(calls.caller_a[index]), int(calls.caller_b[index])
+        moved += [(at_a.start + x, at_b.start + y, i, j) for x, y in pairs]
+        if left_a or left_b:
+            members_a = tuple(at_a.start + x for x in left_a)
+            groups.append(MatchedGroup(members_a, tuple(at_b.start + y for y in left_b), i, j))
+    for group in call_groups:
+        members_a = tuple(row for node in group.members_a for row in a.work_rows(node))
+        members_b = tuple(row for node in group.members_b for row in b.work_rows(node))
+        if members_a or members_b:
+            groups.append(MatchedGroup(members_a, members_b, group.caller_a, group.caller_b))
+    return _collect_pairs([(rows_a, rows_b)], moved), groups
+
+
+def _list_rows(tree: ComparedTree, nodes: I32) -> I32:
+    """List the rows of GPU work of nodes, node by node: int32[k]."""
+    first, last = tree.tree.work.first[nodes], tree.tree.work.first[nodes + 1]
+    counts = (last - first).astype(np.int64)
+    rows: I64 = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    return rows.astype(np.int32)
+
+
+def _align_work(a: ComparedTree, b: ComparedTree, rows_a: range, rows_b: range) -> tuple[Pairs, list[int], list[int]]:
+    """Align the GPU work of two calls by name, then by class: (pairs, the rest of either side), from 0 each."""
+    labels_a, labels_b = a.work_label[rows_a.start : rows_a.stop], b.work_label[rows_b.start : rows_b.stop]
+    pairs = align_sequences(labels_a, labels_b, labels_a, labels_b)
+    left_a, left_b = _complement(len(rows_a), pairs, 0), _complement(len(rows_b), pairs, 1)
+    classes_a = _list_classes(a, [rows_a.start + x for x in left_a])
+    classes_b = _list_classes(b, [rows_b.start + y for y in left_b])
+    pairs += [(left_a[x], left_b[y]) for x, y in align_sequences(classes_a, classes_b, classes_a, classes_b)]
+    return pairs, _complement(len(rows_a), pairs, 0), _complement(len(rows_b), pairs, 1)
+
+
+def _complement(length: int, pairs: Pairs, side: int) -> list[int]:
+    paired = {pair[side] for pair in pairs}
+    return [index for index in range(length) if index not in paired]
+
+
+def _list_classes(tree: ComparedTree, rows: list[int]) -> I64:
+    return np.array([decode_kernel_name(tree.work_name(row)).kernel_class for row in rows], np.int64)
+
+
+def _mirror(match: TreeMatch) -> TreeMatch:
+    """Swap the sides of a match."""
+    return TreeMatch(
+        match.b,
+        match.a,
+        _mirror_pairs(match.calls),
+        [_mirror_group(group) for group in match.call_groups],
+        _mirror_pairs(match.work),
+        [_mirror_group(group) for group in match.work_groups],
+        match.has_same_work,
+    )
+
+
+def _mirror_pairs(pairs: MatchedPairs) -> MatchedPairs:
+    return MatchedPairs(pairs.b, pairs.a, pairs.caller_b, pairs.caller_a)
+
+
+def _mirror_group(group: MatchedGroup) -> MatchedGroup:
+    return MatchedGroup(group.members_b, group.members_a, group.caller_b, group.caller_a)

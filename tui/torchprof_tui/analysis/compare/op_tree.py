@@ -1,0 +1,370 @@
+"""Aggregate the compared steps of a recording into one ordered call tree of a step.
+
+A node stands for the calls of one name at one place: the k-th call of that name below one call of its parent node, in
+every step. Python frames and steps are no levels of the tree; annotations are where the caller names them. Runtime
+calls count for the op that made them; those outside of all ops are nodes. GPU work belongs to the node that launched
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.dispatch.ancestry import compute_depths, find_nearest_ancestor
+from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool
+from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
+
+STEP_LABEL = "the step"
+NO_LAUNCH_LABEL = "GPU work whose launch is not in this trace"
+
+MAX_LEVELS = 500
+"""Deeper calls count for their ancestor at this depth: no program nests that many ops on purpose."""
+
+MAX_NODES = 200_000
+"""Above this number of nodes the calls of one name below one parent become one node, without their order."""
+
+_CPU_KINDS = (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON, Kind.OP, Kind.RUNTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedEvents:
+    """The events of a side that are compared, ascending rows of the trace: int32[...] each.
+
+    `calls`: all calls on CPU threads that start in the window. `work`: the GPU work launched by calls in the window,
+    and the GPU work that starts in it and has no launch.
+    """
+
+    calls: I32
+    work: I32
+
+
+@dataclass(frozen=True, slots=True)
+class WorkTable:
+    """The GPU work of a tree, k rows by (node, order of launch and start).
+
+    A row is the i-th launch of one name by one call of its node. `name`: index into the trace's names. `calls` and
+    `time` (ns) over all compared steps.
+    """
+
+    node: I32
+    name: I32
+    event: I32  # the first such event of the trace
+    calls: I64
+    time: I64
+    first: I32  # int32[nodes + 1]: bounds of each node's rows
+
+
+@dataclass(frozen=True, slots=True)
+class OpTree:
+    """n nodes in preorder, siblings in the order of their calls; node 0 is the step, its children are threads.
+
+    `parent` -1 for node 0. `size`: nodes of the subtree. `labels`: the name of each label; `label` int32[n] an index
+    into it. `event`: the first call of each node in the trace, -1 for the step and threads. `calls` and `cpu_time` (ns:
+    self time with that of its runtime calls) over all compared steps; those of threads are outside of all ops.
+    `node_of_call` int32[...]: the node of each selected call; `row_of_work`: the row of `work` of each selected GPU
+    event. `threads`: children of the step. `is_merged`: see MAX_NODES.
+    """
+
+    parent: I32
+    size: I32
+    label: I32
+    labels: list[str]
+    event: I32
+    calls: I64
+    cpu_time: I64
+    work: WorkTable
+    selected: SelectedEvents
+    node_of_call: I32
+    row_of_work: I32
+    threads: int
+    is_merged: bool
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    @property
+    def is_outside_ops(self) -> Bool:
+        """bool[n]: the step, the threads, and GPU work without launch."""
+        return self.parent <= 0
+
+
+def select_events(side: Side) -> SelectedEvents:
+    """Select the events of the compared steps; see `SelectedEvents`."""
+    trace = side.trace
+    is_thread = np.array([lane.role is Role.THREAD for lane in trace.lanes] + [False], np.bool_)
+    is_call = np.zeros(256, np.bool_)
+    is_call[[int(kind) for kind in _CPU_KINDS]] = True
+    first, last = side.window
+    if not side.steps:
+        last += 1  # events of no length at the very end belong to the trace
+    in_window = (trace.start >= first) & (trace.start < last)
+    calls = np.flatnonzero(in_window & is_call[trace.kind] & is_thread[trace.lane]).astype(np.int32)
+    is_work = np.zeros(256, np.bool_)
+    is_work[[int(kind) for kind in GPU_WORK]] = True
+    work = np.flatnonzero(is_work[trace.kind]).astype(np.int32)
+    launch = trace.links.launch_of[work]
+    requested = np.where(launch >= 0, launch, work)
+    return SelectedEvents(calls, work[in_window[requested]])
+
+
+def list_annotations(side: Side, selected: SelectedEvents) -> set[str]:
+    """List the names of annotations among the selected calls."""
+    trace = side.trace
+    events = selected.calls[trace.kind[selected.calls] == Kind.ANNOTATION]
+    return {trace.names[name] for name in np.unique(trace.name[events]).tolist()}
+
+
+def build_op_tree(
+    side: Side, selected: SelectedEvents, annotations: Collection[str] = (), is_merged: bool = False
+) -> OpTree:
+    """Build the tree of a side. `annotations`: names that are levels of the tree. `is_merged`: see MAX_NODES."""
+    trace = side.trace
+    events, parent, owner = _select_levels(trace, selected, annotations)
+    step = _find_steps(side, trace.start[events])
+    threads = _rank_threads(trace, selected)
+    tree_nodes = _NodeBuilder(1 + len(threads) + 1)
+    top = tree_nodes.thread_nodes(trace, events, threads)
+    node = np.full(len(events), -1, np.int32)
+    depth = compute_depths(parent) if len(parent) else parent
+    by_depth = np.argsort(depth, kind="stable")
+    for members in np.split(by_depth, np.cumsum(np.bincount(depth, minlength=1))[:-1]):
+        above = parent[members]
+        inside = above >= 0
+        parent_node = np.where(inside, node[np.maximum(above, 0)], top[members])
+        # An instance of the parent: a call, or the part of a thread within one step.
+        instance = np.where(inside, above.astype(np.int64), -1 - (step[members] * (len(threads) + 2) + top[members]))
+        name = trace.name[events[members]]
+        occurrence = np.zeros(len(members), np.int64) if is_merged else count_occurrences(instance, name)
+        node[members] = tree_nodes.add(parent_node, name, occurrence, members)
+    return _finish(side, selected, tree_nodes, events, node, step, owner, threads, is_merged)
+
+
+def _select_levels(trace: Trace, selected: SelectedEvents, annotations: Collection[str]) -> tuple[I32, I32, I32]:
+    """Select the calls that are nodes.
+
+    Returns (their rows in the trace, the index of the nearest one around each or -1, the index of the one that each
+    selected call belongs to or -1).
+    """
+    calls = selected.calls
+    kind = trace.kind[calls]
+    is_level = kind == Kind.OP
+    if annotations:
+        is_named = np.array([name in annotations for name in trace.names], np.bool_)
+        is_level |= (kind == Kind.ANNOTATION) & is_named[trace.name[calls]]
+    mask = np.zeros(len(trace), np.bool_)
+    mask[calls[is_level]] = True
+    nearest = find_nearest_ancestor(trace.parent, calls, mask)
+    is_level |= (kind == Kind.RUNTIME) & (nearest < 0)
+    mask[calls[is_level]] = True
+    events = calls[is_level]
+    index = np.full(len(trace) + 1, -1, np.int32)
+    index[events] = np.arange(len(events), dtype=np.int32)
+    parent = index[nearest[is_level]]
+    deep = compute_depths(parent) >= MAX_LEVELS if len(parent) else np.zeros(0, np.bool_)
+    if deep.any():
+        mask[events[deep]] = False
+        events = events[~deep]
+        index[:] = -1
+        index[events] = np.arange(len(events), dtype=np.int32)
+        nearest = find_nearest_ancestor(trace.parent, calls, mask)
+        parent = index[nearest[mask[calls]]]
+    owner = np.where(mask[calls], index[calls], index[nearest])
+    return events, parent, owner.astype(np.int32)
+
+
+def _find_steps(side: Side, times: I64) -> I64:
+    """Return the index of the compared step of each time: int64[k]; a time after a step belongs to that step."""
+    if not side.steps:
+        return np.zeros(len(times), np.int64)
+    starts = np.array([step.start for step in side.steps], np.int64)
+    return np.maximum(np.searchsorted(starts, times, side="right") - 1, 0)
+
+
+def _rank_threads(trace: Trace, selected: SelectedEvents) -> list[int]:
+    """Rank the lanes of the selected calls: those with steps first, then by GPU work launched, then by calls."""
+    lane = trace.lane[selected.calls]
+    lanes = np.unique(lane)
+    launch = trace.links.launch_of[selected.work]
+    launches = np.bincount(trace.lane[launch[launch >= 0]], minlength=len(trace.lanes) + 1)
+    calls = np.bincount(lane, minlength=len(trace.lanes) + 1)
+    steps = np.bincount(
+        trace.lane[np.array([step.event for step in trace.steps], np.int64)] if trace.steps else [],
+        minlength=len(trace.lanes) + 1,
+    )
+    order = np.lexsort((lanes, -calls[lanes], -launches[lanes], -(steps[lanes] > 0).astype(int)))
+    ranked: list[int] = lanes[order].tolist()
+    return ranked
+
+
+def count_occurrences(instance: I64, name: I32) -> I64:
+    """Number the calls of one name within one instance, in their order, from 0: int64[k]."""
+    order = np.lexsort((name, instance))  # stable: in the order of the calls
+    sorted_instance, sorted_name = instance[order], name[order]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (sorted_instance[1:] != sorted_instance[:-1]) | (sorted_name[1:] != sorted_name[:-1])
+    index = np.arange(len(order))
+    occurrence = np.empty(len(order), np.int64)
+    occurrence[order] = index - np.maximum.accumulate(np.where(is_first, index, 0))
+    return occurrence
+
+
+def group_keys(*columns: Array) -> tuple[I64, I64]:
+    """Number the distinct rows of integer columns: (first row of each group, group of each row), both int64."""
+    inverse = np.zeros(len(columns[0]), np.int64)
+    first = np.zeros(0, np.int64)
+    for column in columns:
+        values, codes = np.unique(column, return_inverse=True)
+        _, first, inverse = np.unique(inverse * max(len(values), 1) + codes, return_index=True, return_inverse=True)
+    return first, inverse
+
+
+class _NodeBuilder:
+    """Nodes in the order of creation, level by level; the step and the threads come first."""
+
+    def __init__(self, roots: int) -> None:
+        self.count = roots
+        self.parents: list[I32] = [np.array([-1] + [0] * (roots - 1), np.int32)]
+        self.names: list[I32] = [np.full(roots, -1, np.int32)]
+        self.first_calls: list[I64] = [np.full(roots, -1, np.int64)]
+
+    def thread_nodes(self, trace: Trace, events: I32, threads: list[int]) -> I32:
+        """Return the node of each event's thread: int32[k]."""
+        node_of_lane = np.zeros(len(trace.lanes) + 1, np.int32)
+        node_of_lane[threads] = np.arange(1, len(threads) + 1)
+        return node_of_lane[trace.lane[events]]
+
+    def add(self, parent: I32, name: I32, occurrence: I64, members: I64) -> I32:
+        """Add one node per distinct (parent, name, occurrence), and return the node of each call: int32[k]."""
+        first, inverse = group_keys(parent, name, occurrence)
+        self.parents.append(parent[first])
+        self.names.append(name[first])
+        self.first_calls.append(members[first])
+        nodes: I32 = (self.count + inverse).astype(np.int32)
+        self.count += len(first)
+        return nodes
+
+
+def _finish(
+    side: Side,
+    selected: SelectedEvents,
+    nodes: _NodeBuilder,
+    events: I32,
+    node: I32,
+    step: I64,
+    owner: I32,
+    threads: list[int],
+    is_merged: bool,
+) -> OpTree:
+    """Renumber the nodes in preorder and sum up the calls and GPU work of each."""
+    trace = side.trace
+    parent, name = np.concatenate(nodes.parents), np.concatenate(nodes.names)
+    first_call = np.concatenate(nodes.first_calls)
+    starts = np.array([s.start for s in side.steps] or [side.window[0]], np.int64)
+    offset = np.arange(len(parent), dtype=np.int64) - len(parent) + np.iinfo(np.int64).min // 2  # roots: as numbered
+    is_call = first_call >= 0
+    calls = first_call[is_call]
+    offset[is_call] = trace.start[events[calls]] - starts[step[calls]]
+    position, size = _number_preorder(parent, offset)
+    no_launch = 1 + len(threads)
+    lane_node = np.zeros(len(trace.lanes) + 1, np.int64)
+    lane_node[threads] = np.arange(1, no_launch)
+    created = np.where(
+        owner >= 0, node[np.maximum(owner, 0)] if len(node) else 0, lane_node[trace.lane[selected.calls]]
+    )
+    node_of_call = position[created].astype(np.int32)
+    cpu_time = np.zeros(len(parent), np.int64)
+    np.add.at(cpu_time, node_of_call, trace.self_duration[selected.calls])
+    work, row_of_work = _build_work_table(
+        side, selected, node_of_call, owner, int(position[no_launch]), len(parent), is_merged
+    )
+    order = np.empty(len(parent), np.int64)
+    order[position] = np.arange(len(parent))
+    labels = [*trace.names, STEP_LABEL, NO_LAUNCH_LABEL, *(f"thread {number + 1}" for number in range(len(threads)))]
+    label = name[order].copy()
+    label[0] = len(trace.names)
+    label[position[no_launch]] = len(trace.names) + 1
+    label[position[1:no_launch]] = len(trace.names) + 2 + np.arange(len(threads))
+    moved_parent = np.where(parent[order] >= 0, position[parent[order]], -1)
+    return OpTree(
+        parent=moved_parent.astype(np.int32),
+        size=size[order].astype(np.int32),
+        label=label,
+        labels=labels,
+        event=np.where(is_call, _take(events, first_call), -1)[order].astype(np.int32),
+        calls=np.bincount(position[node], minlength=len(parent)) if len(node) else np.zeros(len(parent), np.int64),
+        cpu_time=cpu_time,
+        work=work,
+        selected=selected,
+        node_of_call=node_of_call,
+        row_of_work=row_of_work,
+        threads=len(threads) + 1,
+        is_merged=is_merged,
+    )
+
+
+def _take(column: I32, indices: I64) -> I32:
+    """Return `column[indices]`, with the first element for negative indices, and zeros of an empty column."""
+    return column[np.maximum(indices, 0)] if len(column) else np.zeros(len(indices), np.int32)
+
+
+def _number_preorder(parent: I32, offset: I64) -> tuple[I64, I64]:
+    """Number the nodes in preorder, siblings by `offset`: (position of each node, size of its subtree), int64[n]."""
+    depth = compute_depths(parent)
+    levels = np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
+    size = np.ones(len(parent), np.int64)
+    for members in reversed(levels[1:]):
+        np.add.at(size, parent[members], size[members])
+    position = np.zeros(len(parent), np.int64)
+    for members in levels[1:]:
+        order = members[np.lexsort((members, offset[members], parent[members]))]
+        before = np.cumsum(size[order]) - size[order]
+        is_first = np.concatenate([[True], parent[order][1:] != parent[order][:-1]])
+        group = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
+        position[order] = position[parent[order]] + 1 + before - before[group]
+    return position, size
+
+
+def _build_work_table(
+    side: Side, selected: SelectedEvents, node_of_call: I32, owner: I32, no_launch: int, nodes: int, is_merged: bool
+) -> tuple[WorkTable, I32]:
+    """Aggregate the GPU work by (node, name, occurrence below one call): (table, row of each selected GPU event)."""
+    trace, work = side.trace, selected.work
+    launch = trace.links.launch_of[work].astype(np.int64)
+    index = np.minimum(np.searchsorted(selected.calls, launch), max(len(selected.calls) - 1, 0))
+    known = (launch >= 0) & (selected.calls[index] == launch) if len(selected.calls) else np.zeros(len(work), np.bool_)
+    node = np.full(len(work), no_launch, np.int64)
+    node[known] = node_of_call[index[known]]
+    step = _find_steps(side, trace.start[work])
+    call = -1 - step  # an instance without a launch: the step
+    call[known] = owner[index[known]]
+    # Work launched by a call without an op around it has no owner only if it is a Python frame: its thread's step.
+    call = np.where(known & (call < 0), -1 - len(side.steps) - step, call)
+    order = np.lexsort((trace.start[work], np.where(known, launch, 0), step))
+    name = trace.name[work]
+    occurrence = np.zeros(len(work), np.int64)
+    if not is_merged:
+        occurrence[order] = count_occurrences((call * (nodes + 1) + node)[order], name[order])
+    first, group = group_keys(node[order], name[order], occurrence[order])
+    by_node = np.lexsort((first, node[order][first]))  # `first` ascends with launch and start
+    row_of_group = np.empty(len(first), np.int64)
+    row_of_group[by_node] = np.arange(len(first))
+    row_of_work = np.empty(len(work), np.int32)
+    row_of_work[order] = row_of_group[group]
+    row_node = node[order][first][by_node]
+    time = np.zeros(len(first), np.int64)
+    np.add.at(time, row_of_work, trace.duration[work])
+    table = WorkTable(
+        node=row_node.astype(np.int32),
+        name=name[order][first][by_node].astype(np.int32),
+        event=work[order][first][by_node],
+        calls=np.bincount(row_of_work, minlength=len(first)),
+        time=time,
+        first=np.searchsorted(row_node, np.arange(nodes + 1)).astype(np.int32),
+    )
+    return table, row_of_work

@@ -1,0 +1,228 @@
+"""Match the calls below two matched calls where the names below them differ: eager against compiled, cuDNN, MIOpen.
+
+The calls are matched out of their nesting, in passes: the same name, in order and then in any order; a product and a
+sum with the op that computes both; ops with the Triton kernel whose name lists them; calls that launch work of the
+same class, in order. What remains is left to the common caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from torchprof_tui.analysis.compare.compared_tree import U64, ComparedTree
+from torchprof_tui.analysis.compare.label_identity import simplify_op
+from torchprof_tui.analysis.compare.sequence_alignment import Pairs, align_sequences, pair_by_occurrence
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.trace.core.arrays import I32, I64
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Calls of both sides that correspond as a whole, but not one to one. One side may be empty."""
+
+    nodes_a: tuple[int, ...]
+    nodes_b: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class RegionMatch:
+    """Every node of the region is in one pair or in one group."""
+
+    pairs: Pairs = field(default_factory=list)
+    groups: list[NodeGroup] = field(default_factory=list)
+
+
+def match_region(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32) -> RegionMatch:
+    """Match the nodes of a region, given in preorder: int32[...] of each side."""
+    match = RegionMatch()
+    if not len(nodes_a) or not len(nodes_b):
+        match.groups = _group_remaining(a, b, nodes_a.tolist(), nodes_b.tolist())
+        return match
+    match.pairs = _pair_same_names(a, b, nodes_a, nodes_b)
+    left_a, left_b = _without(nodes_a.tolist(), match.pairs, 0), _without(nodes_b.tolist(), match.pairs, 1)
+    moved = _pair_moved(a, b, left_a, left_b)
+    match.pairs += moved
+    left_a, left_b = _without(left_a, moved, 0), _without(left_b, moved, 1)
+    for group_calls in (_group_composites, _group_fused):
+        for is_swapped in (False, True):
+            if left_a and left_b:
+                groups = _group_either_way(group_calls, (a, b), (left_a, left_b), match.pairs, is_swapped)
+                left_a, left_b = _outside(left_a, groups, 0), _outside(left_b, groups, 1)
+                match.groups += groups
+    by_class = _pair_same_class(a, b, left_a, left_b)
+    match.pairs += by_class
+    match.groups += _group_remaining(a, b, _without(left_a, by_class, 0), _without(left_b, by_class, 1))
+    return match
+
+
+_GroupCalls = Callable[[ComparedTree, ComparedTree, list[int], list[int], Pairs], list[NodeGroup]]
+
+
+def _group_either_way(
+    group_calls: _GroupCalls,
+    trees: tuple[ComparedTree, ComparedTree],
+    left: tuple[list[int], list[int]],
+    anchors: Pairs,
+    is_swapped: bool,
+) -> list[NodeGroup]:
+    """Group calls of the first side with single calls of the second one; `is_swapped`: the reverse."""
+    if not is_swapped:
+        return group_calls(*trees, *left, anchors)
+    groups = group_calls(*trees[::-1], *left[::-1], [(j, i) for i, j in anchors])
+    return [NodeGroup(group.nodes_b, group.nodes_a) for group in groups]
+
+
+def _pair_same_names(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32) -> Pairs:
+    """Pair calls of the same name in order: first those that launch GPU work, then the others between them."""
+    at_a, at_b = np.flatnonzero(a.has_work[nodes_a]), np.flatnonzero(b.has_work[nodes_b])
+    anchors = [
+        (int(at_a[i]), int(at_b[j]))
+        for i, j in _align_nodes(a, b, nodes_a[at_a], nodes_b[at_b], a.work_digests, b.work_digests)
+    ]
+    pairs = list(anchors)
+    before_a = before_b = 0
+    for end_a, end_b in [*anchors, (len(nodes_a), len(nodes_b))]:
+        between_a = np.arange(before_a, end_a)[~a.has_work[nodes_a[before_a:end_a]]]
+        between_b = np.arange(before_b, end_b)[~b.has_work[nodes_b[before_b:end_b]]]
+        if len(between_a) and len(between_b):
+            aligned = _align_nodes(a, b, nodes_a[between_a], nodes_b[between_b], a.digests, b.digests)
+            pairs += [(int(between_a[i]), int(between_b[j])) for i, j in aligned]
+        before_a, before_b = end_a + 1, end_b + 1
+    return [(int(nodes_a[i]), int(nodes_b[j])) for i, j in pairs]
+
+
+def _align_nodes(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32, digests_a: U64, digests_b: U64) -> Pairs:
+    """Align nodes by label, preferring equal digests."""
+    labels_a, labels_b = a.label[nodes_a], b.label[nodes_b]
+    # A digest of GPU work does not cover the label: combine them.
+    refined_a = digests_a[nodes_a] ^ (labels_a.astype(np.uint64) << np.uint64(40))
+    refined_b = digests_b[nodes_b] ^ (labels_b.astype(np.uint64) << np.uint64(40))
+    return align_sequences(labels_a, labels_b, refined_a, refined_b)
+
+
+def _pair_moved(a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int]) -> Pairs:
+    """Pair calls of the same name that launch GPU work in order of occurrence: compilers reorder calls."""
+    work_a = np.array([node for node in left_a if a.has_work[node]], np.int64)
+    work_b = np.array([node for node in left_b if b.has_work[node]], np.int64)
+    pairs = pair_by_occurrence(a.label[work_a], b.label[work_b])
+    return [(int(work_a[i]), int(work_b[j])) for i, j in pairs]
+
+
+_COMPOSITES = {"addmm": ("mm", "add"), "baddbmm": ("bmm", "add"), "addmv": ("mv", "add")}
+"""Ops that compute a product and a sum in one kernel."""
+
+
+def _group_composites(
+    a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int], anchors: Pairs
+) -> list[NodeGroup]:
+    """Group a product and the next sum of a with an op of b that computes both."""
+    groups = []
+    available = [(node, simplify_op(a.name_of(node))) for node in left_a if a.has_work[node]]
+    for composite in left_b:
+        parts = _COMPOSITES.get(simplify_op(b.name_of(composite)))
+        if parts is None:
+            continue
+        product = next((k for k, (_, name) in enumerate(available) if name == parts[0]), None)
+        if product is None:
+            continue
+        total = next((k for k in range(product + 1, len(available)) if available[k][1] == parts[1]), None)
+        if total is None:
+            continue
+        groups.append(NodeGroup((available[product][0], available[total][0]), (composite,)))
+        available = [item for k, item in enumerate(available) if k not in (product, total)]
+    return groups
+
+
+def _group_fused(
+    a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int], anchors: Pairs
+) -> list[NodeGroup]:
+    """Group all calls of each Triton kernel of b with the ops of a that its name lists.
+
+    Where several kernels list an op, it belongs to the nearest one, by the number of calls matched before either.
+    """
+    calls_of_kernel = _find_fused_kernels(b, left_b)
+    if not calls_of_kernel:
+        return []
+    anchors_a, anchors_b = np.sort([i for i, _ in anchors]), np.sort([j for _, j in anchors])
+    positions = [np.searchsorted(anchors_b, calls) for calls in calls_of_kernel.values()]
+    kernels_of_op: dict[str, set[int]] = {}
+    for k, name in enumerate(calls_of_kernel):
+        for op in decode_kernel_name(name).fused:
+            kernels_of_op.setdefault(simplify_op(op), set()).add(k)
+    members: dict[int, list[int]] = {}
+    for node in left_a:
+        if not a.has_work[node]:
+            continue
+        fitting = set().union(*(kernels_of_op.get(name, set()) for name in _list_op_names(a, node)))
+        if fitting:
+            position = int(np.searchsorted(anchors_a, node))
+            nearest = min(fitting, key=lambda k: (_measure_distance(positions[k], position), k))
+            members.setdefault(nearest, []).append(node)
+    calls = list(calls_of_kernel.values())
+    return [NodeGroup(tuple(nodes), tuple(calls[k])) for k, nodes in sorted(members.items())]
+
+
+def _measure_distance(positions: I64, position: int) -> int:
+    """Return the distance of a position to the nearest of ascending `positions`."""
+    index = int(np.searchsorted(positions, position))
+    return min(abs(int(near) - position) for near in positions[max(index - 1, 0) : index + 1])
+
+
+def _find_fused_kernels(tree: ComparedTree, nodes: list[int]) -> dict[str, list[int]]:
+    """Find the Triton kernels among calls whose name lists ops: the calls of each kernel."""
+    calls: dict[str, list[int]] = {}
+    for node in nodes:
+        for row in tree.work_rows(node):
+            name = tree.work_name(row)
+            if name.startswith("triton") and decode_kernel_name(name).fused:
+                calls.setdefault(name, []).append(node)
+                break
+    return calls
+
+
+_CALLERS_LISTED = 3
+"""Callers whose names count for an op: `aten::to › aten::_to_copy › aten::copy_` is `_to_copy` in a Triton name."""
+
+
+def _list_op_names(tree: ComparedTree, node: int) -> set[str]:
+    """List the names of a call and of its nearest callers, as in a Triton kernel's name."""
+    names = set()
+    for _ in range(_CALLERS_LISTED):
+        if node <= 0:
+            break
+        names.add(simplify_op(tree.name_of(node)))
+        node = int(tree.tree.parent[node])
+    return names
+
+
+def _pair_same_class(a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int]) -> Pairs:
+    """Pair calls whose GPU work is of the same class, in order."""
+    work_a = [node for node in left_a if a.has_work[node]]
+    work_b = [node for node in left_b if b.has_work[node]]
+    classes_a = np.array([a.work_class(node) for node in work_a], np.int64)
+    classes_b = np.array([b.work_class(node) for node in work_b], np.int64)
+    return [(work_a[i], work_b[j]) for i, j in align_sequences(classes_a, classes_b, classes_a, classes_b)]
+
+
+def _group_remaining(a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int]) -> list[NodeGroup]:
+    """Group what is left: calls that launch GPU work, and the others."""
+    groups = []
+    for with_work in (True, False):
+        nodes_a = tuple(node for node in left_a if a.has_work[node] == with_work)
+        nodes_b = tuple(node for node in left_b if b.has_work[node] == with_work)
+        if nodes_a or nodes_b:
+            groups.append(NodeGroup(nodes_a, nodes_b))
+    return groups
+
+
+def _without(nodes: list[int], pairs: Pairs, side: int) -> list[int]:
+    paired = {pair[side] for pair in pairs}
+    return [node for node in nodes if node not in paired]
+
+
+def _outside(nodes: list[int], groups: list[NodeGroup], side: int) -> list[int]:
+    used = {node for group in groups for node in (group.nodes_b if side else group.nodes_a)}
+    return [node for node in nodes if node not in used]

@@ -1,0 +1,95 @@
+"""What is measured of one compared recording: the bounds of its steps, the checks of them, their launches."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.compare.steady_steps import choose_side
+from torchprof_tui.analysis.compare.step_bounds import find_step_bounds
+from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, StepSelection
+from torchprof_tui.analysis.patterns.engine.check_scope import Scope, default_scope
+from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.trace.core.arrays import F64, I64, Bool, sorted_unique
+from torchprof_tui.trace.model.trace import Trace
+
+
+class SideAnalysis:
+    """The measurements of one side, each computed on first use. `side`: what is compared of the trace."""
+
+    def __init__(self, trace: Trace, label: str, selection: StepSelection = AUTOMATIC) -> None:
+        self.checker = Checker(trace)
+        self.side: Side = choose_side(self.checker.tables, label, selection)
+
+    @property
+    def trace(self) -> Trace:
+        return self.side.trace
+
+    @cached_property
+    def step_bounds(self) -> I64:
+        """int64[steps + 1]: when each compared step was complete, ns; the span's two ends without steps."""
+        table = self.checker.tables.steps
+        if not self.side.steps:
+            return np.array(self.side.window, dtype=np.int64)
+        events = {step.event for step in self.side.steps}
+        chosen = [index for index, row in enumerate(table.row.tolist()) if row in events]
+        bounds: I64 = self.checker.tables.compute_once(find_step_bounds)[chosen[0] : chosen[-1] + 2].copy()
+        bounds[-1] = max(int(bounds[-1]), int(bounds[0]) + 1)
+        return bounds
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The measured time, ns: from where the step before the first was complete to where the last one is."""
+        return int(self.step_bounds[0]), int(self.step_bounds[-1])
+
+    @cached_property
+    def step_durations(self) -> F64:
+        """float64[steps]: ns of each compared step; one value without steps."""
+        return np.diff(self.step_bounds).astype(np.float64)
+
+    @cached_property
+    def scope(self) -> Scope:
+        """The span as a scope of checks; without steps the whole trace, which keeps its own meaning."""
+        whole = default_scope(self.trace)
+        if not self.side.steps and self.span == (whole.t0, whole.t1):
+            return whole
+        return Scope(*self.span, "compared steps" if self.side.steps else "range")
+
+    @cached_property
+    def has_gpu_work(self) -> bool:
+        return bool(len(self.checker.view(self.scope).work))
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """The patterns in the compared steps."""
+        return self.checker.check(self.scope)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        return self.checker.decide_verdict(self.scope, self.findings)
+
+    @cached_property
+    def _launched(self) -> Bool:
+        """bool[work]: work that was launched in the compared steps; work in the span without steps."""
+        tables = self.checker.tables
+        if not self.side.steps:
+            return self.checker.view(self.scope).work_in_scope
+        launch = tables.work.launch
+        start = np.where(launch >= 0, self.trace.start[np.maximum(launch, 0)], tables.work.events.start)
+        inside: Bool = (start >= self.side.window[0]) & (start < self.side.window[1])
+        return inside
+
+    @cached_property
+    def work_per_step(self) -> float:
+        """Kernels, copies and fills of one step."""
+        return float(self._launched.sum()) / self.side.step_count
+
+    @cached_property
+    def launches_per_step(self) -> float:
+        """Calls of one step that launched GPU work: the launch of a graph is one call."""
+        launch = self.checker.tables.work.launch[self._launched]
+        return len(sorted_unique(launch[launch >= 0])) / self.side.step_count

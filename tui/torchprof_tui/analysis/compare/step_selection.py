@@ -1,0 +1,37 @@
+"""Which steps of a trace to compare, as a user asks for them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from torchprof_tui.analysis.compare.comparison_error import ComparisonError
+
+_NUMBERS = re.compile(r"#?(\d+)(?:\.\.#?(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class StepSelection:
+    """Steps by number (N of `ProfilerStep#N`), both ends included, or a time range in ns; nothing: the steady ones."""
+
+    numbers: tuple[int, int] | None = None
+    time_range: tuple[int, int] | None = None
+
+    @property
+    def is_automatic(self) -> bool:
+        return self.numbers is None and self.time_range is None
+
+
+AUTOMATIC = StepSelection()
+
+
+def parse_step_numbers(text: str) -> tuple[int, int]:
+    """Parse "3", "#3" or "3..7" into the first and the last number. Raises ComparisonError."""
+    match = _NUMBERS.fullmatch(text.strip())
+    if match is None:
+        raise ComparisonError(f"not steps: {text.strip()!r} (write 3..7 or '#3')")
+    first = int(match[1])
+    last = first if match[2] is None else int(match[2])
+    if last < first:
+        raise ComparisonError(f"steps {text.strip()}: the last comes before the first")
+    return first, last

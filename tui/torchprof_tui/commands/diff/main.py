@@ -1,0 +1,32 @@
+"""Compare two recordings: `torchprof-tui diff A B`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from torchprof_tui.commands.diff.document import build_document
+from torchprof_tui.commands.diff.markdown import format_report
+from torchprof_tui.commands.diff.sides import load_comparison
+from torchprof_tui.commands.diff.text import format_comparison
+from torchprof_tui.commands.diff.time_limit import parse_time_limit
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what changed from A to B; the exit status is 1 if `--fail-on` fired."""
+    limit = None if options.fail_on is None else parse_time_limit(options.fail_on)
+    comparison = load_comparison(options)
+    is_exceeded = False if limit is None else limit.is_exceeded(comparison.account)
+    if options.json:
+        document = build_document(comparison, options.by)
+        if limit is not None:
+            document["failed"] = is_exceeded
+        print(json.dumps(document))
+    elif options.markdown:
+        print("\n".join(format_report(comparison, options)))
+    else:
+        print("\n".join(format_comparison(comparison, options.by)))
+    if is_exceeded is None:
+        print("torchprof-tui: --fail-on: cannot be told: a side has one step, so no noise is known", file=sys.stderr)
+    return int(is_exceeded is True)

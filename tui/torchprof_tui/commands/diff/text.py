@@ -1,0 +1,140 @@
+"""Format a comparison as text: the headline, what is not the same, the waterfall, causes, rows. At most 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from torchprof_tui.analysis.compare.comparison import Comparison
+from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause
+from torchprof_tui.analysis.compare.rank_changes import RankChange
+from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.commands.diff.matched_table import format_matched_rows
+from torchprof_tui.commands.diff.rows import CAUSE, CLASS, choose_matching, group_account
+from torchprof_tui.commands.diff.waterfall import format_waterfall
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.name_display import truncate
+
+WIDTH = 80
+_INDENT = "  "
+_MAX_PATTERNS = 5
+_MAX_LEFT_OUT = 3
+
+
+def format_comparison(comparison: Comparison, by: str) -> list[str]:
+    """Format a comparison as lines; `by`: what the rows of the last table are."""
+    lines = [*_format_sides(comparison)]
+    if comparison.is_same_recording:
+        return [*lines, "", "the same recording: nothing differs"]
+    verdict = comparison.verdict
+    lines += ["", *_wrap(verdict.headline), *_wrap(verdict.regimes, _INDENT), *_wrap(verdict.launches, _INDENT)]
+    lines += _wrap(describe_ranks(comparison.ranks), _INDENT)
+    lines += _format_differences(comparison)
+    lines += ["", *format_waterfall(comparison.account)]
+    lines += _format_causes(verdict.causes)
+    lines += _format_patterns("A", verdict.patterns_a_only)
+    lines += _format_patterns("B", verdict.patterns_b_only)
+    lines += _format_rows(comparison, by)
+    return lines
+
+
+def describe_steps(side: SideAnalysis) -> str:
+    """Describe which steps of a side are compared, and how long one takes."""
+    steps, duration = side.side.steps, (side.span[1] - side.span[0]) / side.side.step_count
+    if not steps:
+        return f"in one piece: {format_duration(duration)}"
+    first, last = steps[0].number, steps[-1].number
+    numbers = f"step #{first}" if len(steps) == 1 else f"{len(steps)} steps, #{first} to #{last}"
+    return f"{numbers}: {format_duration(duration)} a step"
+
+
+def describe_ranks(ranks: Sequence[RankChange]) -> str:
+    """Describe how much the step of each rank changed, "" for a single one."""
+    if not ranks:
+        return ""
+    least, most = min(ranks, key=lambda change: change.delta), max(ranks, key=lambda change: change.delta)
+    words = [f"{'+' if each.delta > 0 else ''}{format_duration(each.delta)}" for each in (least, most)]
+    return (
+        f"rank {ranks[0].rank} stands for its run; over {len(ranks)} ranks a step changes by {words[0]} "
+        f"(rank {least.rank}) to {words[1]} (rank {most.rank})"
+    )
+
+
+def _format_sides(comparison: Comparison) -> Iterator[str]:
+    sides = (comparison.a, comparison.b)
+    steps = [describe_steps(side) for side in sides]
+    labels = [_shorten_path(clean(side.side.label), WIDTH - max(map(len, steps)) - 5) for side in sides]
+    cells = max(map(len, labels))
+    for name, side, label, words in zip(("A", "B"), sides, labels, steps, strict=True):
+        yield f"{name}  {label:<{cells}}  {words}"
+        left_out = side.side.left_out
+        for reason in left_out[:_MAX_LEFT_OUT]:
+            yield from _wrap(f"left out: {reason}", "   ")
+        if len(left_out) > _MAX_LEFT_OUT:
+            yield f"   and {len(left_out) - _MAX_LEFT_OUT} more of the first steps (--json)"
+
+
+def _shorten_path(label: str, cells: int) -> str:
+    """Shorten a path from its beginning: the end says which file it is."""
+    cells = max(cells, 20)
+    return label if len(label) <= cells else "…" + label[len(label) - cells + 1 :]
+
+
+def _format_differences(comparison: Comparison) -> Iterator[str]:
+    if comparison.differences:
+        yield ""
+        yield "to know before comparing"
+    for each in comparison.differences:
+        yield from _wrap(f"{each.what}: A {each.a}, B {each.b}: {each.consequence}", _INDENT)
+
+
+def _format_causes(causes: tuple[ChangeCause, ...]) -> Iterator[str]:
+    if causes:
+        yield ""
+        yield "largest causes"
+    for cause in causes:
+        yield from _wrap(describe_cause(cause), _INDENT)
+
+
+def describe_cause(cause: ChangeCause) -> str:
+    """Describe a cause in one line: the change of the part, the pattern and the line behind it."""
+    part = cause.part
+    change = f"{'+' if part.delta > 0 else ''}{format_duration(part.delta)}"
+    noise = ", noise unknown" if part.noise is None else ", within the noise" if part.is_within_noise else ""
+    words = f"{part.label}: {change}{noise} ({format_duration(part.a)} → {format_duration(part.b)})"
+    if cause.pattern is not None:
+        words += f"; in {cause.side.upper()}: {cause.pattern.pattern.title}"
+    if cause.line:
+        words += f", at {cause.line}"
+    return words
+
+
+def _format_patterns(name: str, findings: tuple[Finding, ...]) -> Iterator[str]:
+    if not findings:
+        return
+    yield ""
+    yield f"patterns of {name} only"
+    for found in findings[:_MAX_PATTERNS]:
+        yield from _wrap(f"{found.id}: {found.answer.seen}", _INDENT)
+    if len(findings) > _MAX_PATTERNS:
+        yield f"{_INDENT}and {len(findings) - _MAX_PATTERNS} more (--json)"
+
+
+def _format_rows(comparison: Comparison, by: str) -> Iterator[str]:
+    yield ""
+    if by not in (CLASS, CAUSE):
+        yield from format_matched_rows(comparison.match_rows(choose_matching(by)))
+        return
+    yield f"{f'per step, by {by}':<40} {'A':>10} {'B':>10} {'change':>11}"
+    for row in group_account(comparison.account, by):
+        change = f"{'+' if row.delta > 0 else ''}{format_duration(row.delta)}"
+        times = f"{format_duration(row.a):>10} {format_duration(row.b):>10} {change:>11}"
+        yield f"{truncate(clean(row.label), 40):<40} {times}"
+
+
+def _wrap(text: str, indent: str = "") -> list[str]:
+    if not text:
+        return []
+    return textwrap.wrap(clean(text), WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")

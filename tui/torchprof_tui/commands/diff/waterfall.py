@@ -1,0 +1,99 @@
+"""Draw an account as a waterfall of characters: how each part moves the step from A's time to B's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchprof_tui.analysis.compare.account import Account, PartChange
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.name_display import truncate
+
+LABEL_CELLS, TIME_CELLS, CHANGE_CELLS, BAR_CELLS = 25, 9, 10, 22
+"""With the spaces between them 80 cells and less."""
+
+MAX_PARTS = 12
+"""Parts that are drawn one by one; the rest is one row."""
+
+_LONGER, _SHORTER = "█", "░"
+_MIN_SHARE = 0.001
+"""Smaller changes, of the longer step, are drawn as a part of the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaterfallRow:
+    """A row: a part with the time of both sides, ns; `start`, `end`: from where to where it moves the step's time."""
+
+    label: str
+    a: int
+    b: int
+    start: int
+    end: int
+    mark: str = ""
+
+    @property
+    def delta(self) -> int:
+        return self.b - self.a
+
+
+def build_rows(account: Account, max_parts: int = MAX_PARTS) -> list[WaterfallRow]:
+    """Build the rows of the parts that changed, those beyond noise first; the others are one row, so the sum holds."""
+    smallest = _MIN_SHARE * max(account.a, account.b)
+    shown = [part for part in account.parts if abs(part.delta) >= smallest][:max_parts]
+    rest = [part for part in account.parts if part not in shown]
+    rows, time = [], account.a
+    for part in shown:
+        rows.append(WaterfallRow(part.label, part.a, part.b, time, time + part.delta, _mark(part)))
+        time += part.delta
+    if rest:
+        a, b = sum(part.a for part in rest), sum(part.b for part in rest)
+        label = f"{len(rest)} other part{'s' if len(rest) > 1 else ''}" if shown else "all parts"
+        rows.append(WaterfallRow(label, a, b, time, time + b - a))
+    return rows
+
+
+def format_waterfall(account: Account) -> list[str]:
+    """Format the account: a row of headings, A, a row of each part, B."""
+    rows = build_rows(account)
+    low, high = _choose_axis(account, rows)
+
+    def bar(start: int, end: int) -> str:
+        scale = BAR_CELLS / max(high - low, 1)
+        first, last = (round((time - low) * scale) for time in sorted((start, end)))
+        if start != end:
+            first = min(first, BAR_CELLS - 1)
+            last = min(max(last, first + 1), BAR_CELLS)
+        return " " * first + (_LONGER if end >= start else _SHORTER) * (last - first)
+
+    cut = "…" if low else ""
+    lines = [_format_cells("per step", "A", "B", "change", "")]
+    lines.append(_format_cells("A", format_duration(account.a), "", "", f"{bar(low, account.a)}"))
+    for row in rows:
+        change = f"{'+' if row.delta > 0 else ''}{format_duration(row.delta)}{row.mark}"
+        if not row.mark:
+            change += " "
+        times = format_duration(row.a) if row.a else "-", format_duration(row.b) if row.b else "-"
+        lines.append(_format_cells(row.label, *times, change, bar(row.start, row.end)))
+    lines.append(_format_cells("B", "", format_duration(account.b), "", f"{bar(low, account.b)}"))
+    if cut:
+        lines.append(f"(the bars begin at {format_duration(low)})")
+    if any(row.mark for row in rows):
+        lines.append("(~ within the noise)")
+    return lines
+
+
+def _mark(part: PartChange) -> str:
+    return "~" if part.is_within_noise and part.delta else ""
+
+
+def _choose_axis(account: Account, rows: list[WaterfallRow]) -> tuple[int, int]:
+    """Choose where the bars begin and end, ns: at 0, or later where all that moves lies in a small part at the end."""
+    times = [account.a, account.b, *(row.end for row in rows)]
+    low, high = min(times), max(times)
+    begin = low - (high - low) // 4
+    return (begin, high) if begin > high // 2 and high > low else (0, high)
+
+
+def _format_cells(label: str, a: str, b: str, change: str, bar: str) -> str:
+    name = truncate(clean(label), LABEL_CELLS)
+    return f"{name:<{LABEL_CELLS}} {a:>{TIME_CELLS}} {b:>{TIME_CELLS}} {change:>{CHANGE_CELLS}}  {bar}".rstrip()
