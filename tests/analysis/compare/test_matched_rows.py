@@ -341,3 +341,17 @@ def test_compiled_training_leaves_no_gpu_work_unexplained() -> None:
     assert_sums(rows, eager, compiled)
     one_sided = sum(row.sums_a.gpu + row.sums_b.gpu for row in rows.rows if not (row.name_a and row.name_b))
     assert one_sided < 0.05 * (rows.total.sums_a.gpu + rows.total.sums_b.gpu)
+
+
+@pytest.mark.skipif(not SHARED_TRACES.exists(), reason="the shared traces are not here")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("pairs/timesformer_mi300.json.gz", "pairs/timesformer_h100.json.gz"),
+        ("gpt2_train_modules_flops.pt.trace.json.gz", "gpt2_train_compile.pt.trace.json.gz"),
+        ("cuda_graph_replay.pt.trace.json.gz", "gpt2_train_compile.pt.trace.json.gz"),
+    ],
+)
+def test_properties_of_shared_pairs(first: str, second: str) -> None:
+    for by in ALL_BY:
+        assert_properties(load_side(SHARED_TRACES / first), load_side(SHARED_TRACES / second), by)
